@@ -1,7 +1,8 @@
 """What it costs to take a plant's events from Aeron in one, two and four more processes, each with the books and the NBBO of its share of symbols.
 
 Venues are simulated on loopback; the plant publishes events over IPC; each reader is `tapeworks subscribe --aeron --schema cmbp-1,trades` of its symbols.
-Printed are seconds of a processor for a million events: of the plant, of the media driver, and of each reader.
+Then the same with plants downstream, each with a journal, books and the NBBO of its shard. Printed are seconds of a processor for a million events of the first plant: of that plant, of the media driver, and of each
+reader or plant downstream.
 
 Usage: processes_of_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the driver's archive, as the step `aeron` of
 `cargo xtask test` fetches it. MESSAGES and RATE: how many, and how many a second.
@@ -15,7 +16,7 @@ import subprocess
 from pathlib import Path
 
 import with_aeron
-from with_aeron import TOKEN, Scene, cpu, serve, settled
+from with_aeron import TOKEN, Downstream, Scene, cpu, serve, settled
 from with_questdb import until
 
 with_aeron.MESSAGES = int(os.environ.get("MESSAGES", "600000"))
@@ -56,6 +57,34 @@ def measure(scene: Scene, count: int) -> str:
             process.kill()
 
 
+def measure_plants(scene: Scene, count: int) -> str:
+    scene.driver.start()
+    scene.plant.start()
+    until("the plant finds the driver", lambda: scene.status().get("is_connected"))
+    plants = [Downstream(scene, f"shard-{shard}", shard, count) for shard in range(count)]
+    exchange = None
+    try:
+        for plant in plants:
+            plant.start()
+        until("they hear the first plant", lambda: all(plant.source().get("is_heard") for plant in plants))
+        processes = [scene.plant.process, scene.driver.process, *(plant.process for plant in plants)]
+        before = [cpu(process.pid) for process in processes]
+        exchange = serve(scene.tapeworks, scene.venues)
+        assert exchange.wait(timeout=120) == 0
+        until("they have all", lambda: all(plant.has_all(scene) for plant in plants))
+        first, driver, *each = [cpu(process.pid) - was for process, was in zip(processes, before)]
+        status = scene.plant.status()
+        events, aeron = status["events"] / 1e6, status["aeron"]
+        fetched = sum(plant.source()["fetched"] for plant in plants)
+        spent = ", ".join(f"{one / events:.2f}" for one in each)
+        return f"| {count} | {events:.2f} | {first / events:.2f} | {driver / events:.2f} | {spent} | {aeron['dropped_slow'] + aeron['dropped_full']} | {fetched} |"
+    finally:
+        for plant in plants:
+            plant.kill()
+        if exchange:
+            exchange.kill()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--tapeworks", "--work", "--server"):
@@ -68,6 +97,13 @@ def main() -> None:
         scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / str(count), "aeron:ipc")
         try:
             print(measure(scene, count), flush=True)
+        finally:
+            scene.clear()
+    print("| plants | million events | first plant, s | driver, s | each plant, s | dropped | fetched by all |\n| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for count in (1, 2, 4):
+        scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / f"plants-{count}", "aeron:ipc")
+        try:
+            print(measure_plants(scene, count), flush=True)
         finally:
             scene.clear()
 

@@ -5,10 +5,14 @@ reads the NBBO (two streams) or makes records of the events. Amid the session th
 At the end each reader's file has the records, byte for byte, that a live client gets of the plant's journal. Over IPC first, then over UDP. Then come the ways to
 fail: no driver, a wrong token, a reader without a replay server that loses something.
 
+Last, plants downstream take the events in place of lines: two a shard each, one of them killed, one too slow, and a third that comes late. Their live
+clients together have the first plant's records, byte for byte.
+
 Usage: with_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the driver's archive.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -16,16 +20,19 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections import defaultdict
 from pathlib import Path
 
 from with_kafka import serve, venues_of
-from with_questdb import Plant, free_port, until
+from with_questdb import VENUES, Plant, free_port, until
 
 MESSAGES, RATE = 24_000, 2_000
 KEY = "db-" + "0" * 29
 TOKEN = "for-tests-only-0123456789"
 DEADLINE = 60
+FEEDS = json.dumps([venue[-1] for venue in VENUES])
 PROBLEMS = 3
 
 
@@ -99,10 +106,10 @@ class Scene:
     def status(self) -> dict:
         return (self.plant.status() or {}).get("aeron") or {}
 
-    def live(self, schema: str) -> dict:
-        """The records of the whole day as a live client gets them, by instrument."""
-        file = self.work / f"live-{schema}.dbn"
-        words = ["subscribe", f"127.0.0.1:{self.clients}", "--key", KEY, "--dataset", "ALL", "--schema", schema]
+    def live(self, schema: str, clients: int = 0) -> dict:
+        """The records of the whole day as a live client of the plant, or of one downstream, gets them, by instrument."""
+        file = self.work / f"live-{schema}-{clients}.dbn"
+        words = ["subscribe", f"127.0.0.1:{clients or self.clients}", "--key", KEY, "--dataset", "ALL", "--schema", schema]
         words += ["--start", "0", "--seconds", "5", "--out", str(file), "--force"]
         subprocess.run([str(self.tapeworks), *words], check=True, stdout=subprocess.DEVNULL, stderr=open(self.work / "live.log", "a"))
         return records(file)
@@ -111,6 +118,37 @@ class Scene:
         self.plant.kill()
         self.driver.kill()
         shutil.rmtree(self.driver.folder, ignore_errors=True)
+
+
+class Downstream(Plant):
+    """A plant that takes the events of the scene's plant from Aeron, of one shard of its symbols."""
+
+    def __init__(self, scene: Scene, name: str, shard: int = 0, shards: int = 1):
+        page, self.clients, self.journal = free_port(), free_port(), scene.work / f"journal-{name}"
+        file = scene.work / f"{name}.toml"
+        file.write_text(
+            f'[source.aeron]\nchannel = "{scene.channel}"\ndirectory = "{scene.driver.folder}"\nfrom = "127.0.0.1:{scene.replay}"\n'
+            f'feeds = {FEEDS}\ntoken = "{TOKEN}"\nshard = {shard}\nshards = {shards}\ndriver_timeout = "2s"\n'
+            f'[journal]\nfolder = "{self.journal.name}"\nsegment_mb = 1\ncheckpoint_every = "1s"\n[web]\nlisten = "127.0.0.1:{page}"\n'
+            f'[clients]\nlisten = "127.0.0.1:{self.clients}"\n[[clients.dataset]]\nname = "ALL"\n[[clients.key]]\nname = "t"\nkey = "{KEY}"\n'
+        )
+        super().__init__(scene.tapeworks, file, page, scene.work / f"{name}.log")
+
+    def source(self) -> dict:
+        return (self.status() or {}).get("source") or {}
+
+    def unmet(self) -> str:
+        """Why it is not ready; nothing if it is."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.page}/ready", timeout=5):
+                return ""
+        except urllib.error.HTTPError as refused:
+            return refused.read().decode()
+        except OSError as gone:
+            return str(gone)
+
+    def has_all(self, scene: Scene) -> bool:
+        return (scene.plant.status() or {}).get("events", 1 << 60) <= self.source().get("next", 0)
 
 
 def records(file: Path) -> dict:
@@ -197,6 +235,83 @@ def settled(scene: Scene) -> None:
     time.sleep(2.5)
 
 
+SCHEMAS = ("cmbp-1", "mbo", "trades")
+
+
+def downstream(scene: Scene) -> None:
+    """Two plants take a shard each of the first one's events, and a third comes late and takes all: together they have its records."""
+    scene.driver.start()
+    scene.plant.start()
+    shards = [Downstream(scene, f"shard-{shard}", shard, 2) for shard in range(2)]
+    late = Downstream(scene, "late")
+    shards[0].start()
+    exchange = serve(scene.tapeworks, scene.venues)
+    try:
+        until("something is read", lambda: shards[0].source().get("events", 0) > 2_000)
+        # This one begins in the middle, and is then too slow.
+        shards[1].start()
+        until("it has caught up", lambda: shards[1].source().get("has_caught_up"))
+        shards[0].kill()
+        shards[0].start()
+        os.kill(shards[1].process.pid, signal.SIGSTOP)
+        until("messages are dropped for the slow plant", lambda: scene.status().get("dropped_slow", 0) > 100)
+        os.kill(shards[1].process.pid, signal.SIGCONT)
+        until("it fetches them", lambda: shards[1].source().get("filled", 0) > 0)
+        scene.driver.kill()
+        time.sleep(0.5)
+        scene.driver.start()
+        until("both plants notice", lambda: scene.status().get("connects", 0) > 1 and shards[0].source().get("connects", 0) > 1)
+        scene.plant.kill()
+        until("its plants are not ready", lambda: all("is silent" in one.unmet() for one in shards))
+        shards[0].kill()
+        scene.plant.start()
+        shards[0].start()
+        late.start()
+        until("all are ready", lambda: not any(one.unmet() for one in (*shards, late)))
+        assert exchange.wait(timeout=DEADLINE) == 0
+        settled(scene)
+        plants = [*shards, late]
+        until("all have all", lambda: all(one.has_all(scene) for one in plants))
+        count = 0
+        for schema in SCHEMAS:
+            wanted = scene.live(schema)
+            parts = [scene.live(schema, one.clients) for one in shards]
+            assert all(parts) and not set(parts[0]) & set(parts[1]), f"{schema}: a symbol is in two shards"
+            count += compare(f"{schema} of two shards", {**parts[0], **parts[1]}, wanted)
+            count += compare(f"{schema} of the late plant", scene.live(schema, late.clients), wanted)
+        sources = [one.source() for one in plants]
+        for one in sources:
+            assert one["gaps"] == one["filled"] and one["malformed"] == 0, one
+        print(f"downstream: {count} records once each; fetched {[one['fetched'] for one in sources]}", flush=True)
+        another_day(scene, shards[0])
+    finally:
+        exchange.kill()
+        for one in (*shards, late):
+            one.kill()
+
+
+def another_day(scene: Scene, plant: Downstream) -> None:
+    """The first plant begins anew: a plant downstream ends and says why, until it begins anew too."""
+    scene.plant.kill()
+    (scene.work / "journal").rename(scene.work / "journal-before")
+    scene.plant.start()
+    exchange = serve(scene.tapeworks, scene.venues)
+    try:
+        assert plant.process.wait(timeout=DEADLINE) == 1
+        assert "The first plant has begun anew" in plant.log.read_text(), plant.log.read_text()
+        plant.journal.rename(scene.work / "journal-shard-before")
+        plant.start()
+        until("it reads the new day", lambda: plant.source().get("events", 0) > 2_000)
+        until("its journal has some of it", lambda: ((plant.status() or {}).get("journal") or {}).get("records", 0) > 1)
+    finally:
+        exchange.kill()
+    words = [str(scene.tapeworks), "plant", plant.words[2], "--seconds", "1"]
+    plant.kill()
+    Path(plant.words[2]).write_text(Path(plant.words[2]).read_text().replace("shards = 2", "shards = 3"))
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "the journal has shard 0 of 2" in done.stderr, (done.returncode, done.stderr)
+
+
 def failures(scene: Scene) -> None:
     """The ways to fail."""
     replay = ("--from", f"127.0.0.1:{scene.replay}")
@@ -256,6 +371,11 @@ def main() -> None:
                 failures(scene)
         finally:
             scene.clear()
+    scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / "downstream", channels["ipc"])
+    try:
+        downstream(scene)
+    finally:
+        scene.clear()
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ pub(crate) fn run() -> Result<String, Lack> {
 }
 
 /// The files of a folder with an ending, of which there is at least one.
-fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Lack> {
+pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Lack> {
     let paths = std::fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>());
     let mut found = paths.map_err(|error| Lack::Failed(format!("{}: {error}", folder.display())))?;

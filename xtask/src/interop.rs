@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::deploy;
 use crate::features::Features;
 use crate::process::{self, Program};
 use crate::tools::{self, Lack};
@@ -296,7 +297,7 @@ pub(crate) fn needs_of_aeron() -> Result<(), Lack> {
 /// Aeron's own media driver, fetched by Maven: what readers get of a plant's streams, against what a live client gets of its journal.
 pub(crate) fn aeron() -> Result<String, Lack> {
     with_fetched("aeron")?;
-    Ok("readers of Aeron have the records of the plant's journal, each once, after plant and driver were killed".into())
+    Ok("readers of Aeron and plants downstream have the records of the plant's journal, each once, after plants and driver were killed".into())
 }
 
 /// What building the feature `kafka` takes: a compiler of C, and headers.
@@ -330,7 +331,7 @@ pub(crate) fn otel() -> Result<String, Lack> {
     Ok("the Collector has the spans that plant and gateway have counted, well formed, and a dead one disturbs neither".into())
 }
 
-/// Fetches a server by `interop/NAME/pom.xml`, checks the plant of `deploy/NAME`, and runs `interop/with_NAME.py` with both.
+/// Fetches a server by `interop/NAME/pom.xml`, checks the examples of `deploy/NAME`, and runs `interop/with_NAME.py` with both.
 fn with_fetched(name: &str) -> Result<(), Lack> {
     let server = process::target_folder().join(format!("interop-{name}"));
     let pom = format!("interop/{name}/pom.xml");
@@ -345,11 +346,10 @@ fn with_server(name: &str, server: &Path) -> Result<(), Lack> {
     let python = tools::python()?;
     Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
     let binary = process::target_folder().join("debug/tapeworks");
-    let example = format!("deploy/{name}/plant.toml");
-    process::program(&binary).args(["validate", &example]).run().map_err(Lack::Failed)?;
-    let example = format!("deploy/{name}/gateway.toml");
-    if process::root().join(&example).is_file() {
-        process::program(&binary).args(["gateway", "check", &example]).run().map_err(Lack::Failed)?;
+    for example in deploy::files(&process::root().join("deploy").join(name), "toml")? {
+        let is_of_gateway = example.file_stem().is_some_and(|name| name == "gateway");
+        let check: &[&str] = if is_of_gateway { &["gateway", "check"] } else { &["validate"] };
+        process::program(&binary).args(check).arg(example).run().map_err(Lack::Failed)?;
     }
     let run = process::program(python)
         .arg(process::root().join(format!("interop/with_{name}.py")))

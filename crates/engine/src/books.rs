@@ -79,7 +79,7 @@ impl<P: Publish> MarketStage<P> {
             outlet: Outlet {
                 publisher,
                 carried: options.keeps_last_trades.then(Carried::default),
-                instruments: Instruments::default(),
+                instruments: options.books.instruments(),
                 contradicted: Arc::new(Contradicted::new(options.channels.len())),
             },
             now: Nanos(0),

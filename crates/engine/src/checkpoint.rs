@@ -18,7 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
-use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage, Symbol};
+use tapeworks_market::{BookStage, Event, Nanos, NbboStage, Symbol};
 use tapeworks_planted::planted;
 use tapeworks_stage::Through;
 use tapeworks_store::live::Carried;
@@ -144,7 +144,7 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
         .map_err(|error| error.to_string())?;
     let mut nbbo =
         NbboStage::from_image(how.rules.clone(), body.market.nbbo).map_err(|error| error.to_string())?;
-    let mut instruments = Instruments::default();
+    let mut instruments = how.instruments();
     for symbol in &body.market.symbols {
         instruments.intern(Symbol::from_bytes(symbol).map_err(|error| error.to_string())?);
     }

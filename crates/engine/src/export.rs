@@ -281,7 +281,7 @@ fn make<D: Disk>(
         }
     }
     let mut market = books.stages();
-    let mut instruments = Instruments::default();
+    let mut instruments = books.instruments();
     if let Some(start) = start {
         (market, instruments) = go_on_from(start, &mut outputs);
     }

@@ -11,6 +11,7 @@ const SNAPSHOT_FAILED: u8 = 4;
 const TICK: u8 = 5;
 const CONTRADICTED: u8 = 6;
 const CLOCK_SET: u8 = 7;
+const RELAYED: u8 = 8;
 
 const fn line_of(number: u8) -> Line {
     match number {
@@ -39,6 +40,7 @@ pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 16]) -> Record<'r>
             Record { kind: SNAPSHOT_FAILED, channel, extra: u64::from(attempt), ..blank }
         }
         Input::Contradicted { channel, .. } => Record { kind: CONTRADICTED, channel, ..blank },
+        Input::Relayed { payload, .. } => Record { kind: RELAYED, payload, ..blank },
         Input::Tick { .. } => Record { kind: TICK, ..blank },
         Input::ClockSet { ahead_ns, .. } => {
             Record { kind: CLOCK_SET, extra: ahead_ns.cast_unsigned(), ..blank }
@@ -60,6 +62,7 @@ pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
         }
         SNAPSHOT_FAILED => Input::SnapshotFailed { channel, attempt, received },
         CONTRADICTED => Input::Contradicted { channel, received },
+        RELAYED => Input::Relayed { received, payload },
         TICK => Input::Tick { now: received },
         CLOCK_SET => Input::ClockSet { now: received, ahead_ns: extra.cast_signed() },
         _ => return None,
@@ -79,6 +82,7 @@ mod tests {
             Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX, bytes: 3 },
             Input::SnapshotFailed { channel: 2, attempt: 1, received },
             Input::Contradicted { channel: 4, received },
+            Input::Relayed { received, payload: b"piece" },
             Input::Tick { now: received },
             Input::ClockSet { now: received, ahead_ns: -5 },
         ];

@@ -99,7 +99,7 @@ impl<F: FnMut(u64, &NbboUpdate<'_>, &Instruments)> Sink<NbboUpdate<'_>> for Outl
 impl Market {
     /// Empty books.
     pub fn new(options: &BookOptions) -> Self {
-        Self { stages: options.stages(), instruments: Instruments::default(), next: 0, now: Nanos(0) }
+        Self { stages: options.stages(), instruments: options.instruments(), next: 0, now: Nanos(0) }
     }
 
     /// Continues from a state.

@@ -27,7 +27,7 @@ impl Start {
         now: Nanos,
         symbols: impl IntoIterator<Item = Symbol>,
     ) -> Self {
-        let mut instruments = Instruments::default();
+        let mut instruments = options.instruments();
         for symbol in symbols {
             instruments.intern(symbol);
         }

@@ -143,6 +143,11 @@ impl Feed {
         Ok(feed)
     }
 
+    /// Gives a symbol of another plant's events its number.
+    pub(crate) fn learn(&mut self, symbol: Symbol) {
+        self.symbols.learn(symbol);
+    }
+
     /// The symbols seen so far.
     pub const fn instruments(&self) -> &Instruments {
         self.symbols.instruments()

@@ -19,6 +19,7 @@
 
 mod delivery;
 mod part;
+pub mod relayed;
 mod snapshot;
 
 use std::collections::VecDeque;
@@ -38,6 +39,7 @@ use crate::table::Application;
 pub(crate) use delivery::packet_at;
 use delivery::{Followed, Target};
 use part::{OfPart, Part};
+use relayed::Relayed;
 
 pub use snapshot::{SnapshotCounters, SnapshotOptions};
 
@@ -117,6 +119,13 @@ pub enum Input<'a> {
         /// When.
         received: Nanos,
     },
+    /// Events that another plant has made of its lines: see [`relayed`].
+    Relayed {
+        /// When the other plant received the last of them.
+        received: Nanos,
+        /// The piece.
+        payload: &'a [u8],
+    },
     /// The time of the clock. Only it times requests out, since packets may have waited.
     Tick {
         /// To here.
@@ -139,7 +148,8 @@ impl Input<'_> {
             | Self::Snapshot { received, .. }
             | Self::SnapshotEnd { received, .. }
             | Self::SnapshotFailed { received, .. }
-            | Self::Contradicted { received, .. } => *received,
+            | Self::Contradicted { received, .. }
+            | Self::Relayed { received, .. } => *received,
             Self::Tick { now } | Self::ClockSet { now, .. } => *now,
         }
     }
@@ -267,6 +277,8 @@ pub struct LiveFeed {
     clock: Nanos,
     /// Its changes up to `clock` were put out.
     self_help: SelfHelpSchedule,
+    /// Where events come from another plant instead of lines.
+    relayed: Option<Relayed>,
 }
 
 /// In silence an event marks the time this often, in ns. Records of intervals end by it.
@@ -325,6 +337,7 @@ impl LiveFeed {
             deadline: None,
             last: None,
             clock: Nanos(0),
+            relayed: None,
         }
     }
 
@@ -337,7 +350,9 @@ impl LiveFeed {
             writer.put(&(followed, attempts, snapshots, contradicted_again, part))?;
         }
         writer.put(&self.requests)?;
-        writer.put(&(&self.due, self.deadline, self.last, self.clock))
+        writer.put(&(&self.due, self.deadline, self.last, self.clock))?;
+        // The state of a plant with lines has nothing here.
+        self.relayed.as_ref().map_or(Ok(()), |relayed| writer.put(relayed))
     }
 
     /// Restores a saved state.
@@ -361,6 +376,7 @@ impl LiveFeed {
         self.requests = reader.take()?;
         (self.due, self.deadline, self.last, self.clock) = reader.take()?;
         ensure(self.due.len() == self.channels.len(), "the times of the channels")?;
+        self.relayed = if reader.bytes.is_empty() { None } else { Some(reader.take()?) };
         self.self_help.pass(self.clock);
         Ok(())
     }
@@ -453,6 +469,7 @@ impl LiveFeed {
                 }
             }
             Input::Contradicted { channel, received } => self.contradicted(usize::from(channel), received),
+            Input::Relayed { received, payload } => self.take_piece(received, payload, sink),
         }
     }
 
@@ -488,6 +505,7 @@ impl LiveFeed {
     /// Puts out the gaps between this state and `later`, the same channels after unknown inputs: one for each channel whose
     /// sequence has advanced. It does not change this state.
     pub fn put_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
+        self.put_missed_pieces(later, sink);
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
             // A channel that has not begun in this state lacks the later session from its first message on.

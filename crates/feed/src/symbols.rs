@@ -140,6 +140,11 @@ impl SymbolTable {
         }
     }
 
+    /// Gives a symbol its number, wanted or not: another plant has announced it.
+    pub(crate) fn learn(&mut self, symbol: Symbol) {
+        self.instruments.intern(symbol);
+    }
+
     /// The number of a symbol, which is announced when it is new.
     fn intern(&mut self, symbol: Symbol, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
         if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&symbol)) {

@@ -10,6 +10,8 @@
 //!
 //! Cost: writing one is one cache line; every kind is the same size, so events lie in arrays and rings.
 
+mod bytes;
+
 use crate::instrument::{InstrumentId, Symbol};
 use crate::luld::{PriceBands, Standing};
 use crate::price::{Nanos, Price};

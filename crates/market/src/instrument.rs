@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use tapeworks_ring::hash::fnv1a;
+
 /// The number of an instrument: dense from 0, valid within one run.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -130,12 +132,56 @@ impl fmt::Debug for Symbol {
 pub struct Instruments {
     by_symbol: HashMap<Symbol, InstrumentId>,
     symbols: Vec<Symbol>,
+    shard: Option<Shard>,
+}
+
+/// A part of all symbols: those whose FNV-1a (64 bits) is this number, modulo so many.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// The shard, from 0.
+    pub number: u16,
+    /// Of how many.
+    pub of: u16,
+}
+
+impl Shard {
+    /// The shard of a symbol among so many. Other programs may compute it too.
+    pub fn of_symbol(symbol: Symbol, shards: u16) -> u16 {
+        // Less than `shards`, which fits.
+        (fnv1a(symbol.as_str().as_bytes()) % u64::from(shards.max(1))) as u16
+    }
+
+    /// Whether a symbol is of it.
+    pub fn has(self, symbol: Symbol) -> bool {
+        Self::of_symbol(symbol, self.of) == self.number
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {} of {}", self.number, self.of)
+    }
 }
 
 impl Instruments {
     /// An empty table with room for `capacity` symbols.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { by_symbol: HashMap::with_capacity(capacity), symbols: Vec::with_capacity(capacity) }
+        Self {
+            by_symbol: HashMap::with_capacity(capacity),
+            symbols: Vec::with_capacity(capacity),
+            shard: None,
+        }
+    }
+
+    /// An empty table of a plant that has events of these symbols only, and the numbers of all.
+    pub fn of_shard(shard: Option<Shard>) -> Self {
+        Self { shard, ..Self::default() }
+    }
+
+    /// Whether events of `id` can come here. Cost: a hash where the table is of a shard.
+    pub fn is_ours(&self, id: InstrumentId) -> bool {
+        self.shard.is_none_or(|shard| self.symbol(id).is_none_or(|symbol| shard.has(symbol)))
     }
 
     /// The number of `symbol`, given now if it is new.

@@ -41,7 +41,7 @@ pub mod venue;
 
 pub use book::{BookRef, BookStage, BookUpdate, Books, Capacity};
 pub use event::{Action, Event, EventKind, Flags, FlagsAndLine, Line, Side};
-pub use instrument::{InstrumentId, Instruments, Symbol};
+pub use instrument::{InstrumentId, Instruments, Shard, Symbol};
 pub use levels::Level;
 pub use nbbo::{Nbbo, NbboStage, NbboUpdate};
 pub use options::BookOptions;

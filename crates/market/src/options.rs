@@ -3,6 +3,7 @@
 use tapeworks_stage::Through;
 
 use crate::book::{BookStage, Capacity};
+use crate::instrument::{Instruments, Shard};
 use crate::nbbo::{NbboRules, NbboStage};
 use crate::venue::Publisher;
 
@@ -15,12 +16,14 @@ pub struct BookOptions {
     pub capacity: Capacity,
     /// The rules of the NBBO.
     pub rules: NbboRules,
+    /// The only symbols of which events come, where another plant gives only them.
+    pub shard: Option<Shard>,
 }
 
 impl Default for BookOptions {
     /// Feeds join as they appear, in tables of [`Capacity::default`].
     fn default() -> Self {
-        Self { feeds: Vec::new(), capacity: Capacity::default(), rules: NbboRules::default() }
+        Self { feeds: Vec::new(), capacity: Capacity::default(), rules: NbboRules::default(), shard: None }
     }
 }
 
@@ -31,6 +34,11 @@ impl BookOptions {
             .iter()
             .find(|(known, _)| *known == publisher)
             .map_or(self.capacity, |(_, capacity)| *capacity)
+    }
+
+    /// An empty table of symbols.
+    pub fn instruments(&self) -> Instruments {
+        Instruments::of_shard(self.shard)
     }
 
     /// Empty books and NBBO.

@@ -19,7 +19,9 @@
 //! | `output` | events to messages |
 //! | `replay` | the server that sends the past again |
 //! | `fetch` | its client |
-//! | `reader` | the other side: messages to events and records, each once |
+//! | `streams` | the other side: messages to items, each once |
+//! | `reader` | items to records |
+//! | `events` | events for another plant |
 //!
 //! Cost: an event is 72 bytes of a message, copied twice. The NBBO costs a replica with books. The thread sleeps when there is nothing to
 //! send; the Aeron client has a thread of its own that wakes up some sixty times a second.
@@ -36,6 +38,8 @@
 #[cfg(feature = "aeron")]
 mod client;
 #[cfg(feature = "aeron")]
+pub mod events;
+#[cfg(feature = "aeron")]
 mod fetch;
 #[cfg(feature = "aeron")]
 pub mod message;
@@ -49,10 +53,12 @@ mod replay;
 mod sender;
 mod setting;
 mod status;
+#[cfg(feature = "aeron")]
+mod streams;
 
 #[cfg(feature = "aeron")]
 pub use output::{Aeron, AeronFailure, AeronStartError, bind, start};
 #[cfg(feature = "aeron")]
 pub use replay::Listening;
-pub use setting::AeronSetting;
+pub use setting::{AeronSetting, AeronSourceSetting};
 pub use status::{AeronHandle, AeronStatus};

@@ -7,6 +7,7 @@ use tapeworks_journal::JournalError;
 use tapeworks_ring::cpu;
 
 use crate::pair::{BeginAgain, PairError};
+use tapeworks_market::Shard;
 
 /// Why a plant does not start.
 #[derive(thiserror::Error, Debug)]
@@ -45,6 +46,16 @@ pub enum PlantError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The journal has other symbols than the configuration wants.
+    #[error(
+        "the journal has {journal}, and the configuration wants {wanted}: move the journal away, or set the shard back"
+    )]
+    OtherShard {
+        /// What the journal has.
+        journal: Shard,
+        /// What is wanted.
+        wanted: Shard,
+    },
     /// The plant cannot be one of a pair.
     #[error(transparent)]
     Pair(#[from] PairError),

@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use tapeworks_feed::live::relayed::{Relayed, is_message};
 use tapeworks_feed::live::{LiveChannel, Request};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
-use tapeworks_market::{Event, EventKind, Line, Nanos};
+use tapeworks_market::{Event, Line, Nanos};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
@@ -28,6 +29,7 @@ use crate::options::{PlantOptions, Topology};
 use crate::pair::{Hold, PairSetting, Piece, Shared};
 use crate::queued::{JournalQueue, Owned, Queued};
 use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
+use crate::relay::{self, PIECES_IN_TURN, Relay, RelayOptions, RelaySender};
 use crate::requests::Outbox;
 use crate::snapshots::{Requests, Wanted};
 use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, RequesterStatus, Status};
@@ -159,6 +161,8 @@ pub(super) struct Ingest<W: World> {
     pair: Option<Follows<W>>,
     /// Follows packets, for traces.
     tracer: Option<Box<Tracer>>,
+    /// Where events come from another plant.
+    relay: Option<Relay<W>>,
 }
 
 /// Ingest's part of a pair.
@@ -176,7 +180,7 @@ impl<W: World> Follows<W> {
 }
 
 /// Pieces of the primary's journal that are taken before the lines are read again.
-const PIECES_IN_TURN: usize = 8;
+const RECORDS_IN_TURN: usize = 8;
 
 impl<W: World> Ingest<W> {
     /// Opens the lines.
@@ -232,6 +236,7 @@ impl<W: World> Ingest<W> {
                 let names = options.venues.iter().map(|venue| venue.name.as_str());
                 Tracer::new(traces, names).map(Box::new)
             }),
+            relay: None,
         };
         Ok((ingest, Requests { wanted: wanted_out, answers: answers_in, ignored }))
     }
@@ -272,6 +277,33 @@ impl<W: World> Ingest<W> {
         self.receivers.waker()
     }
 
+    /// Another plant's events come instead of lines. Returns what wakes this thread.
+    pub(super) fn relays(&mut self, options: &RelayOptions) -> Result<RelaySender<W>, PlantError> {
+        let (sender, relay) = relay::open(options.clone(), self.receivers.waker()?);
+        self.relay = Some(relay);
+        Ok(sender)
+    }
+
+    /// The engine is where the journal ends, and so a source of events may begin.
+    pub(super) fn begin(&self, engine: &Engine) -> Result<(), PlantError> {
+        self.relay.as_ref().map_or(Ok(()), |relay| relay.begin(engine))
+    }
+
+    /// Takes events of another plant. Returns how many pieces there were.
+    fn take_pieces(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
+        let mut taken = 0;
+        while taken < PIECES_IN_TURN
+            && let Some((received, payload)) = self.relay.as_ref().and_then(Relay::take)
+        {
+            self.input(engine, Owned::Relayed { received, payload })?;
+            if self.unapplied.len() >= TOGETHER {
+                self.apply();
+            }
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
     /// Takes the primary's records instead of the lines, whose packets wait. Returns `true` when it has taken over, `false` when it is
     /// stopped.
     pub(super) fn follow(&mut self, engine: &mut Engine, stop: &AtomicBool) -> Result<bool, PlantFailure> {
@@ -284,7 +316,7 @@ impl<W: World> Ingest<W> {
                 let payload = packet.bytes().get(start as usize..end as usize).unwrap_or_default();
                 pair.hold.put(channel, line, received, payload);
             }
-            for _ in 0..PIECES_IN_TURN {
+            for _ in 0..RECORDS_IN_TURN {
                 match pair.pieces.try_recv() {
                     Ok(Piece::Records(bytes)) => self.take_records(engine, &bytes)?,
                     Ok(Piece::TakeOver) => {
@@ -533,6 +565,7 @@ impl<W: World> Ingest<W> {
             }
         }
         self.arrived = arrived;
+        taken += self.take_pieces(engine)?;
         while let Some((channel, payload)) = self.requests.as_ref().and_then(Outbox::take_answer) {
             let (line, received) = (Line::Recovery, W::time_of_day());
             self.input(engine, Owned::Answer { channel, line, received, payload })?;
@@ -735,7 +768,11 @@ impl<W: World> Ingest<W> {
         }
         let fill = self.producer.fill();
         self.ring_highest = self.ring_highest.max(fill);
-        let channels = engine
+        let of_relay = self.relay.as_ref().map(|relay| {
+            let status = relay.status();
+            (relay.channel(engine, &status), status)
+        });
+        let mut channels: Vec<_> = engine
             .feed()
             .channels()
             .iter()
@@ -751,6 +788,8 @@ impl<W: World> Ingest<W> {
                 }
             })
             .collect();
+        let (of_relay, relay) = of_relay.unzip();
+        channels.extend(of_relay);
         if let Some(pair) = &self.pair {
             self.report_pair(pair);
         }
@@ -759,7 +798,9 @@ impl<W: World> Ingest<W> {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.time = now;
         status.channels = channels;
-        status.messages = feed.messages();
+        status.messages =
+            feed.messages() + engine.feed().relayed().map_or(0, |relayed: &Relayed| relayed.messages);
+        status.relay = relay;
         status.events = engine.counters().events;
         status.symbols = feed.instruments().len();
         status.problems = feed.problems().total + feed.unreadable_symbols();
@@ -777,14 +818,6 @@ impl<W: World> Ingest<W> {
             market.look_after_files();
         }
     }
-}
-
-/// Whether an event has a message of a venue.
-const fn is_message(event: &Event) -> bool {
-    !matches!(
-        event.kind,
-        EventKind::SymbolMapping | EventKind::Gap | EventKind::Recovered | EventKind::ImbalancePrices
-    )
 }
 
 fn channel_status<'l, W: World>(

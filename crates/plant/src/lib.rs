@@ -31,6 +31,7 @@ mod plant;
 mod queued;
 mod readiness;
 mod receive;
+pub mod relay;
 mod requests;
 pub mod roll;
 mod shared;
@@ -52,9 +53,10 @@ pub use options::{
 pub use pair::{PairSetting, PairStatus};
 pub use plant::Plant;
 pub use readiness::Condition;
+pub use relay::RelayOptions;
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{
     ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus,
-    LineStatus, RequesterStatus, RollStatus, RolledDay, Status,
+    LineStatus, RelayStatus, RequesterStatus, RollStatus, RolledDay, Status,
 };
 pub use warm::Warmer;

@@ -20,6 +20,7 @@ use tapeworks_session::snapshot::SnapshotLogin;
 
 use crate::journal::JournalSetting;
 use crate::pair::{self, Alike, PairError, PairSetting};
+use crate::relay::RelayOptions;
 
 /// Orders of a feed that there is usually room for.
 pub const ORDERS: usize = 1 << 16;
@@ -215,6 +216,8 @@ pub struct PlantOptions {
     pub journal: Option<JournalSetting>,
     /// The other plant, where there are two as a pair. It needs a journal.
     pub pair: Option<PairSetting>,
+    /// The plant whose events are taken instead of lines. There are no venues then, and no pair.
+    pub relay: Option<RelayOptions>,
     /// The file of the shared memory for local clients.
     pub shared_memory: Option<PathBuf>,
     /// Whether rarely used paths are kept warm.
@@ -240,6 +243,7 @@ impl Default for PlantOptions {
             symbols: None,
             journal: None,
             pair: None,
+            relay: None,
             shared_memory: None,
             warm: false,
             least_orders: ORDERS,
@@ -257,7 +261,12 @@ impl PlantOptions {
                 feeds.push((*publisher, self.capacity_of(*publisher)));
             }
         }
-        BookOptions { feeds, capacity: Capacity::for_orders(self.least_orders), rules: self.rules.clone() }
+        if let Some(relay) = &self.relay {
+            feeds.extend(relay.feeds.iter().map(|feed| (*feed, self.capacity_of(*feed))));
+        }
+        let shard = self.relay.as_ref().map(|relay| relay.shard).filter(|shard| shard.of > 1);
+        let capacity = Capacity::for_orders(self.least_orders);
+        BookOptions { feeds, capacity, rules: self.rules.clone(), shard }
     }
 
     /// The tables of a feed at the start.

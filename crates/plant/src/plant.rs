@@ -26,6 +26,7 @@ use crate::journal::{IoThread, JournalSetting, JournalThread};
 use crate::options::{PlantOptions, Topology, VenueOptions};
 use crate::pair::{Link, PairError, PairSetting, Shared, Waiters};
 use crate::queued::JournalQueue;
+use crate::relay::RelaySender;
 use crate::requests;
 use crate::shared::SharedMemory;
 use crate::snapshots;
@@ -43,6 +44,7 @@ pub struct Plant<W: World = System> {
     threads: Threads<W>,
     ready: W::Receiver<Result<JournalReplayed, PlantError>>,
     replayed: Option<JournalReplayed>,
+    relay: Option<RelaySender<W>>,
 }
 
 /// Threads, by their names.
@@ -350,6 +352,7 @@ impl<W: World> Plant<W> {
             let stop = Arc::clone(&stop);
             threads.spawn("pair", move || link.run(&stop).map_err(PlantFailure::Pair))?;
         }
+        let relay = options.relay.as_ref().map(|relay| ingest.relays(relay)).transpose()?;
         let (ready_in, ready) = W::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
@@ -364,6 +367,7 @@ impl<W: World> Plant<W> {
                         None => Ok(JournalReplayed::default()),
                     }
                 });
+            let replayed = replayed.and_then(|replayed| ingest.begin(&engine).map(|()| replayed));
             let is_ready = replayed.is_ok();
             if is_ready {
                 live_from_in.store(engine.counters().events, Ordering::Release);
@@ -389,7 +393,8 @@ impl<W: World> Plant<W> {
         threads.spawn("snapshots", move || {
             snapshots::run::<W>(&servers, &snapshots_wanted, &stop_of_snapshots)
         })?;
-        let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None };
+        let plant =
+            Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None, relay };
         Ok((plant, readers))
     }
 
@@ -408,6 +413,11 @@ impl<W: World> Plant<W> {
                 Ok(replayed)
             }
         }
+    }
+
+    /// The end of a source of events, where events come from another plant. Can be taken once.
+    pub const fn relay(&mut self) -> Option<RelaySender<W>> {
+        self.relay.take()
     }
 
     /// Its status, as of some tenths of a second ago.

@@ -50,6 +50,10 @@ pub(super) enum Owned {
         channel: u16,
         received: Nanos,
     },
+    Relayed {
+        received: Nanos,
+        payload: Vec<u8>,
+    },
     Tick {
         now: Nanos,
     },
@@ -102,6 +106,7 @@ impl Owned {
             Self::Contradicted { channel, received } => {
                 Input::Contradicted { channel: *channel, received: *received }
             }
+            Self::Relayed { received, payload } => Input::Relayed { received: *received, payload },
             Self::Tick { now } => Input::Tick { now: *now },
             Self::ClockSet { now, ahead_ns } => Input::ClockSet { now: *now, ahead_ns: *ahead_ns },
         }

@@ -227,6 +227,45 @@ pub struct JournalStatus {
     pub error: Option<String>,
 }
 
+/// The status of the source of another plant's events.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RelayStatus {
+    /// Whether it hears the first plant now.
+    pub is_heard: bool,
+    /// Whether all events up to the present have come once since the start.
+    pub has_caught_up: bool,
+    /// Since when events are missing that are fetched again, if some are.
+    pub fetching_since: Option<Nanos>,
+    /// The number of the first plant's next event, as far as it is known.
+    pub first_next: u64,
+    /// The number of the next event that is taken.
+    pub next: u64,
+    /// Messages taken from its streams.
+    pub messages: u64,
+    /// Events taken, with those of other shards.
+    pub events: u64,
+    /// Of them, those that were fetched from the past.
+    pub fetched: u64,
+    /// Events that had come already.
+    pub repeated: u64,
+    /// Live events that had no room while older ones were fetched: they are fetched too.
+    pub set_aside: u64,
+    /// Times that events were missing.
+    pub gaps: u64,
+    /// Of them, those that were filled.
+    pub filled: u64,
+    /// Messages that cannot be read.
+    pub malformed: u64,
+    /// Times that ingest had no room for a piece, and the source waited.
+    pub waits: u64,
+    /// Times that the source found its driver.
+    pub connects: u64,
+    /// Times that the first plant fell silent.
+    pub silences: u64,
+    /// What is wrong now, if something is.
+    pub error: Option<String>,
+}
+
 /// A day that the roll is done with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RolledDay {
@@ -288,6 +327,8 @@ pub struct Status {
     pub journal: Option<JournalStatus>,
     /// The pair, if the plant is one of two.
     pub pair: Option<PairStatus>,
+    /// The source, if events come from another plant.
+    pub relay: Option<RelayStatus>,
     /// The counters of the NBBO.
     pub nbbo: NbboCounts,
     /// Orders that rest in the books of all feeds.

@@ -1,9 +1,11 @@
-//! `[aeron]` of a plant's configuration.
+//! `[aeron]` and `[source.aeron]` of a plant's configuration.
 
 use std::path::Path;
 use std::time::Duration;
 
-use tapeworks_outputs::aeron::AeronSetting;
+use tapeworks_market::{Publisher, Shard};
+use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
+use tapeworks_plant::RelayOptions;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_runtime::secrets::{Secret, check_token};
 
@@ -14,6 +16,90 @@ const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..
 fn is_channel(text: &str) -> bool {
     let is_one = text == "aeron:ipc" || text.starts_with("aeron:ipc?") || text.starts_with("aeron:udp?");
     is_one && text.len() <= 1_024 && text.chars().all(|letter| matches!(letter, '!'..='~'))
+}
+
+fn read_channel(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<String> {
+    if !section.has("channel") {
+        section.missing(reading, "channel");
+    }
+    let what = "a channel of Aeron: aeron:ipc, or aeron:udp?endpoint=HOST:PORT";
+    section.parsed(reading, "channel", what, |text| is_channel(text).then(|| text.to_owned()))
+}
+
+/// The driver's folder. The client of Aeron takes text: a path that starts beside the file, unless it is absolute.
+fn read_directory(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<String> {
+    let directory = section.text(reading, "directory").map(|(path, _)| beside.join(path));
+    directory.map(|path| path.to_string_lossy().into_owned())
+}
+
+/// The token of replays, which stands in a line with bars.
+fn read_token(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    beside: &Path,
+    is_local: bool,
+) -> Option<Secret> {
+    Secret::read(reading, section, Secret::TOKEN, beside, move |text| {
+        let is_right = !text.contains('|');
+        check_token(text, is_local)
+            .and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
+    })
+}
+
+/// Reads `[source.aeron]`: another plant's events, which come instead of venues' lines.
+pub(crate) fn read_source(
+    reading: &mut Reading<'_>,
+    top: &mut Section<'_>,
+    beside: &Path,
+    publisher: fn(&str) -> Option<Publisher>,
+) -> Option<(AeronSourceSetting, RelayOptions)> {
+    let mut source = top.table(reading, "source")?;
+    let section = source.table(reading, "aeron");
+    source.refuse_the_rest(reading);
+    let Some(mut section) = section else {
+        source.missing(reading, "aeron");
+        return None;
+    };
+    if cfg!(not(feature = "aeron")) {
+        top.wrong_at(reading, "source", "this program was built without the feature 'aeron'");
+    }
+    let channel = read_channel(reading, &mut section);
+    let mut setting = AeronSourceSetting {
+        directory: read_directory(reading, &mut section, beside),
+        channel: channel.clone().unwrap_or_default(),
+        stream: 1_000,
+        from: ([127, 0, 0, 1], 0).into(),
+        token: None,
+        driver_timeout: Duration::from_secs(5),
+    };
+    let stream = section.integer(reading, "stream", 1..=1_000_000_000);
+    setting.stream = stream.map_or(setting.stream, |(stream, _)| stream as i32);
+    let what = "the address of the other plant's replay server, such as 127.0.0.1:13050";
+    let from = section.parsed(reading, "from", what, |text| text.parse().ok());
+    if !section.has("from") {
+        section.missing(reading, "from");
+    }
+    setting.from = from.unwrap_or(setting.from);
+    setting.token = read_token(reading, &mut section, beside, setting.from.ip().is_loopback());
+    let timeout = section.time(reading, "driver_timeout", SILENCE);
+    setting.driver_timeout = timeout.unwrap_or(setting.driver_timeout);
+    let shards = section.integer(reading, "shards", 1..=1_024);
+    let of = shards.map_or(1, |(shards, _)| shards as u16);
+    let number = section.integer(reading, "shard", 0..=1_023).map_or(0, |(shard, _)| shard as u16);
+    if number >= of {
+        section.wrong_at(reading, "shard", &format!("'shard' must be less than 'shards', which is {of}"));
+    }
+    if !section.has("feeds") {
+        section.missing(reading, "feeds");
+    }
+    let feeds = section.each(reading, "feeds", "a feed such as XNAS.ITCH, or its number", publisher);
+    section.refuse_the_rest(reading);
+    let relay = RelayOptions {
+        name: format!("plant {}", setting.from),
+        shard: Shard { number, of },
+        feeds: feeds.unwrap_or_default(),
+    };
+    channel.and(from).map(|_| (setting, relay))
 }
 
 /// Reads `[aeron]` of a configuration whose paths start at `beside`.
@@ -27,15 +113,9 @@ pub(crate) fn read(
     if cfg!(not(feature = "aeron")) {
         top.wrong_at(reading, "aeron", "this program was built without the feature 'aeron'");
     }
-    let what = "a channel of Aeron: aeron:ipc, or aeron:udp?endpoint=HOST:PORT";
-    let channel = section.parsed(reading, "channel", what, |text| is_channel(text).then(|| text.to_owned()));
-    if !section.has("channel") {
-        section.missing(reading, "channel");
-    }
+    let channel = read_channel(reading, &mut section);
     let mut setting = AeronSetting::new(channel.clone().unwrap_or_default());
-    // The client of Aeron takes text: a path that starts beside the file, unless it is absolute.
-    let directory = section.text(reading, "directory").map(|(path, _)| beside.join(path));
-    setting.directory = directory.map(|path| path.to_string_lossy().into_owned());
+    setting.directory = read_directory(reading, &mut section, beside);
     let stream = section.integer(reading, "stream", 1..=1_000_000_000);
     setting.stream = stream.map_or(setting.stream, |(stream, _)| stream as i32);
     setting.events = section.boolean(reading, "events").unwrap_or(setting.events);
@@ -65,11 +145,7 @@ pub(crate) fn read(
             section.wrong_at(reading, "replay", "an address beyond this machine needs a 'token'");
         }
     }
-    setting.token = Secret::read(reading, &mut section, Secret::TOKEN, beside, move |text| {
-        let is_right = !text.contains('|');
-        check_token(text, is_local)
-            .and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
-    });
+    setting.token = read_token(reading, &mut section, beside, is_local);
     let most = section.integer(reading, "max_replays", 1..=256);
     setting.max_replays = most.map_or(setting.max_replays, |(most, _)| most);
     section.refuse_the_rest(reading);
@@ -122,6 +198,61 @@ mod tests {
         assert_eq!((aeron.nbbo_stream(3), aeron.event_stream(2)), (81, 84));
         let least = Config::parse("p.toml", &format!("{PLANT}[aeron]\nchannel = \"aeron:ipc\"\n"));
         assert_eq!(least.unwrap().aeron, Some(AeronSetting::new("aeron:ipc".to_owned())));
+    }
+
+    const DOWNSTREAM: &str = "[source.aeron]\nchannel = \"aeron:ipc\"\nfrom = \"127.0.0.1:13050\"\nfeeds = [\"XNAS.ITCH\", \"XBOS.ITCH\"]\n";
+
+    #[test]
+    fn a_plant_downstream_needs_no_venue() {
+        let config = Config::parse("p.toml", DOWNSTREAM).unwrap();
+        let least = AeronSourceSetting {
+            directory: None,
+            channel: "aeron:ipc".to_owned(),
+            stream: 1_000,
+            from: ([127, 0, 0, 1], 13_050).into(),
+            token: None,
+            driver_timeout: Duration::from_secs(5),
+        };
+        assert_eq!(config.source, Some(least.clone()));
+        let shard = config.plant.relay.as_ref().unwrap().shard;
+        assert_eq!((shard.number, shard.of, config.plant.venues.len()), (0, 1, 0));
+        assert_eq!(config.books().feeds.iter().map(|(feed, _)| feed.0).collect::<Vec<_>>(), [2, 3]);
+        let more = "directory = \"driver\"\nstream = 7\nshard = 3\nshards = 4\ndriver_timeout = \"2s\"\ntoken = \"a-long-token-of-many-letters\"\n";
+        let config = Config::parse("d/p.toml", &format!("{DOWNSTREAM}{more}")).unwrap();
+        let all = AeronSourceSetting {
+            directory: Some("d/driver".to_owned()),
+            stream: 7,
+            token: Some("a-long-token-of-many-letters".into()),
+            driver_timeout: Duration::from_secs(2),
+            ..least
+        };
+        assert_eq!(config.source, Some(all));
+        assert_eq!(config.plant.relay.unwrap().shard, Shard { number: 3, of: 4 });
+    }
+
+    #[test]
+    fn wrong_settings_of_a_source_are_named_with_their_place() {
+        let venue = "[[venue]]\nname = \"N\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"239.1.1.1:30001\"]\n";
+        let help = "[nbbo]\nself_help = [{ venue = \"XBOS\", from = \"2025-11-14T10:00\" }]\n";
+        let pair = "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"127.0.0.1:1\"\npeer = \"127.0.0.1:2\"\nrole = \"standby\"\n";
+        let wrong = [
+            ("[source]\n".to_owned(), "p.toml:1:1: source lacks the key 'aeron'"),
+            (DOWNSTREAM.replace("from", "at"), "p.toml:3:1: the key 'at' is not known"),
+            (DOWNSTREAM.replace("aeron:ipc", "ipc"), "p.toml:2:11: 'channel' must be a channel of Aeron"),
+            (
+                format!("{DOWNSTREAM}shard = 2\nshards = 2\n"),
+                "p.toml:5:9: 'shard' must be less than 'shards', which is 2",
+            ),
+            (format!("{DOWNSTREAM}{venue}"), "'venue' does not go with [source]"),
+            (format!("{DOWNSTREAM}{help}"), "'self_help' does not go with [source]"),
+            (format!("{DOWNSTREAM}{pair}"), "'pair' does not go with [source]"),
+            (format!("symbols = [\"A\"]\n{DOWNSTREAM}"), "p.toml:1:11: 'symbols' does not go with [source]"),
+        ];
+        for (text, expected) in wrong {
+            let found = Config::parse("p.toml", &text).unwrap_err();
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:?}");
+        }
     }
 
     #[test]

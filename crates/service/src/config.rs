@@ -30,7 +30,7 @@ use crate::nats::{self, NatsSetting};
 use crate::{aeron, kafka};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
-use tapeworks_outputs::aeron::AeronSetting;
+use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
 use tapeworks_outputs::clients::distributor::Dataset;
 use tapeworks_outputs::kafka::KafkaSetting;
 use tapeworks_outputs::multicast::server::MulticastSetting;
@@ -108,6 +108,8 @@ pub struct Config {
     pub aeron: Option<AeronSetting>,
     /// The export of traces, if there is one.
     pub traces: Option<TraceSetting>,
+    /// The streams of another plant, if its events come instead of lines.
+    pub source: Option<AeronSourceSetting>,
     /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
@@ -270,10 +272,22 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
         nbbo.refuse_the_rest(reading);
     }
     plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal, beside));
+    let has_source = top.has("source");
+    let (source, relay) = aeron::read_source(reading, &mut top, beside, publisher).unzip();
+    plant.relay = relay;
     let venues = top.tables(reading, "venue");
-    if venues.is_empty() {
+    if venues.is_empty() && !has_source {
         reading
             .wrong_whole("there are no venues; each is a [[venue]] with name, protocol and lines".to_owned());
+    }
+    if has_source {
+        let theirs = "events of another plant have passed its lines, its self-help and its choice of symbols";
+        for key in ["venue", "pair", "receive", "symbols"].into_iter().filter(|key| top.has(key)) {
+            top.wrong_at(reading, key, &format!("'{key}' does not go with [source]: {theirs}"));
+        }
+        if !plant.self_help.is_empty() {
+            top.wrong_at(reading, "nbbo", &format!("'self_help' does not go with [source]: {theirs}"));
+        }
     }
     if let Some(first_too_many) = venues.get(usize::from(u16::MAX) + 1) {
         reading.wrong(first_too_many.span.clone(), "at most 65,536 venues are possible".to_owned());
@@ -306,7 +320,20 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     }
     let traces = traces::read(reading, &mut top, beside, Sampled::Packets);
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, aeron, traces, round_lot_prices }
+    Config {
+        plant,
+        clients,
+        web,
+        multicast,
+        roll,
+        questdb,
+        nats,
+        kafka,
+        aeron,
+        traces,
+        source,
+        round_lot_prices,
+    }
 }
 
 /// The names of the ways to receive.

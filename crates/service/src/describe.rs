@@ -16,7 +16,7 @@ use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
 use tapeworks_plant::{ChannelStatus, LineStatus, RequesterStatus};
-use tapeworks_plant::{PairStatus, RollStatus};
+use tapeworks_plant::{PairStatus, RelayStatus, RollStatus};
 use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_session::requests::RequestStatus;
 
@@ -370,6 +370,28 @@ fn pair(status: &PairStatus) -> Value {
     })
 }
 
+fn relay(status: &RelayStatus) -> Value {
+    json!({
+        "is_heard": status.is_heard,
+        "has_caught_up": status.has_caught_up,
+        "fetching_since_ns": status.fetching_since.map(|since| since.0),
+        "next": status.next,
+        "first_next": status.first_next,
+        "messages": status.messages,
+        "events": status.events,
+        "fetched": status.fetched,
+        "repeated": status.repeated,
+        "set_aside": status.set_aside,
+        "gaps": status.gaps,
+        "filled": status.filled,
+        "malformed": status.malformed,
+        "waits": status.waits,
+        "connects": status.connects,
+        "silences": status.silences,
+        "error": status.error,
+    })
+}
+
 fn snapshots(status: &CheckpointStatus) -> Value {
     json!({
         "every_ns": status.every.map(|every| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
@@ -468,6 +490,7 @@ pub fn status(report: &Report) -> Value {
             "error": journal.error,
         })),
         "pair": status.pair.as_ref().map(pair),
+        "source": status.relay.as_ref().map(relay),
         "questdb": rows.as_ref().map(questdb),
         "nats": published.as_ref().map(nats),
         "aeron": streamed.as_ref().map(aeron),

@@ -13,5 +13,7 @@ pub mod nats;
 pub mod otel;
 pub mod report;
 pub mod service;
+#[cfg(feature = "aeron")]
+pub mod source;
 #[cfg(feature = "web")]
 pub mod web;

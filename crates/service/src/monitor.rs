@@ -163,6 +163,25 @@ impl Monitor {
                 notices.push(Notice { severity, subject: "pair".to_owned(), text });
             });
         }
+        if let Some(now) = &status.relay {
+            let was = before.relay.clone().unwrap_or_default();
+            let mut say = |severity, text: String| {
+                notices.push(Notice { severity, subject: "source".to_owned(), text });
+            };
+            if now.has_caught_up && !was.has_caught_up {
+                say(
+                    Severity::Info,
+                    format!("has caught up with the first plant: {} events fetched", now.fetched),
+                );
+            }
+            if now.gaps > was.gaps {
+                let gaps = now.gaps - was.gaps;
+                say(Severity::Warning, format!("events were missing, {gaps} times: they are fetched again"));
+            }
+            if let Some(error) = now.error.as_ref().filter(|error| was.error.as_ref() != Some(error)) {
+                say(Severity::Warning, error.clone());
+            }
+        }
         let snapshots = (&status.checkpoints, &before.checkpoints);
         for refused in snapshots.0.refused.iter().skip(snapshots.1.refused.len()) {
             let text = format!("a checkpoint is not used: {refused}");

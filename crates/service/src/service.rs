@@ -12,6 +12,8 @@ use crate::nats::publisher::{self as nats, Nats};
 #[cfg(feature = "otel")]
 use crate::otel::exporter::{self, Exporter};
 use crate::report::{Handles, Report};
+#[cfg(feature = "aeron")]
+use crate::source::{self, Source};
 use tapeworks_engine::JournalReplayed;
 use tapeworks_market::Nanos;
 use tapeworks_market::round_lots::RoundLotPrices;
@@ -83,9 +85,13 @@ pub enum ServiceError {
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(#[from] aeron::AeronStartError),
+    /// The source of events.
+    #[cfg(feature = "aeron")]
+    #[error("no thread for the source of events: {0}")]
+    Source(std::io::Error),
     /// Aeron is not in this build.
     #[cfg(not(feature = "aeron"))]
-    #[error("the configuration has [aeron], and this build is without the feature `aeron`")]
+    #[error("the configuration has Aeron, and this build is without the feature `aeron`")]
     NoAeron,
     /// QuestDB is not in this build.
     #[cfg(not(feature = "questdb"))]
@@ -126,6 +132,10 @@ pub enum ServiceFailure {
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(#[from] aeron::AeronFailure),
+    /// The source of events.
+    #[cfg(feature = "aeron")]
+    #[error(transparent)]
+    Source(#[from] source::SourceFailure),
     /// Kafka.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
@@ -164,6 +174,8 @@ pub struct Service {
     questdb: Option<QuestDb>,
     /// It ends when this is dropped.
     _roll: Option<Roll>,
+    #[cfg(feature = "aeron")]
+    source: Option<Source>,
     plant: Plant,
     handles: Handles,
     replayed: JournalReplayed,
@@ -191,7 +203,7 @@ impl Service {
             return Err(ServiceError::NoKafka);
         }
         #[cfg(not(feature = "aeron"))]
-        if config.aeron.is_some() {
+        if config.aeron.is_some() || config.source.is_some() {
             return Err(ServiceError::NoAeron);
         }
         #[cfg(not(feature = "nats"))]
@@ -233,6 +245,9 @@ impl Service {
                 }
                 if let Some(token) = config.aeron.as_ref().and_then(|aeron| aeron.token.as_ref()) {
                     listening = listening.showing("aeron.token", token.files());
+                }
+                if let Some(token) = config.source.as_ref().and_then(|source| source.token.as_ref()) {
+                    listening = listening.showing("source.aeron.token", token.files());
                 }
                 for key in config.clients.iter().flat_map(|clients| clients.keys.iter()) {
                     listening = listening.showing(format!("clients.key.{}", key.name), key.files());
@@ -391,6 +406,13 @@ impl Service {
             }
             _ => None,
         };
+        #[cfg(feature = "aeron")]
+        let source = match (&config.source, &config.plant.relay, plant.relay()) {
+            (Some(setting), Some(relay), Some(to)) => {
+                Some(source::start(setting.clone(), relay.clone(), to).map_err(ServiceError::Source)?)
+            }
+            _ => None,
+        };
         // Behind the replay: until then the plant has better things to do.
         let roll = config.roll.clone().map(|setting| {
             Roll::start(setting, PlantOptions { traces, ..config.plant.clone() }, plant.status_handle())
@@ -411,6 +433,8 @@ impl Service {
             #[cfg(feature = "questdb")]
             questdb,
             _roll: roll.transpose()?,
+            #[cfg(feature = "aeron")]
+            source,
             plant,
             handles,
             replayed,
@@ -493,6 +517,10 @@ impl Service {
         if self.aeron.as_ref().is_some_and(Aeron::is_finished) {
             return true;
         }
+        #[cfg(feature = "aeron")]
+        if self.source.as_ref().is_some_and(Source::is_finished) {
+            return true;
+        }
         #[cfg(feature = "questdb")]
         if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {
             return true;
@@ -515,6 +543,8 @@ impl Service {
     /// # Errors
     /// What had failed.
     pub fn stop(self) -> Result<(), ServiceFailure> {
+        #[cfg(feature = "aeron")]
+        let source = self.source.map_or(Ok(()), Source::join);
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
@@ -536,6 +566,8 @@ impl Service {
         }
         plant?;
         clients?;
+        #[cfg(feature = "aeron")]
+        source?;
         #[cfg(feature = "aeron")]
         aeron?;
         #[cfg(feature = "questdb")]

@@ -192,6 +192,9 @@ impl Clearing {
         let count = update.book.all_instruments().min(instruments.len());
         for index in 0..count {
             let instrument = InstrumentId(index as u32);
+            if !instruments.is_ours(instrument) {
+                continue;
+            }
             // The update of a whole venue counts as stale after any gap; the book that was just emptied is not.
             let stale = if update.book.of(instrument).is_stale() { Flags::MAYBE_BAD_BOOK.0 } else { 0 };
             let flags = Flags(event.flags().0 & !Flags::MAYBE_BAD_BOOK.0 | stale);

@@ -93,6 +93,10 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
         counted(venues.len() as u64, "venue", "venues"),
         counted(lines, "line", "lines"),
     );
+    if let (Some(source), Some(relay)) = (&config.source, &config.plant.relay) {
+        let _infallible =
+            write!(text, "; {} of the events of {}, from {}", relay.shard, source.channel, source.from);
+    }
     if let Some(clients) = &config.clients {
         let _infallible = write!(text, "; clients on {}", clients.address);
     }
@@ -231,6 +235,10 @@ fn serve(
     for venue in &config.plant.venues {
         let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
         tracing::info!(subject = %venue.name, "listening to {}", lines.join(" and "));
+    }
+    if let (Some(source), Some(relay)) = (&config.source, &config.plant.relay) {
+        let channel = &source.channel;
+        tracing::info!(subject = %relay.name, "taking {} of the events of {channel}", relay.shard);
     }
     if let Some(address) = service.clients_address() {
         tracing::info!("clients are served on {address}");

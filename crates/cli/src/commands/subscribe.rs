@@ -497,6 +497,8 @@ fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
         start: arguments.start,
         timeout: LOOK,
         driver_timeout: PATIENCE,
+        resume: None,
+        is_patient: false,
         say: complain,
     };
     let mut reader = AeronReader::open(options, &schemas).map_err(SubscribeError::from)?;

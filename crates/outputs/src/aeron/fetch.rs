@@ -1,29 +1,42 @@
-//! The client of the replay server.
+//! The client of the replay server: a connection that never blocks, of which each turn takes some messages.
+//!
+//! So the live streams are read meanwhile, and what waits is bounded: the rest of a replay stays with the server until its turn.
+//!
+//! Cost: a message is copied once, out of the socket.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::thread::sleep;
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tapeworks_packet::stop;
+use tapeworks_runtime::world::{Stream as _, System, World};
 
 use super::message::{Header, Kind, NotAMessage};
 use super::replay::{OTHER_JOURNAL, TOO_MANY, Wanted};
 
-/// How long connecting and each piece of a replay may take.
+/// How long connecting and each wait for a piece of a replay may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a server that is away, or has other readers, is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
+/// How long a server that is away, or has other readers, is tried again by a reader that gives up.
+pub(super) const AGAIN: Duration = Duration::from_secs(30);
 
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The pause behind a refusal that does not pass by itself.
+const LONG_PAUSE: Duration = Duration::from_secs(2);
 
 /// Bytes of a message of a replay: more is none of ours.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Bytes of the server's first line.
-const MOST_LINE: u64 = 4_096;
+const MOST_LINE: usize = 4_096;
+
+/// Messages that a turn takes.
+const AT_ONCE: usize = 1_024;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 16;
 
 /// Why the past does not come.
 #[derive(thiserror::Error, Debug)]
@@ -74,81 +87,240 @@ impl FetchError {
     }
 }
 
-/// Gets what is wanted. While the server is away it tries again, for some time; `say` gets the reason once. `wanted` is asked before each try, as `each`
-/// may have got a part.
-pub(super) fn fetch_patiently<S>(
+/// How far a replay is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    /// More comes; whether something came now.
+    More(bool),
+    /// All that was wanted has come.
+    Done,
+}
+
+/// A connection, and what came over it and is not read.
+#[derive(Debug)]
+struct Connection {
+    stream: <System as World>::Stream,
+    is_connected: bool,
+    is_admitted: bool,
+    /// The rest of the request.
+    request: Vec<u8>,
+    bytes: Vec<u8>,
+    read: usize,
+    heard: Instant,
+}
+
+/// A replay that is got, message by message. While the server is away it is tried again.
+#[derive(Debug)]
+pub(super) struct Fetch {
     address: SocketAddr,
-    token: &str,
-    state: &mut S,
-    say: fn(&str),
-    wanted: impl Fn(&S) -> Wanted,
-    mut each: impl FnMut(&mut S, &Header, &[u8]) -> Result<(), NotAMessage>,
-) -> Result<(), FetchError> {
-    let began = Instant::now();
-    let mut is_said = false;
-    loop {
-        let wanted = wanted(state);
-        let result = fetch(address, token, &wanted, |header, rest| each(state, header, rest));
-        match result {
-            Err(error) if error.is_passing() && began.elapsed() < AGAIN && !stop::is_requested() => {
-                if !std::mem::replace(&mut is_said, true) {
-                    say(&format!("{error}; trying again"));
-                }
-                sleep(PAUSE);
+    token: String,
+    /// How long without a message until it is given up; for ever if none.
+    patience: Option<Duration>,
+    heard: Instant,
+    is_said: bool,
+    connection: Option<Connection>,
+    /// When the next try is due.
+    again: Option<Instant>,
+}
+
+impl Fetch {
+    pub(super) fn new(address: SocketAddr, token: String, patience: Option<Duration>) -> Self {
+        let heard = Instant::now();
+        Self { address, token, patience, heard, is_said: false, connection: None, again: None }
+    }
+
+    /// Takes some messages. `say` gets the reason once why the server is tried again. `wanted` is asked before each try, as `each` may have got a part.
+    pub(super) fn turn<S>(
+        &mut self,
+        state: &mut S,
+        say: &mut dyn FnMut(&mut S, &str),
+        wanted: impl Fn(&S) -> Wanted,
+        mut each: impl FnMut(&mut S, &Header, &[u8]) -> Result<(), NotAMessage>,
+    ) -> Result<Progress, FetchError> {
+        if self.again.is_some_and(|again| Instant::now() < again) {
+            return Ok(Progress::More(false));
+        }
+        let address = self.address;
+        let broken = |source| FetchError::Connection { address, source };
+        let taken = match &mut self.connection {
+            Some(connection) => connection.take(address, |header, rest| each(state, header, rest)),
+            none => {
+                let request = (wanted(state).line(&self.token) + "\n").into_bytes();
+                Connection::open(address, request).map_err(broken).map(|connection| {
+                    *none = Some(connection);
+                    Progress::More(true)
+                })
             }
-            ended => return ended,
+        };
+        match taken {
+            Err(error) => {
+                self.connection = None;
+                let is_passing = error.is_passing();
+                let goes_on = match self.patience {
+                    Some(patience) => is_passing && self.heard.elapsed() < patience,
+                    None => !matches!(error, FetchError::OtherJournal { .. }),
+                };
+                if !goes_on || stop::is_requested() {
+                    return Err(error);
+                }
+                if !std::mem::replace(&mut self.is_said, true) {
+                    say(state, &format!("{error}; trying again"));
+                }
+                self.again = Some(Instant::now() + if is_passing { PAUSE } else { LONG_PAUSE });
+                Ok(Progress::More(false))
+            }
+            Ok(progress) => {
+                if self.connection.as_ref().is_some_and(|connection| connection.is_admitted) {
+                    self.heard = Instant::now();
+                }
+                Ok(progress)
+            }
         }
     }
 }
 
-/// Gets everything that is wanted, message by message.
+impl Connection {
+    fn open(address: SocketAddr, request: Vec<u8>) -> io::Result<Self> {
+        let stream = <System as World>::Stream::connect(address)?;
+        Ok(Self {
+            stream,
+            is_connected: false,
+            is_admitted: false,
+            request,
+            bytes: Vec::new(),
+            read: 0,
+            heard: Instant::now(),
+        })
+    }
+
+    /// What came and is not read.
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.read..).unwrap_or_default()
+    }
+
+    /// Reads what there is, up to so many bytes. `false`: nothing is there now.
+    fn fill(&mut self) -> io::Result<bool> {
+        if self.read > 0 {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+        let before = self.bytes.len();
+        self.bytes.resize(before + READ_BYTES, 0);
+        let result = self.stream.read(self.bytes.get_mut(before..).unwrap_or_default());
+        self.bytes.truncate(before + result.as_ref().copied().unwrap_or_default());
+        match result {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                if self.heard.elapsed() >= PATIENCE {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Connects, and sends the request. `false`: not yet.
+    fn ask(&mut self) -> io::Result<bool> {
+        if !self.is_connected {
+            self.is_connected = self.stream.is_connected()?;
+        }
+        while self.is_connected && !self.request.is_empty() {
+            match self.stream.write(&self.request) {
+                Ok(count) => drop(self.request.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let is_asked = self.is_connected && self.request.is_empty();
+        if !is_asked && self.heard.elapsed() >= PATIENCE {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(is_asked)
+    }
+
+    /// Takes some messages.
+    fn take(
+        &mut self,
+        address: SocketAddr,
+        mut each: impl FnMut(&Header, &[u8]) -> Result<(), NotAMessage>,
+    ) -> Result<Progress, FetchError> {
+        let broken = |source| FetchError::Connection { address, source };
+        let refused = |said: String| {
+            if said.starts_with(OTHER_JOURNAL) {
+                FetchError::OtherJournal { address, said }
+            } else {
+                FetchError::Refused { address, said }
+            }
+        };
+        let strange = |source| FetchError::Message { address, source };
+        if !self.ask().map_err(broken)? {
+            return Ok(Progress::More(false));
+        }
+        while !self.is_admitted {
+            let Some(end) = self.rest().iter().position(|byte| *byte == b'\n') else {
+                if self.rest().len() >= MOST_LINE {
+                    return Err(refused("no replay server: its first line does not end".to_owned()));
+                }
+                if !self.fill().map_err(broken)? {
+                    return Ok(Progress::More(false));
+                }
+                continue;
+            };
+            let line = String::from_utf8_lossy(self.rest().get(..end).unwrap_or_default()).into_owned();
+            self.read += end + 1;
+            match line.trim_end().split_once('=') {
+                Some(("success", "1")) => self.is_admitted = true,
+                Some(("error", said)) => return Err(refused(said.to_owned())),
+                _ => return Err(refused(format!("no replay server: '{}'", line.trim_end()))),
+            }
+        }
+        for taken in 0..AT_ONCE {
+            let length = loop {
+                let length = self.rest().first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
+                match length {
+                    Some(0) => return Ok(Progress::Done),
+                    Some(length) if length > MOST_BYTES => return Err(strange(NotAMessage::Head(length))),
+                    Some(length) if self.rest().len() >= 4 + length => break length,
+                    Some(_) | None => {}
+                }
+                if !self.fill().map_err(broken)? {
+                    return Ok(Progress::More(taken > 0));
+                }
+            };
+            let from = self.read + 4;
+            self.read = from + length;
+            let bytes = self.bytes.get(from..self.read).unwrap_or_default();
+            let (header, rest) = Header::parse(bytes).map_err(strange)?;
+            if header.kind == Kind::Status {
+                return Err(refused(String::from_utf8_lossy(rest).into_owned()));
+            }
+            each(&header, rest).map_err(strange)?;
+        }
+        Ok(Progress::More(true))
+    }
+}
+
+/// Gets everything that is wanted, message by message, in one try.
+#[cfg(test)]
 pub(super) fn fetch(
     address: SocketAddr,
     token: &str,
     wanted: &Wanted,
     mut each: impl FnMut(&Header, &[u8]) -> Result<(), NotAMessage>,
 ) -> Result<(), FetchError> {
-    let broken = |source| FetchError::Connection { address, source };
-    let refused = |said: String| {
-        if said.starts_with(OTHER_JOURNAL) {
-            FetchError::OtherJournal { address, said }
-        } else {
-            FetchError::Refused { address, said }
-        }
-    };
-    let strange = |source| FetchError::Message { address, source };
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(broken)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
-    (&stream).write_all((wanted.line(token) + "\n").as_bytes()).map_err(broken)?;
-    let mut reader = BufReader::with_capacity(1 << 16, &stream);
-    let mut line = String::new();
-    reader.by_ref().take(MOST_LINE).read_line(&mut line).map_err(broken)?;
-    if line.is_empty() {
-        return Err(broken(io::ErrorKind::UnexpectedEof.into()));
-    }
-    match line.trim_end().split_once('=') {
-        Some(("success", "1")) => {}
-        Some(("error", said)) => return Err(refused(said.to_owned())),
-        _ => return Err(refused(format!("no replay server: '{}'", line.trim_end()))),
-    }
-    let mut bytes = Vec::new();
+    let mut fetch = Fetch::new(address, token.to_owned(), Some(Duration::ZERO));
     loop {
-        let mut length = [0; 4];
-        reader.read_exact(&mut length).map_err(broken)?;
-        let length = u32::from_le_bytes(length) as usize;
-        if length == 0 {
-            return Ok(());
+        let turn =
+            fetch.turn(&mut (), &mut |(), _| {}, |()| *wanted, |(), header, rest| each(header, rest))?;
+        match turn {
+            Progress::Done => return Ok(()),
+            Progress::More(true) => {}
+            Progress::More(false) => std::thread::sleep(Duration::from_millis(1)),
         }
-        if length > MOST_BYTES {
-            return Err(strange(NotAMessage::Head(length)));
-        }
-        bytes.resize(length, 0);
-        reader.read_exact(&mut bytes).map_err(broken)?;
-        let (header, rest) = Header::parse(&bytes).map_err(strange)?;
-        if header.kind == Kind::Status {
-            return Err(refused(String::from_utf8_lossy(rest).into_owned()));
-        }
-        each(&header, rest).map_err(strange)?;
     }
 }

@@ -11,10 +11,7 @@
 //! All numbers are little-endian. The `epoch` is the start of the publishing plant in ns; `sequence` counts the messages of a stream in an epoch, from 0. The
 //! number of an event is its number in the journal. A record has that of its event, and its place among the records of the same stream and event.
 
-use tapeworks_market::event::FlagsAndLine;
-use tapeworks_market::price::price_e9;
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side, Symbol};
-use tapeworks_ring::hash::fnv1a;
+use tapeworks_market::{Event, Shard, Symbol};
 
 /// Bytes before the items.
 pub const HEADER_BYTES: usize = 24;
@@ -23,7 +20,7 @@ pub const HEADER_BYTES: usize = 24;
 pub const MESSAGE_BYTES: usize = 1_376;
 
 /// Bytes of an event.
-pub const EVENT_BYTES: usize = 64;
+pub const EVENT_BYTES: usize = Event::BYTES;
 
 const MAGIC: [u8; 4] = *b"TWA1";
 const NUMBER_BYTES: usize = 8;
@@ -117,7 +114,7 @@ pub fn events(header: &Header, mut rest: &[u8], mut each: impl FnMut(u64, Event)
         let bad = NotAMessage::Item(item);
         let (head, tail) = rest.split_first_chunk::<NUMBER_BYTES>().ok_or(bad)?;
         let (event, tail) = tail.split_first_chunk::<EVENT_BYTES>().ok_or(bad)?;
-        each(u64::from_le_bytes(*head), decode(event).ok_or(bad)?);
+        each(u64::from_le_bytes(*head), Event::from_bytes(event).ok_or(bad)?);
         rest = tail;
     }
     Ok(())
@@ -195,7 +192,7 @@ impl Draft {
     /// Appends an event.
     pub fn put_event(&mut self, number: u64, event: &Event) {
         self.bytes.extend_from_slice(&number.to_le_bytes());
-        encode(event, &mut self.bytes);
+        self.bytes.extend_from_slice(&event.to_bytes());
         self.items += 1;
     }
 
@@ -239,57 +236,15 @@ pub const fn record_item_bytes(record: usize) -> usize {
 
 /// The shard of a symbol among so many: its bytes by FNV-1a of 64 bits, modulo their number. Other programs may compute it too.
 pub fn shard_of(symbol: Symbol, shards: u16) -> u16 {
-    // Less than `shards`, which fits.
-    (fnv1a(symbol.as_str().as_bytes()) % u64::from(shards.max(1))) as u16
-}
-
-fn encode(event: &Event, bytes: &mut Vec<u8>) {
-    let longs = [
-        event.ts_event.0,
-        event.ts_recv.0,
-        event.order_id,
-        price_e9(event.price) as u64,
-        event.channel_sequence,
-        event.aux,
-    ];
-    longs.into_iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-    bytes.extend_from_slice(&event.instrument.0.to_le_bytes());
-    bytes.extend_from_slice(&event.size.to_le_bytes());
-    bytes.extend_from_slice(&event.publisher.0.to_le_bytes());
-    let flags = event.flags_and_line.flags().0 | event.flags_and_line.line() as u8;
-    bytes.extend_from_slice(&[event.kind as u8, event.side as u8, flags, event.detail]);
-    bytes.extend_from_slice(&event.channel.to_le_bytes());
-}
-
-fn decode(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
-    let long = |place: usize| bytes.get(8 * place..).and_then(number);
-    let word = |at: usize| bytes.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
-    let half = |at: usize| bytes.get(at..)?.first_chunk::<2>().map(|bytes| u16::from_le_bytes(*bytes));
-    let [.., kind, side, flags, detail, _, _] = *bytes;
-    let side = [Side::Ask, Side::Bid, Side::None].into_iter().find(|one| *one as u8 == side)?;
-    let lines = [Line::A, Line::B, Line::Recovery, Line::Snapshot];
-    let line = lines.into_iter().find(|line| *line as u8 == flags & 0b11)?;
-    Some(Event {
-        ts_event: Nanos(long(0)?),
-        ts_recv: Nanos(long(1)?),
-        order_id: long(2)?,
-        price: Price::from_e9(long(3)? as i64),
-        channel_sequence: long(4)?,
-        aux: long(5)?,
-        instrument: InstrumentId(word(48)?),
-        size: word(52)?,
-        publisher: Publisher(half(56)?),
-        kind: EventKind::from_number(kind)?,
-        side,
-        flags_and_line: FlagsAndLine::new(Flags(flags), line),
-        detail,
-        channel: half(62)?,
-    })
+    Shard::of_symbol(symbol, shards)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tapeworks_market::{
+        EventKind, Flags, FlagsAndLine, InstrumentId, Line, Nanos, Price, Publisher, Side,
+    };
 
     use super::*;
 

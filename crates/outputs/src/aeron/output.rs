@@ -104,7 +104,8 @@ pub fn start<S: WaitStrategy + 'static>(
         listening.serve(server).map_err(AeronStartError::Thread)
     });
     let replays = replays.transpose()?;
-    let sender = Sender { setting: setting.clone(), queue: Arc::clone(&queue), epoch };
+    let feeds = books.feeds.iter().map(|(publisher, _)| publisher.0).collect();
+    let sender = Sender { setting: setting.clone(), queue: Arc::clone(&queue), epoch, feeds };
     let sender = thread::Builder::new().name("aeron".to_owned()).spawn(move || sender.run());
     let sender = sender.map_err(AeronStartError::Thread)?;
     let linger = setting.linger;
@@ -419,7 +420,7 @@ mod tests {
         let queue = Arc::new(Queue::default());
         let mut messages = vec![Waiting { stream: 1, bytes: vec![0; 9], items: 1 }];
         queue.put(&mut messages, &mut Vec::new(), &BTreeMap::new(), 1, 100);
-        let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1 };
+        let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1, feeds: Vec::new() };
         let sender = Some(thread::spawn(move || sender.run()));
         // Time enough for the sender to look for its driver.
         let linger = Duration::from_millis(200);

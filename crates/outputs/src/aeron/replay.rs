@@ -575,7 +575,7 @@ impl<'r, T: Write> Run<'r, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
@@ -612,7 +612,10 @@ mod tests {
         served_of(history, token)
     }
 
-    fn served_of(history: tapeworks_engine::history::MemoryHistory, token: &str) -> (Replays, Arc<Queue>) {
+    pub(in super::super) fn served_of(
+        history: tapeworks_engine::history::MemoryHistory,
+        token: &str,
+    ) -> (Replays, Arc<Queue>) {
         let queue = Arc::new(Queue::default());
         let server = Server {
             setting: AeronSetting { token: Some(token.into()), ..AeronSetting::new("aeron:ipc".to_owned()) },
@@ -629,7 +632,7 @@ mod tests {
         replays: &Replays,
         token: &str,
         after: Option<(Key, u64)>,
-    ) -> Result<Vec<u64>, super::super::reader::FetchError> {
+    ) -> Result<Vec<u64>, super::super::fetch::FetchError> {
         let (mut numbers, wanted) = (Vec::new(), Wanted { shard: None, after, start: 0 });
         super::super::fetch::fetch(replays.address(), token, &wanted, |header, rest| {
             super::super::message::events(header, rest, |number, _| numbers.push(number))
@@ -646,7 +649,7 @@ mod tests {
         assert_eq!(numbers(&replays, "right", Some((key(99), 100))).unwrap(), [0u64; 0]);
         for of_another_journal in [(key(96), 96), (key(100), 101)] {
             let refused = numbers(&replays, "right", Some(of_another_journal)).unwrap_err();
-            assert!(matches!(refused, super::super::reader::FetchError::OtherJournal { .. }), "{refused}");
+            assert!(matches!(refused, super::super::fetch::FetchError::OtherJournal { .. }), "{refused}");
         }
         drop(replays);
         let status = queue.status();
@@ -668,7 +671,7 @@ mod tests {
         queue.put(&mut Vec::new(), &mut Vec::new(), &std::collections::BTreeMap::new(), next, 0);
     }
 
-    fn event(number: u64) -> Event {
+    pub(in super::super) fn event(number: u64) -> Event {
         use tapeworks_market::{EventKind, Publisher};
         Event {
             ts_recv: Nanos(number + 1),

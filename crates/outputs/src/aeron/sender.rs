@@ -233,6 +233,8 @@ pub(super) struct Sender {
     pub(super) queue: Arc<Queue>,
     /// The start of the plant, in ns.
     pub(super) epoch: u64,
+    /// The feeds, in the order in which ties of the NBBO are broken.
+    pub(super) feeds: Vec<u16>,
 }
 
 impl Sender {
@@ -341,7 +343,7 @@ impl Sender {
 
     /// A message of the status.
     fn status(&self, sequence: u64) -> Vec<u8> {
-        let Self { setting, queue, epoch } = self;
+        let Self { setting, queue, epoch, feeds } = self;
         let (places, next) = {
             let inside = queue.inside();
             (inside.places.clone(), inside.next)
@@ -359,6 +361,7 @@ impl Sender {
             "nbbo_streams": setting.nbbo_streams,
             "events": setting.events,
             "streams": streams,
+            "feeds": feeds,
             "dropped": status.dropped(),
         });
         let mut draft = Draft::begin(Vec::new(), Kind::Status, *epoch, sequence);
@@ -404,7 +407,7 @@ mod tests {
             ..AeronSetting::new("aeron:ipc".to_owned())
         };
         let queue = Arc::new(Queue::default());
-        let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1 };
+        let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1, feeds: Vec::new() };
         let thread = std::thread::spawn(move || sender.run());
         while queue.status().failures < 2 {
             sleep(Duration::from_millis(1));

@@ -69,3 +69,20 @@ impl AeronSetting {
         self.nbbo_stream(self.nbbo_streams).saturating_add(i32::from(channel))
     }
 }
+
+/// The streams of another plant, and where its past is sent again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AeronSourceSetting {
+    /// The folder of the media driver; the default of Aeron's libraries if none.
+    pub directory: Option<String>,
+    /// The channel.
+    pub channel: String,
+    /// The number of the status stream.
+    pub stream: i32,
+    /// The other plant's replay server.
+    pub from: SocketAddr,
+    /// What it wants to see.
+    pub token: Option<Secret>,
+    /// How long the driver may be silent until it is given up.
+    pub driver_timeout: Duration,
+}

@@ -16,7 +16,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side, Symbol};
 
 use super::distributor::{Dataset, Distributor, Options};
@@ -64,7 +63,7 @@ impl ClientWarmer {
         let options = Options {
             keys: Keys::new(vec![key.clone()]),
             datasets: vec![Dataset { name: DATASET.to_owned(), publishers: Vec::new() }],
-            books: BookOptions { feeds: vec![(PUBLISHER, capacity)], capacity, rules: NbboRules::default() },
+            books: BookOptions { feeds: vec![(PUBLISHER, capacity)], capacity, ..BookOptions::default() },
             ..Options::default()
         };
         let distributor = Distributor::new(options).map_err(io::Error::other)?;

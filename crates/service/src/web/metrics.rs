@@ -21,7 +21,7 @@ use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::pair::Role;
 use tapeworks_plant::{
     ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, PairStatus,
-    RequesterStatus, Status,
+    RelayStatus, RequesterStatus, Status,
 };
 use tapeworks_session::requests::RequestStatus;
 
@@ -137,6 +137,9 @@ fn plant(text: &mut Text, look: &Look) {
     if let Some(status) = &status.pair {
         pair(text, status);
     }
+    if let Some(status) = &status.relay {
+        relay(text, status);
+    }
     let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
     let running = u8::from(status.roll.running.is_some());
     text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
@@ -187,6 +190,28 @@ fn pair(text: &mut Text, status: &PairStatus) {
     text.one("pair_fed_packets_total", Counter, "Buffered packets that a takeover fed", status.fed_packets);
     let refused = "Connections for the pair that were refused, or did not speak its protocol";
     text.one("pair_refused_total", Counter, refused, status.refused);
+}
+
+fn relay(text: &mut Text, status: &RelayStatus) {
+    use Kind::{Counter, Gauge};
+    text.one("source_heard", Gauge, "1 while the first plant is heard", u8::from(status.is_heard));
+    let caught_up = "1 when all events up to the present have come once since the start";
+    text.one("source_caught_up", Gauge, caught_up, u8::from(status.has_caught_up));
+    let lag = "Events of the first plant that are not taken yet, as far as they are known";
+    text.one("source_lag_events", Gauge, lag, status.first_next.saturating_sub(status.next));
+    text.one("source_messages_total", Counter, "Messages taken from Aeron", status.messages);
+    text.one("source_events_total", Counter, "Events taken, with those of other shards", status.events);
+    text.one("source_fetched_total", Counter, "Events that the replay server sent", status.fetched);
+    text.one("source_repeated_total", Counter, "Events that had come already", status.repeated);
+    let aside = "Live events that had no room while older ones were fetched, and were fetched then";
+    text.one("source_set_aside_total", Counter, aside, status.set_aside);
+    text.one("source_gaps_total", Counter, "Times that events were missing", status.gaps);
+    text.one("source_filled_total", Counter, "Of them, those that were filled", status.filled);
+    text.one("source_malformed_total", Counter, "Messages that cannot be read", status.malformed);
+    let waits = "Times that the source waited because ingest had no room";
+    text.one("source_waits_total", Counter, waits, status.waits);
+    text.one("source_connects_total", Counter, "Times that a media driver was found", status.connects);
+    text.one("source_silences_total", Counter, "Times that the first plant fell silent", status.silences);
 }
 
 fn snapshots(text: &mut Text, status: &CheckpointStatus) {

@@ -1,0 +1,239 @@
+//! Events that another plant has made: a plant downstream takes them instead of packets of lines.
+//!
+//! They come in pieces, each an input of its own, which says what part of the other plant's journal it covers. So the state knows which event is
+//! the next, and a start can go on behind it. An event goes out as it is. A piece that begins later than the one before ended
+//! lacks events: every book that the other plant has shown is stale from there on.
+//!
+//! ```text
+//! first (8) | next (8) | shard (2) | shards (2) | 0 (4) | items: number (8), event (64)
+//! ```
+//!
+//! All numbers are little-endian. Items may be fewer than the numbers that a piece covers: those of other shards are left out.
+//!
+//! Cost: an event is read once from the piece, and written once.
+
+use tapeworks_market::event::Gap;
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Shard};
+use tapeworks_stage::Sink;
+
+use super::LiveFeed;
+
+const HEAD_BYTES: usize = 24;
+const ITEM_BYTES: usize = 8 + Event::BYTES;
+
+/// A channel of the other plant, as its events show it.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Source {
+    publisher: Publisher,
+    channel: u16,
+    sequence: u64,
+    is_stale: bool,
+}
+
+/// What is known of the other plant's events.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Relayed {
+    /// Which symbols were taken.
+    pub shard: Shard,
+    /// The number of the other plant's next event.
+    pub next: u64,
+    /// The receive time of the event before it.
+    pub time: Nanos,
+    /// Events that were taken.
+    pub events: u64,
+    /// Of them, those that are messages of a venue.
+    pub messages: u64,
+    /// Numbers of events that never came: the other plant's journal, or this one's, had lost them.
+    pub missing: u64,
+    /// Times that some never came.
+    pub gaps: u64,
+    /// Pieces that cannot be read.
+    pub malformed: u64,
+    sources: Vec<Source>,
+    last: usize,
+}
+
+impl Relayed {
+    const fn new(shard: Shard) -> Self {
+        Self {
+            shard,
+            next: 0,
+            time: Nanos(0),
+            events: 0,
+            messages: 0,
+            missing: 0,
+            gaps: 0,
+            malformed: 0,
+            sources: Vec::new(),
+            last: 0,
+        }
+    }
+
+    /// Whether books of a channel may be wrong.
+    pub fn is_stale(&self) -> bool {
+        self.sources.iter().any(|source| source.is_stale)
+    }
+
+    /// Gaps of all channels, before the next event.
+    fn put_gaps<S: Sink<Event>>(&mut self, sink: &mut S) {
+        for source in &mut self.sources {
+            source.is_stale = true;
+            let gap = Gap { first: source.sequence.saturating_add(1), count: 0 };
+            let mut event = Event::new(EventKind::Gap, source.publisher, InstrumentId::ALL).with_gap(gap);
+            (event.ts_event, event.ts_recv, event.channel) = (self.time, self.time, source.channel);
+            event.channel_sequence = gap.first;
+            sink.put(event);
+        }
+    }
+
+    /// Notes which channel an event is of, and whether it changes what its books are worth.
+    #[inline]
+    fn note(&mut self, event: &Event) {
+        // These use the channel's field for something else, or have none.
+        if matches!(event.kind, EventKind::ImbalancePrices | EventKind::SymbolMapping | EventKind::Other) {
+            return;
+        }
+        let is_it = |source: &Source| (source.publisher, source.channel) == (event.publisher, event.channel);
+        if !self.sources.get(self.last).is_some_and(is_it) {
+            self.last = self.sources.iter().position(is_it).unwrap_or_else(|| {
+                let Event { publisher, channel, channel_sequence: sequence, .. } = *event;
+                self.sources.push(Source { publisher, channel, sequence, is_stale: false });
+                self.sources.len() - 1
+            });
+        }
+        let Some(source) = self.sources.get_mut(self.last) else { return };
+        source.sequence = source.sequence.max(event.channel_sequence);
+        if event.instrument == InstrumentId::ALL {
+            match event.kind {
+                EventKind::Gap => source.is_stale = true,
+                EventKind::Recovered | EventKind::Clear => source.is_stale = false,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether an event has a message of a venue.
+pub const fn is_message(event: &Event) -> bool {
+    !matches!(
+        event.kind,
+        EventKind::SymbolMapping | EventKind::Gap | EventKind::Recovered | EventKind::ImbalancePrices
+    )
+}
+
+/// Collects events of the other plant into a piece.
+#[derive(Clone, Debug)]
+pub struct PieceWriter {
+    bytes: Vec<u8>,
+    next: u64,
+    time: Nanos,
+    items: usize,
+}
+
+impl PieceWriter {
+    /// An empty piece behind the events before `first`.
+    pub fn new(first: u64, shard: Shard) -> Self {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + 64 * ITEM_BYTES);
+        bytes.extend_from_slice(&first.to_le_bytes());
+        bytes.extend_from_slice(&first.to_le_bytes());
+        bytes.extend_from_slice(&shard.number.to_le_bytes());
+        bytes.extend_from_slice(&shard.of.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        Self { bytes, next: first, time: Nanos(0), items: 0 }
+    }
+
+    /// Appends an event of the shard.
+    pub fn put(&mut self, number: u64, event: &Event) {
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+        self.bytes.extend_from_slice(&event.to_bytes());
+        self.items += 1;
+    }
+
+    /// The piece has everything that the shard has of the events up to and with this one, which was received at `time`.
+    pub const fn cover(&mut self, number: u64, time: Nanos) {
+        (self.next, self.time) = (number.saturating_add(1), time);
+    }
+
+    /// Its events.
+    pub const fn items(&self) -> usize {
+        self.items
+    }
+
+    /// The receive time of the last event that it covers, and its bytes.
+    pub fn finish(mut self) -> (Nanos, Vec<u8>) {
+        if let Some(next) = self.bytes.get_mut(8..16) {
+            next.copy_from_slice(&self.next.to_le_bytes());
+        }
+        (self.time, self.bytes)
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
+}
+
+/// The head of a piece: what it covers, and its shard.
+fn head(payload: &[u8]) -> Option<(u64, u64, Shard)> {
+    let shard = Shard { number: half(payload, 16)?, of: half(payload, 18)? };
+    let (first, next) = (number(payload, 0)?, number(payload, 8)?);
+    let is_whole = payload.len() >= HEAD_BYTES && (payload.len() - HEAD_BYTES).is_multiple_of(ITEM_BYTES);
+    (is_whole && first < next && shard.number < shard.of).then_some((first, next, shard))
+}
+
+impl LiveFeed {
+    /// What is known of the plant that the events come from; `None` before the first of them.
+    pub const fn relayed(&self) -> Option<&Relayed> {
+        self.relayed.as_ref()
+    }
+
+    /// Takes a piece of another plant's events.
+    pub(super) fn take_piece<S: Sink<Event>>(&mut self, received: Nanos, payload: &[u8], sink: &mut S) {
+        let head = head(payload);
+        let shard = head.map_or(Shard { number: 0, of: 1 }, |(.., shard)| shard);
+        let relayed = self.relayed.get_or_insert_with(|| Relayed::new(shard));
+        let Some((first, next, _)) = head else {
+            relayed.malformed += 1;
+            return;
+        };
+        if first > relayed.next {
+            relayed.missing += first - relayed.next;
+            relayed.gaps += 1;
+            relayed.put_gaps(sink);
+        }
+        for item in payload.get(HEAD_BYTES..).unwrap_or_default().chunks_exact(ITEM_BYTES) {
+            let (place, bytes) = (number(item, 0), item.last_chunk());
+            let (Some(place), Some(event)) = (place, bytes.and_then(Event::from_bytes)) else {
+                relayed.malformed += 1;
+                continue;
+            };
+            if place < relayed.next {
+                continue;
+            }
+            if let Some(symbol) = event.symbol() {
+                self.feed.learn(symbol);
+            }
+            relayed.note(&event);
+            relayed.events += 1;
+            relayed.messages += u64::from(is_message(&event));
+            sink.put(event);
+        }
+        if next > relayed.next {
+            (relayed.next, relayed.time) = (next, received);
+        }
+    }
+
+    /// Puts out the gaps between this state and `later`, as far as events of another plant are missing.
+    pub(super) fn put_missed_pieces<S: Sink<Event>>(&self, later: &Self, sink: &mut S) {
+        let (Some(old), Some(new)) = (&self.relayed, &later.relayed) else { return };
+        if old.next != new.next {
+            let mut known = Relayed { sources: new.sources.clone(), ..old.clone() };
+            known.put_gaps(sink);
+        }
+    }
+}

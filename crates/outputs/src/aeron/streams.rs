@@ -1,0 +1,1142 @@
+//! The streams of a plant, read: items, each once, in their order. [`reader`](super::reader) makes records of them, [`events`](super::events)
+//! hands out events.
+//!
+//! ```text
+//! status stream ─▶ which streams there are, and up to where ─┐
+//! streams ─▶ messages ─▶ in order? ─▶ items behind the last one ─▶ reader
+//!                          └ no ─▶ replay server ─▶ all items behind the last one
+//! ```
+//!
+//! There is one path for a late start, a lost message, a restart of the plant or of the driver, and a reader that was too slow: everything behind
+//! the last item is fetched up to the present, and what the streams bring of it once more is left out by its number. Without a server, or when it
+//! refuses, the gap is counted.
+//!
+//! A fetch is a state, and each turn takes a part of it. What comes live meanwhile waits, up to a limit; beyond it is set aside, and fetched
+//! after that. So memory has a bound however long the past is.
+//!
+//! Records of a symbol come in their order; those of different streams do not wait for each other. Events of all channels come in the order of the
+//! journal.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::thread::{sleep, yield_now};
+use std::time::{Duration, Instant};
+
+use rusteron_client::{AeronFragmentClosureAssembler, AeronSubscription};
+use tapeworks_market::{Event, Publisher, Symbol};
+
+use super::client::{AeronTrouble, Client, assembler};
+use super::fetch::{AGAIN, Fetch, FetchError, Progress};
+use super::message::{self, Header, Key, Kind, NotAMessage, shard_of};
+use super::replay::Wanted;
+
+/// Messages of a stream that one look takes.
+const AT_ONCE: usize = 256;
+
+/// How long an event may be missing while later ones are here: streams are read one after the other.
+const HOLE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// Looks without a pause when nothing comes.
+const YIELDS: u32 = 50;
+
+/// The pauses between later looks: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+
+/// Why nothing is fetched.
+const NO_SERVER: &str = "there is no replay server to ask: see --from";
+
+/// Live events that wait while older ones are fetched: some 6 MB.
+const MOST_PENDING: usize = 1 << 16;
+
+/// Bytes of a stream's messages that wait while older ones are fetched.
+const MOST_HELD: usize = 4 << 20;
+
+/// The options of a reader.
+#[derive(Clone, Debug)]
+pub struct AeronReaderOptions {
+    /// The folder of the media driver; the default of Aeron's libraries if none.
+    pub directory: Option<String>,
+    /// The channel.
+    pub channel: String,
+    /// The number of the status stream.
+    pub stream: i32,
+    /// Whether events are wanted; otherwise the NBBO.
+    pub events: bool,
+    /// The symbols whose NBBO is wanted; all if there are none.
+    pub symbols: HashSet<Symbol>,
+    /// The replay server.
+    pub server: Option<SocketAddr>,
+    /// Its token.
+    pub token: String,
+    /// Begin with what was received from this time on, in ns; otherwise with the present.
+    pub start: Option<u64>,
+    /// How long a read may wait; see [`SubscribeError::is_timeout`].
+    pub timeout: Duration,
+    /// How long the driver may be silent until it is given up.
+    pub driver_timeout: Duration,
+    /// Events: go on behind the one before this number, which was received at that time, in ns.
+    pub resume: Option<(u64, u64)>,
+    /// Never gives up: what is missing is fetched however long the server is away, and another journal ends the reading. Otherwise what does not
+    /// come in some time is counted as lost.
+    pub is_patient: bool,
+    /// Gets the news.
+    pub say: fn(&str),
+}
+
+/// The counters of a reader.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AeronReaderCounters {
+    /// Messages taken from streams.
+    pub messages: u64,
+    /// Items handed on: records, or events.
+    pub items: u64,
+    /// Items that came by the replay server.
+    pub fetched: u64,
+    /// Items that had come already.
+    pub repeated: u64,
+    /// Live items that had no room while older ones were fetched. They are fetched too.
+    pub set_aside: u64,
+    /// Times that something was missing.
+    pub gaps: u64,
+    /// Of them, those that the replay server filled.
+    pub filled: u64,
+    /// Messages that are missing for good, as far as their number is known.
+    pub lost_messages: u64,
+    /// Events that are missing for good.
+    pub lost_events: u64,
+    /// Gaps that were not filled.
+    pub lost_gaps: u64,
+    /// Times that the plant's numbers began anew.
+    pub restarts: u64,
+    /// Connections to a media driver.
+    pub connects: u64,
+    /// Messages that cannot be read.
+    pub malformed: u64,
+}
+
+/// Where a stream is, as its reader sees it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Order {
+    /// The plant's start; 0 before its first message.
+    epoch: u64,
+    /// The sequence number of the next message.
+    next: u64,
+    /// The status has shown more messages than have come.
+    suspected: Option<u64>,
+}
+
+/// Whether something is missing before a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missing {
+    Nothing,
+    /// So many messages.
+    Messages(u64),
+    /// The plant has begun anew: it is not known how many.
+    Unknown,
+}
+
+impl Order {
+    /// Takes a message of the stream.
+    const fn message(&mut self, epoch: u64, sequence: u64) -> Missing {
+        let missing = match (self.epoch, sequence.checked_sub(self.next)) {
+            (0, _) => Missing::Nothing,
+            (own, _) if own != epoch => Missing::Unknown,
+            // What came before the status did is recognised by its keys.
+            (_, None) => return Missing::Nothing,
+            (_, Some(0)) => Missing::Nothing,
+            (_, Some(messages)) => Missing::Messages(messages),
+        };
+        *self = Self { epoch, next: sequence.saturating_add(1), suspected: None };
+        missing
+    }
+
+    /// Takes the stream's place by the status. What is under way has come by the second one.
+    fn status(&mut self, epoch: u64, next: u64) -> Missing {
+        if self.epoch != epoch {
+            let missing = if self.epoch == 0 { Missing::Nothing } else { Missing::Unknown };
+            *self = Self { epoch, next, suspected: None };
+            return missing;
+        }
+        if next <= self.next {
+            self.suspected = None;
+            return Missing::Nothing;
+        }
+        if self.suspected != Some(self.next) {
+            self.suspected = Some(self.next);
+            return Missing::Nothing;
+        }
+        let messages = next - self.next;
+        *self = Self { epoch, next, suspected: None };
+        Missing::Messages(messages)
+    }
+}
+
+/// What is missing of a stream, until it is fetched.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    missing: Missing,
+    /// It is the beginning: from this receive time on.
+    start: Option<u64>,
+}
+
+/// A stream that is read.
+struct Stream {
+    number: i32,
+    /// The shard of the NBBO; `None` for events of a channel.
+    shard: Option<u16>,
+    subscription: Option<AeronSubscription>,
+    order: Order,
+    /// The last record, and its receive time.
+    last: Option<(Key, u64)>,
+    /// Whether the past was fetched that the reader begins with.
+    has_begun: bool,
+    gap: Option<Gap>,
+    /// Messages behind the gap, and their bytes.
+    held: VecDeque<Vec<u8>>,
+    held_bytes: usize,
+    /// Messages behind those that are held are missing.
+    is_cut: bool,
+}
+
+impl Stream {
+    fn new(number: i32, shard: Option<u16>) -> Self {
+        Self {
+            number,
+            shard,
+            subscription: None,
+            order: Order::default(),
+            last: None,
+            has_begun: false,
+            gap: None,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            is_cut: false,
+        }
+    }
+
+    /// Keeps a message until the gap before it is filled. `false`: there is no room.
+    fn hold(&mut self, bytes: &[u8]) -> bool {
+        self.is_cut |= self.held_bytes + bytes.len() > MOST_HELD;
+        if !self.is_cut {
+            self.held_bytes += bytes.len();
+            self.held.push_back(bytes.to_vec());
+        }
+        !self.is_cut
+    }
+}
+
+/// What a connection has beside the streams.
+struct Session {
+    client: Client,
+    status: AeronSubscription,
+    assembler: AeronFragmentClosureAssembler,
+}
+
+/// A part of the past that is fetched.
+struct Fetching {
+    /// Of which stream; `None`: the events.
+    place: Option<usize>,
+    fetch: Fetch,
+    /// When it began.
+    since: Instant,
+}
+
+/// What a reader hands out.
+pub(super) enum Item<'i> {
+    Symbol(&'i [u8]),
+    Record(&'i [u8]),
+    Event(u64, &'i Event),
+}
+
+/// Reads the streams of a plant.
+pub(super) struct Streams {
+    pub(super) options: AeronReaderOptions,
+    session: Option<Session>,
+    streams: Vec<Stream>,
+    pub(super) counters: AeronReaderCounters,
+    /// Messages that were taken and not read: the stream, and the bytes.
+    inbox: VecDeque<(usize, Vec<u8>)>,
+    free: Vec<Vec<u8>>,
+    idle: u32,
+    fetching: Option<Fetching>,
+    /// Events are to be fetched: so many are known to be missing; `None` within: it is the beginning, and no gap.
+    wants_events: Option<Option<u64>>,
+    /// Events: the number of the next, the receive time of the one before it, and those that wait for it.
+    next: Option<u64>,
+    time: u64,
+    pending: BTreeMap<u64, Event>,
+    hole: Option<Instant>,
+    events_begun: bool,
+    /// Whether all events up to the present have come once.
+    has_caught_up: bool,
+    shards: u16,
+    /// The last status' number of the next event, if events were missing then.
+    suspected: Option<u64>,
+    /// The same, whatever was missing.
+    plant_next: u64,
+    epoch: u64,
+    /// The plant's feeds, as its last status has them.
+    feeds: Option<Vec<Publisher>>,
+    /// When the last status came.
+    heard: Option<Instant>,
+    /// Why the reading has ended.
+    other_journal: Option<String>,
+    /// The driver's trouble, until it is there again.
+    trouble: Option<String>,
+    /// The replay server's trouble, until it answers.
+    server_trouble: Option<String>,
+    /// The plant has changed its streams: new ones do not begin with the past, which came by the old ones.
+    is_spread_anew: bool,
+}
+
+/// How a reader of events stands.
+#[derive(Clone, Debug)]
+pub struct AeronStanding {
+    /// When the last status of the plant came.
+    pub heard: Option<Instant>,
+    /// The plant's feeds, in the order in which it breaks ties of the NBBO.
+    pub feeds: Option<Vec<Publisher>>,
+    /// Whether all events up to the present have come once.
+    pub has_caught_up: bool,
+    /// Since when events are fetched.
+    pub fetching_since: Option<Instant>,
+    /// The number of the next event.
+    pub next: u64,
+    /// The number of the plant's next event, as its last status has it.
+    pub plant_next: u64,
+    /// The trouble of the driver or of the replay server, while there is some.
+    pub trouble: Option<String>,
+    /// The plant has another journal than before, and so nothing more comes: the server's words.
+    pub other_journal: Option<String>,
+}
+
+impl Streams {
+    /// Connects to the driver.
+    pub(super) fn open(options: AeronReaderOptions) -> Result<Self, AeronTrouble> {
+        let mut streams = Self::new(options);
+        streams.connect()?;
+        Ok(streams)
+    }
+
+    pub(super) fn new(options: AeronReaderOptions) -> Self {
+        let (next, time) = options.resume.unzip();
+        Self {
+            options,
+            session: None,
+            streams: Vec::new(),
+            counters: AeronReaderCounters::default(),
+            inbox: VecDeque::new(),
+            free: Vec::new(),
+            idle: 0,
+            fetching: None,
+            wants_events: None,
+            next,
+            time: time.unwrap_or_default(),
+            pending: BTreeMap::new(),
+            hole: None,
+            events_begun: false,
+            has_caught_up: false,
+            shards: 0,
+            suspected: None,
+            plant_next: 0,
+            epoch: 0,
+            feeds: None,
+            heard: None,
+            other_journal: None,
+            trouble: None,
+            server_trouble: None,
+            is_spread_anew: false,
+        }
+    }
+
+    /// Whether nothing more can come.
+    pub(super) const fn standing_still(&self) -> bool {
+        self.other_journal.is_some()
+    }
+
+    /// How it stands.
+    pub(super) fn standing(&self) -> AeronStanding {
+        let of_events = self.fetching.as_ref().filter(|fetching| fetching.place.is_none());
+        AeronStanding {
+            heard: self.heard,
+            feeds: self.feeds.clone(),
+            has_caught_up: self.has_caught_up,
+            fetching_since: of_events.map(|fetching| fetching.since),
+            next: self.next.unwrap_or_default(),
+            plant_next: self.plant_next,
+            trouble: self.trouble.clone().or_else(|| self.server_trouble.clone()),
+            other_journal: self.other_journal.clone(),
+        }
+    }
+
+    fn connect(&mut self) -> Result<(), AeronTrouble> {
+        let Self { options, streams, .. } = self;
+        let client = Client::connect(options.directory.as_deref(), options.driver_timeout)?;
+        let status = client.subscription(&options.channel, options.stream)?;
+        for stream in streams.iter_mut() {
+            stream.subscription = Some(client.subscription(&options.channel, stream.number)?);
+        }
+        let Some(assembler) = assembler() else {
+            let reason = "the library has no memory for messages";
+            return Err(AeronTrouble::stream(&options.channel, options.stream, reason));
+        };
+        self.session = Some(Session { client, status, assembler });
+        self.counters.connects += 1;
+        self.trouble = None;
+        Ok(())
+    }
+
+    /// Goes on with another connection when the driver is gone.
+    fn keep_connected(&mut self) {
+        let trouble = match &self.session {
+            Some(session) => session.client.check().err(),
+            None => None,
+        };
+        if let Some(trouble) = trouble {
+            (self.options.say)(&trouble.to_string());
+            self.trouble = Some(trouble.to_string());
+            self.disconnect();
+        }
+        if self.session.is_none()
+            && let Err(trouble) = self.connect()
+        {
+            self.trouble = Some(trouble.to_string());
+            self.disconnect();
+            sleep(PAUSES.1);
+        }
+    }
+
+    fn disconnect(&mut self) {
+        // Subscriptions first: they belong to the client.
+        self.streams.iter_mut().for_each(|stream| stream.subscription = None);
+        self.session = None;
+    }
+
+    /// Reads what is there, and hands out items. `false`: there was nothing.
+    pub(super) fn turn(&mut self, each: &mut dyn FnMut(Item<'_>)) -> bool {
+        self.keep_connected();
+        self.read_status();
+        let Self { streams, inbox, free, counters, .. } = self;
+        for (place, stream) in streams.iter().enumerate() {
+            let Some(subscription) = &stream.subscription else { continue };
+            let taken = subscription.poll_fn(
+                |bytes, _| {
+                    let mut buffer = free.pop().unwrap_or_default();
+                    buffer.clear();
+                    buffer.extend_from_slice(bytes);
+                    inbox.push_back((place, buffer));
+                },
+                AT_ONCE,
+            );
+            // A subscription that cannot be read belongs to a driver that is gone: the next turn notices.
+            counters.messages += taken.map_or(0, |taken| u64::try_from(taken).unwrap_or_default());
+        }
+        let mut is_busy = !self.inbox.is_empty();
+        while let Some((place, bytes)) = self.inbox.pop_front() {
+            if self.message(place, &bytes, each).is_err() {
+                self.counters.malformed += 1;
+            }
+            self.free.push(bytes);
+        }
+        self.free.truncate(AT_ONCE);
+        self.look_for_holes();
+        is_busy |= self.fetch(each);
+        is_busy
+    }
+
+    /// Waits a little when nothing came.
+    pub(super) fn rest(&mut self, is_busy: bool) {
+        if is_busy {
+            self.idle = 0;
+            return;
+        }
+        self.idle = self.idle.saturating_add(1);
+        match self.idle.checked_sub(YIELDS) {
+            None => yield_now(),
+            Some(idle) => sleep((PAUSES.0 * 2u32.pow((idle / 16).min(8))).min(PAUSES.1)),
+        }
+    }
+
+    /// Takes the last status, and adds its streams.
+    fn read_status(&mut self) {
+        let mut last: Option<Vec<u8>> = None;
+        if let Some(Session { status, assembler, .. }) = &mut self.session {
+            let keep = |last: &mut Option<Vec<u8>>, bytes: &[u8], _| *last = Some(bytes.to_vec());
+            // As for the other streams.
+            let _polled = assembler.poll(status, &mut last, keep, AT_ONCE);
+        }
+        let Some(bytes) = last else { return };
+        let parsed = Header::parse(&bytes).ok().and_then(|(header, rest)| {
+            let text: serde_json::Value = serde_json::from_slice(rest).ok()?;
+            (header.kind == Kind::Status).then_some((header.epoch, text))
+        });
+        let Some((epoch, status)) = parsed else {
+            self.counters.malformed += 1;
+            return;
+        };
+        self.heard = Some(Instant::now());
+        let number = |feed: &serde_json::Value| u16::try_from(feed.as_u64()?).ok();
+        let feeds = status["feeds"].as_array();
+        self.feeds = feeds.map(|feeds| feeds.iter().filter_map(number).map(Publisher).collect());
+        let shards = status["nbbo_streams"].as_u64().and_then(|shards| u16::try_from(shards).ok());
+        self.spread(shards.unwrap_or_default());
+        let places: Vec<(i32, u64)> = status["streams"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|stream| {
+                Some((i32::try_from(stream["stream"].as_i64()?).ok()?, stream["next"].as_u64()?))
+            })
+            .collect();
+        self.add_streams(&places);
+        for place in 0..self.streams.len() {
+            let Some(stream) = self.streams.get_mut(place) else { continue };
+            let next =
+                places.iter().find(|(number, _)| *number == stream.number).map_or(0, |(_, next)| *next);
+            let missing = stream.order.status(epoch, next);
+            let must_begin = !stream.has_begun && self.options.start.is_some();
+            if stream.shard.is_none() {
+                continue;
+            }
+            if stream.gap.is_some() {
+                // What is missing behind the gap that is being filled is fetched after it.
+                stream.is_cut |= missing != Missing::Nothing;
+            } else if missing != Missing::Nothing || must_begin {
+                self.close_gap(place, missing, None);
+            }
+        }
+        if self.options.events {
+            self.event_status(epoch, status["next_event"].as_u64().unwrap_or_default());
+        }
+    }
+
+    /// The plant spreads symbols over so many streams. After a start with another number, streams mean something else than before.
+    fn spread(&mut self, shards: u16) {
+        let before = std::mem::replace(&mut self.shards, shards);
+        if before == shards || self.streams.is_empty() {
+            return;
+        }
+        self.streams.clear();
+        self.fetching = self.fetching.take().filter(|fetching| fetching.place.is_none());
+        // Events go on by their numbers.
+        if !self.options.events {
+            self.is_spread_anew = true;
+            self.counters.restarts += 1;
+            self.counters.gaps += 1;
+            self.counters.lost_gaps += 1;
+            let text = format!(
+                "the plant has {shards} streams of the NBBO, not {before}: records between are not known"
+            );
+            (self.options.say)(&text);
+        }
+    }
+
+    /// Subscribes to the streams that are wanted and not read yet.
+    fn add_streams(&mut self, places: &[(i32, u64)]) {
+        let Self { options, streams, session: Some(session), shards, is_spread_anew, .. } = self else {
+            return;
+        };
+        let first_of_events = options.stream.saturating_add(1).saturating_add(i32::from(*shards));
+        let wanted: Vec<(i32, Option<u16>)> = if options.events {
+            let numbers = places.iter().map(|(number, _)| *number);
+            numbers.filter(|number| *number >= first_of_events).map(|number| (number, None)).collect()
+        } else {
+            let of_symbols: HashSet<u16> =
+                options.symbols.iter().map(|symbol| shard_of(*symbol, *shards)).collect();
+            let is_wanted = |shard: &u16| of_symbols.is_empty() || of_symbols.contains(shard);
+            let shard =
+                |shard: u16| (options.stream.saturating_add(1).saturating_add(i32::from(shard)), Some(shard));
+            (0..*shards).filter(is_wanted).map(shard).collect()
+        };
+        for (number, shard) in wanted {
+            if streams.iter().any(|stream| stream.number == number) {
+                continue;
+            }
+            match session.client.subscription(&options.channel, number) {
+                Ok(subscription) => {
+                    // What is published before the driver has joined both ends is missing: wait for that, but not for a plant that is gone.
+                    let began = Instant::now();
+                    while !subscription.is_connected() && began.elapsed() < Duration::from_millis(200) {
+                        sleep(Duration::from_millis(1));
+                    }
+                    let subscription = Some(subscription);
+                    streams.push(Stream {
+                        subscription,
+                        has_begun: *is_spread_anew,
+                        ..Stream::new(number, shard)
+                    });
+                }
+                Err(trouble) => (options.say)(&trouble.to_string()),
+            }
+        }
+    }
+
+    /// Takes a message of a stream.
+    fn message(
+        &mut self,
+        place: usize,
+        bytes: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
+        let (header, rest) = Header::parse(bytes)?;
+        let Some(stream) = self.streams.get_mut(place) else { return Ok(()) };
+        let is_of_stream = match stream.shard {
+            None => header.kind == Kind::Events,
+            Some(_) => matches!(header.kind, Kind::Records | Kind::Symbols),
+        };
+        if !is_of_stream {
+            return Err(NotAMessage::Kind(header.kind as u8));
+        }
+        let missing = stream.order.message(header.epoch, header.sequence);
+        if stream.shard.is_none() {
+            return self.events(&header, rest, each);
+        }
+        if stream.gap.is_some() {
+            stream.is_cut |= missing != Missing::Nothing;
+        } else if missing != Missing::Nothing {
+            let mut first = None;
+            if header.kind == Kind::Records {
+                message::records(&header, rest, |key, _| first = first.or(Some(key)))?;
+            }
+            self.close_gap(place, missing, first);
+        }
+        let Self { streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return Ok(()) };
+        if stream.gap.is_some() {
+            counters.set_aside += if stream.hold(bytes) { 0 } else { u64::from(header.items) };
+            return Ok(());
+        }
+        records(stream, counters, &header, rest, each).map(|_| ())
+    }
+
+    /// Begins to fetch what a stream of the NBBO lacks, or counts it. `first`: the first record that came behind the gap.
+    fn close_gap(&mut self, place: usize, missing: Missing, first: Option<Key>) {
+        let Self { options, streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return };
+        counters.gaps += u64::from(missing != Missing::Nothing);
+        let begins = !stream.has_begun;
+        stream.has_begun = true;
+        if options.server.is_some() {
+            // A reader of the present that has had nothing yet lacks nothing that can be named.
+            let start = options.start.filter(|_| begins);
+            if stream.last.is_some() || start.is_some() {
+                stream.gap = Some(Gap { missing, start });
+            }
+            return;
+        }
+        if missing == Missing::Unknown
+            && let (Some(first), Some((last, _))) = (first, stream.last)
+            && first <= last
+        {
+            counters.restarts += 1;
+            stream.last = None;
+        }
+        self.lose_records(place, missing, NO_SERVER);
+    }
+
+    /// Records are missing for good.
+    fn lose_records(&mut self, place: usize, missing: Missing, why: &str) {
+        let Self { options, streams, counters, .. } = self;
+        let Some(stream) = streams.get(place) else { return };
+        // A beginning that does not come is missing too.
+        counters.lost_gaps += 1;
+        let text = match missing {
+            Missing::Messages(messages) => {
+                counters.lost_messages += messages;
+                format!("stream {}: {messages} messages are missing: {why}", stream.number)
+            }
+            _ => format!("stream {}: records may be missing: {why}", stream.number),
+        };
+        (options.say)(&text);
+    }
+
+    /// Takes a part of what is fetched. `false`: there was nothing.
+    fn fetch(&mut self, each: &mut dyn FnMut(Item<'_>)) -> bool {
+        let Some(server) = self.options.server else { return false };
+        if self.fetching.is_none() {
+            let of_stream = || self.streams.iter().position(|stream| stream.gap.is_some());
+            let place = match self.wants_events {
+                Some(_) => None,
+                None => match of_stream() {
+                    None => return false,
+                    place => place,
+                },
+            };
+            let patience = (!self.options.is_patient).then_some(AGAIN);
+            let fetch = Fetch::new(server, self.options.token.clone(), patience);
+            self.fetching = Some(Fetching { place, fetch, since: Instant::now() });
+        }
+        let Some(mut fetching) = self.fetching.take() else { return false };
+        let place = fetching.place;
+        let mut say = |streams: &mut Self, text: &str| {
+            streams.server_trouble = Some(text.to_owned());
+            (streams.options.say)(text);
+        };
+        let wanted = |streams: &Self| streams.wanted(place);
+        let mut result = fetching
+            .fetch
+            .turn(self, &mut say, wanted, |streams, header, rest| streams.past(place, header, rest, each));
+        if let Ok(Progress::More(is_busy)) = result {
+            self.fetching = Some(fetching);
+            return is_busy;
+        }
+        if let Err(error) = &mut result
+            && self.options.is_patient
+            && matches!(error, FetchError::OtherJournal { .. })
+        {
+            self.other_journal = Some(error.to_string());
+            return true;
+        }
+        let result = result.map(|_| ());
+        match place {
+            None => self.events_fetched(result, each),
+            Some(place) => self.records_fetched(place, result, each),
+        }
+        true
+    }
+
+    /// What is to be fetched.
+    fn wanted(&self, place: Option<usize>) -> Wanted {
+        let Some(stream) = place.and_then(|place| self.streams.get(place)) else {
+            let before = self.next.unwrap_or_default().checked_sub(1);
+            let after = before.map(|number| (Key { number, place: 0 }, self.time));
+            return Wanted { shard: None, after, start: 0 };
+        };
+        let start = stream.gap.and_then(|gap| gap.start);
+        Wanted { shard: stream.shard, after: stream.last, start: start.unwrap_or_default() }
+    }
+
+    /// Takes a message of the past.
+    fn past(
+        &mut self,
+        place: Option<usize>,
+        header: &Header,
+        rest: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
+        self.server_trouble = None;
+        let Some(place) = place else {
+            return message::events(header, rest, |number, event| {
+                // The journal may have lost some: then its next number is greater.
+                let next = self.next.unwrap_or_default();
+                if number > next {
+                    self.counters.lost_events += number - next;
+                }
+                if number >= next {
+                    self.counters.fetched += 1;
+                    self.hand_on(number, &event, each);
+                }
+            });
+        };
+        let Self { streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return Ok(()) };
+        counters.fetched += records(stream, counters, header, rest, each)?;
+        Ok(())
+    }
+
+    /// The records of a gap have come, or do not.
+    fn records_fetched(
+        &mut self,
+        place: usize,
+        result: Result<(), FetchError>,
+        each: &mut dyn FnMut(Item<'_>),
+    ) {
+        let Self { options, streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return };
+        let Some(gap) = stream.gap.take() else { return };
+        let held = std::mem::take(&mut stream.held);
+        stream.held_bytes = 0;
+        let is_cut = std::mem::take(&mut stream.is_cut);
+        let is_gap = u64::from(gap.missing != Missing::Nothing);
+        match result {
+            Ok(()) => counters.filled += is_gap,
+            Err(FetchError::OtherJournal { .. }) => {
+                counters.restarts += 1;
+                stream.last = None;
+                (options.say)("the plant's numbers began anew: the records between are not known");
+                counters.lost_gaps += is_gap;
+            }
+            Err(error) => self.lose_records(place, gap.missing, &error.to_string()),
+        }
+        let Self { streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return };
+        for bytes in held {
+            // Its head was read before it was held.
+            let Ok((header, rest)) = Header::parse(&bytes) else { continue };
+            counters.malformed += u64::from(records(stream, counters, &header, rest, each).is_err());
+        }
+        if is_cut {
+            self.close_gap(place, Missing::Unknown, None);
+        }
+    }
+
+    /// Takes a message with events.
+    fn events(
+        &mut self,
+        header: &Header,
+        rest: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
+        self.event_epoch(header.epoch, || {
+            let mut first = None;
+            // What cannot be read is reported below.
+            let _read = message::events(header, rest, |number, _| first = first.or(Some(number)));
+            first
+        });
+        let Self { next, pending, counters, .. } = self;
+        let read = message::events(header, rest, |number, event| {
+            if number < *next.get_or_insert(number) {
+                counters.repeated += 1;
+                return;
+            }
+            pending.insert(number, event);
+            if pending.len() > MOST_PENDING {
+                pending.pop_last();
+                counters.set_aside += 1;
+            }
+        });
+        self.drain(each);
+        read
+    }
+
+    /// The plant of a message: another one than before may have begun its numbers anew.
+    fn event_epoch(&mut self, epoch: u64, first: impl FnOnce() -> Option<u64>) {
+        if self.epoch == epoch {
+            return;
+        }
+        let is_new = self.epoch != 0;
+        self.epoch = epoch;
+        let must_begin = self.options.start.is_some() || self.options.resume.is_some();
+        if !self.events_begun && must_begin {
+            self.events_begun = true;
+            self.next.get_or_insert(0);
+            self.want_events(None);
+        } else if is_new {
+            if self.options.server.is_some() {
+                self.want_events(Some(0));
+            } else if let (Some(first), Some(next)) = (first(), self.next)
+                && first < next
+            {
+                self.begin_anew();
+            }
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.counters.restarts += 1;
+        (self.next, self.time) = (None, 0);
+        self.pending.clear();
+        (self.options.say)("the plant's numbers began anew: the events between are not known");
+    }
+
+    /// Takes the status' number of the next event.
+    fn event_status(&mut self, epoch: u64, plant: u64) {
+        self.plant_next = plant;
+        self.event_epoch(epoch, || Some(plant));
+        let is_waiting = self.wants_events.is_some() || !self.pending.is_empty();
+        let Some(next) = self.next.filter(|next| *next < plant && !is_waiting) else {
+            self.suspected = None;
+            return;
+        };
+        if self.suspected.replace(next) == Some(next) {
+            self.suspected = None;
+            self.want_events(Some(plant - next));
+        }
+    }
+
+    /// Notices events that have been missing for long.
+    fn look_for_holes(&mut self) {
+        let first = self.pending.first_key_value().map(|(number, _)| *number);
+        let (Some(first), Some(next), None) = (first, self.next, self.wants_events) else {
+            self.hole = None;
+            return;
+        };
+        let since = *self.hole.get_or_insert_with(Instant::now);
+        if since.elapsed() < HOLE_PATIENCE {
+            return;
+        }
+        self.hole = None;
+        self.want_events(Some(first.saturating_sub(next)));
+    }
+
+    /// Begins to fetch the events behind the last one, or counts them. `missing`: so many are known to be missing; `None`: it is the beginning, and no gap.
+    fn want_events(&mut self, missing: Option<u64>) {
+        if self.wants_events.is_some() {
+            return;
+        }
+        self.counters.gaps += u64::from(missing.is_some());
+        if self.options.server.is_some() {
+            self.wants_events = Some(missing);
+        } else {
+            self.lose_events(missing.unwrap_or_default(), NO_SERVER);
+        }
+    }
+
+    /// Events are missing for good.
+    fn lose_events(&mut self, missing: u64, why: &str) {
+        self.counters.lost_gaps += 1;
+        self.counters.lost_events += missing;
+        if missing > 0 {
+            let next = self.next.unwrap_or_default().saturating_add(missing);
+            (self.options.say)(&format!("{missing} events before event {next} are missing: {why}"));
+            self.next = Some(next);
+        } else {
+            (self.options.say)(&format!("events may be missing: {why}"));
+        }
+    }
+
+    /// The events that were missing have come, or do not.
+    fn events_fetched(&mut self, result: Result<(), FetchError>, each: &mut dyn FnMut(Item<'_>)) {
+        let missing = self.wants_events.take().flatten();
+        let next = self.next.unwrap_or_default();
+        self.pending = self.pending.split_off(&next);
+        match result {
+            Ok(()) => {
+                self.counters.filled += u64::from(missing.is_some());
+                self.has_caught_up = true;
+            }
+            Err(FetchError::OtherJournal { .. }) => {
+                self.counters.lost_gaps += 1;
+                return self.begin_anew();
+            }
+            Err(error) => {
+                // What it brought is not missing.
+                let first = self.pending.first_key_value().map(|(first, _)| *first);
+                let missing = match (missing, first) {
+                    (Some(missing), Some(first)) if missing > 0 => first.saturating_sub(next),
+                    (missing, _) => missing.unwrap_or_default(),
+                };
+                self.lose_events(missing, &error.to_string());
+            }
+        }
+        self.drain(each);
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(Item<'_>)) {
+        while let Some(next) = self.next
+            && let Some(event) = self.pending.remove(&next)
+        {
+            self.hand_on(next, &event, each);
+            self.hole = None;
+        }
+    }
+
+    fn hand_on(&mut self, number: u64, event: &Event, each: &mut dyn FnMut(Item<'_>)) {
+        (self.next, self.time) = (Some(number + 1), event.ts_recv.0);
+        self.counters.items += 1;
+        each(Item::Event(number, event));
+    }
+}
+
+/// Hands on the records of a message that are behind the last one. Returns how many.
+fn records(
+    stream: &mut Stream,
+    counters: &mut AeronReaderCounters,
+    header: &Header,
+    rest: &[u8],
+    each: &mut dyn FnMut(Item<'_>),
+) -> Result<u64, NotAMessage> {
+    let mut count = 0;
+    match header.kind {
+        Kind::Symbols => message::symbols(header, rest, |record| each(Item::Symbol(record)))?,
+        Kind::Records => message::records(header, rest, |key, record| {
+            if stream.last.is_some_and(|(last, _)| key <= last) {
+                counters.repeated += 1;
+                return;
+            }
+            stream.last = Some((key, time_of(record)));
+            counters.items += 1;
+            count += 1;
+            each(Item::Record(record));
+        })?,
+        Kind::Events | Kind::Status => counters.malformed += 1,
+    }
+    Ok(count)
+}
+
+/// The receive time of a record of the NBBO: `ts_recv`, at byte 32.
+fn time_of(record: &[u8]) -> u64 {
+    let bytes =
+        record.get(std::mem::offset_of!(dbn::Cmbp1Msg, ts_recv)..).and_then(|rest| rest.first_chunk::<8>());
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_knows_how_many_messages_are_missing() {
+        let mut order = Order::default();
+        assert_eq!(order.message(7, 3), Missing::Nothing, "the first message may be any");
+        assert_eq!(order.message(7, 4), Missing::Nothing);
+        assert_eq!(order.message(7, 8), Missing::Messages(3));
+        assert_eq!(order.message(7, 9), Missing::Nothing);
+        assert_eq!(order.message(8, 0), Missing::Unknown, "the plant has begun anew");
+        assert_eq!(order.message(8, 1), Missing::Nothing);
+    }
+
+    #[test]
+    fn a_status_shows_lost_messages_that_no_later_one_follows() {
+        let mut order = Order::default();
+        assert_eq!(order.status(7, 5), Missing::Nothing);
+        assert_eq!(order.message(7, 4), Missing::Nothing, "it was under way before the status");
+        assert_eq!(order.status(7, 6), Missing::Nothing, "it may be under way");
+        assert_eq!(order.message(7, 5), Missing::Nothing);
+        assert_eq!(order.status(7, 9), Missing::Nothing);
+        assert_eq!(order.status(7, 9), Missing::Messages(3));
+        assert_eq!(order.status(7, 9), Missing::Nothing);
+        assert_eq!(order.status(8, 2), Missing::Unknown);
+    }
+
+    fn streams(events: bool, shard: Option<u16>) -> Streams {
+        let mut streams = Streams::new(AeronReaderOptions {
+            directory: None,
+            channel: "aeron:ipc".to_owned(),
+            stream: 1_000,
+            events,
+            symbols: HashSet::new(),
+            server: None,
+            token: String::new(),
+            start: None,
+            timeout: Duration::ZERO,
+            resume: None,
+            is_patient: false,
+            driver_timeout: Duration::from_secs(1),
+            say: |_| {},
+        });
+        streams.streams.push(Stream::new(1_001, shard));
+        streams
+    }
+
+    #[test]
+    fn a_reader_takes_no_records_for_events() {
+        use super::message::Draft;
+        let mut draft = Draft::begin(Vec::new(), Kind::Records, 7, 0);
+        draft.put_record(Key { number: 5, place: 0 }, &[16; 64]);
+        let bytes = draft.finish();
+        let mut streams = streams(true, None);
+        let mut items = 0;
+        let refused = streams.message(0, &bytes, &mut |_| items += 1);
+        assert_eq!((refused, items), (Err(NotAMessage::Kind(Kind::Records as u8)), 0));
+    }
+
+    #[test]
+    fn a_reader_of_the_nbbo_counts_a_gap_when_the_plant_has_other_streams_than_before() {
+        let mut streams = streams(false, Some(0));
+        streams.shards = 2;
+        streams.spread(2);
+        assert_eq!((streams.streams.len(), streams.counters.lost_gaps), (1, 0));
+        streams.spread(4);
+        assert_eq!((streams.streams.len(), streams.counters.lost_gaps, streams.is_spread_anew), (0, 1, true));
+    }
+
+    /// A message with these events, of the plant that began at 7.
+    fn of_events(numbers: std::ops::Range<u64>) -> Vec<u8> {
+        let mut draft = message::Draft::begin(Vec::new(), Kind::Events, 7, 0);
+        numbers.for_each(|number| draft.put_event(number, &super::super::replay::tests::event(number)));
+        draft.finish()
+    }
+
+    /// Takes turns of a fetch until it has ended; the most items of a turn.
+    fn fetch_all(streams: &mut Streams, numbers: &mut Vec<u64>) -> usize {
+        let mut most = 0;
+        while streams.wants_events.is_some() {
+            let before = numbers.len();
+            let is_busy = streams.fetch(&mut |item| match item {
+                Item::Event(number, _) => numbers.push(number),
+                Item::Symbol(_) | Item::Record(_) => panic!("no records are wanted"),
+            });
+            most = most.max(numbers.len() - before);
+            if !is_busy {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        most
+    }
+
+    #[test]
+    fn a_reader_takes_a_long_past_in_turns_and_what_comes_live_meanwhile_behind_it() {
+        use super::super::replay::tests::{event, served_of};
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100_000).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_of(history.clone(), "right");
+        let mut streams = streams(true, None);
+        streams.options.server = Some(replays.address());
+        streams.options.token = "right".to_owned();
+        streams.options.is_patient = true;
+        streams.options.resume = Some((0, 0));
+        streams.next = Some(0);
+        // More than can wait comes live.
+        for first in (100_000..170_000).step_by(10) {
+            streams.message(0, &of_events(first..first + 10), &mut |_| panic!("it is not its turn")).unwrap();
+        }
+        assert_eq!(
+            (streams.pending.len(), streams.counters.set_aside),
+            (MOST_PENDING, 70_000 - MOST_PENDING as u64)
+        );
+        let mut numbers = Vec::new();
+        let most = fetch_all(&mut streams, &mut numbers);
+        assert!(most <= MOST_PENDING + 1_024 * 18, "a turn gave {most} events");
+        let live = 100_000 + MOST_PENDING as u64;
+        assert_eq!(numbers, (0..live).collect::<Vec<_>>());
+        assert!(streams.has_caught_up);
+        // The second status shows that there are more.
+        history.append(&(100_000..170_000).map(event).collect::<Vec<_>>());
+        streams.event_status(7, 170_000);
+        assert!(streams.wants_events.is_none(), "they may be under way");
+        streams.event_status(7, 170_000);
+        assert!(fetch_all(&mut streams, &mut numbers) <= 1_024 * 18);
+        assert_eq!(numbers, (0..170_000).collect::<Vec<_>>());
+        assert_eq!((streams.counters.gaps, streams.counters.filled, streams.counters.lost_events), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_patient_reader_ends_when_the_plant_has_another_journal() {
+        use super::super::replay::tests::{event, served_of};
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_of(history, "right");
+        let mut streams = streams(true, None);
+        streams.options.server = Some(replays.address());
+        streams.options.token = "right".to_owned();
+        streams.options.is_patient = true;
+        // Event 49 of that journal was received at 50.
+        (streams.next, streams.time) = (Some(50), 51);
+        streams.wants_events = Some(None);
+        while streams.other_journal.is_none() {
+            if !streams.fetch(&mut |_| panic!("these are other events")) {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        assert_eq!((streams.next, streams.counters.lost_gaps), (Some(50), 0));
+    }
+
+    #[test]
+    fn a_stream_of_the_nbbo_keeps_what_comes_behind_a_gap_until_it_is_filled() {
+        let of_records = |sequence, numbers: [u64; 2]| {
+            let mut draft = message::Draft::begin(Vec::new(), Kind::Records, 7, sequence);
+            numbers.into_iter().for_each(|number| draft.put_record(Key { number, place: 0 }, &[16; 64]));
+            draft.finish()
+        };
+        let mut streams = streams(false, Some(0));
+        streams.options.server = Some(([127, 0, 0, 1], 9).into());
+        let mut items = 0;
+        let mut each = |_: Item<'_>| items += 1;
+        streams.message(0, &of_records(0, [1, 2]), &mut each).unwrap();
+        streams.message(0, &of_records(2, [5, 6]), &mut each).unwrap();
+        streams.message(0, &of_records(3, [7, 8]), &mut each).unwrap();
+        // Another gap: what is behind it is fetched after the first.
+        streams.message(0, &of_records(9, [20, 21]), &mut each).unwrap();
+        assert_eq!((streams.counters.items, streams.streams[0].held.len()), (2, 2));
+        assert_eq!(streams.counters.set_aside, 2);
+        streams.records_fetched(0, Ok(()), &mut each);
+        assert_eq!((streams.counters.items, streams.counters.filled), (6, 1));
+        let (gap, last) = (streams.streams[0].gap, streams.streams[0].last);
+        assert_eq!(
+            (gap.map(|gap| gap.missing), last.map(|(key, _)| key.number)),
+            (Some(Missing::Unknown), Some(8))
+        );
+        assert_eq!(items, 6);
+    }
+}
