@@ -683,7 +683,8 @@ impl LiveFeed {
         self.set_due(index);
     }
 
-    /// If all given-up messages have come late, only their instruments stay stale.
+    /// If all given-up messages have come late, only their instruments stay stale; all do if one of them is about an order and does not
+    /// name its instrument.
     fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(place) = channel.followed.place else { return };
@@ -695,6 +696,9 @@ impl LiveFeed {
         }
         let gaps = self.feed.channels().get(place).map(|channel| channel.sequence().gaps);
         if gaps != Some(channel.followed.known_gaps) {
+            return;
+        }
+        if channel.followed.affected.iter().any(|(_, instrument)| *instrument == InstrumentId::UNKNOWN) {
             return;
         }
         channel.followed.is_stale = false;

@@ -7,6 +7,7 @@
 //! Cost: the system calls, shared by their datagrams; per datagram the engine, a place in the journal's queue and one
 //! publication in the ring; per turn one read of the clock.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -782,10 +783,13 @@ impl<W: World> Ingest<W> {
                 let requester = self.requests.as_ref().and_then(|requests| requests.status(at));
                 let ignored = self.snapshot_packets_ignored.get(at);
                 let ignored = ignored.map_or(0, |ignored| ignored.load(Ordering::Relaxed));
-                ChannelStatus {
+                let mut status = ChannelStatus {
                     snapshot_packets_ignored: ignored,
                     ..channel_status(channel, lines, requester)
-                }
+                };
+                let answering = self.requests.as_ref().and_then(|requests| requests.answering(at));
+                status.lines.extend(answering.map(|server| answers_over_tcp(channel, server)));
+                status
             })
             .collect();
         let (of_relay, relay) = of_relay.unzip();
@@ -817,6 +821,21 @@ impl<W: World> Ingest<W> {
             market.show();
             market.look_after_files();
         }
+    }
+}
+
+/// The answers that come over a connection: there is no socket of the plant's that drops any.
+fn answers_over_tcp(channel: &LiveChannel, server: SocketAddr) -> LineStatus {
+    let line = Line::Recovery;
+    LineStatus {
+        line,
+        address: server,
+        counters: channel.arbiter().lines()[usize::from(line as u8).min(2)],
+        is_silent: false,
+        kernel_drops: 0,
+        too_long: 0,
+        buffer_bytes: 0,
+        wanted_bytes: 0,
     }
 }
 

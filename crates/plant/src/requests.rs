@@ -52,8 +52,8 @@ pub(super) struct Outbox<W: World> {
     /// Whether each channel requests over TCP.
     serves: Vec<bool>,
     answers: W::Receiver<(u16, Vec<u8>)>,
-    /// Answers of a channel come over its connection.
-    brings_answers: bool,
+    /// The server of each channel whose answers come over the connection.
+    answering: Vec<Option<SocketAddr>>,
     statuses: Statuses,
 }
 
@@ -70,8 +70,13 @@ impl<W: World> Outbox<W> {
     }
 
     /// Whether answers may come from here.
-    pub(super) const fn brings_answers(&self) -> bool {
-        self.brings_answers
+    pub(super) fn brings_answers(&self) -> bool {
+        self.answering.iter().any(Option::is_some)
+    }
+
+    /// The server that answers a channel over the connection.
+    pub(super) fn answering(&self, channel: usize) -> Option<SocketAddr> {
+        self.answering.get(channel).copied().flatten()
     }
 
     /// The next packet with requested messages that came over a connection, and its channel.
@@ -255,12 +260,13 @@ pub(super) fn open<W: World>(options: &PlantOptions) -> Result<Option<BothEnds<W
         .map(|venue| venue.retransmission.is_some_and(|server| server.is_by_tcp()))
         .collect();
     let statuses = Statuses::new(Mutex::new(vec![None; options.venues.len()]));
-    let by_connection = |venue: &VenueOptions| {
-        matches!(venue.retransmission, Some(RetransmissionServer::Tcp { group: None, .. }))
+    let by_connection = |venue: &VenueOptions| match venue.retransmission {
+        Some(RetransmissionServer::Tcp { address, group: None, .. }) => Some(address),
+        _ => None,
     };
-    let brings_answers = options.venues.iter().any(by_connection);
+    let answering = options.venues.iter().map(by_connection).collect();
     let (answers_in, answers) = W::sync_channel(ANSWERS);
-    let outbox = Outbox { wanted, waker, serves, answers, brings_answers, statuses: Arc::clone(&statuses) };
+    let outbox = Outbox { wanted, waker, serves, answers, answering, statuses: Arc::clone(&statuses) };
     let requesters =
         Requesters { poll, wanted: wanted_out, channels, answers: answers_in, statuses, began: W::instant() };
     requesters.report();

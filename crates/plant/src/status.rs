@@ -18,7 +18,7 @@ use crate::pair::PairStatus;
 pub struct LineStatus {
     /// Which it is: A, B, or [`Line::Recovery`] for the answers.
     pub line: Line,
-    /// Where it is listened to.
+    /// Where it is listened to; of answers over TCP, the server.
     pub address: SocketAddr,
     /// Its counters.
     pub counters: LineCounters,

@@ -68,6 +68,8 @@ fn lines(plan: &Plan, place: usize, channel: &ChannelStatus, note: &mut impl FnM
         let (number, to): (usize, SocketAddr) = match line.line {
             Line::A => (0, Plan::line(place, 0).into()),
             Line::B => (1, Plan::line(place, 1).into()),
+            // What comes over a connection is no datagram.
+            Line::Recovery if plan.answers_over_tcp(place) => continue,
             Line::Recovery | Line::Snapshot => {
                 let LinkCounts { sent, damaged, .. } = link_counts(line.address);
                 is_undamaged &= damaged == 0;

@@ -311,7 +311,7 @@ impl Oracle {
         }
     }
 
-    /// Behind messages that are missing, a channel guesses the second of a split time by the receive time, and answers to its requests may come later than
+    /// Behind messages that are missing, or that a snapshot stands for, a channel guesses the second of a split time by the receive time, and answers to its requests may come later than
     /// half a second.
     pub(crate) fn expect_guessed_seconds(&mut self, channel: usize) {
         if let Some(truth) = self.channels.get_mut(channel) {
@@ -556,7 +556,9 @@ impl Oracle {
             place.at = place.at.max(event.channel_sequence);
             return;
         }
-        let is_guessed = truth.guesses_seconds && place.named.iter().any(|(_, count)| *count > 0);
+        // A snapshot stands for messages that are missing.
+        let has_missed = place.replaced > 0 || place.named.iter().any(|(_, count)| *count > 0);
+        let is_guessed = truth.guesses_seconds && has_missed;
         let all = &session.all;
         if shown.may_have_lost
             && all.get(place.next).is_none_or(|next| next.sequence > event.channel_sequence)

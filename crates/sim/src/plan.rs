@@ -1188,6 +1188,13 @@ impl Plan {
         config
     }
 
+    /// Whether a venue's answers come over the connection that requests go over.
+    pub(crate) fn answers_over_tcp(&self, place: usize) -> bool {
+        let by_tcp = self.venues.get(place).filter(|one| one.has_retransmission && one.requests_by_tcp);
+        let login = by_tcp.and_then(|one| Self::login(one.kind));
+        login.is_some_and(|login| !login.protocol().answers_to_group())
+    }
+
     /// The options of the plant.
     pub(crate) fn plant(&self) -> PlantOptions {
         let venues = self.venues.iter().enumerate().map(|(place, one)| VenueOptions {

@@ -177,7 +177,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                     if event.kind == EventKind::SymbolMapping {
                         sink.put(event);
                     }
-                    if event.instrument < InstrumentId::UNKNOWN {
+                    if event.instrument != InstrumentId::ALL {
                         affected.insert((event.publisher, event.instrument));
                     }
                 };
