@@ -120,7 +120,8 @@ impl RequestProtocol {
     }
 
     /// The most requests in any second.
-    const fn per_second(self) -> u32 {
+    #[must_use]
+    pub const fn per_second(self) -> u32 {
         match self {
             Self::Grp => 320,
             Self::Pillar | Self::Mitch | Self::Memx => 100,

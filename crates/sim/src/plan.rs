@@ -1079,7 +1079,7 @@ impl Plan {
     }
 
     /// Within what time all must be good again after the last fault, in ns: ten seconds, and as long as the requests for all messages
-    /// of the trouble take where answers are lost and few requests may wait for one.
+    /// of the trouble take where answers are lost, few requests may wait for one, or few may go out in a second.
     pub(crate) fn recovery_ns(&self) -> u64 {
         /// Messages that an answer holds, in one datagram.
         const IN_AN_ANSWER: u64 = 16;
@@ -1095,8 +1095,16 @@ impl Plan {
             .unwrap_or_default();
         let silences = self.venues.iter().flat_map(|venue| [venue.silence, venue.reset]);
         let silence = silences.flatten().map(|(_, length_ns)| length_ns).max();
+        // Over TCP so many requests a second may go out.
+        let by_tcp = self.venues.iter().filter(|venue| venue.requests_by_tcp);
+        let throttled = by_tcp.filter_map(|venue| Self::login(venue.kind)).map(|login| {
+            let protocol = login.protocol();
+            let in_a_request = self.arbiter.messages_per_request.min(protocol.most_messages());
+            messages * SECOND / u64::from(in_a_request) / u64::from(protocol.per_second())
+        });
         10 * SECOND
             + silence.unwrap_or_default()
+            + throttled.max().unwrap_or_default()
             + requests * (MILLISECOND + 3 * lost * self.arbiter.timeout_ns / 1_000_000)
     }
 
