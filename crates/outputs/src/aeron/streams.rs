@@ -70,7 +70,7 @@ pub struct AeronReaderOptions {
     pub token: String,
     /// Begin with what was received from this time on, in ns; otherwise with the present.
     pub start: Option<u64>,
-    /// How long a read may wait; see [`SubscribeError::is_timeout`].
+    /// How long a read may wait; see [`SubscribeError::is_timeout`](crate::subscriber::SubscribeError::is_timeout).
     pub timeout: Duration,
     /// How long the driver may be silent until it is given up.
     pub driver_timeout: Duration,
