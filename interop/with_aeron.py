@@ -257,6 +257,8 @@ def downstream(scene: Scene) -> None:
         until("messages are dropped for the slow plant", lambda: scene.status().get("dropped_slow", 0) > 100)
         os.kill(shards[1].process.pid, signal.SIGCONT)
         until("it fetches them", lambda: shards[1].source().get("filled", 0) > 0)
+        # One that has not connected again yet would not notice.
+        until("the first shard is back", lambda: shards[0].source().get("has_caught_up"))
         scene.driver.kill()
         time.sleep(0.5)
         scene.driver.start()
