@@ -7,7 +7,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use crate::text::one_line;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// The authorities of a server cannot be used.

@@ -18,7 +18,7 @@ pub mod resume;
 pub mod stream;
 pub mod subscriber;
 #[cfg(any(feature = "aeron", feature = "https", feature = "kafka"))]
-mod text;
+pub mod text;
 
 #[cfg(test)]
 mod clock_tests;

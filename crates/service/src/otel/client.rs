@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
-use tapeworks_outputs::https::{self, one_line};
+use tapeworks_outputs::https;
+use tapeworks_outputs::text::one_line;
 use tapeworks_runtime::traces::setting::TraceSetting;
 use ureq::Agent;
 
