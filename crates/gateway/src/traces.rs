@@ -89,7 +89,7 @@ pub(crate) struct Tracer {
     recovering: Option<(Now, u64)>,
 }
 
-/// OrdType of what FIX calls Side (54).
+/// FIX's Side (54) as a word.
 const fn side_of(code: u8) -> &'static str {
     match code {
         b'1' => "buy",

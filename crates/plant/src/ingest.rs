@@ -788,7 +788,7 @@ impl<W: World> Ingest<W> {
                     ..channel_status(channel, lines, requester)
                 };
                 let answering = self.requests.as_ref().and_then(|requests| requests.answering(at));
-                status.lines.extend(answering.map(|server| answers_over_tcp(channel, server)));
+                status.lines.extend(answering.map(|server| line_status(channel, Line::Recovery, server)));
                 status
             })
             .collect();
@@ -824,14 +824,14 @@ impl<W: World> Ingest<W> {
     }
 }
 
-/// The answers that come over a connection: there is no socket of the plant's that drops any.
-fn answers_over_tcp(channel: &LiveChannel, server: SocketAddr) -> LineStatus {
-    let line = Line::Recovery;
+/// A line of a channel, or the answers to its requests, without what a socket counts: answers over a connection have none.
+fn line_status(channel: &LiveChannel, line: Line, address: SocketAddr) -> LineStatus {
+    let arbiter = channel.arbiter();
     LineStatus {
         line,
-        address: server,
-        counters: channel.arbiter().lines()[usize::from(line as u8).min(2)],
-        is_silent: false,
+        address,
+        counters: arbiter.lines()[usize::from(line as u8).min(2)],
+        is_silent: arbiter.is_line_silent(line),
         kernel_drops: 0,
         too_long: 0,
         buffer_bytes: 0,
@@ -845,7 +845,6 @@ fn channel_status<'l, W: World>(
     requester: Option<RequesterStatus>,
 ) -> ChannelStatus {
     let arbiter = channel.arbiter();
-    let counters = arbiter.lines();
     ChannelStatus {
         name: channel.options().name.clone(),
         publisher: channel.options().publisher,
@@ -858,14 +857,11 @@ fn channel_status<'l, W: World>(
         snapshot_packets_ignored: 0,
         lines: lines
             .map(|line| LineStatus {
-                line: line.line,
-                address: line.address,
-                counters: counters[usize::from(line.line as u8).min(2)],
-                is_silent: arbiter.is_line_silent(line.line),
                 kernel_drops: line.kernel_drops(),
                 too_long: line.too_long,
                 buffer_bytes: line.buffer_bytes,
                 wanted_bytes: line.wanted_bytes,
+                ..line_status(channel, line.line, line.address)
             })
             .collect(),
         is_recovering: arbiter.is_recovering(),
