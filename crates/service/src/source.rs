@@ -133,7 +133,7 @@ fn run(
         let is_busy = events.turn(|number, event| pieces.take(number, event));
         pieces.end_of_turn();
         let standing = events.standing();
-        if let Some(feeds) = standing.feeds.as_ref().filter(|feeds| **feeds != relay.feeds) {
+        if let Some(feeds) = standing.feeds.filter(|feeds| **feeds != *relay.feeds) {
             let (theirs, ours) = (names(feeds), names(&relay.feeds));
             return Err(SourceFailure::OtherFeeds { theirs, ours });
         }
@@ -142,9 +142,9 @@ fn run(
             let Some(waits) = push(to, received, payload, stop) else { return Ok(()) };
             waited += waits;
         }
-        if let Some(why) = &standing.other_journal {
+        if let Some(why) = standing.other_journal {
             report(to, &events, &standing, false, waited);
-            return Err(SourceFailure::OtherJournal(why.clone()));
+            return Err(SourceFailure::OtherJournal(why.to_owned()));
         }
         if waited > 0 || reported.is_none_or(|reported| reported.elapsed() >= REPORT) {
             reported = Some(Instant::now());
@@ -185,7 +185,7 @@ fn push(to: &RelaySender, mut received: Nanos, mut payload: Vec<u8>, stop: &Atom
     }
 }
 
-fn report(to: &RelaySender, events: &AeronEvents, standing: &AeronStanding, is_heard: bool, waited: u64) {
+fn report(to: &RelaySender, events: &AeronEvents, standing: &AeronStanding<'_>, is_heard: bool, waited: u64) {
     let now = System::time_of_day();
     let since = |instant: Instant| {
         Nanos(now.0.saturating_sub(u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX)))
@@ -202,7 +202,7 @@ fn report(to: &RelaySender, events: &AeronEvents, standing: &AeronStanding, is_h
         (status.set_aside, status.malformed) = (counters.set_aside, counters.malformed);
         status.connects = counters.connects;
         status.waits += waited;
-        status.error.clone_from(&standing.trouble);
+        status.error = standing.trouble.map(str::to_owned);
     });
 }
 

@@ -52,7 +52,7 @@ impl AeronEvents {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> AeronStanding {
+    pub fn standing(&self) -> AeronStanding<'_> {
         self.0.standing()
     }
 }

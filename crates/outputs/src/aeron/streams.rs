@@ -290,12 +290,12 @@ pub(super) struct Streams {
 }
 
 /// How a reader of events stands.
-#[derive(Clone, Debug)]
-pub struct AeronStanding {
+#[derive(Clone, Copy, Debug)]
+pub struct AeronStanding<'r> {
     /// When the last status of the plant came.
     pub heard: Option<Instant>,
     /// The plant's feeds, in the order in which it breaks ties of the NBBO.
-    pub feeds: Option<Vec<Publisher>>,
+    pub feeds: Option<&'r [Publisher]>,
     /// Whether all events up to the present have come once.
     pub has_caught_up: bool,
     /// Since when events are fetched.
@@ -305,9 +305,9 @@ pub struct AeronStanding {
     /// The number of the plant's next event, as its last status has it.
     pub plant_next: u64,
     /// The trouble of the driver or of the replay server, while there is some.
-    pub trouble: Option<String>,
+    pub trouble: Option<&'r str>,
     /// The plant has another journal than before, and so nothing more comes: the server's words.
-    pub other_journal: Option<String>,
+    pub other_journal: Option<&'r str>,
 }
 
 impl Streams {
@@ -355,17 +355,17 @@ impl Streams {
     }
 
     /// How it stands.
-    pub(super) fn standing(&self) -> AeronStanding {
+    pub(super) fn standing(&self) -> AeronStanding<'_> {
         let of_events = self.fetching.as_ref().filter(|fetching| fetching.place.is_none());
         AeronStanding {
             heard: self.heard,
-            feeds: self.feeds.clone(),
+            feeds: self.feeds.as_deref(),
             has_caught_up: self.has_caught_up,
             fetching_since: of_events.map(|fetching| fetching.since),
             next: self.next.unwrap_or_default(),
             plant_next: self.plant_next,
-            trouble: self.trouble.clone().or_else(|| self.server_trouble.clone()),
-            other_journal: self.other_journal.clone(),
+            trouble: self.trouble.as_deref().or(self.server_trouble.as_deref()),
+            other_journal: self.other_journal.as_deref(),
         }
     }
 
