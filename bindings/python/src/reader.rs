@@ -14,7 +14,7 @@ use pyo3::types::PyCapsule;
 use std::ops::ControlFlow;
 use tapeworks_analysis::input;
 use tapeworks_analysis::replay::{self, ReplayError, Summary};
-use tapeworks_store::{BatchSink, Closed, Format, Schema, Writer, arrow_schema};
+use tapeworks_store::{BatchMaker, BatchSink, Closed, Format, RowBatch, Schema, Writer, arrow_schema};
 
 use crate::errors::Failure;
 use crate::options::Given;
@@ -37,17 +37,19 @@ struct Shared {
     stop: AtomicBool,
 }
 
-struct ToReader(SyncSender<RecordBatch>);
+struct ToReader(SyncSender<RowBatch>);
 
 impl BatchSink for ToReader {
-    fn put(&mut self, batch: RecordBatch) -> Result<(), Closed> {
+    fn put(&mut self, batch: RowBatch) -> Result<(), Closed> {
         self.0.send(batch).map_err(|_| Closed)
     }
 }
 
 /// A replay under way.
 struct Running {
-    batches: Option<Receiver<RecordBatch>>,
+    batches: Option<Receiver<RowBatch>>,
+    /// Makes their columns, on the thread that takes them.
+    maker: Option<BatchMaker>,
     thread: Option<JoinHandle<Result<Summary, ReplayError>>>,
     shared: Arc<Shared>,
     summary: Option<Box<Summary>>,
@@ -66,6 +68,7 @@ impl Running {
     /// Begins. Without `batches` what is made goes to the outputs of `options`.
     fn start(options: replay::Options, batches: Option<(Schema, tapeworks_store::Prices)>) -> Self {
         let (sender, receiver) = sync_channel(WAITING);
+        let maker = batches.map(|(schema, prices)| BatchMaker::new(schema, prices));
         let shared = Arc::new(Shared::default());
         let seen = Arc::clone(&shared);
         let thread = thread::spawn(move || {
@@ -73,9 +76,9 @@ impl Running {
             // Without a writer of batches the sender lives until the end all the same.
             let mut kept = None;
             match batches {
-                Some((schema, prices)) => {
+                Some((schema, _)) => {
                     let sink = Box::new(ToReader(sender));
-                    writers.push((schema, Writer::create_batches(schema, prices, sink)));
+                    writers.push((schema, Writer::create_batches(schema, sink)));
                 }
                 None => kept = Some(sender),
             }
@@ -91,18 +94,32 @@ impl Running {
             drop(kept);
             summary
         });
-        Self { batches: Some(receiver), thread: Some(thread), shared, summary: None, is_reported: false }
+        Self {
+            batches: Some(receiver),
+            maker,
+            thread: Some(thread),
+            shared,
+            summary: None,
+            is_reported: false,
+        }
     }
 
     fn next(&mut self) -> Result<Next, Failure> {
         let Some(batches) = &self.batches else { return Ok(Next::End) };
         match batches.recv_timeout(LOOK) {
-            Ok(batch) => Ok(Next::Batch(batch)),
+            Ok(batch) => match &mut self.maker {
+                Some(maker) => Ok(Next::Batch(maker.make(batch)?)),
+                None => Ok(Next::Wait),
+            },
             Err(RecvTimeoutError::Timeout) => Ok(Next::Wait),
             Err(RecvTimeoutError::Disconnected) => {
                 self.batches = None;
                 match self.thread.take().map(JoinHandle::join) {
-                    Some(Ok(Ok(summary))) => {
+                    Some(Ok(Ok(mut summary))) => {
+                        // The writer has not seen the columns.
+                        if let (Some(written), Some(maker)) = (summary.written.last_mut(), &self.maker) {
+                            written.summary.out_of_range += maker.out_of_range();
+                        }
                         self.shared.messages.store(summary.messages, Ordering::Relaxed);
                         self.shared
                             .bytes

@@ -1,16 +1,181 @@
-//! What takes record batches of Apache Arrow.
+//! Batches of records on their way to a reader in the same process.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
+use tapeworks_market::{Instruments, Symbol};
 
-/// Takes record batches in their order.
+use crate::batches::arrow_schema;
+use crate::encode::{Batcher, Encode, Ending};
+use crate::error::{Failure, StoreError};
+use crate::options::Prices;
+use crate::rows::{Row, Rows};
+use crate::schema::Schema;
+use crate::summary::Summary;
+use crate::symbols::Symbols;
+use crate::target::Target;
+
+/// Takes batches in their order.
 pub trait BatchSink: Send {
     /// Takes a batch, and may wait until there is room.
     ///
     /// # Errors
     /// [`Closed`] when nothing takes batches any more.
-    fn put(&mut self, batch: RecordBatch) -> Result<(), Closed>;
+    fn put(&mut self, batch: RowBatch) -> Result<(), Closed>;
 }
 
 /// Nothing takes batches any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
+
+/// A batch of records as the writer has them, in rows. A [`BatchMaker`] makes columns of them, on the thread that has it.
+pub struct RowBatch(Box<dyn Pending>);
+
+impl RowBatch {
+    /// The number of records.
+    pub fn records(&self) -> usize {
+        self.0.records()
+    }
+}
+
+impl std::fmt::Debug for RowBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowBatch({} records)", self.records())
+    }
+}
+
+/// A batch whose record type is forgotten.
+trait Pending: Send {
+    fn records(&self) -> usize;
+    fn make(
+        self: Box<Self>,
+        batcher: &mut Batcher,
+        symbols: &mut Vec<Symbol>,
+    ) -> Result<(RecordBatch, u64), Failure>;
+}
+
+struct PendingOf<R> {
+    rows: Rows<R>,
+    /// The symbols that it can name and the batches before it cannot.
+    symbols: Vec<Symbol>,
+    spare: Spare<R>,
+}
+
+/// Rows to be used again, as fresh memory costs more than what is written to it.
+type Spare<R> = Arc<Mutex<Vec<Rows<R>>>>;
+
+impl<R: Row> Pending for PendingOf<R> {
+    fn records(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn make(
+        self: Box<Self>,
+        batcher: &mut Batcher,
+        symbols: &mut Vec<Symbol>,
+    ) -> Result<(RecordBatch, u64), Failure> {
+        let Self { mut rows, symbols: more, spare } = *self;
+        symbols.extend(more);
+        let made = batcher.batch(&rows, Symbols::Listed(symbols));
+        rows.clear();
+        // Nothing panics while it has the lock.
+        spare.lock().unwrap_or_else(PoisonError::into_inner).push(rows);
+        made
+    }
+}
+
+/// Hands batches to a sink, in rows: who takes them makes the columns.
+pub(crate) struct Batches<R> {
+    sink: Box<dyn BatchSink>,
+    /// Symbols that the batches so far can name.
+    symbols: usize,
+    spare: Spare<R>,
+}
+
+impl<R: Row> Batches<R> {
+    pub(crate) fn new(sink: Box<dyn BatchSink>) -> Self {
+        Self { sink, symbols: 0, spare: Arc::default() }
+    }
+
+    /// The records in `rows`, which are empty then.
+    fn cut(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> RowBatch {
+        let symbols = instruments.symbols().get(self.symbols..).unwrap_or_default().to_vec();
+        self.symbols += symbols.len();
+        let empty = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let rows = rows.replace(empty.unwrap_or_else(Rows::new));
+        RowBatch(Box::new(PendingOf { rows, symbols, spare: Arc::clone(&self.spare) }))
+    }
+}
+
+impl<R: Row> Encode<R> for Batches<R> {
+    fn encode(
+        &mut self,
+        rows: &mut Rows<R>,
+        instruments: &Instruments,
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
+        if rows.len() == 0 {
+            return Ok(());
+        }
+        summary.records += rows.len() as u64;
+        let batch = self.cut(rows, instruments);
+        let took = self.sink.put(batch);
+        took.map_err(|Closed| Failure::Io(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")))
+    }
+
+    fn finish(
+        self: Box<Self>,
+        _instruments: &Instruments,
+        _target: &mut Target,
+        _summary: &mut Summary,
+    ) -> Result<(), Ending> {
+        Ok(())
+    }
+}
+
+/// Makes record batches of Apache Arrow of the [row batches](RowBatch) of one writer, in the order in which they came: a text has the
+/// number of its first appearance.
+///
+/// Cost: some 80 ns a record of `mbo`, a third of what reading a file of ITCH costs, which another thread can do meanwhile.
+pub struct BatchMaker {
+    batcher: Batcher,
+    symbols: Vec<Symbol>,
+    records: u64,
+    out_of_range: u64,
+}
+
+impl std::fmt::Debug for BatchMaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BatchMaker({} records)", self.records)
+    }
+}
+
+impl BatchMaker {
+    /// For the batches of a writer of this schema. Their columns are those of [`arrow_schema`](crate::arrow_schema).
+    #[must_use]
+    pub fn new(schema: Schema, prices: Prices) -> Self {
+        let batcher = Batcher::new(arrow_schema(schema, prices), prices);
+        Self { batcher, symbols: Vec::new(), records: 0, out_of_range: 0 }
+    }
+
+    /// The columns of a batch.
+    ///
+    /// # Errors
+    /// [`StoreError::Encode`]: the batch is of another schema.
+    pub fn make(&mut self, batch: RowBatch) -> Result<RecordBatch, StoreError> {
+        let records = batch.records() as u64;
+        let made = batch.0.make(&mut self.batcher, &mut self.symbols);
+        let (made, out_of_range) =
+            made.map_err(|failure| failure.at(Path::new("record batches"), self.records))?;
+        self.records += records;
+        self.out_of_range += out_of_range;
+        Ok(made)
+    }
+
+    /// Values so far that had to become null, as their columns cannot hold them.
+    pub const fn out_of_range(&self) -> u64 {
+        self.out_of_range
+    }
+}

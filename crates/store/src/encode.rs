@@ -14,7 +14,7 @@ use crate::summary::Summary;
 use crate::target::Target;
 
 #[cfg(feature = "arrow")]
-pub(crate) use arrow::{Batcher, Batches, schema_of};
+pub(crate) use arrow::{Batcher, schema_of};
 pub(crate) use binary::Binary;
 pub(crate) use parquet::{Parquet, ParquetApart};
 pub(crate) use text::{Csv, Json};

@@ -70,8 +70,9 @@
 //!
 //! # Arrow
 //!
-//! With the feature `arrow`, `Writer::create_batches` hands out record batches of Apache Arrow in place of a file. Columns, types and
-//! nulls are those of Parquet; prices as [`Prices`] says, `DECIMAL128(18, 9)` where they are decimals.
+//! With the feature `arrow`, `Writer::create_batches` hands out batches of records in place of a file, and a `BatchMaker`, on the same
+//! thread or another, makes record batches of Apache Arrow of them. Columns, types and nulls are those of Parquet; prices as [`Prices`] says,
+//! `DECIMAL128(18, 9)` where they are decimals.
 //!
 //! # Cost
 //!
@@ -111,7 +112,7 @@ mod target;
 mod writer;
 
 #[cfg(feature = "arrow")]
-pub use batch::{BatchSink, Closed};
+pub use batch::{BatchMaker, BatchSink, Closed, RowBatch};
 #[cfg(feature = "arrow")]
 pub use batches::{ReceivedBatches, arrow_schema};
 pub use error::StoreError;

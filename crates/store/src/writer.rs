@@ -6,18 +6,14 @@ use tapeworks_market::{Event, Instruments, NbboUpdate};
 
 use crate::apart::Encoders;
 #[cfg(feature = "arrow")]
-use crate::batch::BatchSink;
+use crate::batch::{BatchSink, Batches};
 #[cfg(feature = "arrow")]
 use crate::batches::InMemory;
-#[cfg(feature = "arrow")]
-use crate::encode::Batches;
 use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet, ParquetApart};
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::live::{Carried, State};
 use crate::options::Options;
-#[cfg(feature = "arrow")]
-use crate::options::Prices;
 use crate::parts::{Part, PartOf, Parts, Split, Together};
 use crate::rows::{Row as _, Rows};
 use crate::schema::Schema;
@@ -125,20 +121,20 @@ impl Writer {
         Ok((Self { table: shape::of_schema(schema, open)? }, written))
     }
 
-    /// Hands the records of `schema` to `sink`, as record batches of Apache Arrow with the columns of
-    /// [`arrow_schema`](crate::arrow_schema).
+    /// Hands the records of `schema` to `sink`, in batches of which a [`BatchMaker`](crate::BatchMaker) makes record batches of Apache
+    /// Arrow. Values that it cannot hold are counted there, and not in [`Summary::out_of_range`].
     #[cfg(feature = "arrow")]
-    pub fn create_batches(schema: Schema, prices: Prices, sink: Box<dyn BatchSink>) -> Self {
-        struct Batched(Schema, Prices, Box<dyn BatchSink>);
+    pub fn create_batches(schema: Schema, sink: Box<dyn BatchSink>) -> Self {
+        struct Batched(Box<dyn BatchSink>);
         impl shape::Use for Batched {
             type Output = Box<dyn Table>;
 
             fn with<S: Shape + 'static>(self, shape: S) -> Self::Output {
-                let encoder = Batches::new::<S::Row>(self.0, self.1, self.2);
+                let encoder = Batches::<S::Row>::new(self.0);
                 table(shape, Target::of(Box::new(InMemory)), Box::new(encoder))
             }
         }
-        Self { table: shape::of_schema(schema, Batched(schema, prices, sink)) }
+        Self { table: shape::of_schema(schema, Batched(sink)) }
     }
 
     fn begin(

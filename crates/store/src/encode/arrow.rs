@@ -4,25 +4,20 @@
 //! texts with the batch before unless it has a new one.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema as ArrowSchema, SchemaRef};
-use tapeworks_market::{Instruments, Price};
+use tapeworks_market::Price;
 
-use super::{Encode, Ending};
 use crate::arrays::{self, Arrays};
-use crate::batch::{BatchSink, Closed};
 use crate::chunk::Dictionary;
 use crate::error::Failure;
 use crate::options::Prices;
 use crate::rows::columns::{self, Scratch};
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
-use crate::summary::Summary;
 use crate::symbols::Symbols;
-use crate::target::Target;
 
 /// The columns of a record type. `has_origin`: whether the batches have sequences and lines.
 pub(crate) fn schema_of<R: Row>(schema: Schema, prices: Prices, has_origin: bool) -> SchemaRef {
@@ -64,45 +59,5 @@ impl Batcher {
             columns::arrays(rows, &self.keys, self.prices, &mut self.arrays, &mut self.scratch);
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), self.arrays.take());
         Ok((batch.map_err(|error| Failure::Encode(error.to_string()))?, out_of_range))
-    }
-}
-
-/// Hands record batches to a sink.
-pub(crate) struct Batches {
-    batcher: Batcher,
-    sink: Box<dyn BatchSink>,
-}
-
-impl Batches {
-    pub(crate) fn new<R: Row>(schema: Schema, prices: Prices, sink: Box<dyn BatchSink>) -> Self {
-        let schema = schema_of::<R>(schema, prices, R::HAS_ORIGIN);
-        Self { batcher: Batcher::new(schema, prices), sink }
-    }
-}
-
-impl<R: Row> Encode<R> for Batches {
-    fn encode(
-        &mut self,
-        rows: &mut Rows<R>,
-        instruments: &Instruments,
-        summary: &mut Summary,
-    ) -> Result<(), Failure> {
-        if rows.len() == 0 {
-            return Ok(());
-        }
-        let (batch, out_of_range) = self.batcher.batch(rows, Symbols::Listed(instruments.symbols()))?;
-        summary.out_of_range += out_of_range;
-        summary.records += rows.len() as u64;
-        let took = self.sink.put(batch);
-        took.map_err(|Closed| Failure::Io(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")))
-    }
-
-    fn finish(
-        self: Box<Self>,
-        _instruments: &Instruments,
-        _target: &mut Target,
-        _summary: &mut Summary,
-    ) -> Result<(), Ending> {
-        Ok(())
     }
 }
