@@ -5,7 +5,8 @@ Then the same with plants downstream, each with a journal, books and the NBBO of
 reader or plant downstream.
 
 Usage: processes_of_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the driver's archive, as the step `aeron` of
-`cargo xtask test` fetches it. MESSAGES and RATE: how many, and how many a second.
+`cargo xtask test` fetches it. Each row is measured at two rates, for ten seconds. RATES: messages a second, such as 40000,300000. TERM_KB: the
+length of a term, 16384 unless given.
 """
 
 import argparse
@@ -19,8 +20,10 @@ import with_aeron
 from with_aeron import TOKEN, Downstream, Scene, cpu, serve, settled
 from with_questdb import until
 
-with_aeron.MESSAGES = int(os.environ.get("MESSAGES", "600000"))
-with_aeron.RATE = int(os.environ.get("RATE", "60000"))
+RATES = [int(rate) for rate in os.environ.get("RATES", "40000,300000").split(",")]
+SECONDS = 10
+#: As plants have it unless they say otherwise.
+HOW = (int(os.environ.get("TERM_KB", "16384")) << 10, "", "")
 
 
 def measure(scene: Scene, count: int) -> str:
@@ -51,7 +54,7 @@ def measure(scene: Scene, count: int) -> str:
             assert reader.wait(timeout=60) == 0
         dropped = aeron["dropped_slow"] + aeron["dropped_full"]
         each = ", ".join(f"{spent / events:.2f}" for spent in of_readers)
-        return f"| {count} | {events:.2f} | {plant / events:.2f} | {driver / events:.2f} | {each} | {dropped} |"
+        return f"| {count} | {with_aeron.RATE:,} | {events:.2f} | {plant / events:.2f} | {driver / events:.2f} | {each} | {dropped} |"
     finally:
         for process in [*readers, *filter(None, [exchange])]:
             process.kill()
@@ -77,7 +80,7 @@ def measure_plants(scene: Scene, count: int) -> str:
         events, aeron = status["events"] / 1e6, status["aeron"]
         fetched = sum(plant.source()["fetched"] for plant in plants)
         spent = ", ".join(f"{one / events:.2f}" for one in each)
-        return f"| {count} | {events:.2f} | {first / events:.2f} | {driver / events:.2f} | {spent} | {aeron['dropped_slow'] + aeron['dropped_full']} | {fetched} |"
+        return f"| {count} | {with_aeron.RATE:,} | {events:.2f} | {first / events:.2f} | {driver / events:.2f} | {spent} | {aeron['dropped_slow'] + aeron['dropped_full']} | {fetched} |"
     finally:
         for plant in plants:
             plant.kill()
@@ -92,20 +95,19 @@ def main() -> None:
     given = parser.parse_args()
     work = given.work.resolve() / "aeron-processes"
     shutil.rmtree(work, ignore_errors=True)
-    print("| readers | million events | plant, s | driver, s | each reader, s | dropped |\n| --- | --- | --- | --- | --- | --- |", flush=True)
-    for count in (1, 2, 4):
-        scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / str(count), "aeron:ipc")
-        try:
-            print(measure(scene, count), flush=True)
-        finally:
-            scene.clear()
-    print("| plants | million events | first plant, s | driver, s | each plant, s | dropped | fetched by all |\n| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for count in (1, 2, 4):
-        scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / f"plants-{count}", "aeron:ipc")
-        try:
-            print(measure_plants(scene, count), flush=True)
-        finally:
-            scene.clear()
+    tables = (("readers", "reader", " |", measure), ("plants", "plant downstream", " | fetched by all |", measure_plants))
+    for name, each, more, row in tables:
+        print(f"| {name} | messages a second | million events | first plant, s | driver, s | each {each}, s | dropped{more}")
+        print(f"|{' --- |' * (7 + more.count('|') - 1)}", flush=True)
+        for rate in RATES:
+            with_aeron.MESSAGES, with_aeron.RATE = rate * SECONDS, rate
+            for count in (1, 2, 4):
+                folder = work / f"{name}-{rate}-{count}"
+                scene = Scene(given.tapeworks.resolve(), given.server.resolve(), folder, "aeron:ipc", HOW)
+                try:
+                    print(row(scene, count), flush=True)
+                finally:
+                    scene.clear()
 
 
 if __name__ == "__main__":

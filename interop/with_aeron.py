@@ -39,8 +39,8 @@ PROBLEMS = 3
 class Driver:
     """The media driver, one thread of it, that sleeps when there is nothing to do."""
 
-    def __init__(self, archives: Path, folder: Path, log: Path):
-        self.archives, self.folder, self.log, self.process = archives, folder, log, None
+    def __init__(self, archives: Path, folder: Path, log: Path, term_bytes: int):
+        self.archives, self.folder, self.log, self.term_bytes, self.process = archives, folder, log, term_bytes, None
 
     def start(self) -> None:
         (archive,) = self.archives.glob("aeron-all-*.jar")
@@ -48,8 +48,7 @@ class Driver:
         setting = {
             "aeron.dir": self.folder, "aeron.threading.mode": "SHARED", "aeron.dir.delete.on.start": "true",
             "aeron.shared.idle.strategy": "org.agrona.concurrent.BackoffIdleStrategy",
-            # The smallest that there are: a reader that stops is soon too slow.
-            "aeron.ipc.term.buffer.length": 1 << 16, "aeron.term.buffer.length": 1 << 16,
+            "aeron.ipc.term.buffer.length": self.term_bytes, "aeron.term.buffer.length": self.term_bytes,
             "aeron.client.liveness.timeout": 5_000_000_000,
         }
         words = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", *opens, *(f"-D{name}={value}" for name, value in setting.items())]
@@ -85,21 +84,25 @@ class Reader:
         return next(line for line in self.log.read_text().splitlines() if "Aeron: " in line)
 
 
-class Scene:
-    """A driver, a plant, and what readers need to know."""
+# The smallest logs that there are, and no patience: a reader that stops is soon too slow.
+IMPATIENT = (1 << 16, "segment_mb = 1", 'queue_mb = 1\nback_pressure = "2ms"')
 
-    def __init__(self, tapeworks: Path, archives: Path, work: Path, channel: str):
+
+class Scene:
+    """A driver, a plant, and what readers need to know. `how`: the bytes of a term, and what the plant's sections `journal` and `aeron` have besides."""
+
+    def __init__(self, tapeworks: Path, archives: Path, work: Path, channel: str, how: tuple[int, str, str] = IMPATIENT):
         work.mkdir(parents=True)
         self.tapeworks, self.work, self.channel = tapeworks, work, channel
-        self.driver = Driver(archives, Path(f"/dev/shm/tapeworks-aeron-{os.getpid()}-{work.name}"), work / "driver.log")
+        self.driver = Driver(archives, Path(f"/dev/shm/tapeworks-aeron-{os.getpid()}-{work.name}"), work / "driver.log", how[0])
         self.page, self.replay, self.clients = free_port(), free_port(), free_port()
         self.venues, of_venues = venues_of(work, random.randrange(1, 250), random.randrange(20_000, 30_000), MESSAGES, RATE)
         file = work / "plant.toml"
         file.write_text(
-            f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\nsegment_mb = 1\n[web]\nlisten = "127.0.0.1:{self.page}"\n'
+            f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\n{how[1]}\n[web]\nlisten = "127.0.0.1:{self.page}"\n'
             f'[clients]\nlisten = "127.0.0.1:{self.clients}"\n[[clients.dataset]]\nname = "ALL"\n[[clients.key]]\nname = "t"\nkey = "{KEY}"\n'
-            f'[aeron]\nchannel = "{channel}"\ndirectory = "{self.driver.folder}"\nnbbo_streams = 2\nqueue_mb = 1\ndriver_timeout = "2s"\n'
-            f'replay = "127.0.0.1:{self.replay}"\ntoken = "{TOKEN}"\nback_pressure = "2ms"\n{of_venues}'
+            f'[aeron]\nchannel = "{channel}"\ndirectory = "{self.driver.folder}"\nnbbo_streams = 2\ndriver_timeout = "2s"\n'
+            f'replay = "127.0.0.1:{self.replay}"\ntoken = "{TOKEN}"\n{how[2]}\n{of_venues}'
         )
         self.plant = Plant(tapeworks, file, self.page, work / "plant.log")
 
