@@ -208,8 +208,8 @@ pub(crate) fn needs_of_java_client() -> Result<(), Lack> {
     tools::python().map(drop)
 }
 
-/// The Java client, built and tested by Maven: the stream in both encodings, every field of live records, and a plant that is stopped
-/// and started.
+/// The Java client, built and tested by Maven: the stream in both encodings, every field of live records, a plant that is stopped
+/// and started, and a pair whose plants are killed in turn.
 pub(crate) fn java(features: &Features) -> Result<String, Lack> {
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
@@ -233,7 +233,9 @@ pub(crate) fn java(features: &Features) -> Result<String, Lack> {
     live.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
     let plant = compare("with_java_plant.py").arg("--tapeworks").arg(tools::release_binary()?);
     plant.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
-    Ok("the Java client reads stream and live records as others do, each once over a plant's second start"
+    let pair = compare("with_java_pair.py").arg("--tapeworks").arg(tools::release_binary()?);
+    pair.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
+    Ok("the Java client reads stream and live records as others do, each once over a plant's second start and over a pair"
         .into())
 }
 
