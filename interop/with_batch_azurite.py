@@ -152,7 +152,7 @@ def missing(batch: Batch, captures: Path):
         check("az://nowhere" in line and "ContainerNotFound" in line, "a container that is not there is named")
     line = batch.refused(f"{ROOT}/empty/**", "--out", f"{ROOT}/none", *SETTINGS)
     check("no file matches" in line, "a pattern that nothing matches is named")
-    wrong = base64.b64encode(b"a key of nobody's").decode()
+    wrong = base64.b64encode(b"the key of another account").decode()
     line = batch.refused(f"{ROOT}/in", "--out", f"{ROOT}/none", *SETTINGS, environment={"AZURE_STORAGE_ACCOUNT_KEY": wrong})
     check(f"{ROOT}/in" in line and wrong not in line, "a wrong key is refused, and not shown")
 

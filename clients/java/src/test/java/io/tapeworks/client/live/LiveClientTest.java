@@ -142,10 +142,12 @@ final class LiveClientTest {
     static final class Orders implements RecordHandler {
         final List<Long> seen = new ArrayList<>();
         final List<Long> reconnects = new ArrayList<>();
+        Runnable heard = () -> {};
 
         @Override
         public void onReconnect(long count) {
             reconnects.add(count);
+            heard.run();
         }
 
         @Override
@@ -196,14 +198,17 @@ final class LiveClientTest {
         LiveOptions options = first.options("mbo")
                 .withReconnects(2, Duration.ofMillis(1))
                 .withOtherServer("127.0.0.1", second.listener.getLocalPort());
+        List<Integer> servers = new ArrayList<>();
         Orders orders = new Orders();
         try (LiveClient client = new LiveClient(options)) {
+            orders.heard = () -> servers.add(client.server().port());
             // Both have sent what they have.
             assertThrows(LiveException.class, () -> client.run(orders));
         }
         assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
         // The handler hears of each session that goes on, and of no attempt that fails.
         assertEquals(List.of(1L, 2L), orders.reconnects);
+        assertEquals(List.of(second.listener.getLocalPort(), first.listener.getLocalPort()), servers);
         assertEquals(1, second.requests.stream().filter(line -> line.startsWith("auth=")).count());
         assertTrue(second.requests.get(1).endsWith("|start=11"), second.requests.toString());
         assertThrows(IllegalArgumentException.class, () -> options.withOtherServer("127.0.0.1", 0));
