@@ -141,9 +141,9 @@ class Between:
 
 
 class Batch:
-    """The program with the server's environment."""
+    """The program with the environment of a server."""
 
-    def __init__(self, tapeworks: Path, server: Server, work: Path):
+    def __init__(self, tapeworks: Path, server, work: Path):
         self.tapeworks, self.server, self.work = tapeworks, server, work
 
     def command(self, *words):
@@ -441,15 +441,21 @@ def missing(batch: Batch, captures: Path):
     check(not batch.staged(), "no staged file is left")
 
 
-def large(batch: Batch, folder: Path):
-    """An object of several ranges, and results of several parts."""
+def prepared_large(tapeworks: Path, folder: Path):
+    """A capture of several ranges, the results of several parts that a run in folders has of it, and the settings of the run."""
     capture, days = folder / "large.pcap", folder / "large-days"
     if not capture.exists():
-        run([batch.tapeworks, "exchange", "generate", *LARGE, "--out", capture])
+        run([tapeworks, "exchange", "generate", *LARGE, "--out", capture])
     check(capture.stat().st_size > RANGE_BYTES, f"a capture of {capture.stat().st_size} bytes")
     shutil.rmtree(days, ignore_errors=True)
     settings = ["--schema", "mbo", "--buckets", "1", "--format", "csv"]
-    run([batch.tapeworks, "batch", capture, "--out", days, *settings])
+    run([tapeworks, "batch", capture, "--out", days, *settings])
+    return capture, days, settings
+
+
+def large(batch: Batch, folder: Path):
+    """An object of several ranges, and results of several parts."""
+    capture, days, settings = prepared_large(batch.tapeworks, folder)
     batch.server.client.upload_file(str(capture), BUCKET, "large/large.pcap")
     batch.run(f"s3://{BUCKET}/large/large.pcap", "--out", f"s3://{BUCKET}/large-days", *settings)
     check(outputs(batch.server.files("large-days")) == outputs(files(days)), "ranges and parts: the same bytes")
@@ -472,7 +478,8 @@ def credentials(batch: Batch):
     check("a-secret-of-nobody" not in line, "the secret is not shown")
 
 
-def main(tapeworks: Path, work: Path):
+def prepared(tapeworks: Path, work: Path):
+    """The captures, and the results of a run in folders."""
     captures, days = work / "cloud-captures", work / "cloud-days"
     for name, session in DAYS.items():
         path = captures / name
@@ -480,6 +487,20 @@ def main(tapeworks: Path, work: Path):
         run([tapeworks, "exchange", "generate", *session, "--symbols", "12", "--force", "--out", path])
     shutil.rmtree(days, ignore_errors=True)
     run([tapeworks, "batch", captures, "--out", days, *SETTINGS], REPLAYED)
+    return captures, days
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """What the script takes."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--tapeworks", required=True, type=Path, help="the binary")
+    parser.add_argument("--cloud", type=Path, help="the binary with the feature `cloud`, if it is another one")
+    parser.add_argument("--work", required=True, type=Path, help="a folder to write to")
+    return parser
+
+
+def main(tapeworks: Path, work: Path):
+    captures, days = prepared(tapeworks, work)
     server = Server()
     try:
         server.upload(captures, "in")
@@ -500,9 +521,5 @@ def main(tapeworks: Path, work: Path):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tapeworks", required=True, type=Path, help="the binary")
-    parser.add_argument("--cloud", type=Path, help="the binary with the feature `cloud`, if it is another one")
-    parser.add_argument("--work", required=True, type=Path, help="a folder to write to")
-    given = parser.parse_args()
+    given = arguments(__doc__).parse_args()
     main((given.cloud or given.tapeworks).resolve(), given.work.resolve())

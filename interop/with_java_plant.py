@@ -24,17 +24,20 @@ RECONNECTS = 7
 
 
 class Client:
-    """The Java client of all orders."""
+    """The Java client of all records of a schema, in a process of its own."""
 
-    def __init__(self, jar, port):
-        words = ["java", "-jar", jar, "live", f"127.0.0.1:{port}", "mbo"]
-        environment = os.environ | {"TAPEWORKS_RECONNECTS": str(RECONNECTS)}
+    def __init__(self, jar, addresses, schema="mbo", **more):
+        words = ["java", "-jar", jar, "live", addresses, schema]
+        environment = os.environ | {"TAPEWORKS_RECONNECTS": str(RECONNECTS)} | more
         self.process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
-        assert "succeeded" in self.process.stderr.readline(), "no acknowledgement"
+        first = self.process.stderr.readline()
+        assert "succeeded" in first, f"no acknowledgement: {first}"
         self.errors = []
-        self.records = []
+        #: What it printed of each record, and the names of the instruments by then.
+        self.lines = []
+        self.symbols = {}
         self.enough = threading.Event()
         self.threads = [threading.Thread(target=self.read), threading.Thread(target=self.read_errors)]
         for thread in self.threads:
@@ -44,25 +47,27 @@ class Client:
         self.errors += self.process.stderr
 
     def read(self):
-        """Records as the other clients' are: numbers of instruments are of a session, so the names stand for them."""
-        symbols = {}
         for text in self.process.stdout:
-            line = json.loads(text)
-            if line["record_type"] == SYMBOL_MAPPING:
-                symbols[line["instrument_id"]] = line["stype_out_symbol"]
+            if text.startswith(f'{{"record_type":{SYMBOL_MAPPING},'):
+                line = json.loads(text)
+                self.symbols[line["instrument_id"]] = line["stype_out_symbol"]
             else:
-                self.records.append(values_of(packed(line), symbols))
-            if len(self.records) >= BEFORE:
+                self.lines.append(text)
+            if len(self.lines) >= BEFORE:
                 self.enough.set()
 
+    def orders(self):
+        """Orders as the other clients' are: numbers of instruments are of a session, so the names stand for them."""
+        return [values_of(packed(json.loads(line)), self.symbols) for line in self.lines]
+
     def end(self):
-        """The records to the end: the plant is gone, and the client has tried often enough."""
+        """The orders to the end: the plant is gone, and the client has tried often enough."""
         code = self.process.wait(120)
         for thread in self.threads:
             thread.join()
         said = self.errors[-1].strip() if self.errors else ""
         assert code == 1 and "refused" in said.lower(), f"the client ended with {code}: {said}"
-        return self.records
+        return self.orders()
 
 
 def packed(line):
@@ -105,11 +110,11 @@ def main():
     # So slow that the venues go on for seconds behind the plant's second start, which recovers from them.
     venues, config, port = configure(folder, 50_000, 7_000)
     plant = start_plant(options.tapeworks, config)
-    client = Client(f"{options.client}/tapeworks-client.jar", port)
+    client = Client(f"{options.client}/tapeworks-client.jar", f"127.0.0.1:{port}")
     try:
         serve = [options.tapeworks, "exchange", "serve", venues]
         exchange = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        assert client.enough.wait(60), f"only {len(client.records)} orders came"
+        assert client.enough.wait(60), f"only {len(client.lines)} orders came"
         stop(plant)
         plant = start_plant(options.tapeworks, config)
         assert exchange.wait(120) == 0, f"the venues ended with {exchange.returncode}"

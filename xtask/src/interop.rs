@@ -57,14 +57,26 @@ pub(crate) fn query() -> Result<String, Lack> {
     Ok("the answers are DuckDB's".into())
 }
 
-/// Batches with addresses, in a store of moto's.
+pub(crate) fn needs_of_cloud() -> Result<(), Lack> {
+    tools::python()?;
+    azurite().map(drop)
+}
+
+/// Microsoft's own server of Azure's blobs.
+fn azurite() -> Result<PathBuf, Lack> {
+    tools::node("interop/azurite", "interop-azurite")
+}
+
+/// Batches with addresses, in a store of moto's and in one of Azurite's.
 pub(crate) fn cloud(features: &Features) -> Result<String, Lack> {
-    let python = tools::python()?;
+    let (python, azurite) = (tools::python()?, azurite()?);
     features.build("--bin", &["tapeworks"])?;
-    script_with(python.as_os_str(), "with_batch_cloud.py", |run| {
-        run.arg("--cloud").arg(process::target_folder().join("debug/tapeworks"))
+    let program = process::target_folder().join("debug/tapeworks");
+    script_with(python.as_os_str(), "with_batch_cloud.py", |run| run.arg("--cloud").arg(&program))?;
+    script_with(python.as_os_str(), "with_batch_azurite.py", |run| {
+        run.arg("--cloud").arg(&program).arg("--server").arg(azurite)
     })?;
-    Ok("the bytes are those of folders".into())
+    Ok("the bytes are those of folders, in S3 and in Azure".into())
 }
 
 /// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of
@@ -144,12 +156,16 @@ pub(crate) fn needs_of_python_package() -> Result<(), Lack> {
 
 pub(crate) fn needs_of_page() -> Result<(), Lack> {
     tools::debian("chromium", "chromium")?;
-    tools::node("interop/page").map(drop)
+    page_of_node().map(drop)
+}
+
+fn page_of_node() -> Result<PathBuf, Lack> {
+    tools::node("interop/page", "interop-node")
 }
 
 /// The pages of a plant and of a gateway in Chromium, as a person uses them.
 pub(crate) fn page() -> Result<String, Lack> {
-    let folder = tools::node("interop/page")?;
+    let folder = page_of_node()?;
     for test in ["test.mjs", "gateway.mjs"] {
         process::program("node")
             .arg(folder.join(test))
@@ -208,8 +224,8 @@ pub(crate) fn needs_of_java_client() -> Result<(), Lack> {
     tools::python().map(drop)
 }
 
-/// The Java client, built and tested by Maven: the stream in both encodings, every field of live records, and a plant that is stopped
-/// and started.
+/// The Java client, built and tested by Maven: the stream in both encodings, every field of live records, a plant that is stopped
+/// and started, and a pair whose plants are killed in turn.
 pub(crate) fn java(features: &Features) -> Result<String, Lack> {
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
@@ -233,7 +249,9 @@ pub(crate) fn java(features: &Features) -> Result<String, Lack> {
     live.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
     let plant = compare("with_java_plant.py").arg("--tapeworks").arg(tools::release_binary()?);
     plant.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
-    Ok("the Java client reads stream and live records as others do, each once over a plant's second start"
+    let pair = compare("with_java_pair.py").arg("--tapeworks").arg(tools::release_binary()?);
+    pair.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
+    Ok("the Java client reads stream and live records as others do, each once over a plant's second start and over a pair"
         .into())
 }
 

@@ -320,15 +320,17 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "cloud",
-        what: "`tapeworks batch` makes the same bytes in a store that speaks S3's protocol, and goes on there after a kill",
+        what: "`tapeworks batch` makes the same bytes in stores of S3's protocol and of Azure's, and goes on there after a kill",
         when: When::Covers(&[
             "crates/cloud",
             "crates/analysis/src/batch",
             "crates/cli",
             "interop/with_batch_cloud.py",
+            "interop/with_batch_azurite.py",
+            "interop/azurite",
         ]),
         waits: true,
-        needs: || tools::python().map(drop),
+        needs: interop::needs_of_cloud,
         run: interop::cloud,
     },
     Step {

@@ -96,6 +96,7 @@ const SECURITY: &str = "SECURITY.md";
 /// Files whose lines are made by machines, or are not ours to shape.
 fn is_exempt(path: &str) -> bool {
     path.ends_with("Cargo.lock")
+        || path.ends_with("package-lock.json")
         || ["testdata/", "fuzz/seeds/", "web/vendor/"].iter().any(|folder| path.starts_with(folder))
 }
 

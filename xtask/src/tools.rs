@@ -255,12 +255,12 @@ fn python_with(pins: &str, folder: &str) -> Result<PathBuf, Lack> {
     Ok(python)
 }
 
-/// A folder with the JavaScript of `source` and the packages that its lock file pins. It is made once, and made anew when
-/// the pins change; the scripts are always those of `source`.
-pub(crate) fn node(source: &str) -> Result<PathBuf, Lack> {
+/// A folder, of this name below the target folder, with the JavaScript of `source` and the packages that its lock file pins. It is made
+/// once, and made anew when the pins change; the scripts are always those of `source`.
+pub(crate) fn node(source: &str, folder: &str) -> Result<PathBuf, Lack> {
     let failed = |error: std::io::Error| Lack::Failed(error.to_string());
     let source = process::root().join(source);
-    let folder = process::target_folder().join("interop-node");
+    let folder = process::target_folder().join(folder);
     let (lock, stamp) = ("package-lock.json", folder.join("installed.json"));
     let wanted = std::fs::read_to_string(source.join(lock)).map_err(failed)?;
     let is_there = std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted);

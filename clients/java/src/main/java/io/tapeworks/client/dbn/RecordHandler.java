@@ -75,4 +75,10 @@ public interface RecordHandler {
     default void onUnknown(UnknownRecord record, long sequence, boolean endOfBatch) {
         onRecord(record, sequence, endOfBatch);
     }
+
+    /**
+     * A live session was lost and goes on, perhaps at another server. Mappings come anew; of records, those that have not come yet. {@code reconnects}
+     * counts the attempts so far.
+     */
+    default void onReconnect(long reconnects) {}
 }

@@ -12,6 +12,7 @@ import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 
 /** The bytes of a TCP connection, with or without TLS, blocking or not. */
 final class Connection implements AutoCloseable {
@@ -29,9 +30,9 @@ final class Connection implements AutoCloseable {
         channel = SocketChannel.open();
     }
 
-    /** Connects, and shakes hands if there is TLS. Who made it closes it, whatever happens. */
-    void open(LiveOptions options, LiveOptions.Server server) throws IOException {
-        int patience = Sockets.milliseconds(options.patience());
+    /** Connects, and shakes hands if there is TLS; each answer may take so long. Who made it closes it, whatever happens. */
+    void open(LiveOptions options, LiveOptions.Server server, Duration answers) throws IOException {
+        int patience = Sockets.milliseconds(answers);
         channel.socket().connect(new InetSocketAddress(server.host(), server.port()), patience);
         channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
         channel.socket().setSoTimeout(patience);

@@ -9,6 +9,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.time.Duration;
 import java.util.HexFormat;
 import java.util.List;
 
@@ -17,7 +18,8 @@ import java.util.List;
  *
  * <p>When the connection breaks, the client connects again and requests a replay from the last record's time on, and leaves out what
  * has come already: each record comes once, as far as the server's history goes. What the server says itself (mappings, system and error
- * messages) is handed over as it comes. With {@link LiveOptions#withOtherServer} it goes on at the next server.
+ * messages) is handed over as it comes. Of several servers, such as the two plants of a pair ({@link LiveOptions#of(String, String...)}), it
+ * goes on at the next one that serves; {@link RecordHandler#onReconnect} says so.
  *
  * <p>One thread uses a client; {@link #close} may be called by any. Once the session runs, the client allocates nothing.
  *
@@ -37,6 +39,8 @@ public final class LiveClient implements AutoCloseable {
     private static final int BUFFER = 1 << 20;
     private static final int BUCKET = 5;
     private static final int SYMBOLS_A_LINE = 500;
+    /** How long each answer may take when a lost session goes on: there is another server to try. */
+    private static final Duration TRY = Duration.ofSeconds(2);
 
     private final LiveOptions options;
     private final Resume resume = new Resume();
@@ -45,6 +49,9 @@ public final class LiveClient implements AutoCloseable {
     private final ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
     private volatile Connection connection;
     private volatile boolean isClosed;
+    /** The number of the session's server; without a session, that of the next one to try. */
+    private int at;
+    private boolean hasBegun;
     private long readAtNanos;
 
     /** A session that is not connected yet: {@link #run} and {@link #poll} connect. */
@@ -63,11 +70,16 @@ public final class LiveClient implements AutoCloseable {
         return retries.count();
     }
 
+    /** The server of the session, or without one the next to try: for the thread that uses the client. */
+    public LiveOptions.Server server() {
+        return options.server(at);
+    }
+
     /**
      * Hands records over until {@link #close}.
      *
-     * @throws LiveException the server refused, or cannot be reached any more, or has ended the session and reconnects are off
-     * @throws DbnException what the server sends is no DBN
+     * @throws LiveException each server refused, or none can be reached any more, or the last has ended the session and reconnects are off
+     * @throws DbnException what the server sends is no DBN, and there is no other
      */
     public void run(RecordHandler handler) throws IOException {
         while (!isClosed) {
@@ -88,17 +100,21 @@ public final class LiveClient implements AutoCloseable {
         if (isClosed) {
             return 0;
         }
-        try {
-            Connection connection = this.connection;
+        Connection connection = this.connection;
+        if (connection == null) {
+            connection = connect();
             if (connection == null) {
-                connection = connect();
-                if (connection == null) {
-                    return 0;
-                }
+                return 0;
             }
+            if (hasBegun) {
+                handler.onReconnect(retries.count());
+            }
+            hasBegun = true;
+        }
+        try {
             int read = connection.read(buffer);
             if (read < 0) {
-                throw new LiveException("the server has ended the session", LiveException.Reason.ENDED);
+                throw new LiveException(server() + ": the server has ended the session", LiveException.Reason.ENDED);
             }
             if (read == 0) {
                 checkSilence();
@@ -107,54 +123,89 @@ public final class LiveClient implements AutoCloseable {
             readAtNanos = System.nanoTime();
             buffer.flip();
             long before = resume.count();
-            int handed;
             try {
-                handed = decoder.decode(buffer, handler);
+                return decoder.decode(buffer, handler);
             } finally {
                 buffer.compact();
+                if (resume.count() != before) {
+                    retries.succeeded();
+                }
             }
-            if (resume.count() != before) {
-                retries.succeeded();
-            }
-            return handed;
         } catch (DbnException wrong) {
-            disconnect();
-            throw wrong;
+            if (options.servers() == 1) {
+                disconnect();
+                throw wrong;
+            }
+            lost(wrong);
         } catch (IOException broken) {
-            return again(broken);
+            lost(failure(broken));
         }
+        return 0;
     }
 
     private void checkSilence() throws LiveException {
         if (System.nanoTime() - readAtNanos > options.silence().toNanos()) {
-            throw new LiveException("the server is silent, without a heartbeat", LiveException.Reason.BROKEN);
+            throw new LiveException(server() + ": the server is silent, without a heartbeat", LiveException.Reason.BROKEN);
         }
     }
 
-    /** The session broke: the next turn connects again, after a pause. */
-    private int again(IOException broken) throws IOException {
+    /** The session is over: the next turn connects again, after a pause, and tries the next server first. */
+    private <E extends IOException> void lost(E failure) throws E {
         disconnect();
+        if (!isClosed) {
+            retries.rest(failure, () -> isClosed);
+            at = (at + 1) % options.servers();
+        }
+    }
+
+    private LiveException failure(IOException broken) {
+        return broken instanceof LiveException said ? said : new LiveException(server().toString(), broken);
+    }
+
+    /** Connects to the first server that serves, around. Null: none does now, or the client was closed. */
+    private Connection connect() throws LiveException {
+        LiveException refused = null;
+        LiveException away = null;
+        for (int tried = 0; tried < options.servers(); tried++) {
+            try {
+                return open();
+            } catch (IOException broken) {
+                disconnect();
+                LiveException failure = failure(broken);
+                if (failure.reason() != LiveException.Reason.REFUSED) {
+                    away = together(away, failure);
+                } else {
+                    refused = together(refused, failure);
+                }
+            } catch (RuntimeException wrong) {
+                // Of the factory of TLS: nobody else closes the connection then.
+                disconnect();
+                throw wrong;
+            }
+            at = (at + 1) % options.servers();
+        }
         if (isClosed) {
-            return 0;
+            return null;
         }
-        LiveException failure = broken instanceof LiveException said ? said : new LiveException(where(), broken);
-        if (failure.reason() == LiveException.Reason.REFUSED) {
-            throw failure;
+        if (away == null) {
+            throw refused;
         }
-        retries.rest(failure, () -> isClosed);
-        return 0;
+        // Why one refuses says more than that another is away.
+        lost(refused == null ? away : together(refused, away));
+        return null;
     }
 
-    /** Each attempt is at the next server. */
-    private LiveOptions.Server server() {
-        return options.server(retries.count());
+    /** The first failure, with the second beside it. */
+    private static LiveException together(LiveException first, LiveException second) {
+        if (first == null) {
+            return second;
+        }
+        first.addSuppressed(second);
+        return first;
     }
 
-    private String where() {
-        return server().toString();
-    }
-
-    private Connection connect() throws IOException {
+    /** Connects to a server. Null: the client was closed. */
+    private Connection open() throws IOException {
         Connection made = new Connection();
         connection = made;
         // What closes it from now on finds it; what did before is seen here.
@@ -162,18 +213,13 @@ public final class LiveClient implements AutoCloseable {
             disconnect();
             return null;
         }
-        try {
-            begin(made);
-        } catch (RuntimeException wrong) {
-            // Of the factory of TLS: nobody else closes the connection then.
-            disconnect();
-            throw wrong;
-        }
+        begin(made);
         return made;
     }
 
     private void begin(Connection made) throws IOException {
-        made.open(options, server());
+        boolean isShort = retries.count() > 0 && options.servers() > 1 && options.patience().compareTo(TRY) > 0;
+        made.open(options, server(), isShort ? TRY : options.patience());
         decoder.restart();
         buffer.clear();
         authenticate(made);
@@ -194,7 +240,7 @@ public final class LiveClient implements AutoCloseable {
         String challenge = made.line();
         String cram = value(challenge, "cram");
         if (!greeting.startsWith("lsg_version=") || cram == null) {
-            throw new LiveException(where() + ": no live server: '" + greeting + "'", LiveException.Reason.REFUSED);
+            throw new LiveException(server() + ": no live server: '" + greeting + "'", LiveException.Reason.REFUSED);
         }
         String key = options.key();
         String request = "auth=" + answer(cram, key) + "-" + key.substring(key.length() - BUCKET) + "|dataset=" + options.dataset()
@@ -214,7 +260,7 @@ public final class LiveClient implements AutoCloseable {
         String error = value(said, "error");
         String why = error == null ? said : error;
         boolean isBusy = why.contains("connections");
-        return new LiveException(where() + ": " + why, isBusy ? LiveException.Reason.BROKEN : LiveException.Reason.REFUSED);
+        return new LiveException(server() + ": " + why, isBusy ? LiveException.Reason.BROKEN : LiveException.Reason.REFUSED);
     }
 
     private String subscriptions(boolean isAnew, boolean snapshot) {

@@ -39,9 +39,20 @@ public record LiveOptions(
             check(port > 0 && port < 1 << 16, "port " + port + ": expected 1 to 65535");
         }
 
+        /** An address such as {@code 127.0.0.1:13000} or {@code [::1]:13000}. */
+        static Server parse(String address) {
+            int colon = address.lastIndexOf(':');
+            String host = colon < 0 ? "" : address.substring(0, colon).strip();
+            String port = address.substring(colon + 1).strip();
+            boolean isWhole = !host.isEmpty() && port.matches("[0-9]{1,5}");
+            check(isWhole, "'" + address.strip() + "' is not an address with a port, such as 127.0.0.1:13000");
+            boolean isBracketed = host.startsWith("[") && host.endsWith("]");
+            return new Server(isBracketed ? host.substring(1, host.length() - 1) : host, Integer.parseInt(port));
+        }
+
         @Override
         public String toString() {
-            return host + ":" + port;
+            return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
         }
     }
 
@@ -86,6 +97,22 @@ public record LiveOptions(
     public static LiveOptions of(String host, int port, String... schemas) {
         return new LiveOptions(host, port, DEMO_KEY, "TAPEWORKS.DEMO", List.of(schemas), List.of(), -1, false, null, false, null,
                 Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100), List.of());
+    }
+
+    /**
+     * As {@link #of(String, int, String...)}, by address: host and port. Several with commas between, such as
+     * {@code "10.0.0.1:13000,10.0.0.2:13000"}, are servers with the same records, such as the two plants of a pair: see
+     * {@link #withOtherServer}.
+     *
+     * @throws IllegalArgumentException an address has no port, or an option cannot be used
+     */
+    public static LiveOptions of(String addresses, String... schemas) {
+        LiveOptions options = null;
+        for (String address : addresses.split(",", -1)) {
+            Server server = Server.parse(address);
+            options = options == null ? of(server.host(), server.port(), schemas) : options.withOtherServer(server.host(), server.port());
+        }
+        return options;
     }
 
     /** The key: 32 characters that begin with {@code db-}. It is never sent. */
@@ -143,16 +170,24 @@ public record LiveOptions(
         return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
-    /** Another server of the same records, as the other plant of a pair: when a session breaks, the client goes on at the next of all servers, in turn. */
+    /**
+     * Another server with the same records, such as the other plant of a pair. The client connects to the first that serves; when the session
+     * is lost it goes on at the next one that serves, around.
+     */
     public LiveOptions withOtherServer(String host, int port) {
         List<Server> all = new ArrayList<>(others);
         all.add(new Server(host, port));
         return new LiveOptions(this.host, this.port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, all);
     }
 
+    /** How many servers there are. */
+    int servers() {
+        return others.size() + 1;
+    }
+
     /** The server of a number: 0 is the first, and behind the last comes the first again. */
-    Server server(long number) {
-        int at = (int) Math.floorMod(number, (long) others.size() + 1);
+    Server server(int number) {
+        int at = number % servers();
         return at == 0 ? new Server(host, port) : others.get(at - 1);
     }
 
@@ -175,6 +210,10 @@ public record LiveOptions(
     /** Without the key. */
     @Override
     public String toString() {
-        return "LiveOptions(" + host + ":" + port + ", " + dataset + ", " + schemas + ")";
+        StringBuilder servers = new StringBuilder();
+        for (int at = 0; at < servers(); at++) {
+            servers.append(at == 0 ? "" : ",").append(server(at));
+        }
+        return "LiveOptions(" + servers + ", " + dataset + ", " + schemas + ")";
     }
 }

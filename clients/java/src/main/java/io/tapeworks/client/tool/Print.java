@@ -31,13 +31,14 @@ import java.util.Map;
 /** Prints records of a plant, one on each line as JSON: to look at, and for tests. */
 public final class Print {
     private static final String USAGE = """
-            usage: tapeworks-client live HOST:PORT SCHEMA,... [COUNT]
+            usage: tapeworks-client live HOST:PORT,... SCHEMA,... [COUNT]
                    tapeworks-client stream URL [COUNT]
 
             Prints records, one on each line as JSON, until there are COUNT or the server ends the session.
 
-            live    DBN live, such as 127.0.0.1:13000 mbo,trades. TAPEWORKS_KEY is the key, TAPEWORKS_START a replay's start
-                    in ns since the epoch, TAPEWORKS_RECONNECTS how often to connect again where the session breaks.
+            live    DBN live, such as 127.0.0.1:13000 mbo,trades; several addresses are servers with the same records, such as a
+                    pair. TAPEWORKS_KEY is the key, TAPEWORKS_START a replay's start in ns since the epoch,
+                    TAPEWORKS_RECONNECTS how often to connect again where the session breaks.
             stream  The stream of a plant's page, such as ws://127.0.0.1:8080/stream?schema=nbbo&encoding=protobuf.
                     TAPEWORKS_TOKEN is the token of [web].
             """;
@@ -57,7 +58,7 @@ public final class Print {
         try {
             boolean isLive = arguments.length > 0 && arguments[0].equals("live");
             if (arguments.length < (isLive ? 3 : 2)) {
-                throw new IllegalArgumentException("expected live HOST:PORT SCHEMA,... or stream URL");
+                throw new IllegalArgumentException("expected live HOST:PORT,... SCHEMA,... or stream URL");
             }
             long count = arguments.length > (isLive ? 3 : 2)
                     ? whole("COUNT", arguments[arguments.length - 1], 1) : Long.MAX_VALUE;
@@ -84,12 +85,8 @@ public final class Print {
         }
     }
 
-    private void live(String address, String[] schemas) throws IOException {
-        int colon = address.lastIndexOf(':');
-        if (colon < 0) {
-            throw new IllegalArgumentException("'" + address + "': expected HOST:PORT");
-        }
-        LiveOptions options = LiveOptions.of(address.substring(0, colon), (int) Math.min(Integer.MAX_VALUE, whole("the port", address.substring(colon + 1), 1)), schemas)
+    private void live(String addresses, String[] schemas) throws IOException {
+        LiveOptions options = LiveOptions.of(addresses, schemas)
                 .withReconnects((int) number("TAPEWORKS_RECONNECTS", 0), Duration.ofMillis(100))
                 .withStart(number("TAPEWORKS_START", -1));
         String key = System.getenv("TAPEWORKS_KEY");
@@ -107,6 +104,11 @@ public final class Print {
                         done();
                     }
                     flush(endOfBatch);
+                }
+
+                @Override
+                public void onReconnect(long reconnects) {
+                    System.err.println("goes on at " + client.server());
                 }
 
                 @Override

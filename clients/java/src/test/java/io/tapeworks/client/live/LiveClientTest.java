@@ -28,6 +28,9 @@ import org.junit.jupiter.api.Timeout;
 final class LiveClientTest {
     private static final String KEY = "db-0123456789012345678901234567Z";
 
+    /** In place of a stream: the server refuses. */
+    private static final byte[] REFUSED = {};
+
     /** A server that sends a stream to each connection, one after the other, and notes what was requested. */
     static class Server {
         final ServerSocket listener;
@@ -60,6 +63,10 @@ final class LiveClientTest {
             output.write("lsg_version=test\ncram=abc\n".getBytes());
             String auth = input.readLine();
             requests.add(auth);
+            if (stream == REFUSED) {
+                output.write("success=0|error=no such dataset\n".getBytes());
+                return;
+            }
             if (!auth.startsWith("auth=" + LiveClient.answer("abc", KEY) + "-4567Z|")) {
                 output.write("success=0|error=authentication failed\n".getBytes());
                 return;
@@ -80,8 +87,68 @@ final class LiveClientTest {
         }
     }
 
+    /** A server of records of one day: it replays those of the requested start or later, and breaks each connection but the last amid them. */
+    private static final class Replaying implements AutoCloseable {
+        final ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress());
+        private final List<long[]> records;
+        private final java.util.Random random;
+        private int cuts;
+
+        Replaying(List<long[]> records, java.util.Random random, int cuts) throws IOException {
+            this.records = records;
+            this.random = random;
+            this.cuts = cuts;
+            Thread thread = new Thread(() -> {
+                while (true) {
+                    try (Socket socket = listener.accept()) {
+                        serve(socket);
+                    } catch (IOException over) {
+                        if (listener.isClosed()) {
+                            return;
+                        }
+                    }
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private void serve(Socket socket) throws IOException {
+            var output = socket.getOutputStream();
+            var input = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
+            output.write("lsg_version=test\ncram=abc\n".getBytes());
+            input.readLine();
+            output.write("success=1|session_id=1\n".getBytes());
+            String start = LiveClient.value(input.readLine(), "start");
+            input.readLine();
+            long from = start == null ? 0 : Long.parseLong(start);
+            List<byte[]> parts = new ArrayList<>(List.of(Records.metadata(3)));
+            records.stream().filter(record -> record[1] >= from).forEach(record -> parts.add(Records.mbo(record[0], record[1])));
+            byte[] stream = Records.joined(parts.toArray(new byte[0][]));
+            cuts -= 1;
+            output.write(stream, 0, cuts < 0 ? stream.length : random.nextInt(stream.length));
+        }
+
+        String address() {
+            return "127.0.0.1:" + listener.getLocalPort();
+        }
+
+        @Override
+        public void close() throws IOException {
+            listener.close();
+        }
+    }
+
     static final class Orders implements RecordHandler {
         final List<Long> seen = new ArrayList<>();
+        final List<Long> reconnects = new ArrayList<>();
+        Runnable heard = () -> {};
+
+        @Override
+        public void onReconnect(long count) {
+            reconnects.add(count);
+            heard.run();
+        }
 
         @Override
         public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
@@ -131,15 +198,143 @@ final class LiveClientTest {
         LiveOptions options = first.options("mbo")
                 .withReconnects(2, Duration.ofMillis(1))
                 .withOtherServer("127.0.0.1", second.listener.getLocalPort());
+        List<Integer> servers = new ArrayList<>();
         Orders orders = new Orders();
         try (LiveClient client = new LiveClient(options)) {
+            orders.heard = () -> servers.add(client.server().port());
             // Both have sent what they have.
             assertThrows(LiveException.class, () -> client.run(orders));
         }
         assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
+        // The handler hears of each session that goes on, and of no attempt that fails.
+        assertEquals(List.of(1L, 2L), orders.reconnects);
+        assertEquals(List.of(second.listener.getLocalPort(), first.listener.getLocalPort()), servers);
         assertEquals(1, second.requests.stream().filter(line -> line.startsWith("auth=")).count());
         assertTrue(second.requests.get(1).endsWith("|start=11"), second.requests.toString());
         assertThrows(IllegalArgumentException.class, () -> options.withOtherServer("127.0.0.1", 0));
+    }
+
+    /** A port where nothing listens. */
+    private static int away() throws IOException {
+        try (ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            return listener.getLocalPort();
+        }
+    }
+
+    private static LiveOptions both(int first, int second) {
+        return LiveOptions.of("127.0.0.1:" + first + ", 127.0.0.1:" + second, "mbo").withKey(KEY);
+    }
+
+    @Test
+    void theFirstServerThatServesIsTakenInTheSameAttempt() throws IOException {
+        byte[] stream = Records.joined(Records.metadata(3), Records.mbo(1, 10));
+        Server refuses = new Server(REFUSED);
+        for (int first : new int[] {away(), refuses.listener.getLocalPort()}) {
+            Server serves = new Server(stream);
+            Orders orders = new Orders();
+            try (LiveClient client = new LiveClient(both(first, serves.listener.getLocalPort()).withReconnects(0, Duration.ofMillis(1)))) {
+                LiveException ended = assertThrows(LiveException.class, () -> client.run(orders));
+                assertEquals(LiveException.Reason.ENDED, ended.reason());
+                assertEquals("127.0.0.1:" + serves.listener.getLocalPort() + ": the server has ended the session", ended.getMessage());
+                assertEquals(serves.listener.getLocalPort(), client.server().port());
+                assertEquals(0, client.reconnects());
+            }
+            assertEquals(List.of(1L), orders.seen);
+            assertEquals(List.of(), orders.reconnects);
+        }
+    }
+
+    @Test
+    void ofARefusalAndAServerThatIsAwayTheRefusalIsSaidAndBothAreTriedAgain() throws IOException {
+        Server refuses = new Server(REFUSED, REFUSED, REFUSED);
+        LiveOptions options = both(away(), refuses.listener.getLocalPort()).withReconnects(2, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(options)) {
+            LiveException failed = assertThrows(LiveException.class, () -> client.run(new Orders()));
+            assertTrue(failed.getMessage().endsWith(": no such dataset"), failed.getMessage());
+            assertEquals(LiveException.Reason.BROKEN, ((LiveException) failed.getSuppressed()[0]).reason());
+            assertEquals(2, client.reconnects());
+        }
+        // Where all refuse, another attempt is no use.
+        Server one = new Server(REFUSED);
+        Server other = new Server(REFUSED);
+        LiveOptions both = both(one.listener.getLocalPort(), other.listener.getLocalPort()).withReconnects(9, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(both)) {
+            LiveException refused = assertThrows(LiveException.class, () -> client.run(new Orders()));
+            assertEquals(LiveException.Reason.REFUSED, refused.reason());
+            assertTrue(refused.getMessage().startsWith("127.0.0.1:" + one.listener.getLocalPort()), refused.getMessage());
+            assertEquals(0, client.reconnects());
+        }
+        assertEquals(List.of(1, 1), List.of(one.requests.size(), other.requests.size()));
+    }
+
+    @Test
+    void aServerWhoseBytesAreNoDbnIsLeftForTheOther() throws IOException {
+        byte[] begin = Records.metadata(3);
+        Server broken = new Server(Records.joined(begin, Records.mbo(1, 10), new byte[4]));
+        Server whole = new Server(Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)));
+        Orders orders = new Orders();
+        LiveOptions options = both(broken.listener.getLocalPort(), whole.listener.getLocalPort()).withReconnects(1, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(options)) {
+            assertThrows(LiveException.class, () -> client.run(orders));
+        }
+        assertEquals(List.of(1L, 2L), orders.seen);
+    }
+
+    @Test
+    void aServerThatDoesNotAnswerCostsALostSessionTwoSecondsAndNoMore() throws IOException {
+        byte[] begin = Records.metadata(3);
+        Server serves = new Server(Records.joined(begin, Records.mbo(1, 10)), Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)));
+        // It takes connections and says nothing. With the patience of the options the test would run into its time limit.
+        try (ServerSocket silent = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            Orders orders = new Orders();
+            LiveOptions options = both(serves.listener.getLocalPort(), silent.getLocalPort())
+                    .withReconnects(1, Duration.ofMillis(1)).withPatience(Duration.ofHours(1), Duration.ofHours(1));
+            try (LiveClient client = new LiveClient(options)) {
+                assertThrows(LiveException.class, () -> client.run(orders));
+            }
+            assertEquals(List.of(1L, 2L), orders.seen);
+        }
+    }
+
+    @Test
+    void aClientOfAPairHasEachRecordOnceWhereverItsServersBreak() throws IOException {
+        long seed = System.nanoTime();
+        java.util.Random random = new java.util.Random(seed);
+        for (int round = 0; round < 20; round++) {
+            List<long[]> records = new ArrayList<>();
+            List<Long> all = new ArrayList<>();
+            long time = 1_000_000_000_000L;
+            for (long number = 0; number < 3_000; number++) {
+                time += random.nextInt(3) * 10_000_000L;
+                // What waited behind a gap has an earlier time than what filled it; none is of before the first.
+                long back = number > 100 && random.nextInt(4) == 0 ? random.nextInt(100) * 5_000_000L : 0;
+                records.add(new long[] {number, time - back});
+                all.add(number);
+            }
+            Orders orders = new Orders();
+            try (Replaying first = new Replaying(records, random, random.nextInt(4)); Replaying second = new Replaying(records, random, random.nextInt(4))) {
+                LiveOptions options = LiveOptions.of(first.address() + "," + second.address(), "mbo").withReconnects(20, Duration.ofMillis(1));
+                try (LiveClient client = new LiveClient(options)) {
+                    while (orders.seen.size() < all.size()) {
+                        client.poll(orders);
+                    }
+                }
+            }
+            assertEquals(all, orders.seen, "seed " + seed + ", round " + round);
+        }
+    }
+
+    @Test
+    void addressesHaveHostsAndPorts() {
+        LiveOptions options = LiveOptions.of("127.0.0.1:13000, plant-b:13001,[::1]:13002", "mbo");
+        assertEquals(List.of("127.0.0.1:13000", "plant-b:13001", "[::1]:13002"),
+                List.of(options.server(0).toString(), options.server(1).toString(), options.server(2).toString()));
+        assertEquals("::1", options.server(2).host());
+        assertEquals(options.server(0), options.server(3));
+        assertTrue(options.toString().contains("127.0.0.1:13000,plant-b:13001,[::1]:13002"), options.toString());
+        for (String wrong : new String[] {"", "nowhere", "127.0.0.1:", ":13000", "127.0.0.1:0", "127.0.0.1:70000", "127.0.0.1:13000,"}) {
+            assertThrows(IllegalArgumentException.class, () -> LiveOptions.of(wrong, "mbo"), wrong);
+        }
     }
 
     @Test

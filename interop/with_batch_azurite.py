@@ -1,0 +1,192 @@
+"""`tapeworks batch` with addresses, against Azurite, Microsoft's own server of Azure's blobs for tests: the bytes of a run in folders, a run that is
+killed, one beside another, and containers, keys and objects that are not there. What does not depend on the store is in `with_batch_cloud.py`."""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+from email.utils import formatdate
+from pathlib import Path
+
+from with_batch_cloud import DAYS, SETTINGS, Batch, arguments, check, files, outputs, prepared, prepared_large, until
+
+CONTAINER = "captures"
+ROOT = f"az://{CONTAINER}"
+
+# The account of every Azurite, as its documentation has it.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+VERSION = "2021-08-06"
+
+
+class Server:
+    """Azurite in a process of its own, all in memory. This script's requests are signed by hand: Azure's "Authorize with Shared Key"."""
+
+    def __init__(self, folder: Path):
+        program = ["node", folder / "node_modules/azurite/dist/src/blob/main.js", "--blobPort", "0", "--inMemoryPersistence"]
+        # It refuses versions of the protocol that are newer than itself.
+        program += ["--skipApiVersionCheck", "--silent", "--disableTelemetry"]
+        self.process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in self.process.stdout:
+            if "successfully" in line:
+                self.address = line.split()[-1]
+                break
+        else:
+            raise SystemExit(f"Azurite ended with {self.process.wait()}")
+        self.environment = {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": self.address}
+        self.request("PUT", "", {"restype": "container"})
+
+    def request(self, method: str, name: str, query=None, body=b"", headers=None) -> bytes:
+        """A request for the container, or for a blob of it."""
+        query, path = query or {}, f"/{ACCOUNT}/{CONTAINER}{name and '/'}{urllib.parse.quote(name)}"
+        headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION, **(headers or {})}
+        signed = [method, "", "", str(len(body) or ""), *[""] * 8]
+        signed += [f"{key}:{headers[key]}" for key in sorted(headers)]
+        # The account is there twice: it is in the path, too.
+        signed += [f"/{ACCOUNT}{path}", *(f"{key}:{query[key]}" for key in sorted(query))]
+        signature = hmac.new(base64.b64decode(KEY), "\n".join(signed).encode(), hashlib.sha256)
+        headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(signature.digest()).decode()}"
+        connection = http.client.HTTPConnection(self.address.removeprefix("http://"))
+        connection.request(method, f"{path}?{urllib.parse.urlencode(query)}", body, {**headers, "Content-Length": str(len(body))})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        if answer.status >= 300:
+            raise SystemExit(f"{method} {path}: {answer.status} {content.decode()}")
+        return content
+
+    def put(self, name: str, content: bytes):
+        self.request("PUT", name, body=content, headers={"x-ms-blob-type": "BlockBlob"})
+
+    def upload(self, folder: Path, prefix: str):
+        """A folder as blobs."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(f"{prefix}/{path.relative_to(folder)}", path.read_bytes())
+
+    def keys(self, prefix: str) -> dict:
+        """The entity tags of the blobs below a prefix, by their names below it."""
+        listed = self.request("GET", "", {"restype": "container", "comp": "list", "prefix": f"{prefix}/"})
+        blobs = ElementTree.fromstring(listed).iter("Blob")
+        return {one.findtext("Name")[len(prefix) + 1:]: one.findtext("Properties/Etag") for one in blobs}
+
+    def files(self, prefix: str) -> dict:
+        """What a run has made below a prefix."""
+        names = [name for name in self.keys(prefix) if not name.startswith(".tasks/")]
+        return {name: self.request("GET", f"{prefix}/{name}") for name in names}
+
+
+def same_bytes(batch: Batch, captures: Path, days: Path):
+    """The same results from and to folders and blobs."""
+    server, local = batch.server, outputs(files(days))
+    code, _, errors = batch.run(f"{ROOT}/in/**", "--out", f"{ROOT}/days", *SETTINGS)
+    whole = server.files("days")
+    check(outputs(whole) == local, "blobs to blobs: the same bytes")
+    manifest = json.loads(whole["manifest.json"])
+    names = {one["path"] for task in manifest["tasks"] for one in task["inputs"]}
+    check(code == 3 and names == {f"{ROOT}/in/{name}" for name in DAYS}, f"the manifest names the blobs {errors.strip()}")
+    folder = batch.work.parent / "cloud-down"
+    shutil.rmtree(folder, ignore_errors=True)
+    batch.run(f"{ROOT}/in", "--out", folder, *SETTINGS)
+    check(files(folder) == whole, "blobs to files: the same bytes")
+    batch.run(captures, "--out", f"{ROOT}/up", *SETTINGS)
+    check(server.files("up") == files(days), "files to blobs: the same bytes, the manifest's too")
+    _, report, _ = batch.run(f"{ROOT}/in", "--out", f"{ROOT}/days", *SETTINGS, "--json")
+    check(json.loads(report)["performed"] == 0 and server.files("days") == whole, "the same command once more does nothing")
+    check(not batch.staged() and ".tasks/run" not in server.keys("days"), "no staged file is left, and the lease is given back")
+
+
+def killed(batch: Batch, days: Path):
+    """A run that is killed goes on."""
+    server, words = batch.server, [f"{ROOT}/in", "--out", f"{ROOT}/kill", "--jobs", "1", *SETTINGS]
+
+    def finished():
+        return {name: tag for name, tag in server.keys("kill").items() if name.startswith(".tasks/20") and name.endswith(".json")}
+
+    process = batch.start(*words)
+    until("a finished task", lambda: len(finished()) >= 2 or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    done = finished()
+    check(process.returncode == -signal.SIGKILL and ".tasks/run" in server.keys("kill"), f"a run is killed when {len(done)} tasks are done")
+    _, report, _ = batch.run(*words, "--json")
+    report = json.loads(report)
+    check((report["resumed"], report["performed"] > 0) == (len(done), True), f"the same command goes on: {report['resumed']} resumed")
+    now = server.keys("kill")
+    check(done.items() <= now.items(), "finished tasks are not done again")
+    check(outputs(server.files("kill")) == outputs(files(days)), "the bytes are those of a run that was not killed")
+    check(not [name for name in now if name.endswith((".publishing", "/run"))], "no remains are in the store, nor the lease of the killed run")
+
+
+def leased(batch: Batch, captures: Path):
+    """A run is refused while another one has the lease."""
+    is_over, lease = threading.Event(), "leased/.tasks/run"
+
+    def renew():
+        count = 0
+        while not is_over.wait(1):
+            count += 1
+            batch.server.put(lease, str(count).encode())
+
+    batch.server.put(lease, b"0")
+    thread = threading.Thread(target=renew)
+    thread.start()
+    line = batch.refused(captures, "--out", f"{ROOT}/leased", *SETTINGS)
+    is_over.set()
+    thread.join()
+    check("another run works in this folder" in line, "a run beside another is refused")
+    check(set(batch.server.keys("leased")) == {".tasks/run"}, "it has changed nothing")
+
+
+def missing(batch: Batch, captures: Path):
+    """What is not there is named."""
+    for words in (["az://nowhere/in/**", "--out", f"{ROOT}/none"], [captures, "--out", "az://nowhere/days"]):
+        line = batch.refused(*words, *SETTINGS)
+        check("az://nowhere" in line and "ContainerNotFound" in line, "a container that is not there is named")
+    line = batch.refused(f"{ROOT}/empty/**", "--out", f"{ROOT}/none", *SETTINGS)
+    check("no file matches" in line, "a pattern that nothing matches is named")
+    wrong = base64.b64encode(b"the key of another account").decode()
+    line = batch.refused(f"{ROOT}/in", "--out", f"{ROOT}/none", *SETTINGS, environment={"AZURE_STORAGE_ACCOUNT_KEY": wrong})
+    check(f"{ROOT}/in" in line and wrong not in line, "a wrong key is refused, and not shown")
+
+
+def large(batch: Batch, folder: Path):
+    """A blob of several ranges, and results of several blocks."""
+    capture, days, settings = prepared_large(batch.tapeworks, folder)
+    batch.server.put("large/large.pcap", capture.read_bytes())
+    batch.run(f"{ROOT}/large/large.pcap", "--out", f"{ROOT}/large-days", *settings)
+    found = batch.server.files("large-days")
+    check(outputs(found) == outputs(files(days)), "ranges and blocks: the same bytes")
+    [name] = [name for name in found if name.endswith(".csv")]
+    blocks = batch.server.request("GET", f"large-days/{name}", {"comp": "blocklist", "blocklisttype": "committed"})
+    count = len(list(ElementTree.fromstring(blocks).iter("Block")))
+    check(count > 1, f"it was put in {count} blocks")
+
+
+def main(tapeworks: Path, work: Path, folder: Path):
+    captures, days = prepared(tapeworks, work)
+    server = Server(folder)
+    try:
+        server.upload(captures, "in")
+        batch = Batch(tapeworks, server, work / "cloud-staged")
+        same_bytes(batch, captures, days)
+        killed(batch, days)
+        leased(batch, captures)
+        missing(batch, captures)
+        large(batch, work)
+    finally:
+        server.process.kill()
+
+
+if __name__ == "__main__":
+    parser = arguments(__doc__)
+    parser.add_argument("--server", required=True, type=Path, help="the folder with Azurite")
+    given = parser.parse_args()
+    main((given.cloud or given.tapeworks).resolve(), given.work.resolve(), given.server.resolve())
