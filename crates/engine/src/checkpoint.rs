@@ -33,6 +33,7 @@ const HEADER_BYTES: usize = 48;
 #[derive(Serialize, Deserialize)]
 struct Body<Market> {
     counters: EngineCounters,
+    #[serde(with = "serde_bytes")]
     feed: Vec<u8>,
     market: Market,
 }

@@ -168,6 +168,7 @@ struct Held {
     header: Header,
     line: Line,
     received: Nanos,
+    #[cfg_attr(feature = "serde", serde(with = "serde_bytes"))]
     payload: Vec<u8>,
 }
 

@@ -10,7 +10,7 @@ use tapeworks_session::{Header, SessionId};
 use tapeworks_stage::Sink;
 
 use super::LiveChannelOptions;
-use super::snapshot::{Awaited, CatchUp};
+use super::snapshot::{Awaited, CatchUp, Since};
 use crate::arbitration::Delivery;
 use crate::channel::{ChannelIdentity, Packet};
 use crate::feed::Feed;
@@ -126,7 +126,7 @@ impl<S: Sink<Event>> Target<'_, S> {
             awaited.since.clear();
             return;
         }
-        awaited.since.push_back((*header, received, payload.to_vec()));
+        awaited.since.push_back(Since { header: *header, received, payload: payload.to_vec() });
     }
 
     /// Puts out an event of the channel as a whole, for each of its publishers.

@@ -49,6 +49,16 @@ pub struct SnapshotCounters {
     pub contradicted: u64,
 }
 
+/// A packet that came while a snapshot was on its way.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(super) struct Since {
+    pub(super) header: Header,
+    pub(super) received: Nanos,
+    #[cfg_attr(feature = "serde", serde(with = "serde_bytes"))]
+    pub(super) payload: Vec<u8>,
+}
+
 /// A snapshot on its way.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
@@ -56,13 +66,14 @@ pub(super) struct Awaited {
     pub(super) attempt: u32,
     pub(super) tries: u32,
     pub(super) due: Nanos,
+    #[cfg_attr(feature = "serde", serde(with = "serde_bytes"))]
     pub(super) messages: Vec<u8>,
     /// It is complete, and holds all messages before this number.
     pub(super) next: Option<u64>,
     /// Where it is complete: some of its books hold messages up to this number.
     pub(super) reaches: Option<u64>,
     /// Packets since the request.
-    pub(super) since: VecDeque<(Header, Nanos, Vec<u8>)>,
+    pub(super) since: VecDeque<Since>,
     pub(super) since_bytes: usize,
 }
 
@@ -222,7 +233,7 @@ impl LiveFeed {
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
         // A snapshot that ends before the first kept packet leaves a gap.
-        let first_since = awaited.since.front().map(|(header, ..)| header.first);
+        let first_since = awaited.since.front().map(|since| since.header.first);
         let has_gap = !is_joining
             && match (first_since, channel.arbiter.next()) {
                 (Some(first), _) => first > next,
@@ -255,7 +266,7 @@ impl LiveFeed {
             let transport = channel.options.application.transport();
             // Two packets may have messages in common.
             let mut applied = next;
-            for (_, received, payload) in &awaited.since {
+            for Since { received, payload, .. } in &awaited.since {
                 transport.each_message(payload, |sequence, message| {
                     if sequence >= applied && !(sequence == next && planted!("snapshot-joint-off-by-one")) {
                         self.feed.aside(place, message, *received, sequence, &mut as_snapshot);

@@ -152,6 +152,8 @@ struct Inode {
     cut: Option<usize>,
     /// The opening that has locked it.
     locked_by: Option<u64>,
+    /// Openings that are not closed.
+    open: usize,
 }
 
 impl Inode {
@@ -213,6 +215,12 @@ impl Inode {
         self.durable_length = self.length;
         self.durable.truncate(usize::try_from(self.length).unwrap_or(usize::MAX));
         self.is_length_unsynced = false;
+    }
+
+    /// Nothing leads to it any more. What a loss of power would decide about it stays, so that a seed's later draws are as they were.
+    fn forget(&mut self) {
+        (self.data, self.durable) = (Vec::new(), Vec::new());
+        (self.length, self.durable_length) = (0, 0);
     }
 
     fn lose_power(&mut self, chance: &mut Chance<'_>) {
@@ -373,6 +381,14 @@ impl DiskState {
         self.unsynced.push(naming);
     }
 
+    fn opened(&mut self, host: HostId, inode: usize, is_writable: bool) -> SimFile {
+        self.openings += 1;
+        if let Some(inode) = self.inodes.get_mut(inode) {
+            inode.open += 1;
+        }
+        SimFile { host, inode, opening: self.openings, is_writable }
+    }
+
     fn used(&self) -> u64 {
         let named: BTreeSet<usize> = self.names.files.values().copied().collect();
         named.iter().filter_map(|inode| self.inodes.get(*inode)).map(|inode| inode.length).sum()
@@ -396,8 +412,28 @@ impl DiskState {
         let Some(last) = self.unsynced.iter().rposition(|naming| naming.folder() == Some(folder)) else {
             return;
         };
+        let mut has_removed = false;
         for naming in self.unsynced.drain(..=last) {
+            has_removed |= matches!(naming, Naming::Unlink(_) | Naming::RemoveFolder(_) | Naming::Rename(..));
             self.durable.apply(&naming);
+        }
+        if has_removed {
+            self.forget_unnamed();
+        }
+    }
+
+    /// Frees the memory of files without a name that are not open.
+    fn forget_unnamed(&mut self) {
+        let named = self.names.files.values().chain(self.durable.files.values()).copied();
+        let linked = self.unsynced.iter().filter_map(|naming| match naming {
+            Naming::Link(_, inode) => Some(*inode),
+            _ => None,
+        });
+        let kept: BTreeSet<usize> = named.chain(linked).collect();
+        for (number, inode) in self.inodes.iter_mut().enumerate() {
+            if inode.open == 0 && !inode.data.is_empty() && !kept.contains(&number) {
+                inode.forget();
+            }
         }
     }
 
@@ -492,6 +528,13 @@ pub fn set_disk_faults(host: HostId, faults: DiskFaults) {
 /// Calls of the disk of a host that have failed on purpose.
 pub fn disk_failures(host: HostId) -> u64 {
     on(host, |disk, _| disk.failures).unwrap_or_default()
+}
+
+/// Bytes of memory that the contents of a host's files take, those without a name too.
+#[cfg(test)]
+pub(super) fn memory_of(host: HostId) -> usize {
+    on(host, |disk, _| disk.inodes.iter().map(|inode| inode.data.len() + inode.durable.len()).sum())
+        .unwrap_or_default()
 }
 
 /// Calls of the disk of a host so far.
@@ -591,6 +634,11 @@ impl SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         self.release();
+        let _no_host = on(self.host, |disk, _| {
+            if let Some(inode) = disk.inodes.get_mut(self.inode) {
+                inode.open = inode.open.saturating_sub(1);
+            }
+        });
     }
 }
 
@@ -726,8 +774,7 @@ impl Disk for Simulated {
                 if access != Access::Read {
                     return Err(io::ErrorKind::IsADirectory.into());
                 }
-                disk.openings += 1;
-                return Ok(SimFile { host, inode, opening: disk.openings, is_writable: false });
+                return Ok(disk.opened(host, inode, false));
             }
             let inode = match (there, access) {
                 (Some(_), Access::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -749,9 +796,7 @@ impl Disk for Simulated {
                 inode.shorten(0);
                 (inode.length, inode.is_length_unsynced) = (0, true);
             }
-            disk.openings += 1;
-            let is_writable = access != Access::Read;
-            Ok(SimFile { host, inode, opening: disk.openings, is_writable })
+            Ok(disk.opened(host, inode, access != Access::Read))
         })
     }
 

@@ -264,6 +264,40 @@ fn synced_bytes_survive_a_power_loss_and_the_rest_may_not() {
     assert!(careless.iter().flatten().any(|(_, written)| *written < 5_000), "torn or empty: {careless:?}");
 }
 
+#[test]
+fn a_removed_file_takes_memory_until_the_disk_knows_and_nobody_has_it_open() {
+    let (log, _) = logged(1, |log| {
+        use std::path::Path;
+        let host = add_host("one", [10, 0, 0, 2].into());
+        let (to, from) = W::channel();
+        start(host, "writer", move || {
+            let (path, root) = (Path::new("/file"), Path::new("/"));
+            let file = W::open(path, Access::Replace).unwrap();
+            file.write_all_at(&[7; 5_000], 0).unwrap();
+            file.sync_all().unwrap();
+            W::sync_folder(root).unwrap();
+            let mut say = |what: &str| to.send(format!("{what}: {}", disk::memory_of(host))).unwrap();
+            say("written");
+            W::remove_file(path).unwrap();
+            drop(file);
+            say("removed");
+            W::sync_folder(root).unwrap();
+            say("synced");
+            let file = W::open(path, Access::Replace).unwrap();
+            file.write_all_at(&[7; 3_000], 0).unwrap();
+            W::remove_file(path).unwrap();
+            W::sync_folder(root).unwrap();
+            let mut bytes = [0; 3_000];
+            file.read_full_at(&mut bytes, 0).unwrap();
+            say(if bytes == [7; 3_000] { "open" } else { "changed" });
+        });
+        while let Ok(line) = from.recv() {
+            log(line);
+        }
+    });
+    assert_eq!(log, ["written: 10000", "removed: 10000", "synced: 0", "open: 3000"]);
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, ..Default::default() })]
 
