@@ -1,5 +1,6 @@
 //! `[aeron]` and `[source.aeron]` of a plant's configuration.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use tapeworks_runtime::transport::{ClientTlsFiles, TlsFiles};
 
 /// The times that make sense for a driver or a reader to be silent.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+
+/// Characters of a token, which stands in the line of a request.
+const LONGEST_TOKEN: usize = 512;
 
 /// What Aeron takes as a channel, as far as it can be seen from here.
 fn is_channel(text: &str) -> bool {
@@ -41,9 +45,15 @@ fn read_token(
     is_local: bool,
 ) -> Option<Secret> {
     Secret::read(reading, section, Secret::TOKEN, beside, move |text| {
-        let is_right = !text.contains('|');
-        check_token(text, is_local)
-            .and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
+        let is_right = text.len() <= LONGEST_TOKEN && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        check_token(text, is_local)?;
+        if is_right && !text.contains('|') {
+            Ok(())
+        } else {
+            Err(format!(
+                "a token of replays is printable ASCII without |, {LONGEST_TOKEN} characters at most"
+            ))
+        }
     })
 }
 
@@ -85,7 +95,8 @@ pub(crate) fn read_source(
     let stream = section.integer(reading, "stream", 1..=1_000_000_000);
     setting.stream = stream.map_or(setting.stream, |(stream, _)| stream as i32);
     let what = "the address of the other plant's replay server, such as 127.0.0.1:13050";
-    let from = section.parsed(reading, "from", what, |text| text.parse().ok());
+    let is_one = |from: &SocketAddr| from.port() != 0 && !from.ip().is_unspecified();
+    let from = section.parsed(reading, "from", what, |text| text.parse().ok().filter(is_one));
     if !section.has("from") {
         section.missing(reading, "from");
     }
@@ -259,6 +270,12 @@ mod tests {
                 format!("{DOWNSTREAM}certificate = \"c.pem\"\nprivate_key = \"k.pem\"\n"),
                 "lacks the key 'authorities'",
             ),
+            (
+                DOWNSTREAM.replace("127.0.0.1:13050", "0.0.0.0:13050"),
+                "p.toml:3:8: 'from' must be the address",
+            ),
+            (format!("{DOWNSTREAM}token = \"a\\nb\"\n"), "p.toml:5:9: a token of replays is printable ASCII"),
+            (format!("{DOWNSTREAM}token = \"{}\"\n", "x".repeat(513)), "512 characters at most"),
             (DOWNSTREAM.replace("aeron:ipc", "ipc"), "p.toml:2:11: 'channel' must be a channel of Aeron"),
             (
                 format!("{DOWNSTREAM}shard = 2\nshards = 2\n"),

@@ -174,11 +174,11 @@ impl Fetch {
         }
     }
 
-    /// Takes some messages. `say` gets the reason once why the server is tried again. `wanted` is asked before each try, as `each` may have got a part.
+    /// Takes some messages. `say` gets the reason why the server is tried again, and whether it is the first. `wanted` is asked before each try, as `each` may have got a part.
     pub(super) fn turn<S>(
         &mut self,
         state: &mut S,
-        say: &mut dyn FnMut(&mut S, &str),
+        say: &mut dyn FnMut(&mut S, &str, bool),
         wanted: impl Fn(&S) -> Wanted,
         mut each: impl FnMut(&mut S, &Header, &[u8]) -> Result<(), NotAMessage>,
     ) -> Result<Progress, FetchError> {
@@ -203,9 +203,8 @@ impl Fetch {
                 if !self.goes_on(&error, stop::is_requested()) {
                     return Err(error);
                 }
-                if !std::mem::replace(&mut self.is_said, true) {
-                    say(state, &format!("{error}; trying again"));
-                }
+                let is_first = !std::mem::replace(&mut self.is_said, true);
+                say(state, &format!("{error}; trying again"), is_first);
                 self.again = Some(Instant::now() + if error.is_passing() { PAUSE } else { LONG_PAUSE });
                 Ok(Progress::More(false))
             }
@@ -379,7 +378,7 @@ pub(super) fn fetch_by(
     let mut fetch = Fetch::new(address, connector, token.to_owned(), Some(Duration::ZERO));
     loop {
         let turn =
-            fetch.turn(&mut (), &mut |(), _| {}, |()| *wanted, |(), header, rest| each(header, rest))?;
+            fetch.turn(&mut (), &mut |(), _, _| {}, |()| *wanted, |(), header, rest| each(header, rest))?;
         match turn {
             Progress::Done => return Ok(()),
             Progress::More(true) => {}

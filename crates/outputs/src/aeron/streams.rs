@@ -718,9 +718,11 @@ impl Streams {
         }
         let Some(mut fetching) = self.fetching.take() else { return false };
         let place = fetching.place;
-        let mut say = |streams: &mut Self, text: &str| {
+        let mut say = |streams: &mut Self, text: &str, is_first: bool| {
             streams.server_trouble = Some(text.to_owned());
-            (streams.options.say)(text);
+            if is_first {
+                (streams.options.say)(text);
+            }
         };
         let wanted = |streams: &Self| streams.wanted(place);
         let mut result = fetching
@@ -769,9 +771,8 @@ impl Streams {
         rest: &[u8],
         each: &mut dyn FnMut(Item<'_>),
     ) -> Result<(), NotAMessage> {
-        self.server_trouble = None;
         let Some(place) = place else {
-            return message::events(header, rest, |number, event| {
+            message::events(header, rest, |number, event| {
                 // The journal may have lost some: then its next number is greater.
                 let next = self.next.unwrap_or_default();
                 if number > next {
@@ -781,11 +782,14 @@ impl Streams {
                     self.counters.fetched += 1;
                     self.hand_on(number, &event, each);
                 }
-            });
+            })?;
+            self.server_trouble = None;
+            return Ok(());
         };
         let Self { streams, counters, .. } = self;
         let Some(stream) = streams.get_mut(place) else { return Ok(()) };
         counters.fetched += records(stream, counters, header, rest, each)?;
+        self.server_trouble = None;
         Ok(())
     }
 
@@ -1174,6 +1178,18 @@ mod tests {
         streams.message(0, &of_events(103..105), &mut |_| live += 1).unwrap();
         assert_eq!((live, streams.wants_events, streams.counters.malformed), (2, None, 3));
         assert_eq!(streams.standing().trouble, Some(FOREIGN));
+    }
+
+    #[test]
+    fn the_trouble_of_a_server_whose_items_are_none_is_shown_as_long_as_it_lasts() {
+        let (_history, _replays, mut streams) = caught_up();
+        streams.server_trouble = Some("something else".to_owned());
+        let header = Header { kind: Kind::Events, items: 2, epoch: 7, sequence: 0 };
+        assert!(streams.past(None, &header, &[0; 30], &mut |_| panic!("it has no event")).is_err());
+        assert_eq!(streams.standing().trouble, Some("something else"));
+        let header = Header { items: 0, ..header };
+        streams.past(None, &header, &[], &mut |_| panic!("it has no event")).unwrap();
+        assert_eq!(streams.standing().trouble, None);
     }
 
     #[test]
