@@ -1133,7 +1133,7 @@ mod tests {
 
     /// A message with these events, of the plant that began at 7.
     fn of_events(numbers: std::ops::Range<u64>) -> Vec<u8> {
-        of_plant(7, numbers, |number| super::super::replay::tests::event(number))
+        of_plant(7, numbers, super::super::replay::tests::event)
     }
 
     fn of_plant(epoch: u64, numbers: std::ops::Range<u64>, event: impl Fn(u64) -> Event) -> Vec<u8> {
