@@ -20,8 +20,9 @@
 //! Each replay is a thread with a time limit for each call, and there are few of them. A peer is counted among them when its request is admitted.
 //! The NBBO is made by a replica from the last checkpoint on.
 
+use std::collections::VecDeque;
 use std::io::{self, BufWriter, IoSlice, Read as _, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -45,7 +46,7 @@ use super::sender::Queue;
 /// Bytes of a request's line.
 const MOST_REQUEST: usize = 1_024;
 
-/// Peers whose requests are not read yet.
+/// Peers whose requests are not read yet. Another one displaces one of them.
 const MOST_ASKING: usize = 64;
 
 /// How long a request may take, all of it: the handshake of TLS too.
@@ -251,11 +252,11 @@ impl Drop for Replays {
 }
 
 fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, stop: &Arc<AtomicBool>) {
-    let (asking, running) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (asking, running) = (Arc::new(Asking::default()), Arc::new(AtomicUsize::new(0)));
     let refusals = Refusals::new("reader of Aeron's streams", server.on_refusal.clone());
     let refusals = Arc::new(Mutex::new(refusals));
     while !stop.load(Ordering::Acquire) {
-        let (mut stream, address) = match listener.accept() {
+        let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
             // Out of descriptors, or the caller has gone: others may do better a little later.
             Err(_) => {
@@ -274,15 +275,12 @@ fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, sto
                 refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, refusal, now_ns);
             }
         };
-        let Some(asks) = Slot::take(&asking, MOST_ASKING) else {
-            let refusal = Refusal::Crowd(MOST_ASKING);
-            refuse(&refusal);
-            // A handshake could take as long as those that it came behind.
-            if !acceptor.is_tls() {
-                // A reader that is gone needs no answer.
-                let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
+        let asks = match asking.enter(&stream, address.ip()) {
+            Ok(asks) => asks,
+            Err(error) => {
+                refuse(&error.into());
+                continue;
             }
-            continue;
         };
         let (server_in, stop, running) = (Arc::clone(server), Arc::clone(stop), Arc::clone(&running));
         let acceptor = acceptor.clone();
@@ -298,6 +296,59 @@ fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, sto
         if serving.is_err() {
             server.queue.update(|status| status.refused_replays += 1);
         }
+    }
+}
+
+/// Those whose requests are not read yet.
+#[derive(Default, Debug)]
+struct Asking(Mutex<VecDeque<Arc<Asker>>>);
+
+#[derive(Debug)]
+struct Asker {
+    socket: TcpStream,
+    address: IpAddr,
+    is_displaced: AtomicBool,
+}
+
+impl Asking {
+    /// Another one asks. Where there are too many, the first of the address that has most of them goes: so an address that opens connections and
+    /// asks for nothing takes the room from itself.
+    fn enter(self: &Arc<Self>, stream: &TcpStream, address: IpAddr) -> io::Result<Asks> {
+        let asker = Asker { socket: stream.try_clone()?, address, is_displaced: AtomicBool::new(false) };
+        let asker = Arc::new(asker);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST_ASKING {
+            let of = |address| all.iter().filter(|one| one.address == address).count();
+            let counts: Vec<usize> = all.iter().map(|one| of(one.address)).collect();
+            let most = counts.iter().copied().max();
+            let at = counts.iter().position(|count| Some(*count) == most);
+            if let Some(gone) = at.and_then(|at| all.remove(at)) {
+                gone.is_displaced.store(true, Ordering::Release);
+                // Its thread reads the end, and answers. One that is gone already needs none.
+                let _ended = gone.socket.shutdown(Shutdown::Read);
+            }
+        }
+        all.push_back(Arc::clone(&asker));
+        Ok(Asks { asking: Arc::clone(self), asker })
+    }
+}
+
+/// A place among those who ask. Dropping it leaves it.
+struct Asks {
+    asking: Arc<Asking>,
+    asker: Arc<Asker>,
+}
+
+impl Asks {
+    fn is_displaced(&self) -> bool {
+        self.asker.is_displaced.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let mut all = self.asking.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| !Arc::ptr_eq(one, &self.asker));
     }
 }
 
@@ -402,7 +453,7 @@ fn serve(
     mut peer: Peer,
     stop: &AtomicBool,
     refuse: &dyn Fn(&Refusal),
-    asks: Slot,
+    asks: Asks,
     running: &Arc<AtomicUsize>,
 ) -> Result<(), Refusal> {
     let answer = |peer: &mut Peer, refusal: Refusal| {
@@ -413,6 +464,15 @@ fn serve(
         Ok(())
     };
     let line = match read_request(&mut peer) {
+        _ if asks.is_displaced() => {
+            let refusal = Refusal::Crowd(MOST_ASKING);
+            refuse(&refusal);
+            if peer.is_agreed() {
+                // A reader that is gone needs no answer. Nobody waits for it here.
+                let _answered = peer.write_all(format!("error={refusal}\n").as_bytes());
+            }
+            return Ok(());
+        }
         Ok(line) => line,
         // Without a handshake nothing can be answered: what could be, TLS has said.
         Err(refusal @ Refusal::NoTls(_)) => {
@@ -835,6 +895,22 @@ pub(super) mod tests {
         assert_eq!(numbers(&replays, "right", None).unwrap(), [0, 1, 2]);
         drop(silent);
         assert_eq!(queue.status().replays, 1);
+    }
+
+    #[test]
+    fn peers_that_ask_for_nothing_are_displaced_by_those_that_come_and_read_why() {
+        use std::io::Read as _;
+        let (replays, queue) = served(3, "right");
+        let connect = || TcpStream::connect(replays.address()).unwrap();
+        let mut silent: Vec<TcpStream> = (0..MOST_ASKING + 5).map(|_| connect()).collect();
+        assert_eq!(numbers(&replays, "right", None).unwrap(), [0, 1, 2]);
+        // The five that came too many, and the reader, displaced the first six.
+        for stream in silent.iter_mut().take(6) {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "error=more than 64 peers ask at once\n");
+        }
+        assert_eq!((queue.status().replays, queue.status().refused_replays), (1, 6));
     }
 
     #[test]
