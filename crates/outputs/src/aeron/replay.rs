@@ -301,10 +301,10 @@ fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, sto
 
 /// Those whose requests are not read yet.
 #[derive(Default, Debug)]
-struct Asking(Mutex<VecDeque<Arc<Asker>>>);
+struct Asking(Mutex<VecDeque<Arc<Caller>>>);
 
 #[derive(Debug)]
-struct Asker {
+struct Caller {
     socket: TcpStream,
     address: IpAddr,
     is_displaced: AtomicBool,
@@ -314,8 +314,8 @@ impl Asking {
     /// Another one asks. Where there are too many, the first of the address that has most of them goes: so an address that opens connections and
     /// asks for nothing takes the room from itself.
     fn enter(self: &Arc<Self>, stream: &TcpStream, address: IpAddr) -> io::Result<Asks> {
-        let asker = Asker { socket: stream.try_clone()?, address, is_displaced: AtomicBool::new(false) };
-        let asker = Arc::new(asker);
+        let caller = Caller { socket: stream.try_clone()?, address, is_displaced: AtomicBool::new(false) };
+        let caller = Arc::new(caller);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST_ASKING {
             let of = |address| all.iter().filter(|one| one.address == address).count();
@@ -328,27 +328,27 @@ impl Asking {
                 let _ended = gone.socket.shutdown(Shutdown::Read);
             }
         }
-        all.push_back(Arc::clone(&asker));
-        Ok(Asks { asking: Arc::clone(self), asker })
+        all.push_back(Arc::clone(&caller));
+        Ok(Asks { asking: Arc::clone(self), caller })
     }
 }
 
 /// A place among those who ask. Dropping it leaves it.
 struct Asks {
     asking: Arc<Asking>,
-    asker: Arc<Asker>,
+    caller: Arc<Caller>,
 }
 
 impl Asks {
     fn is_displaced(&self) -> bool {
-        self.asker.is_displaced.load(Ordering::Acquire)
+        self.caller.is_displaced.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Asks {
     fn drop(&mut self) {
         let mut all = self.asking.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|one| !Arc::ptr_eq(one, &self.asker));
+        all.retain(|one| !Arc::ptr_eq(one, &self.caller));
     }
 }
 
