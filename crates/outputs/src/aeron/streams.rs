@@ -58,6 +58,9 @@ const FOREIGN: &str = "another plant publishes on the same streams: its events a
 /// How long it says so after the last of them.
 const FOREIGN_FOR: Duration = Duration::from_secs(2);
 
+/// When its own plant is silent for so long, the server is asked again who is foreign: another plant may have taken its place.
+const FOREIGN_AGAIN: Duration = Duration::from_secs(3);
+
 /// Live events that wait while older ones are fetched: some 6 MB.
 const MOST_PENDING: usize = 1 << 16;
 
@@ -262,6 +265,8 @@ struct Fetching {
     since: Instant,
     /// The greatest number of the events that waited then: the plant has published them, if they are its own.
     waited: Option<u64>,
+    /// The start that was doubted then.
+    doubted: Option<u64>,
 }
 
 /// What a reader hands out.
@@ -306,6 +311,8 @@ pub(super) struct Streams {
     foreign_epoch: Option<u64>,
     /// When its last message came.
     foreign_heard: Option<Instant>,
+    /// When the server was asked.
+    foreign_since: Option<Instant>,
     /// The plant's feeds, as its last status has them.
     feeds: Option<Vec<Publisher>>,
     /// When the last status came.
@@ -375,6 +382,7 @@ impl Streams {
             doubted_epoch: None,
             foreign_epoch: None,
             foreign_heard: None,
+            foreign_since: None,
             feeds: None,
             heard: None,
             other_journal: None,
@@ -714,7 +722,8 @@ impl Streams {
             let (connector, token) = (self.options.connector.clone(), self.options.token.clone());
             let fetch = Fetch::new(server, connector, token, patience);
             let waited = self.pending.last_key_value().map(|(number, _)| *number);
-            self.fetching = Some(Fetching { place, fetch, since: Instant::now(), waited });
+            let doubted = self.doubted_epoch;
+            self.fetching = Some(Fetching { place, fetch, since: Instant::now(), waited, doubted });
         }
         let Some(mut fetching) = self.fetching.take() else { return false };
         let place = fetching.place;
@@ -742,6 +751,10 @@ impl Streams {
         let result = result.map(|_| ());
         match place {
             None => {
+                if result.is_ok() && self.doubted_epoch != fetching.doubted {
+                    // The answer may be from before the start that is doubted: what wants the events still does.
+                    return true;
+                }
                 if result.is_ok() {
                     self.leave_out_foreign(fetching.fetch.epoch(), fetching.waited);
                 }
@@ -813,7 +826,8 @@ impl Streams {
                 counters.restarts += 1;
                 stream.last = None;
                 (options.say)("the plant's numbers began anew: the records between are not known");
-                counters.lost_gaps += is_gap;
+                // A beginning that does not come is missing too.
+                counters.lost_gaps += 1;
             }
             Err(error) => self.lose_records(place, gap.missing, &error.to_string()),
         }
@@ -866,6 +880,10 @@ impl Streams {
 
     /// Whether a message is of another plant on the same streams. Counts it then.
     fn is_foreign(&mut self, epoch: u64) -> bool {
+        let is_long = |since: Option<Instant>| since.is_none_or(|since| since.elapsed() >= FOREIGN_AGAIN);
+        if self.foreign_epoch == Some(epoch) && is_long(self.heard) && is_long(self.foreign_since) {
+            self.foreign_epoch = None;
+        }
         let is_foreign = self.foreign_epoch == Some(epoch);
         if is_foreign {
             self.counters.malformed += 1;
@@ -957,6 +975,7 @@ impl Streams {
         let doubted = self.doubted_epoch.take();
         if doubted.is_some() {
             self.foreign_epoch = doubted.filter(|doubted| Some(*doubted) != epoch);
+            self.foreign_since = Some(Instant::now());
         }
         if self.foreign_epoch.is_some() && self.foreign_epoch == doubted {
             (self.options.say)(FOREIGN);
@@ -1190,6 +1209,34 @@ mod tests {
         let header = Header { items: 0, ..header };
         streams.past(None, &header, &[], &mut |_| panic!("it has no event")).unwrap();
         assert_eq!(streams.standing().trouble, None);
+    }
+
+    #[test]
+    fn an_answer_from_before_a_plant_began_anew_does_not_make_it_another_plant() {
+        let (_history, _replays, mut streams) = caught_up();
+        streams.want_events(Some(0));
+        assert!(streams.fetch(&mut |_| panic!("it only connects")));
+        // While the answer is under way.
+        let anew = of_plant(9, 100..101, super::super::replay::tests::event);
+        streams.message(0, &anew, &mut |_| panic!("who knows of what")).unwrap();
+        while streams.fetching.is_some() {
+            streams.fetch(&mut |_| panic!("there are no more"));
+        }
+        assert_eq!((streams.foreign_epoch, streams.wants_events), (None, Some(Some(0))));
+        fetch_all(&mut streams, &mut Vec::new());
+        assert_eq!((streams.foreign_epoch, streams.server_epoch), (Some(9), Some(7)));
+    }
+
+    #[test]
+    fn another_plant_is_asked_for_again_when_the_own_one_is_silent() {
+        let (_history, _replays, mut streams) = caught_up();
+        (streams.foreign_epoch, streams.foreign_since) = (Some(9), Some(Instant::now()));
+        let theirs = of_plant(9, 100..101, super::super::replay::tests::event);
+        streams.message(0, &theirs, &mut |_| panic!("it is another plant's")).unwrap();
+        assert_eq!(streams.wants_events, None);
+        streams.foreign_since = Instant::now().checked_sub(FOREIGN_AGAIN);
+        streams.message(0, &theirs, &mut |_| panic!("who knows of what")).unwrap();
+        assert_eq!((streams.foreign_epoch, streams.wants_events), (None, Some(Some(0))));
     }
 
     #[test]
