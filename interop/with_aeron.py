@@ -6,7 +6,8 @@ At the end each reader's file has the records, byte for byte, that a live client
 fail: no driver, a wrong token, a reader without a replay server that loses something.
 
 Last, plants downstream take the events in place of lines: two a shard each, one of them killed, one too slow, and a third that comes late. Their live
-clients together have the first plant's records, byte for byte.
+clients together have the first plant's records, byte for byte. There the replay server speaks TLS and asks for certificates: readers that trust another
+authority, show none or speak no TLS say so and are counted.
 
 Usage: with_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the driver's archive.
 """
@@ -26,7 +27,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from with_kafka import serve, venues_of
-from with_questdb import VENUES, Plant, free_port, until
+from with_questdb import VENUES, Plant, certify, free_port, until
 
 MESSAGES, RATE = 24_000, 2_000
 KEY = "db-" + "0" * 29
@@ -91,8 +92,15 @@ IMPATIENT = (1 << 16, "segment_mb = 1", 'queue_mb = 1\nback_pressure = "2ms"')
 class Scene:
     """A driver, a plant, and what readers need to know. `how`: the bytes of a term, and what the plant's sections `journal` and `aeron` have besides."""
 
-    def __init__(self, tapeworks: Path, archives: Path, work: Path, channel: str, how: tuple[int, str, str] = IMPATIENT):
+    def __init__(
+        self, tapeworks: Path, archives: Path, work: Path, channel: str, how: tuple[int, str, str] = IMPATIENT, *, by_tls: bool = False
+    ):
         work.mkdir(parents=True)
+        of_plant = self.of_downstream = ""
+        if by_tls:
+            certify(work)
+            own = 'certificate = "server.pem"\nprivate_key = "server.key"\n'
+            of_plant, self.of_downstream = f'{own}client_authorities = "authority.pem"\n', f'{own}authorities = "authority.pem"\n'
         self.tapeworks, self.work, self.channel = tapeworks, work, channel
         self.driver = Driver(archives, Path(f"/dev/shm/tapeworks-aeron-{os.getpid()}-{work.name}"), work / "driver.log", how[0])
         self.page, self.replay, self.clients = free_port(), free_port(), free_port()
@@ -102,7 +110,7 @@ class Scene:
             f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\n{how[1]}\n[web]\nlisten = "127.0.0.1:{self.page}"\n'
             f'[clients]\nlisten = "127.0.0.1:{self.clients}"\n[[clients.dataset]]\nname = "ALL"\n[[clients.key]]\nname = "t"\nkey = "{KEY}"\n'
             f'[aeron]\nchannel = "{channel}"\ndirectory = "{self.driver.folder}"\nnbbo_streams = 2\ndriver_timeout = "2s"\n'
-            f'replay = "127.0.0.1:{self.replay}"\ntoken = "{TOKEN}"\n{how[2]}\n{of_venues}'
+            f'replay = "127.0.0.1:{self.replay}"\ntoken = "{TOKEN}"\n{how[2]}\n{of_plant}{of_venues}'
         )
         self.plant = Plant(tapeworks, file, self.page, work / "plant.log")
 
@@ -131,7 +139,7 @@ class Downstream(Plant):
         file = scene.work / f"{name}.toml"
         file.write_text(
             f'[source.aeron]\nchannel = "{scene.channel}"\ndirectory = "{scene.driver.folder}"\nfrom = "127.0.0.1:{scene.replay}"\n'
-            f'feeds = {FEEDS}\ntoken = "{TOKEN}"\nshard = {shard}\nshards = {shards}\ndriver_timeout = "2s"\n'
+            f'feeds = {FEEDS}\ntoken = "{TOKEN}"\nshard = {shard}\nshards = {shards}\ndriver_timeout = "2s"\n{scene.of_downstream}'
             f'[journal]\nfolder = "{self.journal.name}"\nsegment_mb = 1\ncheckpoint_every = "1s"\n[web]\nlisten = "127.0.0.1:{page}"\n'
             f'[clients]\nlisten = "127.0.0.1:{self.clients}"\n[[clients.dataset]]\nname = "ALL"\n[[clients.key]]\nname = "t"\nkey = "{KEY}"\n'
         )
@@ -288,11 +296,35 @@ def downstream(scene: Scene) -> None:
         for one in sources:
             assert one["gaps"] == one["filled"] and one["malformed"] == 0, one
         print(f"downstream: {count} records once each; fetched {[one['fetched'] for one in sources]}", flush=True)
+        by_tls(scene)
         another_day(scene, shards[0])
     finally:
         exchange.kill()
         for one in (*shards, late):
             one.kill()
+
+
+def by_tls(scene: Scene) -> None:
+    """A reader with a certificate has the day's records; others say what is wrong, and are counted."""
+    before = scene.status()["tls_refused"]
+    (other := scene.work / "other").mkdir()
+    certify(other)
+    ours, own = ("--tls-authorities", str(scene.work / "authority.pem")), ("--tls-certificate", str(scene.work / "server.pem"), "--tls-key", str(scene.work / "server.key"))
+    more = ("--start", "0", "--seconds", "3", "--from", f"127.0.0.1:{scene.replay}")
+    reader = Reader(scene.tapeworks, "by-tls", scene, "mbo", *more, *ours, *own)
+    strangers = {
+        "speaks TLS, and nothing else": (),
+        "no TLS with the replay server": ours,
+        "invalid peer certificate": ("--tls-authorities", str(other / "authority.pem"), *own),
+    }
+    refused = {why: Reader(scene.tapeworks, f"stranger-{len(flags)}", scene, "cmbp-1", *more, *flags) for why, flags in strangers.items()}
+    for why, stranger in refused.items():
+        assert stranger.process.wait(timeout=DEADLINE) == PROBLEMS and why in stranger.log.read_text(), (why, stranger.log.read_text())
+    assert reader.process.wait(timeout=DEADLINE) == 0, reader.log.read_text()
+    count = compare("a reader by TLS", records(reader.file), scene.live("mbo"))
+    # One tries again for each of the two streams of the NBBO.
+    assert scene.status()["tls_refused"] >= before + len(strangers), scene.status()
+    print(f"by TLS: {count} records once each; {scene.status()['tls_refused']} handshakes were refused", flush=True)
 
 
 def another_day(scene: Scene, plant: Downstream) -> None:
@@ -376,7 +408,7 @@ def main() -> None:
                 failures(scene)
         finally:
             scene.clear()
-    scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / "downstream", channels["ipc"])
+    scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / "downstream", channels["ipc"], by_tls=True)
     try:
         downstream(scene)
     finally:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from trading_day import EXCHANGE, GATEWAY, Server, free_ports
 from with_kafka import serve, venues_of
-from with_questdb import Plant, free_port, get, until
+from with_questdb import Plant, certify, free_port, get, until
 
 MESSAGES, RATE = 24_000, 2_000
 PACKETS_EVERY, ORDERS_EVERY = 20, 5
@@ -39,19 +39,6 @@ ORDER = [
     "read", "check and translate", "store", "send to the venue", "venue", "read the answer", "translate the answer", "store the answer",
     "send to the client",
 ]
-
-
-def certify(folder: Path) -> None:
-    """An authority, and a certificate of this machine that it has signed."""
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    for words in (
-        ["req", "-x509", *key, "-keyout", "authority.key", "-out", "authority.pem", "-subj", "/CN=authority for tests"],
-        ["req", "-new", *key[:-2], "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=collector"],
-        ["x509", "-req", "-in", "server.csr", "-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-days", "2", "-out", "server.pem",
-         "-extfile", "extensions"],
-    ):
-        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
 
 class Collector:

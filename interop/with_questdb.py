@@ -78,6 +78,19 @@ def get(url: str):
         return json.load(answer)
 
 
+def certify(folder: Path) -> None:
+    """An authority, and a certificate of this machine that it has signed."""
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    for words in (
+        ["req", "-x509", *key, "-keyout", "authority.key", "-out", "authority.pem", "-subj", "/CN=authority for tests"],
+        ["req", "-new", *key[:-2], "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server"],
+        ["x509", "-req", "-in", "server.csr", "-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-days", "2", "-out", "server.pem",
+         "-extfile", "extensions"],
+    ):
+        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+
 class Server:
     """QuestDB, on this machine alone."""
 

@@ -309,6 +309,7 @@ pub(crate) fn questdb() -> Result<String, Lack> {
 /// What building the feature `aeron` takes, and running its driver.
 pub(crate) fn needs_of_aeron() -> Result<(), Lack> {
     needs_of_questdb()?;
+    tools::openssl()?;
     tools::aeron()
 }
 

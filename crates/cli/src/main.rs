@@ -56,7 +56,7 @@ enum Command {
     Validate(commands::plant::Validate),
     Journal(commands::journal::Arguments),
     Lab(commands::lab::Arguments),
-    Subscribe(commands::subscribe::Arguments),
+    Subscribe(Box<commands::subscribe::Arguments>),
     Tap(commands::tap::Arguments),
     Top(commands::top::Arguments),
 }

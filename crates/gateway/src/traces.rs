@@ -569,7 +569,7 @@ mod tests {
         }
         // One that is on its way already.
         comes(&mut tracer, 0, 0, true);
-        assert_eq!(samples.unfollowed(), 4);
+        assert_eq!(samples.counts().unfollowed(), 4);
         write(&mut tracer);
         tracer.sent_to_venue();
         let now = |ns| Now { utc_ns: 0, steady_ns: CLOCK.get() + ns };
@@ -611,9 +611,9 @@ mod tests {
             for (step, client, id, flag) in steps {
                 match step {
                     0 => {
-                        let before = samples.unfollowed();
+                        let before = samples.counts().unfollowed();
                         comes(&mut tracer, client, id, flag);
-                        followed += usize::from(samples.unfollowed() == before);
+                        followed += usize::from(samples.counts().unfollowed() == before);
                     }
                     1 => answers(&mut tracer, client, id),
                     2 => write(&mut tracer),

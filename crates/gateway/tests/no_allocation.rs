@@ -320,5 +320,5 @@ fn the_thread_of_a_gateway_takes_no_memory_for_a_message() {
         _ => {}
     });
     assert_eq!((requests, commands), (2 * (200 + PAIRS), 4));
-    assert_eq!((samples.dropped(), samples.unfollowed()), (0, 0));
+    assert_eq!((samples.counts().dropped(), samples.counts().unfollowed()), (0, 0));
 }

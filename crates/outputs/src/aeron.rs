@@ -55,6 +55,9 @@ mod setting;
 mod status;
 #[cfg(feature = "aeron")]
 mod streams;
+#[cfg(test)]
+#[cfg(all(feature = "aeron", feature = "tls"))]
+mod tls_tests;
 
 #[cfg(feature = "aeron")]
 pub use output::{Aeron, AeronFailure, AeronStartError, bind, start};

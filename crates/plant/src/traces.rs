@@ -317,7 +317,7 @@ mod tests {
             passes(&mut tracer, 1_000 * (number + 1), &events(77), true);
         }
         assert!(tracer.is_following());
-        assert_eq!(samples.waiting(), 0, "the books do not have it");
+        assert_eq!(samples.counts().waiting(), 0, "the books do not have it");
         tracer.applied(Nanos(9_000));
         let all = taken(&mut samples);
         assert_eq!((all.len(), tracer.is_following()), (2, false));

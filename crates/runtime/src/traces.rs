@@ -227,17 +227,40 @@ impl Sampler {
     }
 }
 
-/// What was not exported because it found no room.
 #[derive(Default, Debug)]
-struct Losses {
+struct Counts {
+    recorded: AtomicU64,
+    taken: AtomicU64,
     dropped: AtomicU64,
     unfollowed: AtomicU64,
+}
+
+/// What waits for the exporter and what found no room, for any thread: an exporter may be held up by its collector.
+#[derive(Clone, Debug)]
+pub struct SampleCounts(Arc<Counts>);
+
+impl SampleCounts {
+    /// Samples that wait.
+    pub fn waiting(&self) -> u64 {
+        let taken = self.0.taken.load(Ordering::Relaxed);
+        self.0.recorded.load(Ordering::Relaxed).saturating_sub(taken)
+    }
+
+    /// Samples that found no room so far.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Items that were not followed as there were too many.
+    pub fn unfollowed(&self) -> u64 {
+        self.0.unfollowed.load(Ordering::Relaxed)
+    }
 }
 
 /// A hot thread's end of its ring.
 pub struct Recorder {
     ring: spsc::Producer<Sample>,
-    losses: Arc<Losses>,
+    counts: Arc<Counts>,
 }
 
 impl fmt::Debug for Recorder {
@@ -250,15 +273,15 @@ impl Recorder {
     /// Records a sample, or counts it if it finds no room. It does not wait.
     #[cold]
     pub fn record(&mut self, sample: &Sample) {
-        if !self.ring.try_push_with(|| *sample) {
-            self.losses.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        let is_taken = self.ring.try_push_with(|| *sample);
+        let count = if is_taken { &self.counts.recorded } else { &self.counts.dropped };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an item that should be followed, and for which there is no place among those that are.
     #[cold]
     pub fn count_unfollowed(&self) {
-        self.losses.unfollowed.fetch_add(1, Ordering::Relaxed);
+        self.counts.unfollowed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -266,7 +289,7 @@ impl Recorder {
 #[derive(Clone)]
 pub struct Operations {
     waiting: Arc<Mutex<VecDeque<Sample>>>,
-    losses: Arc<Losses>,
+    counts: Arc<Counts>,
 }
 
 impl fmt::Debug for Operations {
@@ -283,15 +306,17 @@ impl Operations {
             Ok(waiting) => waiting,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                self.losses.dropped.fetch_add(1, Ordering::Relaxed);
+                self.counts.dropped.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         };
-        if waiting.len() < MOST_OPERATIONS {
+        let count = if waiting.len() < MOST_OPERATIONS {
             waiting.push_back(*sample);
+            &self.counts.recorded
         } else {
-            self.losses.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+            &self.counts.dropped
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -299,7 +324,7 @@ impl Operations {
 pub struct Samples {
     ring: spsc::Consumer<Sample>,
     operations: Operations,
-    losses: Arc<Losses>,
+    counts: Arc<Counts>,
 }
 
 impl fmt::Debug for Samples {
@@ -319,22 +344,14 @@ impl Samples {
             each(&sample);
             taken += 1;
         }
-        taken + self.ring.pop_batch(most - taken, |sample| each(&sample))
+        taken += self.ring.pop_batch(most - taken, |sample| each(&sample));
+        self.counts.taken.fetch_add(taken as u64, Ordering::Relaxed);
+        taken
     }
 
-    /// Samples that wait.
-    pub fn waiting(&self) -> usize {
-        self.ring.len() + self.operations.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Samples that found no room so far.
-    pub fn dropped(&self) -> u64 {
-        self.losses.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Items that were not followed as there were too many.
-    pub fn unfollowed(&self) -> u64 {
-        self.losses.unfollowed.load(Ordering::Relaxed)
+    /// What waits and what found no room.
+    pub fn counts(&self) -> SampleCounts {
+        SampleCounts(Arc::clone(&self.counts))
     }
 }
 
@@ -350,17 +367,17 @@ pub struct Traces {
 impl Traces {
     /// A queue of so many samples, and of rare operations if `has_operations`: the recording ends, and the exporter's.
     pub fn new(sampling: Sampling, queue_samples: usize, has_operations: bool) -> (Self, Samples) {
-        let losses = Arc::new(Losses::default());
+        let counts = Arc::new(Counts::default());
         let (producer, consumer) = spsc::ring(queue_samples);
         let waiting = Arc::new(Mutex::new(VecDeque::with_capacity(MOST_OPERATIONS)));
-        let operations = Operations { waiting, losses: Arc::clone(&losses) };
-        let recorder = Recorder { ring: producer, losses: Arc::clone(&losses) };
+        let operations = Operations { waiting, counts: Arc::clone(&counts) };
+        let recorder = Recorder { ring: producer, counts: Arc::clone(&counts) };
         let traces = Self {
             sampling,
             operations: has_operations.then(|| operations.clone()),
             recorder: Arc::new(Mutex::new(Some(recorder))),
         };
-        (traces, Samples { ring: consumer, operations, losses })
+        (traces, Samples { ring: consumer, operations, counts })
     }
 
     /// The hot thread's end. There is one: a later call gets none.
@@ -450,7 +467,9 @@ mod tests {
             traces.operations().unwrap().record(&Sample::new("rare", number));
         }
         recorder.count_unfollowed();
-        assert_eq!((samples.waiting(), samples.dropped(), samples.unfollowed()), (MOST_OPERATIONS + 4, 5, 1));
+        let counts = samples.counts();
+        let all = MOST_OPERATIONS as u64 + 4;
+        assert_eq!((counts.waiting(), counts.dropped(), counts.unfollowed()), (all, 5, 1));
         let mut starts = Vec::new();
         let taken = samples.take(MOST_OPERATIONS + 2, |sample| starts.push((sample.name, sample.times().0)));
         assert_eq!(taken, MOST_OPERATIONS + 2);
@@ -466,7 +485,7 @@ mod tests {
         let held = operations.waiting.lock().unwrap();
         operations.record(&Sample::new("rare", 1));
         drop(held);
-        assert_eq!((samples.waiting(), samples.dropped()), (0, 1));
+        assert_eq!((samples.counts().waiting(), samples.counts().dropped()), (0, 1));
     }
 
     #[test]

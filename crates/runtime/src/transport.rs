@@ -66,7 +66,48 @@ impl TlsFiles {
     }
 }
 
-/// Why a server cannot speak TLS.
+/// The PEM files of a client's TLS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientTlsFiles {
+    /// Authorities, one of which must have signed the server's certificate.
+    pub authorities: PathBuf,
+    /// The client's own certificate and its key, for a server that wants to see one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl ClientTlsFiles {
+    /// Reads `authorities`, `certificate` and `private_key` of a section, with paths beside the file of the configuration. `None`: there are
+    /// none, or something is wrong with them.
+    pub fn read(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<Self> {
+        let mut path = |key| section.text(reading, key).map(|(path, _)| beside.join(path));
+        let [authorities, certificate, private_key] =
+            ["authorities", "certificate", "private_key"].map(&mut path);
+        match (&certificate, &private_key) {
+            (Some(_), None) => section.missing(reading, "private_key"),
+            (None, Some(_)) => section.missing(reading, "certificate"),
+            (Some(_), Some(_)) if authorities.is_none() => section.missing(reading, "authorities"),
+            _ => {}
+        }
+        Some(Self { authorities: authorities?, identity: certificate.zip(private_key) })
+    }
+
+    /// Reads the files themselves. The server must show a certificate for `name`.
+    ///
+    /// # Errors
+    /// [`NoTls`].
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "nothing is connected"))]
+    pub fn connector(&self, name: &str) -> Result<Connector, NoTls> {
+        #[cfg(feature = "tls")]
+        {
+            let identity = self.identity.as_ref().map(|(chain, key)| (chain.as_path(), key.as_path()));
+            Ok(Connector::tls(&self.authorities, identity, name)?)
+        }
+        #[cfg(not(feature = "tls"))]
+        Err(NoTls::NotBuilt)
+    }
+}
+
+/// Why there is no TLS.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum NoTls {
@@ -121,7 +162,7 @@ impl Acceptor {
     /// # Errors
     /// The configuration of TLS cannot be used.
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS refuses"))]
-    pub fn accept<S: Stream>(&self, stream: S, refusal: &'static [u8]) -> io::Result<Transport<S>> {
+    pub fn accept<S: Read + Write>(&self, stream: S, refusal: &'static [u8]) -> io::Result<Transport<S>> {
         match self {
             Self::Plain => Ok(Transport::Plain(stream)),
             #[cfg(feature = "tls")]
@@ -163,11 +204,20 @@ impl Connector {
         Ok(Self::Tls(config, server))
     }
 
+    /// The files of TLS.
+    pub fn files(&self) -> Option<std::sync::Arc<dyn FollowedFiles>> {
+        match self {
+            Self::Plain => None,
+            #[cfg(feature = "tls")]
+            Self::Tls(client, _) => Some(std::sync::Arc::clone(client) as _),
+        }
+    }
+
     /// The transport of a connection that is being made.
     ///
     /// # Errors
     /// The configuration of TLS cannot be used.
-    pub fn connect<S: Stream>(&self, stream: S) -> io::Result<Transport<S>> {
+    pub fn connect<S: Read + Write>(&self, stream: S) -> io::Result<Transport<S>> {
         match self {
             Self::Plain => Ok(Transport::Plain(stream)),
             #[cfg(feature = "tls")]
@@ -235,7 +285,7 @@ impl Write for Blocking {
     }
 }
 
-/// A connection that never blocks.
+/// A connection that never blocks, or of which each operation has a time limit.
 #[derive(Debug)]
 pub enum Transport<S> {
     /// TCP.
@@ -245,7 +295,7 @@ pub enum Transport<S> {
     Tls(Box<Encrypted<S>>),
 }
 
-impl<S: Stream> Transport<S> {
+impl<S: Read + Write> Transport<S> {
     /// The socket.
     pub const fn stream(&mut self) -> &mut S {
         match self {
@@ -269,6 +319,29 @@ impl<S: Stream> Transport<S> {
         }
     }
 
+    /// Whether both sides have agreed on TLS, or there is none.
+    pub fn is_agreed(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => !encrypted.session.is_handshaking(),
+        }
+    }
+
+    /// Writes the bytes of the TLS layer: of a handshake, and of encrypted records.
+    ///
+    /// # Errors
+    /// The socket's; one that takes nothing now is none.
+    pub fn settle(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => encrypted.settle(),
+        }
+    }
+}
+
+impl<S: Stream> Transport<S> {
     /// Shuts the sending side.
     ///
     /// # Errors
@@ -285,18 +358,6 @@ impl<S: Stream> Transport<S> {
             }
         }
         self.stream().shutdown(Shutdown::Write)
-    }
-
-    /// Writes the bytes of the TLS layer: of a handshake, and of encrypted records.
-    ///
-    /// # Errors
-    /// The socket's; one that takes nothing now is none.
-    pub fn settle(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(_) => Ok(()),
-            #[cfg(feature = "tls")]
-            Self::Tls(encrypted) => encrypted.settle(),
-        }
     }
 }
 
@@ -316,7 +377,7 @@ impl<S> Transport<S> {
     }
 }
 
-impl<S: Stream> Read for Transport<S> {
+impl<S: Read + Write> Read for Transport<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(into),
@@ -326,7 +387,7 @@ impl<S: Stream> Read for Transport<S> {
     }
 }
 
-impl<S: Stream> Write for Transport<S> {
+impl<S: Read + Write> Write for Transport<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[io::IoSlice::new(bytes)])
     }
@@ -355,7 +416,7 @@ pub struct Encrypted<S> {
 }
 
 #[cfg(feature = "tls")]
-impl<S: Stream> Encrypted<S> {
+impl<S: Read + Write> Encrypted<S> {
     fn transport(stream: S, mut session: rustls::Connection, refusal: &'static [u8]) -> Transport<S> {
         session.set_buffer_limit(Some(1 << 18));
         Transport::Tls(Box::new(Self { stream, session, refusal }))
@@ -391,7 +452,7 @@ impl<S: Stream> Encrypted<S> {
                 && self.session.is_handshaking()
             {
                 self.refuse_plainly();
-                return Err(io::ErrorKind::InvalidData.into());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the other side does not speak TLS"));
             }
             // Sends the alert with the error.
             self.settle()?;

@@ -1,5 +1,6 @@
 //! `[aeron]` and `[source.aeron]` of a plant's configuration.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,9 +9,13 @@ use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
 use tapeworks_plant::RelayOptions;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_runtime::secrets::{Secret, check_token};
+use tapeworks_runtime::transport::{ClientTlsFiles, TlsFiles};
 
 /// The times that make sense for a driver or a reader to be silent.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+
+/// Characters of a token, which stands in the line of a request.
+const LONGEST_TOKEN: usize = 512;
 
 /// What Aeron takes as a channel, as far as it can be seen from here.
 fn is_channel(text: &str) -> bool {
@@ -40,10 +45,23 @@ fn read_token(
     is_local: bool,
 ) -> Option<Secret> {
     Secret::read(reading, section, Secret::TOKEN, beside, move |text| {
-        let is_right = !text.contains('|');
-        check_token(text, is_local)
-            .and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
+        let is_right = text.len() <= LONGEST_TOKEN && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        check_token(text, is_local)?;
+        if is_right && !text.contains('|') {
+            Ok(())
+        } else {
+            Err(format!(
+                "a token of replays is printable ASCII without |, {LONGEST_TOKEN} characters at most"
+            ))
+        }
     })
+}
+
+/// The files of TLS that a section names under `key` need the feature.
+fn check_tls(reading: &mut Reading<'_>, section: &Section<'_>, key: &str, is_there: bool) {
+    if cfg!(not(feature = "tls")) && is_there {
+        section.wrong_at(reading, key, "this program was built without the feature 'tls'");
+    }
 }
 
 /// Reads `[source.aeron]`: another plant's events, which come instead of venues' lines.
@@ -70,12 +88,15 @@ pub(crate) fn read_source(
         stream: 1_000,
         from: ([127, 0, 0, 1], 0).into(),
         token: None,
+        tls: ClientTlsFiles::read(reading, &mut section, beside),
         driver_timeout: Duration::from_secs(5),
     };
+    check_tls(reading, &section, "authorities", setting.tls.is_some());
     let stream = section.integer(reading, "stream", 1..=1_000_000_000);
     setting.stream = stream.map_or(setting.stream, |(stream, _)| stream as i32);
     let what = "the address of the other plant's replay server, such as 127.0.0.1:13050";
-    let from = section.parsed(reading, "from", what, |text| text.parse().ok());
+    let is_one = |from: &SocketAddr| from.port() != 0 && !from.ip().is_unspecified();
+    let from = section.parsed(reading, "from", what, |text| text.parse().ok().filter(is_one));
     if !section.has("from") {
         section.missing(reading, "from");
     }
@@ -146,6 +167,11 @@ pub(crate) fn read(
         }
     }
     setting.token = read_token(reading, &mut section, beside, is_local);
+    setting.tls = TlsFiles::read(reading, &mut section, beside);
+    check_tls(reading, &section, "certificate", setting.tls.is_some());
+    if setting.tls.is_some() && setting.replay.is_none() {
+        section.wrong_at(reading, "certificate", "TLS is of the replay server, and there is no 'replay'");
+    }
     let most = section.integer(reading, "max_replays", 1..=256);
     setting.max_replays = most.map_or(setting.max_replays, |(most, _)| most);
     section.refuse_the_rest(reading);
@@ -211,6 +237,7 @@ mod tests {
             stream: 1_000,
             from: ([127, 0, 0, 1], 13_050).into(),
             token: None,
+            tls: None,
             driver_timeout: Duration::from_secs(5),
         };
         assert_eq!(config.source, Some(least.clone()));
@@ -238,6 +265,17 @@ mod tests {
         let wrong = [
             ("[source]\n".to_owned(), "p.toml:1:1: source lacks the key 'aeron'"),
             (DOWNSTREAM.replace("from", "at"), "p.toml:3:1: the key 'at' is not known"),
+            (format!("{DOWNSTREAM}certificate = \"c.pem\"\n"), "lacks the key 'private_key'"),
+            (
+                format!("{DOWNSTREAM}certificate = \"c.pem\"\nprivate_key = \"k.pem\"\n"),
+                "lacks the key 'authorities'",
+            ),
+            (
+                DOWNSTREAM.replace("127.0.0.1:13050", "0.0.0.0:13050"),
+                "p.toml:3:8: 'from' must be the address",
+            ),
+            (format!("{DOWNSTREAM}token = \"a\\nb\"\n"), "p.toml:5:9: a token of replays is printable ASCII"),
+            (format!("{DOWNSTREAM}token = \"{}\"\n", "x".repeat(513)), "512 characters at most"),
             (DOWNSTREAM.replace("aeron:ipc", "ipc"), "p.toml:2:11: 'channel' must be a channel of Aeron"),
             (
                 format!("{DOWNSTREAM}shard = 2\nshards = 2\n"),
@@ -253,6 +291,27 @@ mod tests {
             let found: Vec<String> = found.iter().map(ToString::to_string).collect();
             assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:?}");
         }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn the_files_of_tls_are_beside_the_configuration() {
+        let text = "[aeron]\nchannel = \"aeron:ipc\"\nreplay = \"127.0.0.1:13050\"\ncertificate = \"c.pem\"\n\
+            private_key = \"k.pem\"\nclient_authorities = \"a.pem\"\n";
+        let aeron = Config::parse("d/p.toml", &(PLANT.to_owned() + text)).unwrap().aeron.unwrap();
+        let files = TlsFiles {
+            certificate: "d/c.pem".into(),
+            private_key: "d/k.pem".into(),
+            client_authorities: Some("d/a.pem".into()),
+        };
+        assert_eq!(aeron.tls, Some(files));
+        let without = text.replace("replay = \"127.0.0.1:13050\"\n", "");
+        let found = Config::parse("d/p.toml", &(PLANT.to_owned() + &without)).unwrap_err();
+        assert!(found[0].to_string().contains("there is no 'replay'"), "{found:?}");
+        let more = "authorities = \"a.pem\"\ncertificate = \"c.pem\"\nprivate_key = \"k.pem\"\n";
+        let source = Config::parse("d/p.toml", &format!("{DOWNSTREAM}{more}")).unwrap().source.unwrap();
+        let identity = Some(("d/c.pem".into(), "d/k.pem".into()));
+        assert_eq!(source.tls, Some(ClientTlsFiles { authorities: "d/a.pem".into(), identity }));
     }
 
     #[test]

@@ -322,6 +322,7 @@ fn aeron(status: &AeronStatus) -> Value {
         "replayed": status.replayed,
         "running_replays": status.running_replays,
         "refused_replays": status.refused_replays,
+        "tls_refused": status.tls_refused,
         "failed_replays": status.failed_replays,
         "ring_lag": status.ring_lag,
         "error": status.error,

@@ -23,7 +23,7 @@ use tapeworks_plant::{Plant, PlantError, PlantFailure, PlantOptions, Reader, Sta
 
 use tapeworks_engine::history::History;
 #[cfg(feature = "aeron")]
-use tapeworks_outputs::aeron::{self, Aeron};
+use tapeworks_outputs::aeron::{self, Aeron, AeronSourceSetting};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::Options;
 use tapeworks_outputs::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
@@ -228,6 +228,9 @@ impl Service {
         // The ports are bound before the plant starts, so that a busy port is an early error.
         let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
         let tls_of_clients = of_clients.map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
+        #[cfg(feature = "aeron")]
+        let connector_of_source =
+            config.source.as_ref().map(AeronSourceSetting::connector).transpose()?.unwrap_or_default();
         #[cfg(feature = "web")]
         let web = match &config.web {
             Some(web) => {
@@ -264,6 +267,12 @@ impl Service {
         let web = web.map(|listening| {
             let files = sockets.as_ref().and_then(multicast::Sockets::files);
             listening.showing("multicast.certificate", files)
+        });
+        #[cfg(all(feature = "web", feature = "aeron"))]
+        let web = web.map(|listening| {
+            let of_replays = replays_of_aeron.as_ref().and_then(aeron::Listening::files);
+            let of_source = connector_of_source.files();
+            listening.showing("aeron.certificate", of_replays).showing("source.aeron.authorities", of_source)
         });
         let watch = Watch::default();
         #[cfg_attr(not(feature = "otel"), expect(unused_mut, reason = "nothing is traced"))]
@@ -409,7 +418,8 @@ impl Service {
         #[cfg(feature = "aeron")]
         let source = match (&config.source, &config.plant.relay, plant.relay()) {
             (Some(setting), Some(relay), Some(to)) => {
-                Some(source::start(setting.clone(), relay.clone(), to).map_err(ServiceError::Source)?)
+                let started = source::start(setting.clone(), connector_of_source, relay.clone(), to);
+                Some(started.map_err(ServiceError::Source)?)
             }
             _ => None,
         };
@@ -613,8 +623,12 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
     let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
     let of_web = config.web.as_ref().and_then(|web| web.tls.as_ref());
     let of_multicast = config.multicast.as_ref().and_then(|multicast| multicast.tls.as_ref());
-    for files in of_clients.into_iter().chain(of_web).chain(of_multicast) {
+    let of_aeron = config.aeron.as_ref().and_then(|aeron| aeron.tls.as_ref());
+    for files in [of_clients, of_web, of_multicast, of_aeron].into_iter().flatten() {
         files.acceptor().map_err(|error| wrong(error.to_string()))?;
+    }
+    if let Some(source) = &config.source {
+        source.connector().map_err(|error| wrong(error.to_string()))?;
     }
     #[cfg(feature = "otel")]
     if let Some(setting) = &config.traces {

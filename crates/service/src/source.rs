@@ -22,6 +22,7 @@ use tapeworks_outputs::aeron::events::AeronEvents;
 use tapeworks_outputs::aeron::reader::{AeronReaderOptions, AeronStanding};
 use tapeworks_plant::RelayOptions;
 use tapeworks_plant::relay::{NotTaken, PieceWriter, RelayPlace, RelaySender};
+use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::{System, World as _};
 
 /// Events of a piece.
@@ -35,6 +36,9 @@ const PAUSE: Duration = Duration::from_micros(500);
 
 /// How often the status is reported.
 const REPORT: Duration = Duration::from_millis(100);
+
+/// How long its end waits for its thread, which may wait for a driver that is not there.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The first plant sends its status twice a second: it is silent after this time.
 const SILENT: Duration = Duration::from_secs(2);
@@ -71,10 +75,15 @@ pub(crate) struct Source {
 }
 
 /// Starts to take events. The plant has replayed its journal.
-pub(crate) fn start(setting: AeronSourceSetting, relay: RelayOptions, to: RelaySender) -> io::Result<Source> {
+pub(crate) fn start(
+    setting: AeronSourceSetting,
+    connector: Connector,
+    relay: RelayOptions,
+    to: RelaySender,
+) -> io::Result<Source> {
     let stop = Arc::new(AtomicBool::new(false));
     let stop_in = Arc::clone(&stop);
-    let run = move || run(&setting, &relay, &to, &stop_in);
+    let run = move || run(&setting, connector, &relay, &to, &stop_in);
     let thread = thread::Builder::new().name("source".to_owned()).spawn(run)?;
     Ok(Source { stop, thread: Some(thread) })
 }
@@ -91,7 +100,16 @@ impl Source {
 
     fn end(&mut self) -> Result<(), SourceFailure> {
         self.stop.store(true, Ordering::Release);
-        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(SourceFailure::Panicked)))
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let began = Instant::now();
+        while !thread.is_finished() {
+            if began.elapsed() >= END_PATIENCE {
+                // The plant's end does not wait for a driver. What the thread would still take, nobody gets.
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().unwrap_or(Err(SourceFailure::Panicked))
     }
 }
 
@@ -104,6 +122,7 @@ impl Drop for Source {
 
 fn run(
     setting: &AeronSourceSetting,
+    connector: Connector,
     relay: &RelayOptions,
     to: &RelaySender,
     stop: &AtomicBool,
@@ -117,6 +136,7 @@ fn run(
         events: true,
         symbols: Default::default(),
         server: Some(setting.from),
+        connector,
         token: token(),
         start: None,
         timeout: Duration::ZERO,
@@ -359,6 +379,17 @@ mod tests {
         assert_eq!((times, got.len()), (6, 4 + 6), "one a second of the events' six seconds");
         let relayed = feed.relayed().unwrap();
         assert!(relayed.next > all.len() as u64 - 1_000, "{relayed:?}");
+    }
+
+    #[test]
+    fn a_source_whose_driver_does_not_come_does_not_hold_up_the_end_of_the_plant() {
+        let thread = thread::spawn(|| {
+            thread::park_timeout(Duration::from_secs(3_600));
+            Ok(())
+        });
+        let source = Source { stop: Arc::new(AtomicBool::new(false)), thread: Some(thread) };
+        // Its thread would end in an hour: that this test ends is what it shows.
+        source.join().unwrap();
     }
 
     #[test]

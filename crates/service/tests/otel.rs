@@ -208,8 +208,34 @@ fn an_end_exports_what_waits_and_a_silent_collector_does_not_hold_it_up() {
         assert!(began.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
+    for _ in 0..100 {
+        recorder.record(&sample());
+    }
+    let handle = exporter.handle();
+    let status = handle.status();
+    assert_eq!((status.waiting, status.dropped), (64, 36), "they are counted while the request is held");
     // The request that is held would end in ten minutes: that this test ends is what it shows.
     exporter.join();
+    assert_eq!(handle.status().lost, 65);
+}
+
+#[test]
+fn a_server_that_answers_without_end_does_not_get_the_spans_again() {
+    let endless = "HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n";
+    let without = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 10000000000\r\n\r\n";
+    let long = String::leak(format!("{endless}{}", "x".repeat(100 << 10)));
+    let server = Server::start(&[long, without]);
+    let (exporter, mut recorder) = start(server.setting());
+    for (count, error) in
+        [(2, "the answer is not that of a collector of OpenTelemetry"), (4, "the collector answers with 500")]
+    {
+        recorder.record(&sample());
+        let status = until(&exporter, |status| status.refused_spans == count);
+        assert_eq!(status.error.as_deref(), Some(error));
+    }
+    recorder.record(&sample());
+    until(&exporter, |status| status.traces == 1);
+    assert_eq!(server.requests.lock().unwrap().len(), 3);
 }
 
 #[test]

@@ -26,6 +26,7 @@ use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{counted, number, thousands};
 use crate::terminal::complain;
+use crate::tls::Tls;
 use crate::values::{self, Names};
 use crate::{interrupt, output};
 
@@ -45,6 +46,7 @@ Examples:
   tapeworks subscribe --schema mbo,trades --seconds 1m --out live.{schema}.parquet
   tapeworks subscribe 127.0.0.1:13000,127.0.0.1:13001 --schema mbo --start 0 --out mbo.dbn    (the plants of a pair)
   tapeworks subscribe --aeron aeron:ipc --from 127.0.0.1:13050 --start 0 --schema mbo,trades    (a build with the feature aeron)
+  tapeworks subscribe --aeron aeron:ipc --from 10.0.0.7:13050 --tls-authorities plants.pem    (aeron and tls)
   tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
 
 Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast or
@@ -90,6 +92,8 @@ pub(crate) struct Arguments {
         hide_default_value = true
     )]
     aeron_token: String,
+    #[command(flatten)]
+    tls: Tls,
     /// The address of the interface on which the group is joined.
     #[arg(long, value_name = "ADDRESS", requires = "multicast", default_value = "127.0.0.1")]
     interface: Ipv4Addr,
@@ -385,6 +389,10 @@ fn received(counters: &ReceiverCounters) -> String {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
+    if arguments.tls.is_wanted() && arguments.from.is_none() {
+        let text = "--tls-authorities needs --from: only the replay server of Aeron is reached by TLS";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     if let Some(channel) = &arguments.aeron {
         return by_aeron(arguments, channel);
     }
@@ -493,6 +501,7 @@ fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
         events,
         symbols: symbols.collect::<Result<_>>()?,
         server,
+        connector: arguments.tls.connector(arguments.from.as_deref().unwrap_or_default())?,
         token: arguments.aeron_token.clone(),
         start: arguments.start,
         timeout: LOOK,

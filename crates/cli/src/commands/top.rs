@@ -232,7 +232,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
     if aeron.is_object() {
         let _infallible = writeln!(
             out,
-            "  aeron {}, {} items a second, {} of {} streams read, unread {}, dropped {}, waiting {}; replays {}, failed {}",
+            "  aeron {}, {} items a second, {} of {} streams read, unread {}, dropped {}, waiting {}; replays {}, refused {}, failed {}",
             if aeron["is_connected"] == true { paint.good("connected") } else { paint.bad("not connected") },
             thousands(rate(now, before, "/aeron/items")),
             thousands(number(&aeron["read_streams"])),
@@ -241,6 +241,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             bad(["dropped_slow", "dropped_full", "refused"].iter().map(|key| number(&aeron[*key])).sum()),
             thousands(number(&aeron["waiting"])),
             thousands(number(&aeron["replays"])),
+            thousands(number(&aeron["refused_replays"])),
             thousands(number(&aeron["failed_replays"])),
         );
     }

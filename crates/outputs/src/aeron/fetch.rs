@@ -9,12 +9,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tapeworks_packet::stop;
+use tapeworks_runtime::transport::{Connector, Transport};
 use tapeworks_runtime::world::{Stream as _, System, World};
 
 use super::message::{Header, Kind, NotAMessage};
 use super::replay::{OTHER_JOURNAL, TOO_MANY, Wanted};
+use crate::text::one_line;
 
-/// How long connecting and each wait for a piece of a replay may take.
+/// How long connecting, TLS and the answer may take together, and each wait for a whole message.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a server that is away, or has other readers, is tried again by a reader that gives up.
@@ -32,6 +34,9 @@ const MOST_BYTES: usize = 1 << 20;
 /// Bytes of the server's first line.
 const MOST_LINE: usize = 4_096;
 
+/// What is shown of a server's words.
+const MOST_CHARACTERS: usize = 200;
+
 /// Messages that a turn takes.
 const AT_ONCE: usize = 1_024;
 
@@ -48,6 +53,14 @@ pub enum FetchError {
         /// The server.
         address: SocketAddr,
         /// The system's error.
+        source: io::Error,
+    },
+    /// The two do not agree on TLS.
+    #[error("no TLS with the replay server {address}: {source}")]
+    Tls {
+        /// The server.
+        address: SocketAddr,
+        /// Why.
         source: io::Error,
     },
     /// The server refuses.
@@ -77,12 +90,21 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    fn of_connection(address: SocketAddr, source: io::Error) -> Self {
+        // Only TLS finds bytes wrong.
+        if source.kind() == io::ErrorKind::InvalidData {
+            Self::Tls { address, source }
+        } else {
+            Self::Connection { address, source }
+        }
+    }
+
     /// Whether another try may do better: the plant may be about to come back, or have other readers first.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Connection { .. } => true,
             Self::Refused { said, .. } => said.starts_with(TOO_MANY),
-            Self::OtherJournal { .. } | Self::Message { .. } => false,
+            Self::Tls { .. } | Self::OtherJournal { .. } | Self::Message { .. } => false,
         }
     }
 }
@@ -99,13 +121,16 @@ pub(super) enum Progress {
 /// A connection, and what came over it and is not read.
 #[derive(Debug)]
 struct Connection {
-    stream: <System as World>::Stream,
+    stream: Transport<<System as World>::Stream>,
     is_connected: bool,
     is_admitted: bool,
+    /// The plant's start, as the server has it.
+    epoch: Option<u64>,
     /// The rest of the request.
     request: Vec<u8>,
     bytes: Vec<u8>,
     read: usize,
+    /// When it began, was admitted, or got its last whole message.
     heard: Instant,
 }
 
@@ -113,6 +138,7 @@ struct Connection {
 #[derive(Debug)]
 pub(super) struct Fetch {
     address: SocketAddr,
+    connector: Connector,
     token: String,
     /// How long without a message until it is given up; for ever if none.
     patience: Option<Duration>,
@@ -124,16 +150,35 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    pub(super) fn new(address: SocketAddr, token: String, patience: Option<Duration>) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        connector: Connector,
+        token: String,
+        patience: Option<Duration>,
+    ) -> Self {
         let heard = Instant::now();
-        Self { address, token, patience, heard, is_said: false, connection: None, again: None }
+        Self { address, connector, token, patience, heard, is_said: false, connection: None, again: None }
     }
 
-    /// Takes some messages. `say` gets the reason once why the server is tried again. `wanted` is asked before each try, as `each` may have got a part.
+    /// The plant's start, as the server of this replay has it.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        self.connection.as_ref()?.epoch
+    }
+
+    /// Whether the server is tried again after an error. A reader that never gives up does not at the end of the process either: it would go on
+    /// without what is missing.
+    fn goes_on(&self, error: &FetchError, is_stopped: bool) -> bool {
+        match self.patience {
+            Some(patience) => !is_stopped && error.is_passing() && self.heard.elapsed() < patience,
+            None => !matches!(error, FetchError::OtherJournal { .. }),
+        }
+    }
+
+    /// Takes some messages. `say` gets the reason why the server is tried again, and whether it is the first. `wanted` is asked before each try, as `each` may have got a part.
     pub(super) fn turn<S>(
         &mut self,
         state: &mut S,
-        say: &mut dyn FnMut(&mut S, &str),
+        say: &mut dyn FnMut(&mut S, &str, bool),
         wanted: impl Fn(&S) -> Wanted,
         mut each: impl FnMut(&mut S, &Header, &[u8]) -> Result<(), NotAMessage>,
     ) -> Result<Progress, FetchError> {
@@ -141,12 +186,12 @@ impl Fetch {
             return Ok(Progress::More(false));
         }
         let address = self.address;
-        let broken = |source| FetchError::Connection { address, source };
+        let broken = |source| FetchError::of_connection(address, source);
         let taken = match &mut self.connection {
             Some(connection) => connection.take(address, |header, rest| each(state, header, rest)),
             none => {
                 let request = (wanted(state).line(&self.token) + "\n").into_bytes();
-                Connection::open(address, request).map_err(broken).map(|connection| {
+                Connection::open(address, &self.connector, request).map_err(broken).map(|connection| {
                     *none = Some(connection);
                     Progress::More(true)
                 })
@@ -155,22 +200,18 @@ impl Fetch {
         match taken {
             Err(error) => {
                 self.connection = None;
-                let is_passing = error.is_passing();
-                let goes_on = match self.patience {
-                    Some(patience) => is_passing && self.heard.elapsed() < patience,
-                    None => !matches!(error, FetchError::OtherJournal { .. }),
-                };
-                if !goes_on || stop::is_requested() {
+                if !self.goes_on(&error, stop::is_requested()) {
                     return Err(error);
                 }
-                if !std::mem::replace(&mut self.is_said, true) {
-                    say(state, &format!("{error}; trying again"));
-                }
-                self.again = Some(Instant::now() + if is_passing { PAUSE } else { LONG_PAUSE });
+                let is_first = !std::mem::replace(&mut self.is_said, true);
+                say(state, &format!("{error}; trying again"), is_first);
+                self.again = Some(Instant::now() + if error.is_passing() { PAUSE } else { LONG_PAUSE });
                 Ok(Progress::More(false))
             }
             Ok(progress) => {
-                if self.connection.as_ref().is_some_and(|connection| connection.is_admitted) {
+                // One that admits and sends nothing is as good as away.
+                let is_admitted = self.connection.as_ref().is_some_and(|connection| connection.is_admitted);
+                if is_admitted && progress != Progress::More(false) {
                     self.heard = Instant::now();
                 }
                 Ok(progress)
@@ -180,12 +221,13 @@ impl Fetch {
 }
 
 impl Connection {
-    fn open(address: SocketAddr, request: Vec<u8>) -> io::Result<Self> {
-        let stream = <System as World>::Stream::connect(address)?;
+    fn open(address: SocketAddr, connector: &Connector, request: Vec<u8>) -> io::Result<Self> {
+        let stream = connector.connect(<System as World>::Stream::connect(address)?)?;
         Ok(Self {
             stream,
             is_connected: false,
             is_admitted: false,
+            epoch: None,
             request,
             bytes: Vec::new(),
             read: 0,
@@ -204,41 +246,44 @@ impl Connection {
             self.bytes.drain(..self.read);
             self.read = 0;
         }
+        // The rest of the handshake and of the request.
+        self.stream.settle()?;
         let before = self.bytes.len();
         self.bytes.resize(before + READ_BYTES, 0);
         let result = self.stream.read(self.bytes.get_mut(before..).unwrap_or_default());
         self.bytes.truncate(before + result.as_ref().copied().unwrap_or_default());
         match result {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {
-                self.heard = Instant::now();
-                Ok(true)
-            }
+            Ok(_) => Ok(true),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                if self.heard.elapsed() >= PATIENCE {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
+                self.wait_on()?;
                 Ok(false)
             }
             Err(error) => Err(error),
         }
     }
 
+    /// Nothing whole is there yet: it is waited for, but not for ever.
+    fn wait_on(&self) -> io::Result<()> {
+        if self.heard.elapsed() >= PATIENCE { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
     /// Connects, and sends the request. `false`: not yet.
     fn ask(&mut self) -> io::Result<bool> {
         if !self.is_connected {
-            self.is_connected = self.stream.is_connected()?;
+            self.is_connected = self.stream.stream().is_connected()?;
         }
         while self.is_connected && !self.request.is_empty() {
             match self.stream.write(&self.request) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => drop(self.request.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }
         let is_asked = self.is_connected && self.request.is_empty();
-        if !is_asked && self.heard.elapsed() >= PATIENCE {
-            return Err(io::ErrorKind::TimedOut.into());
+        if !is_asked {
+            self.wait_on()?;
         }
         Ok(is_asked)
     }
@@ -249,8 +294,9 @@ impl Connection {
         address: SocketAddr,
         mut each: impl FnMut(&Header, &[u8]) -> Result<(), NotAMessage>,
     ) -> Result<Progress, FetchError> {
-        let broken = |source| FetchError::Connection { address, source };
-        let refused = |said: String| {
+        let broken = |source| FetchError::of_connection(address, source);
+        let refused = |said: &str| {
+            let said = one_line(said, MOST_CHARACTERS);
             if said.starts_with(OTHER_JOURNAL) {
                 FetchError::OtherJournal { address, said }
             } else {
@@ -264,7 +310,7 @@ impl Connection {
         while !self.is_admitted {
             let Some(end) = self.rest().iter().position(|byte| *byte == b'\n') else {
                 if self.rest().len() >= MOST_LINE {
-                    return Err(refused("no replay server: its first line does not end".to_owned()));
+                    return Err(refused("no replay server: its first line does not end"));
                 }
                 if !self.fill().map_err(broken)? {
                     return Ok(Progress::More(false));
@@ -274,9 +320,12 @@ impl Connection {
             let line = String::from_utf8_lossy(self.rest().get(..end).unwrap_or_default()).into_owned();
             self.read += end + 1;
             match line.trim_end().split_once('=') {
-                Some(("success", "1")) => self.is_admitted = true,
-                Some(("error", said)) => return Err(refused(said.to_owned())),
-                _ => return Err(refused(format!("no replay server: '{}'", line.trim_end()))),
+                Some(("success", more)) if more == "1" || more.starts_with("1|") => {
+                    self.epoch = more.split_once("epoch=").and_then(|(_, epoch)| epoch.parse().ok());
+                    (self.is_admitted, self.heard) = (true, Instant::now());
+                }
+                Some(("error", said)) => return Err(refused(said)),
+                _ => return Err(refused(&format!("no replay server: '{}'", line.trim_end()))),
             }
         }
         for taken in 0..AT_ONCE {
@@ -294,10 +343,11 @@ impl Connection {
             };
             let from = self.read + 4;
             self.read = from + length;
+            self.heard = Instant::now();
             let bytes = self.bytes.get(from..self.read).unwrap_or_default();
             let (header, rest) = Header::parse(bytes).map_err(strange)?;
             if header.kind == Kind::Status {
-                return Err(refused(String::from_utf8_lossy(rest).into_owned()));
+                return Err(refused(&String::from_utf8_lossy(rest)));
             }
             each(&header, rest).map_err(strange)?;
         }
@@ -311,16 +361,42 @@ pub(super) fn fetch(
     address: SocketAddr,
     token: &str,
     wanted: &Wanted,
+    each: impl FnMut(&Header, &[u8]) -> Result<(), NotAMessage>,
+) -> Result<(), FetchError> {
+    fetch_by(Connector::Plain, address, token, wanted, each)
+}
+
+/// The same over TLS.
+#[cfg(test)]
+pub(super) fn fetch_by(
+    connector: Connector,
+    address: SocketAddr,
+    token: &str,
+    wanted: &Wanted,
     mut each: impl FnMut(&Header, &[u8]) -> Result<(), NotAMessage>,
 ) -> Result<(), FetchError> {
-    let mut fetch = Fetch::new(address, token.to_owned(), Some(Duration::ZERO));
+    let mut fetch = Fetch::new(address, connector, token.to_owned(), Some(Duration::ZERO));
     loop {
         let turn =
-            fetch.turn(&mut (), &mut |(), _| {}, |()| *wanted, |(), header, rest| each(header, rest))?;
+            fetch.turn(&mut (), &mut |(), _, _| {}, |()| *wanted, |(), header, rest| each(header, rest))?;
         match turn {
             Progress::Done => return Ok(()),
             Progress::More(true) => {}
             Progress::More(false) => std::thread::sleep(Duration::from_millis(1)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patient_reader_does_not_give_up_when_the_process_ends_and_another_does() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let error = FetchError::Connection { address, source: io::ErrorKind::ConnectionRefused.into() };
+        let of = |patience| Fetch::new(address, Connector::Plain, String::new(), patience);
+        assert!(of(None).goes_on(&error, true));
+        assert!(of(Some(AGAIN)).goes_on(&error, false) && !of(Some(AGAIN)).goes_on(&error, true));
     }
 }

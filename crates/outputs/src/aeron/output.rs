@@ -13,6 +13,7 @@ use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos, Symbol};
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_runtime::transport::{NoTls, TlsFiles};
 use tapeworks_runtime::worker::Worker;
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_store::Schema;
@@ -38,6 +39,9 @@ pub enum AeronStartError {
         /// The system's error.
         source: io::Error,
     },
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] NoTls),
     /// A thread cannot be started.
     #[error("no thread for Aeron: {0}")]
     Thread(io::Error),
@@ -71,12 +75,12 @@ pub struct Aeron {
 /// Listens for requests of replays, so that an address that cannot be used is reported before anything starts.
 ///
 /// # Errors
-/// [`AeronStartError::Bind`].
+/// [`AeronStartError::Bind`], [`AeronStartError::Tls`].
 pub fn bind(setting: &AeronSetting) -> Result<Option<Listening>, AeronStartError> {
-    let bound = setting
-        .replay
-        .map(|address| Listening::bind(address).map_err(|source| AeronStartError::Bind { address, source }));
-    bound.transpose()
+    let Some(address) = setting.replay else { return Ok(None) };
+    let acceptor = setting.tls.as_ref().map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
+    let bound = Listening::bind(address, acceptor);
+    bound.map(Some).map_err(|source| AeronStartError::Bind { address, source })
 }
 
 /// Starts publishing the events that `consumer` brings. It also starts without a driver: see [`Aeron::status`]. `listening` is what [`bind`] gave.
@@ -96,6 +100,7 @@ pub fn start<S: WaitStrategy + 'static>(
     let replays = listening.map(|listening| {
         let server = replay::Server {
             setting: setting.clone(),
+            epoch,
             books: books.clone(),
             history: begin.history.clone(),
             queue: Arc::clone(&queue),

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! reader  aeron-replay=1|token=...|stream=nbbo|shard=0|after=NUMBER.PLACE|time=NS
-//! server  success=1            or error=TEXT and the end
+//! server  success=1|epoch=NS   or error=TEXT and the end
 //! server  messages, each behind its length (4 bytes, little-endian); a length of 0 is the end
 //! ```
+//!
+//! `epoch` is the plant's start, as its messages have it: what another plant publishes on the same streams is none of this one's.
 //!
 //! `stream` is `events` (of all channels, in the order of the journal) or `nbbo`. Everything behind `after` comes that is in the
 //! journal. `time` is the receive time of what has the number `after`: if the journal has another one there, it is another journal, and the
@@ -13,11 +15,14 @@
 //! The journal is written beside the streams, a little later. So a replay ends only when it has all events that were published before the request.
 //! A replay that is cut has no length of 0 at its end. While the making of records takes long, messages without items are sent.
 //!
+//! With a certificate all of it is inside TLS. A peer has the same few seconds for the handshake and the request together, however it sends them.
+//!
 //! Each replay is a thread with a time limit for each call, and there are few of them. A peer is counted among them when its request is admitted.
 //! The NBBO is made by a replica from the last checkpoint on.
 
-use std::io::{self, BufWriter, Read as _, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::collections::VecDeque;
+use std::io::{self, BufWriter, IoSlice, Read as _, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -27,7 +32,9 @@ use subtle::ConstantTimeEq as _;
 use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
 use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos, Symbol};
+use tapeworks_runtime::followed::FollowedFiles;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::transport::{Acceptor, Transport};
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
@@ -39,14 +46,17 @@ use super::sender::Queue;
 /// Bytes of a request's line.
 const MOST_REQUEST: usize = 1_024;
 
-/// Peers whose requests are not read yet.
+/// Peers whose requests are not read yet. Another one displaces one of them.
 const MOST_ASKING: usize = 64;
 
-/// How long a request may take, all of it.
+/// How long a request may take, all of it: the handshake of TLS too.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a reader may take nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a refused reader may take to read why.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// How long the journal may take to get what was published.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -60,14 +70,24 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// How long before a time the making of its records begins, in ns: longer than a group of events stays open, and than receive times step back.
 const REACH_NS: u64 = 10 * Nanos::SECOND;
 
+/// What a reader without TLS gets where it must speak it.
+const MUST_SPEAK_TLS: &[u8] = b"error=this replay server speaks TLS, and nothing else\n";
+
+/// The first byte of a peer that begins a handshake of TLS.
+const HANDSHAKE: u8 = 0x16;
+
 /// A length that ends a replay.
 const END: u32 = 0;
 
 /// Why a replay is not served, or ends early. The reader gets the text.
 #[derive(thiserror::Error, Debug)]
-enum Refusal {
+pub(super) enum Refusal {
     #[error("the line is no request: {0}")]
     Garbage(&'static str),
+    #[error("it speaks TLS, and [aeron] has no 'certificate'")]
+    SpeaksTls,
+    #[error("no TLS: {0}")]
+    NoTls(io::Error),
     #[error("the token is wrong")]
     Token,
     #[error("{TOO_MANY} {0} replays at once, max_replays of [aeron]")]
@@ -159,11 +179,14 @@ impl Wanted {
 pub struct Listening {
     listener: TcpListener,
     address: SocketAddr,
+    acceptor: Acceptor,
 }
 
 /// What the server needs.
 pub(super) struct Server {
     pub(super) setting: AeronSetting,
+    /// The plant's start, in ns.
+    pub(super) epoch: u64,
     pub(super) books: BookOptions,
     pub(super) history: Option<Arc<dyn History>>,
     pub(super) queue: Arc<Queue>,
@@ -179,20 +202,25 @@ pub(super) struct Replays {
 }
 
 impl Listening {
-    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn bind(address: SocketAddr, acceptor: Acceptor) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address })
+        Ok(Self { listener, address, acceptor })
+    }
+
+    /// The files of TLS.
+    pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
+        self.acceptor.files()
     }
 
     /// Serves.
     pub(super) fn serve(self, server: Server) -> io::Result<Replays> {
-        let Self { listener, address } = self;
+        let Self { listener, address, acceptor } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let stop_in = Arc::clone(&stop);
         let thread = thread::Builder::new()
             .name("aeron-replays".to_owned())
-            .spawn(move || accept(&listener, &Arc::new(server), &stop_in))?;
+            .spawn(move || accept(&listener, &acceptor, &Arc::new(server), &stop_in))?;
         Ok(Replays { address, stop, thread: Some(thread) })
     }
 }
@@ -223,12 +251,12 @@ impl Drop for Replays {
     }
 }
 
-fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) {
-    let (asking, running) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, stop: &Arc<AtomicBool>) {
+    let (asking, running) = (Arc::new(Asking::default()), Arc::new(AtomicUsize::new(0)));
     let refusals = Refusals::new("reader of Aeron's streams", server.on_refusal.clone());
     let refusals = Arc::new(Mutex::new(refusals));
     while !stop.load(Ordering::Acquire) {
-        let (mut stream, address) = match listener.accept() {
+        let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
             // Out of descriptors, or the caller has gone: others may do better a little later.
             Err(_) => {
@@ -247,16 +275,20 @@ fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) 
                 refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, refusal, now_ns);
             }
         };
-        let Some(asks) = Slot::take(&asking, MOST_ASKING) else {
-            let refusal = Refusal::Crowd(MOST_ASKING);
-            refuse(&refusal);
-            // A reader that is gone needs no answer.
-            let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
-            continue;
+        let asks = match asking.enter(&stream, address.ip()) {
+            Ok(asks) => asks,
+            Err(error) => {
+                refuse(&error.into());
+                continue;
+            }
         };
         let (server_in, stop, running) = (Arc::clone(server), Arc::clone(stop), Arc::clone(&running));
+        let acceptor = acceptor.clone();
         let serving = thread::Builder::new().name("aeron-replay".to_owned()).spawn(move || {
-            let served = serve(&server_in, &stream, &stop, &refuse, asks, &running);
+            let served = Timed::new(stream, REQUEST_PATIENCE, WRITE_PATIENCE)
+                .and_then(|stream| acceptor.accept(stream, MUST_SPEAK_TLS))
+                .map_err(Refusal::from)
+                .and_then(|peer| serve(&server_in, peer, &stop, &refuse, asks, &running));
             if served.is_err() {
                 server_in.queue.update(|status| status.failed_replays += 1);
             }
@@ -264,6 +296,59 @@ fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) 
         if serving.is_err() {
             server.queue.update(|status| status.refused_replays += 1);
         }
+    }
+}
+
+/// Those whose requests are not read yet.
+#[derive(Default, Debug)]
+struct Asking(Mutex<VecDeque<Arc<Caller>>>);
+
+#[derive(Debug)]
+struct Caller {
+    socket: TcpStream,
+    address: IpAddr,
+    is_displaced: AtomicBool,
+}
+
+impl Asking {
+    /// Another one asks. Where there are too many, the first of the address that has most of them goes: so an address that opens connections and
+    /// asks for nothing takes the room from itself.
+    fn enter(self: &Arc<Self>, stream: &TcpStream, address: IpAddr) -> io::Result<Asks> {
+        let caller = Caller { socket: stream.try_clone()?, address, is_displaced: AtomicBool::new(false) };
+        let caller = Arc::new(caller);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST_ASKING {
+            let of = |address| all.iter().filter(|one| one.address == address).count();
+            let counts: Vec<usize> = all.iter().map(|one| of(one.address)).collect();
+            let most = counts.iter().copied().max();
+            let at = counts.iter().position(|count| Some(*count) == most);
+            if let Some(gone) = at.and_then(|at| all.remove(at)) {
+                gone.is_displaced.store(true, Ordering::Release);
+                // Its thread reads the end, and answers. One that is gone already needs none.
+                let _ended = gone.socket.shutdown(Shutdown::Read);
+            }
+        }
+        all.push_back(Arc::clone(&caller));
+        Ok(Asks { asking: Arc::clone(self), caller })
+    }
+}
+
+/// A place among those who ask. Dropping it leaves it.
+struct Asks {
+    asking: Arc<Asking>,
+    caller: Arc<Caller>,
+}
+
+impl Asks {
+    fn is_displaced(&self) -> bool {
+        self.caller.is_displaced.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let mut all = self.asking.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| !Arc::ptr_eq(one, &self.caller));
     }
 }
 
@@ -284,22 +369,80 @@ impl Drop for Slot {
     }
 }
 
-/// The line of a request. It may take `patience` in all, not for each byte.
-fn read_request(mut stream: &TcpStream, patience: Duration) -> io::Result<String> {
-    let began = Instant::now();
-    let (mut line, mut piece) = (Vec::new(), [0; MOST_REQUEST]);
-    loop {
-        let left = patience.saturating_sub(began.elapsed());
+/// A socket that is read until a time, and of which each write has a time limit.
+#[derive(Debug)]
+pub(super) struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    pub(super) fn new(stream: TcpStream, read: Duration, write: Duration) -> io::Result<Self> {
+        stream.set_write_timeout(Some(write))?;
+        Ok(Self { stream, until: Instant::now() + read })
+    }
+}
+
+impl io::Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
-        let length = stream.read(&mut piece)?;
+        self.stream.set_read_timeout(Some(left))?;
+        match self.stream.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
+            other => other,
+        }
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.stream.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// A reader's connection.
+pub(super) type Peer = Transport<Timed>;
+
+/// Ends a connection so that its other side can read the answer: closed with bytes that were not read, it would lose it.
+fn leave(peer: &mut Peer) {
+    let Timed { stream, until } = peer.stream();
+    *until = Instant::now() + LEAVING;
+    if stream.shutdown(Shutdown::Write).is_ok() {
+        let mut piece = [0; MOST_REQUEST];
+        while matches!(peer.stream().read(&mut piece), Ok(1..)) {}
+    }
+}
+
+/// The line of a request.
+pub(super) fn read_request(peer: &mut Peer) -> Result<String, Refusal> {
+    let (mut line, mut piece) = (Vec::new(), [0; MOST_REQUEST]);
+    loop {
+        let length = match peer.read(&mut piece) {
+            Ok(0) if !peer.is_agreed() => return Err(Refusal::NoTls(io::ErrorKind::UnexpectedEof.into())),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if !peer.is_agreed() => return Err(Refusal::NoTls(error)),
+            Err(error) => return Err(error.into()),
+        };
         line.extend_from_slice(piece.get(..length).unwrap_or_default());
+        if line.first() == Some(&HANDSHAKE) {
+            return Err(Refusal::SpeaksTls);
+        }
         let end = line.iter().position(|byte| *byte == b'\n');
         if end.is_some() || length == 0 || line.len() >= MOST_REQUEST {
             line.truncate(end.unwrap_or(line.len()));
-            return String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into());
+            return String::from_utf8(line).map_err(|_| Refusal::Garbage("it is no text"));
         }
     }
 }
@@ -307,23 +450,38 @@ fn read_request(mut stream: &TcpStream, patience: Duration) -> io::Result<String
 /// Serves one reader. An error: what was begun did not end.
 fn serve(
     server: &Server,
-    stream: &TcpStream,
+    mut peer: Peer,
     stop: &AtomicBool,
     refuse: &dyn Fn(&Refusal),
-    asks: Slot,
+    asks: Asks,
     running: &Arc<AtomicUsize>,
 ) -> Result<(), Refusal> {
-    let answer = |refusal: Refusal| {
+    let answer = |peer: &mut Peer, refusal: Refusal| {
         refuse(&refusal);
-        let mut stream = stream;
         // A reader that is gone needs no answer.
-        let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
+        let _answered = peer.write_all(format!("error={refusal}\n").as_bytes());
+        leave(peer);
         Ok(())
     };
-    stream.set_write_timeout(Some(WRITE_PATIENCE))?;
-    let line = match read_request(stream, REQUEST_PATIENCE) {
+    let line = match read_request(&mut peer) {
+        _ if asks.is_displaced() => {
+            let refusal = Refusal::Crowd(MOST_ASKING);
+            refuse(&refusal);
+            if peer.is_agreed() {
+                // A reader that is gone needs no answer. Nobody waits for it here.
+                let _answered = peer.write_all(format!("error={refusal}\n").as_bytes());
+            }
+            return Ok(());
+        }
         Ok(line) => line,
-        Err(error) => return answer(error.into()),
+        // Without a handshake nothing can be answered: what could be, TLS has said.
+        Err(refusal @ Refusal::NoTls(_)) => {
+            server.queue.update(|status| status.tls_refused += 1);
+            refuse(&refusal);
+            leave(&mut peer);
+            return Ok(());
+        }
+        Err(refusal) => return answer(&mut peer, refusal),
     };
     let admitted = Wanted::parse(&line).and_then(|(wanted, token)| {
         let right = server.setting.token.as_ref().map(|secret| secret.get());
@@ -338,14 +496,17 @@ fn serve(
     });
     let (wanted, history) = match admitted {
         Ok(admitted) => admitted,
-        Err(refusal) => return answer(refusal),
+        Err(refusal) => return answer(&mut peer, refusal),
     };
     let most = server.setting.max_replays;
-    let Some(_runs) = Slot::take(running, most) else { return answer(Refusal::TooMany(most)) };
+    let Some(_runs) = Slot::take(running, most) else {
+        return answer(&mut peer, Refusal::TooMany(most));
+    };
     drop(asks);
     let published = server.queue.next();
-    let mut to = BufWriter::with_capacity(1 << 16, stream);
-    to.write_all(b"success=1\n")?;
+    let mut to = BufWriter::with_capacity(1 << 16, peer);
+    // At once: to find the beginning may take long.
+    to.write_all(format!("success=1|epoch={}\n", server.epoch).as_bytes()).and_then(|()| to.flush())?;
     server.queue.update(|status| {
         status.replays += 1;
         status.running_replays += 1;
@@ -366,7 +527,8 @@ fn serve(
     // Without it the reader knows that there is more.
     ended?;
     to.write_all(&END.to_le_bytes())?;
-    Ok(to.flush()?)
+    to.flush()?;
+    if to.get_ref().is_settled() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::TimedOut).into()) }
 }
 
 struct Run<'r, T: Write> {
@@ -616,15 +778,24 @@ pub(super) mod tests {
         history: tapeworks_engine::history::MemoryHistory,
         token: &str,
     ) -> (Replays, Arc<Queue>) {
+        served_by(Acceptor::Plain, history, token)
+    }
+
+    pub(in super::super) fn served_by(
+        acceptor: Acceptor,
+        history: tapeworks_engine::history::MemoryHistory,
+        token: &str,
+    ) -> (Replays, Arc<Queue>) {
         let queue = Arc::new(Queue::default());
         let server = Server {
             setting: AeronSetting { token: Some(token.into()), ..AeronSetting::new("aeron:ipc".to_owned()) },
+            epoch: 7,
             books: BookOptions::default(),
             history: Some(Arc::new(history)),
             queue: Arc::clone(&queue),
             on_refusal: None,
         };
-        let listening = Listening::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listening = Listening::bind(([127, 0, 0, 1], 0).into(), acceptor).unwrap();
         (listening.serve(server).unwrap(), queue)
     }
 
@@ -727,6 +898,22 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn peers_that_ask_for_nothing_are_displaced_by_those_that_come_and_read_why() {
+        use std::io::Read as _;
+        let (replays, queue) = served(3, "right");
+        let connect = || TcpStream::connect(replays.address()).unwrap();
+        let mut silent: Vec<TcpStream> = (0..MOST_ASKING + 5).map(|_| connect()).collect();
+        assert_eq!(numbers(&replays, "right", None).unwrap(), [0, 1, 2]);
+        // The five that came too many, and the reader, displaced the first six.
+        for stream in silent.iter_mut().take(6) {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "error=more than 64 peers ask at once\n");
+        }
+        assert_eq!((queue.status().replays, queue.status().refused_replays), (1, 6));
+    }
+
+    #[test]
     fn a_peer_that_sends_byte_by_byte_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -736,8 +923,11 @@ pub(super) mod tests {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let given_up = read_request(&stream, Duration::from_millis(100)).unwrap_err();
-        assert!(matches!(given_up.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{given_up}");
+        let stream = Timed::new(stream, Duration::from_millis(100), WRITE_PATIENCE).unwrap();
+        let mut stream = Transport::Plain(stream);
+        let given_up = read_request(&mut stream).unwrap_err();
+        let kind = if let Refusal::Connection(error) = &given_up { Some(error.kind()) } else { None };
+        assert_eq!(kind, Some(io::ErrorKind::TimedOut), "{given_up}");
         drop(stream);
         dripping.join().unwrap();
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::transport::{ClientTlsFiles, Connector, NoTls, TlsFiles};
 
 /// The streams, and the media driver that takes them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +31,8 @@ pub struct AeronSetting {
     pub replay: Option<SocketAddr>,
     /// What a reader must show there.
     pub token: Option<Secret>,
+    /// TLS of the replays.
+    pub tls: Option<TlsFiles>,
     /// Replays at once.
     pub max_replays: usize,
     /// The longest pause between two tries to find the driver.
@@ -53,6 +56,7 @@ impl AeronSetting {
             symbols_every: Duration::from_secs(10),
             replay: None,
             token: None,
+            tls: None,
             max_replays: 4,
             longest_pause: Duration::from_secs(2),
             linger: Duration::from_secs(1),
@@ -83,6 +87,19 @@ pub struct AeronSourceSetting {
     pub from: SocketAddr,
     /// What it wants to see.
     pub token: Option<Secret>,
+    /// TLS to it.
+    pub tls: Option<ClientTlsFiles>,
     /// How long the driver may be silent until it is given up.
     pub driver_timeout: Duration,
+}
+
+impl AeronSourceSetting {
+    /// How to connect to the replay server: with TLS its certificate must be for the address in `from`.
+    ///
+    /// # Errors
+    /// The files of TLS cannot be used.
+    pub fn connector(&self) -> Result<Connector, NoTls> {
+        let name = self.from.ip().to_string();
+        self.tls.as_ref().map_or(Ok(Connector::Plain), |files| files.connector(&name))
+    }
 }

@@ -40,6 +40,8 @@ pub struct AeronStatus {
     pub running_replays: u64,
     /// Requests for replays that were refused.
     pub refused_replays: u64,
+    /// Of them, connections that did not agree on TLS.
+    pub tls_refused: u64,
     /// Replays that ended before they were complete.
     pub failed_replays: u64,
     /// Events in the ring that are not taken yet.

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use rusteron_client::{AeronFragmentClosureAssembler, AeronSubscription};
 use tapeworks_market::{Event, Publisher, Symbol};
+use tapeworks_runtime::transport::Connector;
 
 use super::client::{AeronTrouble, Client, assembler};
 use super::fetch::{AGAIN, Fetch, FetchError, Progress};
@@ -44,6 +45,21 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 
 /// Why nothing is fetched.
 const NO_SERVER: &str = "there is no replay server to ask: see --from";
+
+/// Streams that a reader reads: more than a plant has.
+const MOST_STREAMS: usize = 4_096;
+
+/// How long new streams are waited for until the driver has joined both ends.
+const JOIN_PATIENCE: Duration = Duration::from_millis(200);
+
+/// What a reader of events says of messages that are not its plant's.
+const FOREIGN: &str = "another plant publishes on the same streams: its events are left out";
+
+/// How long it says so after the last of them.
+const FOREIGN_FOR: Duration = Duration::from_secs(2);
+
+/// When its own plant is silent for so long, the server is asked again who is foreign: another plant may have taken its place.
+const FOREIGN_AGAIN: Duration = Duration::from_secs(3);
 
 /// Live events that wait while older ones are fetched: some 6 MB.
 const MOST_PENDING: usize = 1 << 16;
@@ -66,6 +82,8 @@ pub struct AeronReaderOptions {
     pub symbols: HashSet<Symbol>,
     /// The replay server.
     pub server: Option<SocketAddr>,
+    /// How to connect to it.
+    pub connector: Connector,
     /// Its token.
     pub token: String,
     /// Begin with what was received from this time on, in ns; otherwise with the present.
@@ -110,7 +128,7 @@ pub struct AeronReaderCounters {
     pub restarts: u64,
     /// Connections to a media driver.
     pub connects: u64,
-    /// Messages that cannot be read.
+    /// Messages that cannot be read, or are not of the plant whose replay server is asked.
     pub malformed: u64,
 }
 
@@ -232,6 +250,12 @@ struct Session {
     assembler: AeronFragmentClosureAssembler,
 }
 
+/// An event that waits for those before it, and the start of the plant that it is of.
+struct Pending {
+    event: Event,
+    epoch: u64,
+}
+
 /// A part of the past that is fetched.
 struct Fetching {
     /// Of which stream; `None`: the events.
@@ -239,6 +263,10 @@ struct Fetching {
     fetch: Fetch,
     /// When it began.
     since: Instant,
+    /// The greatest number of the events that waited then: the plant has published them, if they are its own.
+    waited: Option<u64>,
+    /// The start that was doubted then.
+    doubted: Option<u64>,
 }
 
 /// What a reader hands out.
@@ -264,7 +292,7 @@ pub(super) struct Streams {
     /// Events: the number of the next, the receive time of the one before it, and those that wait for it.
     next: Option<u64>,
     time: u64,
-    pending: BTreeMap<u64, Event>,
+    pending: BTreeMap<u64, Pending>,
     hole: Option<Instant>,
     events_begun: bool,
     /// Whether all events up to the present have come once.
@@ -275,6 +303,16 @@ pub(super) struct Streams {
     /// The same, whatever was missing.
     plant_next: u64,
     epoch: u64,
+    /// The plant's start as its replay server has it. What is of another one is left out.
+    server_epoch: Option<u64>,
+    /// Another start that was seen since.
+    doubted_epoch: Option<u64>,
+    /// The start of another plant on the same streams: the server does not know it.
+    foreign_epoch: Option<u64>,
+    /// When its last message came.
+    foreign_heard: Option<Instant>,
+    /// When the server was asked.
+    foreign_since: Option<Instant>,
     /// The plant's feeds, as its last status has them.
     feeds: Option<Vec<Publisher>>,
     /// When the last status came.
@@ -340,6 +378,11 @@ impl Streams {
             suspected: None,
             plant_next: 0,
             epoch: 0,
+            server_epoch: None,
+            doubted_epoch: None,
+            foreign_epoch: None,
+            foreign_heard: None,
+            foreign_since: None,
             feeds: None,
             heard: None,
             other_journal: None,
@@ -356,6 +399,7 @@ impl Streams {
 
     /// How it stands.
     pub(super) fn standing(&self) -> AeronStanding<'_> {
+        let is_foreign = self.foreign_heard.is_some_and(|heard| heard.elapsed() < FOREIGN_FOR);
         let of_events = self.fetching.as_ref().filter(|fetching| fetching.place.is_none());
         AeronStanding {
             heard: self.heard,
@@ -364,7 +408,11 @@ impl Streams {
             fetching_since: of_events.map(|fetching| fetching.since),
             next: self.next.unwrap_or_default(),
             plant_next: self.plant_next,
-            trouble: self.trouble.as_deref().or(self.server_trouble.as_deref()),
+            trouble: self
+                .trouble
+                .as_deref()
+                .or(self.server_trouble.as_deref())
+                .or(is_foreign.then_some(FOREIGN)),
             other_journal: self.other_journal.as_deref(),
         }
     }
@@ -474,6 +522,14 @@ impl Streams {
             self.counters.malformed += 1;
             return;
         };
+        if self.is_foreign(epoch) {
+            return;
+        }
+        if self.server_epoch.is_some_and(|known| known != epoch) {
+            // The plant has begun anew, or it is another one: its replay server knows.
+            self.event_epoch(epoch, || None);
+            return;
+        }
         self.heard = Some(Instant::now());
         let number = |feed: &serde_json::Value| u16::try_from(feed.as_u64()?).ok();
         let feeds = status["feeds"].as_array();
@@ -548,26 +604,26 @@ impl Streams {
                 |shard: u16| (options.stream.saturating_add(1).saturating_add(i32::from(shard)), Some(shard));
             (0..*shards).filter(is_wanted).map(shard).collect()
         };
+        let first_new = streams.len();
         for (number, shard) in wanted {
-            if streams.iter().any(|stream| stream.number == number) {
+            if streams.len() >= MOST_STREAMS || streams.iter().any(|stream| stream.number == number) {
                 continue;
             }
             match session.client.subscription(&options.channel, number) {
-                Ok(subscription) => {
-                    // What is published before the driver has joined both ends is missing: wait for that, but not for a plant that is gone.
-                    let began = Instant::now();
-                    while !subscription.is_connected() && began.elapsed() < Duration::from_millis(200) {
-                        sleep(Duration::from_millis(1));
-                    }
-                    let subscription = Some(subscription);
-                    streams.push(Stream {
-                        subscription,
-                        has_begun: *is_spread_anew,
-                        ..Stream::new(number, shard)
-                    });
-                }
+                Ok(subscription) => streams.push(Stream {
+                    subscription: Some(subscription),
+                    has_begun: *is_spread_anew,
+                    ..Stream::new(number, shard)
+                }),
                 Err(trouble) => (options.say)(&trouble.to_string()),
             }
+        }
+        // What is published before the driver has joined both ends is missing: wait for that, but not for a plant that is gone.
+        let began = Instant::now();
+        let new = streams.iter().skip(first_new).filter_map(|stream| stream.subscription.as_ref());
+        while new.clone().any(|subscription| !subscription.is_connected()) && began.elapsed() < JOIN_PATIENCE
+        {
+            sleep(Duration::from_millis(1));
         }
     }
 
@@ -642,7 +698,7 @@ impl Streams {
         counters.lost_gaps += 1;
         let text = match missing {
             Missing::Messages(messages) => {
-                counters.lost_messages += messages;
+                counters.lost_messages = counters.lost_messages.saturating_add(messages);
                 format!("stream {}: {messages} messages are missing: {why}", stream.number)
             }
             _ => format!("stream {}: records may be missing: {why}", stream.number),
@@ -663,14 +719,19 @@ impl Streams {
                 },
             };
             let patience = (!self.options.is_patient).then_some(AGAIN);
-            let fetch = Fetch::new(server, self.options.token.clone(), patience);
-            self.fetching = Some(Fetching { place, fetch, since: Instant::now() });
+            let (connector, token) = (self.options.connector.clone(), self.options.token.clone());
+            let fetch = Fetch::new(server, connector, token, patience);
+            let waited = self.pending.last_key_value().map(|(number, _)| *number);
+            let doubted = self.doubted_epoch;
+            self.fetching = Some(Fetching { place, fetch, since: Instant::now(), waited, doubted });
         }
         let Some(mut fetching) = self.fetching.take() else { return false };
         let place = fetching.place;
-        let mut say = |streams: &mut Self, text: &str| {
+        let mut say = |streams: &mut Self, text: &str, is_first: bool| {
             streams.server_trouble = Some(text.to_owned());
-            (streams.options.say)(text);
+            if is_first {
+                (streams.options.say)(text);
+            }
         };
         let wanted = |streams: &Self| streams.wanted(place);
         let mut result = fetching
@@ -689,7 +750,16 @@ impl Streams {
         }
         let result = result.map(|_| ());
         match place {
-            None => self.events_fetched(result, each),
+            None => {
+                if result.is_ok() && self.doubted_epoch != fetching.doubted {
+                    // The answer may be from before the start that is doubted: what wants the events still does.
+                    return true;
+                }
+                if result.is_ok() {
+                    self.leave_out_foreign(fetching.fetch.epoch(), fetching.waited);
+                }
+                self.events_fetched(result, each);
+            }
             Some(place) => self.records_fetched(place, result, each),
         }
         true
@@ -714,23 +784,25 @@ impl Streams {
         rest: &[u8],
         each: &mut dyn FnMut(Item<'_>),
     ) -> Result<(), NotAMessage> {
-        self.server_trouble = None;
         let Some(place) = place else {
-            return message::events(header, rest, |number, event| {
+            message::events(header, rest, |number, event| {
                 // The journal may have lost some: then its next number is greater.
                 let next = self.next.unwrap_or_default();
                 if number > next {
-                    self.counters.lost_events += number - next;
+                    self.counters.lost_events = self.counters.lost_events.saturating_add(number - next);
                 }
                 if number >= next {
                     self.counters.fetched += 1;
                     self.hand_on(number, &event, each);
                 }
-            });
+            })?;
+            self.server_trouble = None;
+            return Ok(());
         };
         let Self { streams, counters, .. } = self;
         let Some(stream) = streams.get_mut(place) else { return Ok(()) };
         counters.fetched += records(stream, counters, header, rest, each)?;
+        self.server_trouble = None;
         Ok(())
     }
 
@@ -754,7 +826,8 @@ impl Streams {
                 counters.restarts += 1;
                 stream.last = None;
                 (options.say)("the plant's numbers began anew: the records between are not known");
-                counters.lost_gaps += is_gap;
+                // A beginning that does not come is missing too.
+                counters.lost_gaps += 1;
             }
             Err(error) => self.lose_records(place, gap.missing, &error.to_string()),
         }
@@ -777,6 +850,9 @@ impl Streams {
         rest: &[u8],
         each: &mut dyn FnMut(Item<'_>),
     ) -> Result<(), NotAMessage> {
+        if self.is_foreign(header.epoch) {
+            return Ok(());
+        }
         self.event_epoch(header.epoch, || {
             let mut first = None;
             // What cannot be read is reported below.
@@ -789,14 +865,31 @@ impl Streams {
                 counters.repeated += 1;
                 return;
             }
-            pending.insert(number, event);
+            pending.insert(number, Pending { event, epoch: header.epoch });
             if pending.len() > MOST_PENDING {
                 pending.pop_last();
                 counters.set_aside += 1;
             }
         });
-        self.drain(each);
+        // A plant that has begun anew may give other events the same numbers: the fetch shows it.
+        if self.wants_events.is_none() {
+            self.drain(each);
+        }
         read
+    }
+
+    /// Whether a message is of another plant on the same streams. Counts it then.
+    fn is_foreign(&mut self, epoch: u64) -> bool {
+        let is_long = |since: Option<Instant>| since.is_none_or(|since| since.elapsed() >= FOREIGN_AGAIN);
+        if self.foreign_epoch == Some(epoch) && is_long(self.heard) && is_long(self.foreign_since) {
+            self.foreign_epoch = None;
+        }
+        let is_foreign = self.foreign_epoch == Some(epoch);
+        if is_foreign {
+            self.counters.malformed += 1;
+            self.foreign_heard = Some(Instant::now());
+        }
+        is_foreign
     }
 
     /// The plant of a message: another one than before may have begun its numbers anew.
@@ -806,6 +899,9 @@ impl Streams {
         }
         let is_new = self.epoch != 0;
         self.epoch = epoch;
+        if self.server_epoch.is_some_and(|known| known != epoch) {
+            self.doubted_epoch = Some(epoch);
+        }
         let must_begin = self.options.start.is_some() || self.options.resume.is_some();
         if !self.events_begun && must_begin {
             self.events_begun = true;
@@ -872,10 +968,32 @@ impl Streams {
         }
     }
 
+    /// All events up to the present have been fetched of the plant that began at `epoch`. Leaves out what waits and is not its own: what it
+    /// published before the request has come, and what is of another start is another plant's, or of one that is gone.
+    fn leave_out_foreign(&mut self, epoch: Option<u64>, waited: Option<u64>) {
+        self.server_epoch = epoch;
+        let doubted = self.doubted_epoch.take();
+        if doubted.is_some() {
+            self.foreign_epoch = doubted.filter(|doubted| Some(*doubted) != epoch);
+            self.foreign_since = Some(Instant::now());
+        }
+        if self.foreign_epoch.is_some() && self.foreign_epoch == doubted {
+            (self.options.say)(FOREIGN);
+        }
+        self.epoch = epoch.unwrap_or(self.epoch);
+        let next = self.next.unwrap_or_default();
+        let before = self.pending.len();
+        self.pending.retain(|number, pending| {
+            let is_of_plant = epoch.is_none_or(|epoch| epoch == pending.epoch);
+            *number < next || is_of_plant && waited.is_none_or(|waited| *number > waited)
+        });
+        self.counters.malformed += (before - self.pending.len()) as u64;
+    }
+
     /// Events are missing for good.
     fn lose_events(&mut self, missing: u64, why: &str) {
         self.counters.lost_gaps += 1;
-        self.counters.lost_events += missing;
+        self.counters.lost_events = self.counters.lost_events.saturating_add(missing);
         if missing > 0 {
             let next = self.next.unwrap_or_default().saturating_add(missing);
             (self.options.say)(&format!("{missing} events before event {next} are missing: {why}"));
@@ -914,15 +1032,15 @@ impl Streams {
 
     fn drain(&mut self, each: &mut dyn FnMut(Item<'_>)) {
         while let Some(next) = self.next
-            && let Some(event) = self.pending.remove(&next)
+            && let Some(pending) = self.pending.remove(&next)
         {
-            self.hand_on(next, &event, each);
+            self.hand_on(next, &pending.event, each);
             self.hole = None;
         }
     }
 
     fn hand_on(&mut self, number: u64, event: &Event, each: &mut dyn FnMut(Item<'_>)) {
-        (self.next, self.time) = (Some(number + 1), event.ts_recv.0);
+        (self.next, self.time) = (Some(number.saturating_add(1)), event.ts_recv.0);
         self.counters.items += 1;
         each(Item::Event(number, event));
     }
@@ -997,6 +1115,7 @@ mod tests {
             events,
             symbols: HashSet::new(),
             server: None,
+            connector: Connector::Plain,
             token: String::new(),
             start: None,
             timeout: Duration::ZERO,
@@ -1033,9 +1152,114 @@ mod tests {
 
     /// A message with these events, of the plant that began at 7.
     fn of_events(numbers: std::ops::Range<u64>) -> Vec<u8> {
-        let mut draft = message::Draft::begin(Vec::new(), Kind::Events, 7, 0);
-        numbers.for_each(|number| draft.put_event(number, &super::super::replay::tests::event(number)));
+        of_plant(7, numbers, super::super::replay::tests::event)
+    }
+
+    fn of_plant(epoch: u64, numbers: std::ops::Range<u64>, event: impl Fn(u64) -> Event) -> Vec<u8> {
+        let mut draft = message::Draft::begin(Vec::new(), Kind::Events, epoch, 0);
+        numbers.for_each(|number| draft.put_event(number, &event(number)));
         draft.finish()
+    }
+
+    /// A patient reader that has fetched the 100 events of a history; the history, its server, and the reader.
+    fn caught_up() -> (tapeworks_engine::history::MemoryHistory, super::super::replay::Replays, Streams) {
+        use super::super::replay::tests::{event, served_of};
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_of(history.clone(), "right");
+        let mut streams = streams(true, None);
+        streams.options.server = Some(replays.address());
+        streams.options.token = "right".to_owned();
+        streams.options.is_patient = true;
+        streams.options.resume = Some((0, 0));
+        streams.next = Some(0);
+        streams.event_status(7, 100);
+        let mut numbers = Vec::new();
+        fetch_all(&mut streams, &mut numbers);
+        assert_eq!((numbers.len(), streams.next), (100, Some(100)));
+        (history, replays, streams)
+    }
+
+    #[test]
+    fn another_plant_on_the_same_streams_gives_a_reader_nothing() {
+        use super::super::replay::tests::event;
+        let (history, _replays, mut streams) = caught_up();
+        let theirs = |number| Event { ts_recv: tapeworks_market::Nanos(5), ..event(number) };
+        streams.message(0, &of_plant(9, 100..105, theirs), &mut |_| panic!("it is another plant's")).unwrap();
+        history.append(&(100..103).map(event).collect::<Vec<_>>());
+        let mut numbers = Vec::new();
+        fetch_all(&mut streams, &mut numbers);
+        assert_eq!((numbers, streams.time), (vec![100, 101, 102], 103));
+        assert_eq!((streams.pending.len(), streams.counters.malformed), (0, 2));
+        // Now it is known, and nothing is fetched for it.
+        streams.message(0, &of_plant(9, 103..105, theirs), &mut |_| panic!("it is another plant's")).unwrap();
+        let mut live = 0;
+        streams.message(0, &of_events(103..105), &mut |_| live += 1).unwrap();
+        assert_eq!((live, streams.wants_events, streams.counters.malformed), (2, None, 3));
+        assert_eq!(streams.standing().trouble, Some(FOREIGN));
+    }
+
+    #[test]
+    fn the_trouble_of_a_server_whose_items_are_none_is_shown_as_long_as_it_lasts() {
+        let (_history, _replays, mut streams) = caught_up();
+        streams.server_trouble = Some("something else".to_owned());
+        let header = Header { kind: Kind::Events, items: 2, epoch: 7, sequence: 0 };
+        assert!(streams.past(None, &header, &[0; 30], &mut |_| panic!("it has no event")).is_err());
+        assert_eq!(streams.standing().trouble, Some("something else"));
+        let header = Header { items: 0, ..header };
+        streams.past(None, &header, &[], &mut |_| panic!("it has no event")).unwrap();
+        assert_eq!(streams.standing().trouble, None);
+    }
+
+    #[test]
+    fn an_answer_from_before_a_plant_began_anew_does_not_make_it_another_plant() {
+        let (_history, _replays, mut streams) = caught_up();
+        streams.want_events(Some(0));
+        assert!(streams.fetch(&mut |_| panic!("it only connects")));
+        // While the answer is under way.
+        let anew = of_plant(9, 100..101, super::super::replay::tests::event);
+        streams.message(0, &anew, &mut |_| panic!("who knows of what")).unwrap();
+        while streams.fetching.is_some() {
+            streams.fetch(&mut |_| panic!("there are no more"));
+        }
+        assert_eq!((streams.foreign_epoch, streams.wants_events), (None, Some(Some(0))));
+        fetch_all(&mut streams, &mut Vec::new());
+        assert_eq!((streams.foreign_epoch, streams.server_epoch), (Some(9), Some(7)));
+    }
+
+    #[test]
+    fn another_plant_is_asked_for_again_when_the_own_one_is_silent() {
+        let (_history, _replays, mut streams) = caught_up();
+        (streams.foreign_epoch, streams.foreign_since) = (Some(9), Some(Instant::now()));
+        let theirs = of_plant(9, 100..101, super::super::replay::tests::event);
+        streams.message(0, &theirs, &mut |_| panic!("it is another plant's")).unwrap();
+        assert_eq!(streams.wants_events, None);
+        streams.foreign_since = Instant::now().checked_sub(FOREIGN_AGAIN);
+        streams.message(0, &theirs, &mut |_| panic!("who knows of what")).unwrap();
+        assert_eq!((streams.foreign_epoch, streams.wants_events), (None, Some(Some(0))));
+    }
+
+    #[test]
+    fn a_plant_that_begins_anew_within_the_numbers_gives_a_reader_nothing_before_the_fetch() {
+        use super::super::replay::tests::event;
+        let (_history, _replays, mut streams) = caught_up();
+        // Its journal has lost its end, and its events have other times than those that were lost.
+        let anew = |number| Event { ts_recv: tapeworks_market::Nanos(number + 1_000), ..event(number) };
+        streams.message(0, &of_plant(9, 90..110, anew), &mut |_| panic!("who knows of what")).unwrap();
+        assert_eq!((streams.wants_events, streams.next), (Some(Some(0)), Some(100)));
+    }
+
+    #[test]
+    fn an_event_far_ahead_that_the_plant_does_not_know_is_left_out_after_one_fetch() {
+        let (_history, _replays, mut streams) = caught_up();
+        streams.message(0, &of_events(1 << 60..(1 << 60) + 1), &mut |_| panic!("it is far ahead")).unwrap();
+        while streams.wants_events.is_none() {
+            streams.look_for_holes();
+        }
+        fetch_all(&mut streams, &mut Vec::new());
+        assert_eq!((streams.pending.len(), streams.counters.malformed), (0, 1));
+        streams.look_for_holes();
+        assert!(streams.hole.is_none() && streams.wants_events.is_none());
     }
 
     /// Takes turns of a fetch until it has ended; the most items of a turn.
@@ -1067,6 +1291,9 @@ mod tests {
         streams.options.is_patient = true;
         streams.options.resume = Some((0, 0));
         streams.next = Some(0);
+        // The status comes first, and the server is asked.
+        streams.event_status(7, 100_000);
+        assert!(streams.fetch(&mut |_| panic!("it only connects")));
         // More than can wait comes live.
         for first in (100_000..170_000).step_by(10) {
             streams.message(0, &of_events(first..first + 10), &mut |_| panic!("it is not its turn")).unwrap();
@@ -1110,6 +1337,35 @@ mod tests {
             }
         }
         assert_eq!((streams.next, streams.counters.lost_gaps), (Some(50), 0));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_patient_reader_waits_for_the_authority_of_its_server_and_goes_on() {
+        use super::super::replay::tests::{event, served_by};
+        use super::super::tls_tests::{acceptor, authority};
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (authority(folder.path(), "ours"), authority(folder.path(), "theirs"));
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_by(acceptor(&ours, Some(&ours)), history, "right");
+        let mut streams = streams(true, None);
+        streams.options.server = Some(replays.address());
+        streams.options.connector = theirs.connector(Some((&ours, "reader")));
+        streams.options.token = "right".to_owned();
+        streams.options.is_patient = true;
+        (streams.next, streams.wants_events) = (Some(0), Some(None));
+        while streams.standing().trouble.is_none() {
+            streams.fetch(&mut |_| panic!("it trusts another server"));
+            sleep(Duration::from_millis(1));
+        }
+        let trouble = streams.standing().trouble.unwrap().to_owned();
+        assert!(trouble.starts_with("no TLS with the replay server 127.0.0.1:"), "{trouble}");
+        std::fs::copy(ours.path("authority.pem"), theirs.path("authority.pem")).unwrap();
+        let mut numbers = Vec::new();
+        fetch_all(&mut streams, &mut numbers);
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+        assert_eq!(streams.standing().trouble, None);
     }
 
     #[test]

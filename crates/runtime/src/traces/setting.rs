@@ -93,9 +93,23 @@ fn url_of(text: &str) -> Option<String> {
     Some(format!("{scheme}://{host}:{port}{path}{PATH}"))
 }
 
-/// Whether a text can be the name of a header.
+/// Headers that are the request's own.
+const OWN_HEADERS: [&str; 9] = [
+    "accept",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "transfer-encoding",
+    "user-agent",
+];
+
+/// Whether a text can be the name of a token's header.
 fn is_header(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    is_name && !OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(text))
 }
 
 /// Reads `[otel]` of a configuration whose paths start at `beside`.
@@ -137,7 +151,7 @@ pub fn read(
     let header = section.parsed(
         reading,
         "token_header",
-        "the name of a header: letters, digits and hyphens",
+        "the name of a header for a token: letters, digits and hyphens",
         |text| is_header(text).then(|| text.to_owned()),
     );
     if header.is_some() && !Secret::is_in(&section, Secret::TOKEN) {
@@ -197,6 +211,14 @@ mod tests {
             ("http://127.0.0.1:4318/a?token=b", None),
         ] {
             assert_eq!(url_of(text).as_deref(), url, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_does_not_go_into_a_header_of_the_request_itself() {
+        assert!(is_header("Authorization") && is_header("api-key"));
+        for wrong in ["", "a key", "a:b", "Content-Length", "host", "TRANSFER-ENCODING"] {
+            assert!(!is_header(wrong), "{wrong}");
         }
     }
 

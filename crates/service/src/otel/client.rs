@@ -14,6 +14,9 @@ use super::exporter::ExportError;
 /// The most bytes of an answer that are read.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
+/// An answer of a server that is none.
+const NO_COLLECTOR: &str = "the answer is not that of a collector of OpenTelemetry";
+
 /// What is shown of a collector's message.
 const MOST_CHARACTERS: usize = 200;
 
@@ -59,19 +62,27 @@ impl Client {
                 None => request.header("Authorization", format!("Bearer {token}")),
             };
         }
-        let later = |error: ureq::Error| Answer::Later { why: error.to_string(), after: None };
+        let later = |error: ureq::Error| Answer::Later {
+            why: one_line(&error.to_string(), MOST_CHARACTERS),
+            after: None,
+        };
         let mut answer = match request.send(body) {
             Ok(answer) => answer,
             Err(error) => return later(error),
         };
         let (status, retry) = (answer.status(), answer.headers().get("Retry-After").cloned());
-        let body = match answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec() {
-            Ok(body) => body,
-            // A collector whose answer breaks off may have the spans.
-            Err(error) => return later(error),
-        };
         let seconds = retry.and_then(|retry| retry.to_str().ok()?.trim().parse().ok());
-        read(status.as_u16(), seconds.map(Duration::from_secs), &body)
+        let after = seconds.map(Duration::from_secs);
+        if !status.is_success() {
+            // What else it says is not needed, however long it is.
+            return read(status.as_u16(), after, &[]);
+        }
+        match answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec() {
+            Ok(body) => read(status.as_u16(), after, &body),
+            Err(ureq::Error::BodyExceedsLimit(_)) => Answer::Refused(NO_COLLECTOR.to_owned()),
+            // A collector whose answer breaks off may have the spans.
+            Err(error) => later(error),
+        }
     }
 }
 
@@ -85,7 +96,7 @@ fn read(status: u16, after: Option<Duration>, body: &[u8]) -> Answer {
                     Some(one_line(&partial.error_message, MOST_CHARACTERS)).filter(|why| !why.is_empty());
                 Answer::Taken { refused: u64::try_from(partial.rejected_spans).unwrap_or(0), why }
             }
-            Err(_) => Answer::Refused("the answer is not that of a collector of OpenTelemetry".to_owned()),
+            Err(_) => Answer::Refused(NO_COLLECTOR.to_owned()),
         },
         // OTLP/HTTP, "Retryable Response Codes".
         429 | 502 | 503 | 504 => Answer::Later { why: format!("the collector answers with {status}"), after },

@@ -7,6 +7,7 @@
 //! Cost: one wake-up in each `export_every`; nothing while it waits for a collector.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,7 +17,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 use tapeworks_outputs::https::NoAuthorities;
 use tapeworks_runtime::traces::setting::TraceSetting;
-use tapeworks_runtime::traces::{Samples, TraceHandle, TraceStatus};
+use tapeworks_runtime::traces::{SampleCounts, Samples, TraceHandle, TraceStatus};
 
 use super::client::{Answer, Client};
 use super::spans::{self, Ids};
@@ -49,6 +50,9 @@ pub enum ExportError {
 #[derive(Debug)]
 pub struct Exporter {
     status: Arc<Mutex<TraceStatus>>,
+    counts: SampleCounts,
+    /// Traces of the request that is under way.
+    in_flight: Arc<AtomicU64>,
     linger: Duration,
     /// Dropped, it ends the thread.
     ending: Option<Sender<()>>,
@@ -78,6 +82,7 @@ pub fn start(setting: TraceSetting, samples: Samples) -> Result<Exporter, Export
     let (ending, is_ending) = channel();
     let (at_end, ended) = channel();
     let linger = setting.linger;
+    let (counts, in_flight) = (samples.counts(), Arc::new(AtomicU64::new(0)));
     let thread = Thread {
         resource: spans::resource(&setting.service_name, &hex::encode(of_instance)),
         setting,
@@ -88,6 +93,7 @@ pub fn start(setting: TraceSetting, samples: Samples) -> Result<Exporter, Export
         until: None,
         pause: Duration::ZERO,
         status: Arc::clone(&status),
+        in_flight: Arc::clone(&in_flight),
     };
     let run = move || {
         thread.run();
@@ -96,14 +102,19 @@ pub fn start(setting: TraceSetting, samples: Samples) -> Result<Exporter, Export
     };
     let thread =
         std::thread::Builder::new().name("otel".to_owned()).spawn(run).map_err(ExportError::Thread)?;
-    Ok(Exporter { status, linger, ending: Some(ending), ended, thread: Some(thread) })
+    Ok(Exporter { status, counts, in_flight, linger, ending: Some(ending), ended, thread: Some(thread) })
 }
 
 impl Exporter {
     /// Reads the status from another thread.
     pub fn handle(&self) -> TraceHandle {
-        let status = Arc::clone(&self.status);
-        TraceHandle::new(move || status.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        let (status, counts) = (Arc::clone(&self.status), self.counts.clone());
+        TraceHandle::new(move || TraceStatus {
+            waiting: counts.waiting(),
+            dropped: counts.dropped(),
+            unfollowed: counts.unfollowed(),
+            ..status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        })
     }
 
     /// Exports what waits, for `linger` at most. What is left then is counted as lost.
@@ -118,7 +129,10 @@ impl Exporter {
         if self.ended.recv_timeout(self.linger + GRACE) != Err(RecvTimeoutError::Timeout) {
             // A panic of it is nobody else's.
             let _ended = thread.join();
+            return;
         }
+        let lost = self.in_flight.load(Ordering::Relaxed) + self.counts.waiting();
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).lost += lost;
     }
 }
 
@@ -139,6 +153,7 @@ struct Thread {
     until: Option<Instant>,
     pause: Duration,
     status: Arc<Mutex<TraceStatus>>,
+    in_flight: Arc<AtomicU64>,
 }
 
 impl Thread {
@@ -152,16 +167,16 @@ impl Thread {
                 if traces == 0 {
                     break;
                 }
+                self.in_flight.store(traces, Ordering::Relaxed);
                 let count = made.len() as u64;
                 let request = spans::request(&self.resource, std::mem::take(&mut made));
                 if !self.export(&request.encode_to_vec(), traces, count) {
-                    let left = self.samples.waiting() as u64;
+                    let left = self.samples.counts().waiting();
                     self.update(|status| status.lost += traces + left);
-                    self.update_counts();
                     return;
                 }
+                self.in_flight.store(0, Ordering::Relaxed);
             }
-            self.update_counts();
             if self.until.is_some() {
                 return;
             }
@@ -179,14 +194,6 @@ impl Thread {
 
     fn update(&self, change: impl FnOnce(&mut TraceStatus)) {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn update_counts(&self) {
-        let (waiting, dropped) = (self.samples.waiting() as u64, self.samples.dropped());
-        let unfollowed = self.samples.unfollowed();
-        self.update(|status| {
-            (status.waiting, status.dropped, status.unfollowed) = (waiting, dropped, unfollowed);
-        });
     }
 
     /// Posts a request until the collector takes or refuses it. `false`: it is to end, and the time for that is over.
@@ -227,7 +234,6 @@ impl Thread {
                         status.failures += 1;
                         status.error = Some(why);
                     });
-                    self.update_counts();
                     self.pause =
                         (self.pause * 2).clamp(FIRST_PAUSE, self.setting.longest_pause.max(FIRST_PAUSE));
                     let pause = after.map_or(self.pause, |after| after.max(self.pause));

@@ -346,7 +346,7 @@ fn nats(text: &mut Text, status: &NatsStatus) {
 }
 
 fn aeron(text: &mut Text, status: &AeronStatus) {
-    let counters: [(&str, &str, u64); 13] = [
+    let counters: [(&str, &str, u64); 14] = [
         ("items", "Events and records in published messages of Aeron", status.items),
         ("messages", "Messages published on streams of Aeron", status.messages),
         ("bytes", "Bytes of those messages", status.bytes),
@@ -371,6 +371,7 @@ fn aeron(text: &mut Text, status: &AeronStatus) {
             "Requests for replays of Aeron's streams that were refused",
             status.refused_replays,
         ),
+        ("tls_refused", "Of those requests, connections that did not agree on TLS", status.tls_refused),
         ("failed_replays", "Replays of Aeron's streams that ended too early", status.failed_replays),
     ];
     for (name, help, count) in counters {
