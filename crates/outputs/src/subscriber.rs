@@ -19,7 +19,7 @@ use tapeworks_runtime::world::{BlockingStream as _, System, World};
 pub const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
 
 /// The server and the subscriptions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SubscriberOptions {
     /// The server.
     pub address: SocketAddr,
@@ -43,6 +43,20 @@ pub struct SubscriberOptions {
     pub timeout: Option<Duration>,
     /// How long connecting and each answer before the first record may take.
     pub patience: Duration,
+}
+
+impl std::fmt::Debug for SubscriberOptions {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { address, dataset, schemas, symbols, start, .. } = self;
+        f.debug_struct("SubscriberOptions")
+            .field("address", address)
+            .field("dataset", dataset)
+            .field("schemas", schemas)
+            .field("symbols", symbols)
+            .field("start", start)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a subscription fails.

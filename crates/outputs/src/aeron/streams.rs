@@ -68,7 +68,7 @@ const MOST_PENDING: usize = 1 << 16;
 const MOST_HELD: usize = 4 << 20;
 
 /// The options of a reader.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AeronReaderOptions {
     /// The folder of the media driver; the default of Aeron's libraries if none.
     pub directory: Option<String>,
@@ -99,6 +99,21 @@ pub struct AeronReaderOptions {
     pub is_patient: bool,
     /// Gets the news.
     pub say: fn(&str),
+}
+
+impl std::fmt::Debug for AeronReaderOptions {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { channel, stream, events, server, start, resume, .. } = self;
+        f.debug_struct("AeronReaderOptions")
+            .field("channel", channel)
+            .field("stream", stream)
+            .field("events", events)
+            .field("server", server)
+            .field("start", start)
+            .field("resume", resume)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The counters of a reader.

@@ -276,7 +276,7 @@ fn a_removed_file_takes_memory_until_the_disk_knows_and_nobody_has_it_open() {
             file.write_all_at(&[7; 5_000], 0).unwrap();
             file.sync_all().unwrap();
             W::sync_folder(root).unwrap();
-            let mut say = |what: &str| to.send(format!("{what}: {}", disk::memory_of(host))).unwrap();
+            let say = |what: &str| to.send(format!("{what}: {}", disk::memory_of(host))).unwrap();
             say("written");
             W::remove_file(path).unwrap();
             drop(file);
