@@ -6,6 +6,8 @@
 //!
 //! Memory: one unencoded batch (550 KB for `mbo`) for each unit that is not done.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 /// A unit of work will not be done: the thread that encoded it has ended.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[error("a thread that encodes has ended without its batch")]
@@ -44,4 +46,9 @@ impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Work").finish_non_exhaustive()
     }
+}
+
+/// No lock of this crate is held where a panic is not also the loss of a batch, which the writer reports.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

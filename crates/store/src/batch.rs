@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use tapeworks_market::{Instruments, Symbol};
 
+use crate::apart::lock;
 use crate::batches::arrow_schema;
 use crate::encode::{Batcher, Encode, Ending};
 use crate::error::{Failure, StoreError};
@@ -14,7 +15,7 @@ use crate::options::Prices;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::summary::Summary;
-use crate::symbols::Symbols;
+use crate::symbols::{Named, Symbols};
 use crate::target::Target;
 
 /// Takes batches in their order.
@@ -80,8 +81,7 @@ impl<R: Row> Pending for PendingOf<R> {
         symbols.extend(more);
         let made = batcher.batch(&rows, Symbols::Listed(symbols));
         rows.clear();
-        // Nothing panics while it has the lock.
-        spare.lock().unwrap_or_else(PoisonError::into_inner).push(rows);
+        lock(&spare).push(rows);
         made
     }
 }
@@ -89,23 +89,21 @@ impl<R: Row> Pending for PendingOf<R> {
 /// Hands batches to a sink, in rows: who takes them makes the columns.
 pub(crate) struct Batches<R> {
     sink: Box<dyn BatchSink>,
-    /// Symbols that the batches so far can name.
-    symbols: usize,
+    named: Named,
     spare: Spare<R>,
 }
 
 impl<R: Row> Batches<R> {
     pub(crate) fn new(sink: Box<dyn BatchSink>) -> Self {
-        Self { sink, symbols: 0, spare: Arc::default() }
+        Self { sink, named: Named::default(), spare: Arc::default() }
     }
 
     /// The records in `rows`, which are empty then.
     fn cut(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> RowBatch {
-        let symbols = instruments.symbols().get(self.symbols..).unwrap_or_default().to_vec();
-        self.symbols += symbols.len();
-        let empty = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let empty = lock(&self.spare).pop();
         let rows = rows.replace(empty.unwrap_or_else(Rows::new));
-        RowBatch(Box::new(PendingOf { rows, symbols, spare: Arc::clone(&self.spare) }))
+        let (symbols, spare) = (self.named.more(instruments), Arc::clone(&self.spare));
+        RowBatch(Box::new(PendingOf { rows, symbols, spare }))
     }
 }
 
@@ -138,7 +136,7 @@ impl<R: Row> Encode<R> for Batches<R> {
 /// Makes record batches of Apache Arrow of the [row batches](RowBatch) of one writer, in the order in which they came: a text has the
 /// number of its first appearance.
 ///
-/// Cost: some 80 ns a record of `mbo`, a third of what reading a file of ITCH costs, which another thread can do meanwhile.
+/// Cost: of `mbo`, a third of what reading a file of ITCH to record batches costs on one thread. Another can do it meanwhile.
 pub struct BatchMaker {
     batcher: Batcher,
     symbols: Vec<Symbol>,

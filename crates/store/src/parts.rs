@@ -5,10 +5,11 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tapeworks_market::{Instruments, Symbol};
 
+use crate::apart::lock;
 use crate::encode::{Encode, Ending, symbol};
 use crate::error::{Failure, StoreError};
 use crate::rows::{BATCH, Row, Rows};
@@ -26,7 +27,7 @@ impl Parts {
     /// A summary for each file, in their order: records, bytes and values out of range. Empty until the writer has finished.
     #[must_use]
     pub fn written(&self) -> Vec<Summary> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -132,7 +133,7 @@ impl<R: Row> Encode<R> for Split<R> {
             summary.out_of_range += part.summary.out_of_range;
             written.push(part.summary);
         }
-        *handle.0.lock().unwrap_or_else(PoisonError::into_inner) = written;
+        *lock(&handle.0) = written;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tapeworks_market::Symbol;
+use tapeworks_market::{Instruments, Symbol};
 
 /// The symbols of the instruments in a batch, by their numbers in the file.
 #[derive(Clone, Copy, Debug)]
@@ -23,5 +23,18 @@ impl<'a> Symbols<'a> {
             Self::Received(symbols) => symbols.get(&number).map(String::as_str),
         };
         symbol.filter(|symbol| !symbol.is_empty())
+    }
+}
+
+/// How many symbols the batches so far can name.
+#[derive(Default, Debug)]
+pub(crate) struct Named(usize);
+
+impl Named {
+    /// The symbols that the next batch can name and those before it cannot.
+    pub(crate) fn more(&mut self, instruments: &Instruments) -> Vec<Symbol> {
+        let more = instruments.symbols().get(self.0..).unwrap_or_default().to_vec();
+        self.0 += more.len();
+        more
     }
 }

@@ -6,13 +6,13 @@
 //! leaves its own pages to the thread that has the earlier one.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::parquet::schema::types::ColumnDescPtr;
 use tapeworks_market::{Instruments, Symbol};
 
 use super::{ROW_GROUP, RowGroups, Tools, begin, dictionaries_of};
-use crate::apart::{Encoders, Lost, Work};
+use crate::apart::{Encoders, Lost, Work, lock};
 use crate::chunk::{Dictionary, Pages};
 use crate::encode::{Encode, Ending};
 use crate::error::Failure;
@@ -21,7 +21,7 @@ use crate::rows::columns;
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::summary::Summary;
-use crate::symbols::Symbols;
+use crate::symbols::{Named, Symbols};
 use crate::target::{Output, Target};
 
 /// Writes Parquet, and has others encode it.
@@ -32,8 +32,7 @@ pub(crate) struct ParquetApart<R> {
     given: u64,
     /// Records given away of the row group that is being collected.
     records: u64,
-    /// Symbols that the batches given away can name.
-    symbols: usize,
+    named: Named,
 }
 
 /// What the threads share that encode a file.
@@ -105,11 +104,6 @@ struct Order {
     out_of_range: u64,
     failure: Option<Failure>,
     has_failed: bool,
-}
-
-/// No lock is held where a panic is not also the loss of a batch, which the writer reports.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<R: Row> Shared<R> {
@@ -232,7 +226,7 @@ impl<R: Row> ParquetApart<R> {
             groups: Mutex::new(Some(groups)),
             spare: Mutex::new(spare),
         };
-        Ok(Self { shared: Arc::new(shared), encoders, given: 0, records: 0, symbols: 0 })
+        Ok(Self { shared: Arc::new(shared), encoders, given: 0, records: 0, named: Named::default() })
     }
 
     /// The batch in `rows`, as work.
@@ -243,8 +237,7 @@ impl<R: Row> ParquetApart<R> {
         if ends_group {
             self.records = 0;
         }
-        let symbols = instruments.symbols().get(self.symbols..).unwrap_or_default().to_vec();
-        self.symbols += symbols.len();
+        let symbols = self.named.more(instruments);
         let spare = lock(spare).batches.pop();
         let mut batch = spare.unwrap_or_else(|| Batch { rows: Rows::new(), keys: Vec::new() });
         batch.rows.clear();
