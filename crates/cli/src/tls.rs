@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tapeworks_runtime::transport::Connector;
+use tapeworks_runtime::transport::{ClientTlsFiles, Connector};
 
 use crate::ending::{Failure, Result};
 
@@ -31,20 +31,14 @@ impl Tls {
     }
 
     /// How to connect to a server at `HOST:PORT`.
-    #[cfg(feature = "tls")]
     pub(crate) fn connector(&self, address: &str) -> Result<Connector> {
-        let Some(authorities) = &self.tls_authorities else { return Ok(Connector::Plain) };
+        let Some(authorities) = self.tls_authorities.clone() else { return Ok(Connector::Plain) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let name = self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
-        let identity = self.tls_certificate.as_deref().zip(self.tls_key.as_deref());
-        Connector::tls(authorities, identity, name).map_err(|error| Failure::Failed(error.to_string()))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    pub(crate) fn connector(&self, _: &str) -> Result<Connector> {
-        match self.tls_authorities {
-            None => Ok(Connector::Plain),
-            Some(_) => Err(Failure::Usage("this program was built without the feature 'tls'".to_owned())),
-        }
+        let identity = self.tls_certificate.clone().zip(self.tls_key.clone());
+        // Without the feature the flags are wrong, whatever the files are.
+        let failure = if cfg!(feature = "tls") { Failure::Failed } else { Failure::Usage };
+        let files = ClientTlsFiles { authorities, identity };
+        files.connector(name).map_err(|error| failure(error.to_string()))
     }
 }

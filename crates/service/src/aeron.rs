@@ -9,7 +9,9 @@ use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
 use tapeworks_plant::RelayOptions;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_runtime::secrets::{Secret, check_token};
-use tapeworks_runtime::transport::{ClientTlsFiles, TlsFiles};
+use tapeworks_runtime::transport::ClientTlsFiles;
+
+use crate::tls;
 
 /// The times that make sense for a driver or a reader to be silent.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
@@ -57,13 +59,6 @@ fn read_token(
     })
 }
 
-/// The files of TLS that a section names under `key` need the feature.
-fn check_tls(reading: &mut Reading<'_>, section: &Section<'_>, key: &str, is_there: bool) {
-    if cfg!(not(feature = "tls")) && is_there {
-        section.wrong_at(reading, key, "this program was built without the feature 'tls'");
-    }
-}
-
 /// Reads `[source.aeron]`: another plant's events, which come instead of venues' lines.
 pub(crate) fn read_source(
     reading: &mut Reading<'_>,
@@ -91,7 +86,7 @@ pub(crate) fn read_source(
         tls: ClientTlsFiles::read(reading, &mut section, beside),
         driver_timeout: Duration::from_secs(5),
     };
-    check_tls(reading, &section, "authorities", setting.tls.is_some());
+    tls::check(reading, &section, "authorities", setting.tls.is_some());
     let stream = section.integer(reading, "stream", 1..=1_000_000_000);
     setting.stream = stream.map_or(setting.stream, |(stream, _)| stream as i32);
     let what = "the address of the other plant's replay server, such as 127.0.0.1:13050";
@@ -167,8 +162,7 @@ pub(crate) fn read(
         }
     }
     setting.token = read_token(reading, &mut section, beside, is_local);
-    setting.tls = TlsFiles::read(reading, &mut section, beside);
-    check_tls(reading, &section, "certificate", setting.tls.is_some());
+    setting.tls = tls::read(reading, &mut section, beside);
     if setting.tls.is_some() && setting.replay.is_none() {
         section.wrong_at(reading, "certificate", "TLS is of the replay server, and there is no 'replay'");
     }
@@ -181,6 +175,9 @@ pub(crate) fn read(
 #[cfg(test)]
 #[cfg(feature = "aeron")]
 mod tests {
+    #[cfg(feature = "tls")]
+    use tapeworks_runtime::transport::TlsFiles;
+
     use super::*;
     use crate::config::Config;
 

@@ -27,7 +27,7 @@ use toml::de::DeTable;
 #[cfg(feature = "dpdk")]
 use crate::dpdk::read_dpdk;
 use crate::nats::{self, NatsSetting};
-use crate::{aeron, kafka};
+use crate::{aeron, kafka, tls};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
 use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
@@ -441,7 +441,7 @@ fn read_pair(
     if !has_journal {
         section.wrong_at(reading, "listen", "a pair needs a [journal]: it is what the two have in common");
     }
-    let tls = read_tls(reading, &mut section, beside);
+    let tls = tls::read(reading, &mut section, beside);
     if tls.as_ref().is_some_and(|files| files.client_authorities.is_none()) {
         section.missing(reading, "client_authorities");
     }
@@ -777,7 +777,7 @@ fn read_clients(
     if keys.is_empty() && !clients.has("key") {
         clients.missing(reading, "key");
     }
-    let tls = read_tls(reading, &mut clients, beside);
+    let tls = tls::read(reading, &mut clients, beside);
     clients.refuse_the_rest(reading);
     Some(ClientsSetting {
         tls,
@@ -788,15 +788,6 @@ fn read_clients(
         max_connections,
         idle_sleep,
     })
-}
-
-/// The files of TLS, as the section names them.
-fn read_tls(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<TlsFiles> {
-    let files = TlsFiles::read(reading, section, beside);
-    if cfg!(not(feature = "tls")) && files.is_some() {
-        section.wrong_at(reading, "certificate", "this program was built without the feature 'tls'");
-    }
-    files
 }
 
 fn read_multicast(
@@ -849,7 +840,7 @@ fn read_multicast(
         login.refuse_the_rest(reading);
         credentials
     });
-    setting.tls = read_tls(reading, &mut section, beside);
+    setting.tls = tls::read(reading, &mut section, beside);
     let schemas =
         section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
     setting.schemas = schemas.unwrap_or(setting.schemas);
@@ -961,7 +952,7 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken, 
     let token =
         Secret::read(reading, &mut web, Secret::TOKEN, beside, move |text| check_token(text, is_local));
     let stream = web.boolean(reading, "stream").unwrap_or_default();
-    let tls = read_tls(reading, &mut web, beside);
+    let tls = tls::read(reading, &mut web, beside);
     web.refuse_the_rest(reading);
     WebSetting { address: listen, token, stream, tls }
 }

@@ -15,5 +15,6 @@ pub mod report;
 pub mod service;
 #[cfg(feature = "aeron")]
 pub mod source;
+mod tls;
 #[cfg(feature = "web")]
 pub mod web;

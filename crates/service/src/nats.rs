@@ -16,6 +16,8 @@ use std::time::Duration;
 use tapeworks_runtime::config::{Reading, Section, host_and_port};
 use tapeworks_runtime::secrets::{Secret, check_secret};
 
+use crate::tls;
+
 #[cfg(feature = "nats")]
 pub mod publisher;
 
@@ -212,9 +214,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, top: &mut Section<'_>, beside: &Pa
     }
     let mut setting = NatsSetting::new(servers.clone().unwrap_or_default());
     setting.authorities = section.text(reading, "authorities").map(|(path, _)| beside.join(path));
-    if cfg!(not(feature = "tls")) && setting.authorities.is_some() {
-        section.wrong_at(reading, "authorities", "this program was built without the feature 'tls'");
-    }
+    tls::check(reading, &section, "authorities", setting.authorities.is_some());
     let what = "at most 128 letters, digits, '-', '_' and points between them";
     let prefix = section.parsed(reading, "prefix", what, |text| is_subject(text).then(|| text.to_owned()));
     setting.prefix = prefix.unwrap_or(setting.prefix);
