@@ -20,6 +20,7 @@
 //! | `replay` | the server that sends the past again |
 //! | `fetch` | its client |
 //! | `streams` | the other side: messages to items, each once |
+//! | `plants` | which plant is followed, where several publish on the same streams |
 //! | `reader` | items to records |
 //! | `events` | events for another plant |
 //!
@@ -45,6 +46,8 @@ mod fetch;
 pub mod message;
 #[cfg(feature = "aeron")]
 mod output;
+#[cfg(feature = "aeron")]
+mod plants;
 #[cfg(feature = "aeron")]
 pub mod reader;
 #[cfg(feature = "aeron")]

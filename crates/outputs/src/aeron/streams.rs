@@ -29,6 +29,7 @@ use tapeworks_runtime::transport::Connector;
 use super::client::{AeronTrouble, Client, assembler};
 use super::fetch::{AGAIN, Fetch, FetchError, Progress};
 use super::message::{self, Header, Key, Kind, NotAMessage, shard_of};
+use super::plants::{FOREIGN, Plants};
 use super::replay::Wanted;
 
 /// Messages of a stream that one look takes.
@@ -51,15 +52,6 @@ const MOST_STREAMS: usize = 4_096;
 
 /// How long new streams are waited for until the driver has joined both ends.
 const JOIN_PATIENCE: Duration = Duration::from_millis(200);
-
-/// What a reader of events says of messages that are not its plant's.
-const FOREIGN: &str = "another plant publishes on the same streams: its events are left out";
-
-/// How long it says so after the last of them.
-const FOREIGN_FOR: Duration = Duration::from_secs(2);
-
-/// When its own plant is silent for so long, the server is asked again who is foreign: another plant may have taken its place.
-const FOREIGN_AGAIN: Duration = Duration::from_secs(3);
 
 /// Live events that wait while older ones are fetched: some 6 MB.
 const MOST_PENDING: usize = 1 << 16;
@@ -318,16 +310,7 @@ pub(super) struct Streams {
     /// The same, whatever was missing.
     plant_next: u64,
     epoch: u64,
-    /// The plant's start as its replay server has it. What is of another one is left out.
-    server_epoch: Option<u64>,
-    /// Another start that was seen since.
-    doubted_epoch: Option<u64>,
-    /// The start of another plant on the same streams: the server does not know it.
-    foreign_epoch: Option<u64>,
-    /// When its last message came.
-    foreign_heard: Option<Instant>,
-    /// When the server was asked.
-    foreign_since: Option<Instant>,
+    plants: Plants,
     /// The plant's feeds, as its last status has them.
     feeds: Option<Vec<Publisher>>,
     /// When the last status came.
@@ -393,11 +376,7 @@ impl Streams {
             suspected: None,
             plant_next: 0,
             epoch: 0,
-            server_epoch: None,
-            doubted_epoch: None,
-            foreign_epoch: None,
-            foreign_heard: None,
-            foreign_since: None,
+            plants: Plants::default(),
             feeds: None,
             heard: None,
             other_journal: None,
@@ -414,7 +393,6 @@ impl Streams {
 
     /// How it stands.
     pub(super) fn standing(&self) -> AeronStanding<'_> {
-        let is_foreign = self.foreign_heard.is_some_and(|heard| heard.elapsed() < FOREIGN_FOR);
         let of_events = self.fetching.as_ref().filter(|fetching| fetching.place.is_none());
         AeronStanding {
             heard: self.heard,
@@ -427,7 +405,7 @@ impl Streams {
                 .trouble
                 .as_deref()
                 .or(self.server_trouble.as_deref())
-                .or(is_foreign.then_some(FOREIGN)),
+                .or_else(|| self.plants.trouble()),
             other_journal: self.other_journal.as_deref(),
         }
     }
@@ -540,7 +518,7 @@ impl Streams {
         if self.is_foreign(epoch) {
             return;
         }
-        if self.server_epoch.is_some_and(|known| known != epoch) {
+        if self.plants.is_other(epoch) {
             // The plant has begun anew, or it is another one: its replay server knows.
             self.event_epoch(epoch, || None);
             return;
@@ -737,7 +715,7 @@ impl Streams {
             let (connector, token) = (self.options.connector.clone(), self.options.token.clone());
             let fetch = Fetch::new(server, connector, token, patience);
             let waited = self.pending.last_key_value().map(|(number, _)| *number);
-            let doubted = self.doubted_epoch;
+            let doubted = self.plants.doubted();
             self.fetching = Some(Fetching { place, fetch, since: Instant::now(), waited, doubted });
         }
         let Some(mut fetching) = self.fetching.take() else { return false };
@@ -766,11 +744,11 @@ impl Streams {
         let result = result.map(|_| ());
         match place {
             None => {
-                if result.is_ok() && self.doubted_epoch != fetching.doubted {
-                    // The answer may be from before the start that is doubted: what wants the events still does.
-                    return true;
-                }
                 if result.is_ok() {
+                    if self.plants.doubted() != fetching.doubted {
+                        // The answer may be from before the start that is doubted: what wants the events still does.
+                        return true;
+                    }
                     self.leave_out_foreign(fetching.fetch.epoch(), fetching.waited);
                 }
                 self.events_fetched(result, each);
@@ -799,7 +777,11 @@ impl Streams {
         rest: &[u8],
         each: &mut dyn FnMut(Item<'_>),
     ) -> Result<(), NotAMessage> {
-        let Some(place) = place else {
+        if let Some(place) = place {
+            let Self { streams, counters, .. } = self;
+            let Some(stream) = streams.get_mut(place) else { return Ok(()) };
+            counters.fetched += records(stream, counters, header, rest, each)?;
+        } else {
             message::events(header, rest, |number, event| {
                 // The journal may have lost some: then its next number is greater.
                 let next = self.next.unwrap_or_default();
@@ -811,12 +793,7 @@ impl Streams {
                     self.hand_on(number, &event, each);
                 }
             })?;
-            self.server_trouble = None;
-            return Ok(());
-        };
-        let Self { streams, counters, .. } = self;
-        let Some(stream) = streams.get_mut(place) else { return Ok(()) };
-        counters.fetched += records(stream, counters, header, rest, each)?;
+        }
         self.server_trouble = None;
         Ok(())
     }
@@ -895,15 +872,8 @@ impl Streams {
 
     /// Whether a message is of another plant on the same streams. Counts it then.
     fn is_foreign(&mut self, epoch: u64) -> bool {
-        let is_long = |since: Option<Instant>| since.is_none_or(|since| since.elapsed() >= FOREIGN_AGAIN);
-        if self.foreign_epoch == Some(epoch) && is_long(self.heard) && is_long(self.foreign_since) {
-            self.foreign_epoch = None;
-        }
-        let is_foreign = self.foreign_epoch == Some(epoch);
-        if is_foreign {
-            self.counters.malformed += 1;
-            self.foreign_heard = Some(Instant::now());
-        }
+        let is_foreign = self.plants.is_foreign(epoch, self.heard);
+        self.counters.malformed += u64::from(is_foreign);
         is_foreign
     }
 
@@ -914,9 +884,7 @@ impl Streams {
         }
         let is_new = self.epoch != 0;
         self.epoch = epoch;
-        if self.server_epoch.is_some_and(|known| known != epoch) {
-            self.doubted_epoch = Some(epoch);
-        }
+        self.plants.saw(epoch);
         let must_begin = self.options.start.is_some() || self.options.resume.is_some();
         if !self.events_begun && must_begin {
             self.events_begun = true;
@@ -986,13 +954,7 @@ impl Streams {
     /// All events up to the present have been fetched of the plant that began at `epoch`. Leaves out what waits and is not its own: what it
     /// published before the request has come, and what is of another start is another plant's, or of one that is gone.
     fn leave_out_foreign(&mut self, epoch: Option<u64>, waited: Option<u64>) {
-        self.server_epoch = epoch;
-        let doubted = self.doubted_epoch.take();
-        if doubted.is_some() {
-            self.foreign_epoch = doubted.filter(|doubted| Some(*doubted) != epoch);
-            self.foreign_since = Some(Instant::now());
-        }
-        if self.foreign_epoch.is_some() && self.foreign_epoch == doubted {
+        if self.plants.answered(epoch) {
             (self.options.say)(FOREIGN);
         }
         self.epoch = epoch.unwrap_or(self.epoch);
@@ -1096,6 +1058,7 @@ fn time_of(record: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plants::FOREIGN_AGAIN;
     use super::*;
 
     #[test]
@@ -1176,18 +1139,24 @@ mod tests {
         draft.finish()
     }
 
-    /// A patient reader that has fetched the 100 events of a history; the history, its server, and the reader.
-    fn caught_up() -> (tapeworks_engine::history::MemoryHistory, super::super::replay::Replays, Streams) {
-        use super::super::replay::tests::{event, served_of};
-        let history = tapeworks_engine::history::MemoryHistory::default();
-        history.append(&(0..100).map(event).collect::<Vec<_>>());
-        let (replays, _queue) = served_of(history.clone(), "right");
+    /// A patient reader of a server that has nothing yet.
+    fn patient(replays: &super::super::replay::Replays) -> Streams {
         let mut streams = streams(true, None);
         streams.options.server = Some(replays.address());
         streams.options.token = "right".to_owned();
         streams.options.is_patient = true;
         streams.options.resume = Some((0, 0));
         streams.next = Some(0);
+        streams
+    }
+
+    /// A patient reader that has fetched the 100 events of a history; the history, its server, and the reader.
+    fn caught_up() -> (tapeworks_engine::history::MemoryHistory, super::super::replay::Replays, Streams) {
+        use super::super::replay::tests::{event, served_of};
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_of(history.clone(), "right");
+        let mut streams = patient(&replays);
         streams.event_status(7, 100);
         let mut numbers = Vec::new();
         fetch_all(&mut streams, &mut numbers);
@@ -1237,21 +1206,21 @@ mod tests {
         while streams.fetching.is_some() {
             streams.fetch(&mut |_| panic!("there are no more"));
         }
-        assert_eq!((streams.foreign_epoch, streams.wants_events), (None, Some(Some(0))));
+        assert_eq!((streams.plants.foreign, streams.wants_events), (None, Some(Some(0))));
         fetch_all(&mut streams, &mut Vec::new());
-        assert_eq!((streams.foreign_epoch, streams.server_epoch), (Some(9), Some(7)));
+        assert_eq!((streams.plants.foreign, streams.plants.own), (Some(9), Some(7)));
     }
 
     #[test]
     fn another_plant_is_asked_for_again_when_the_own_one_is_silent() {
         let (_history, _replays, mut streams) = caught_up();
-        (streams.foreign_epoch, streams.foreign_since) = (Some(9), Some(Instant::now()));
+        (streams.plants.foreign, streams.plants.asked) = (Some(9), Some(Instant::now()));
         let theirs = of_plant(9, 100..101, super::super::replay::tests::event);
         streams.message(0, &theirs, &mut |_| panic!("it is another plant's")).unwrap();
         assert_eq!(streams.wants_events, None);
-        streams.foreign_since = Instant::now().checked_sub(FOREIGN_AGAIN);
+        streams.plants.asked = Instant::now().checked_sub(FOREIGN_AGAIN);
         streams.message(0, &theirs, &mut |_| panic!("who knows of what")).unwrap();
-        assert_eq!((streams.foreign_epoch, streams.wants_events), (None, Some(Some(0))));
+        assert_eq!((streams.plants.foreign, streams.wants_events), (None, Some(Some(0))));
     }
 
     #[test]
@@ -1300,12 +1269,7 @@ mod tests {
         let history = tapeworks_engine::history::MemoryHistory::default();
         history.append(&(0..100_000).map(event).collect::<Vec<_>>());
         let (replays, _queue) = served_of(history.clone(), "right");
-        let mut streams = streams(true, None);
-        streams.options.server = Some(replays.address());
-        streams.options.token = "right".to_owned();
-        streams.options.is_patient = true;
-        streams.options.resume = Some((0, 0));
-        streams.next = Some(0);
+        let mut streams = patient(&replays);
         // The status comes first, and the server is asked.
         streams.event_status(7, 100_000);
         assert!(streams.fetch(&mut |_| panic!("it only connects")));
