@@ -9,13 +9,12 @@ import json
 import shutil
 import signal
 import subprocess
-import threading
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 from email.utils import formatdate
 from pathlib import Path
 
-from with_batch_cloud import DAYS, SETTINGS, Batch, arguments, check, files, outputs, prepared, prepared_large, until
+from with_batch_cloud import DAYS, SETTINGS, Batch, arguments, check, files, leased, outputs, prepared, prepared_large, until
 
 CONTAINER = "captures"
 ROOT = f"az://{CONTAINER}"
@@ -28,6 +27,8 @@ VERSION = "2021-08-06"
 
 class Server:
     """Azurite in a process of its own, all in memory. This script's requests are signed by hand: Azure's "Authorize with Shared Key"."""
+
+    root = ROOT
 
     def __init__(self, folder: Path):
         program = ["node", folder / "node_modules/azurite/dist/src/blob/main.js", "--blobPort", "0", "--inMemoryPersistence"]
@@ -123,26 +124,6 @@ def killed(batch: Batch, days: Path):
     check(done.items() <= now.items(), "finished tasks are not done again")
     check(outputs(server.files("kill")) == outputs(files(days)), "the bytes are those of a run that was not killed")
     check(not [name for name in now if name.endswith((".publishing", "/run"))], "no remains are in the store, nor the lease of the killed run")
-
-
-def leased(batch: Batch, captures: Path):
-    """A run is refused while another one has the lease."""
-    is_over, lease = threading.Event(), "leased/.tasks/run"
-
-    def renew():
-        count = 0
-        while not is_over.wait(1):
-            count += 1
-            batch.server.put(lease, str(count).encode())
-
-    batch.server.put(lease, b"0")
-    thread = threading.Thread(target=renew)
-    thread.start()
-    line = batch.refused(captures, "--out", f"{ROOT}/leased", *SETTINGS)
-    is_over.set()
-    thread.join()
-    check("another run works in this folder" in line, "a run beside another is refused")
-    check(set(batch.server.keys("leased")) == {".tasks/run"}, "it has changed nothing")
 
 
 def missing(batch: Batch, captures: Path):

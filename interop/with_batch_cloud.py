@@ -53,6 +53,8 @@ def check(holds: bool, what: str):
 class Server:
     """moto in a process of its own, so that it serves while this script waits."""
 
+    root = f"s3://{BUCKET}"
+
     def __init__(self):
         program = [sys.executable, "-u", "-c", "\n".join((
             "import logging",
@@ -75,6 +77,9 @@ class Server:
             "s3", endpoint_url=self.address, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
         )
         self.client.create_bucket(Bucket=BUCKET)
+
+    def put(self, name: str, content: bytes):
+        self.client.put_object(Bucket=BUCKET, Key=name, Body=content)
 
     def upload(self, folder: Path, prefix: str):
         """A folder as objects."""
@@ -253,9 +258,9 @@ def killed(batch: Batch, days: Path):
     done = {name: server.keys("kill")[name]["LastModified"] for name in finished()}
     # As if it had been killed while it put objects.
     torn = "schema=mbo/date=2025-11-14/bucket=00/torn.parquet"
-    server.client.put_object(Bucket=BUCKET, Key=f"kill/{torn}", Body=b"torn")
+    server.put(f"kill/{torn}", b"torn")
     publishing = json.dumps({"outputs": [{"path": torn}, {"path": "../in/one/14-memx.pcap"}]})
-    server.client.put_object(Bucket=BUCKET, Key="kill/.tasks/torn.publishing", Body=publishing.encode())
+    server.put("kill/.tasks/torn.publishing", publishing.encode())
     _, report, errors = batch.run(*words, "--json")
     report = json.loads(report)
     check((report["resumed"], report["performed"] > 0) == (len(done), True), f"the same command goes on: {report['resumed']} resumed")
@@ -269,19 +274,19 @@ def killed(batch: Batch, days: Path):
 
 
 def leased(batch: Batch, captures: Path):
-    """A run is refused while another one has the lease."""
-    is_over = threading.Event()
+    """A run is refused while another one has the lease. For any store."""
+    is_over, lease = threading.Event(), "leased/.tasks/run"
 
     def renew():
         count = 0
         while not is_over.wait(1):
             count += 1
-            batch.server.client.put_object(Bucket=BUCKET, Key="leased/.tasks/run", Body=str(count).encode())
+            batch.server.put(lease, str(count).encode())
 
-    batch.server.client.put_object(Bucket=BUCKET, Key="leased/.tasks/run", Body=b"0")
+    batch.server.put(lease, b"0")
     thread = threading.Thread(target=renew)
     thread.start()
-    line = batch.refused(captures, "--out", f"s3://{BUCKET}/leased", *SETTINGS)
+    line = batch.refused(captures, "--out", f"{batch.server.root}/leased", *SETTINGS)
     is_over.set()
     thread.join()
     check("another run works in this folder" in line, "a run beside another is refused")
@@ -358,7 +363,7 @@ def halfway(batch: Batch, captures: Path):
     names = [name for name in server.keys("halfway") if name.startswith(".tasks/20")]
     for name in names:
         record = server.client.get_object(Bucket=BUCKET, Key=f"halfway/{name}")["Body"].read()
-        server.client.put_object(Bucket=BUCKET, Key=f"halfway/{name.removesuffix('json')}publishing", Body=record)
+        server.put(f"halfway/{name.removesuffix('json')}publishing", record)
     batch.run(captures / "two/18-nasdaq.pcap", *words)
     found = server.files("halfway")
     manifest = json.loads(found["manifest.json"])
@@ -373,9 +378,9 @@ def named(batch: Batch, captures: Path, between: Between):
     server, content = batch.server, (captures / "two/19-memx.pcap").read_bytes()
     odd = ["a b.pcap", "50%25.pcap", "ünï.pcap", "a#b?.pcap", "x%2F..%2Fy.pcap", "+plus&.pcap", "a'b\".pcap", "c\\d.pcap", "two/e.pcap"]
     for name in odd:
-        server.client.put_object(Bucket=BUCKET, Key=f"odd/{name}", Body=content)
+        server.put(f"odd/{name}", content)
     for name in ["", "two/"]:
-        server.client.put_object(Bucket=BUCKET, Key=f"odd/{name}", Body=b"")
+        server.put(f"odd/{name}", b"")
     batch.run(f"s3://{BUCKET}/odd/**", "--out", f"s3://{BUCKET}/odd-days", *SETTINGS, accepted=(0,))
     manifest = json.loads(server.files("odd-days")["manifest.json"])
     found = {one["path"] for task in manifest["tasks"] for one in task["inputs"]}
@@ -383,8 +388,8 @@ def named(batch: Batch, captures: Path, between: Between):
     line = batch.refused(captures, "--out", "s3://", *SETTINGS)
     check("s3://: has no bucket" in line and not (ROOT / "s3:").exists(), "an address without a bucket is no folder")
     between.rule = lambda *_: None
-    server.client.put_object(Bucket=BUCKET, Key="noise/noise.bin", Body=os.urandom(3 * RANGE_BYTES))
-    server.client.put_object(Bucket=BUCKET, Key="noise/a.pcap", Body=content)
+    server.put("noise/noise.bin", os.urandom(3 * RANGE_BYTES))
+    server.put("noise/a.pcap", content)
     code, _, errors = batch.run(f"s3://{BUCKET}/noise", "--out", f"s3://{BUCKET}/noise-days", *SETTINGS, environment=between.environment)
     read = between.answered[("GET", f"/{BUCKET}/noise/noise.bin")]
     check(code == 3 and "neither a capture" in errors and read == RANGE_BYTES, f"of an object that is no capture {read} bytes are read")
@@ -416,7 +421,7 @@ def missing(batch: Batch, captures: Path):
     _, plan, _ = batch.run(f"s3://{BUCKET}/change", "--out", f"s3://{BUCKET}/changed", *SETTINGS, "--dry-run", "--json", accepted=(0,))
     server.client.delete_object(Bucket=BUCKET, Key="change/two/19-memx.pcap")
     content = (captures / "two/18-nasdaq.pcap").read_bytes()
-    server.client.put_object(Bucket=BUCKET, Key="change/two/18-nasdaq.pcap", Body=content[:-1] + bytes([content[-1] ^ 1]))
+    server.put("change/two/18-nasdaq.pcap", content[:-1] + bytes([content[-1] ^ 1]))
     for day, why in [("18", "18-nasdaq.pcap: changed since it was listed"), ("19", "19-memx.pcap: is not there")]:
         task = next(task for task in json.loads(plan)["tasks"] if task["date"] == f"2025-11-{day}" and task["kind"] == "channels")
         description = batch.work.parent / "cloud-task.json"
@@ -435,7 +440,7 @@ def missing(batch: Batch, captures: Path):
     dates = {task["date"] for task in manifest["tasks"]}
     check({"2025-11-14", "2025-11-18"} <= dates, "the other tasks are done")
     # An object that is no capture, beside those that are.
-    server.client.put_object(Bucket=BUCKET, Key="change/noise.pcap", Body=b"this is no capture")
+    server.put("change/noise.pcap", b"this is no capture")
     code, _, errors = batch.run(f"s3://{BUCKET}/change", "--out", f"s3://{BUCKET}/noisy", *SETTINGS)
     check(code == 3 and f"s3://{BUCKET}/change/noise.pcap: neither a capture" in errors, "an object that is no capture is named")
     check(not batch.staged(), "no staged file is left")

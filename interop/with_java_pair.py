@@ -6,16 +6,13 @@ client is back at the first.
 Usage: with_java_pair.py --tapeworks PROGRAM --client FOLDER --work FOLDER, where the client's FOLDER has tapeworks-client.jar.
 """
 
-import argparse
-import pathlib
-import shutil
 import socket
 import subprocess
 import threading
 import time
 
 from with_databento_plant import configure, exported, ports, same
-from with_java_plant import Client, stop
+from with_java_plant import Client, arguments, stop
 
 #: How long anything may take.
 PATIENCE = 90
@@ -84,14 +81,7 @@ def pair(folder, messages, rate):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tapeworks", required=True, help="the program")
-    parser.add_argument("--client", required=True, help="the folder of the client")
-    parser.add_argument("--work", required=True, type=pathlib.Path, help="a folder to write to")
-    options = parser.parse_args()
-    folder = options.work / "java-pair"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    options, folder = arguments(__doc__, "java-pair")
     # So slow that the venues still send when the second plant is killed.
     venues, configs, addresses = pair(folder, 60_000, 6_000)
     jar = f"{options.client}/tapeworks-client.jar"

@@ -98,15 +98,21 @@ def stop(plant):
     assert plant.wait(60) == 0, f"the plant ended with {plant.returncode}"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(about, name):
+    """What the script takes, and an empty folder to write to."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--tapeworks", required=True, help="the program")
     parser.add_argument("--client", required=True, help="the folder of the client")
     parser.add_argument("--work", required=True, type=pathlib.Path, help="a folder to write to")
     options = parser.parse_args()
-    folder = options.work / "java-plant"
+    folder = options.work / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    return options, folder
+
+
+def main():
+    options, folder = arguments(__doc__, "java-plant")
     # So slow that the venues go on for seconds behind the plant's second start, which recovers from them.
     venues, config, port = configure(folder, 50_000, 7_000)
     plant = start_plant(options.tapeworks, config)
