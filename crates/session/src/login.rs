@@ -22,12 +22,19 @@ pub(crate) const LONGEST_PACKET_BYTES: usize = 256;
 
 /// Who may log in. How many characters a login has room for depends on its protocol
 /// ([`SnapshotProtocol::user_characters`](crate::snapshot::SnapshotProtocol::user_characters)).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
     pub user: String,
     /// The password.
     pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 impl Credentials {
@@ -116,6 +123,9 @@ impl PacketReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::ClientSettings;
+    use crate::requests::RequestLogin;
+    use crate::snapshot::SnapshotLogin;
 
     #[test]
     fn packets_come_whole_however_the_bytes_are_cut() {
@@ -145,5 +155,25 @@ mod tests {
         assert!(is_session(b"          ", running) && is_session(&[0; 10], running));
         assert!(is_session(running, running) && !is_session(b"2511140001", running));
         assert!(is_session(b"   AA00001", b"AA00001   "), "blanks on either side are padding");
+    }
+
+    #[test]
+    fn logins_that_are_printed_for_debugging_show_no_password() {
+        let (user, password) = ("me".to_owned(), "secret".to_owned());
+        let new_password = Some("secret too".to_owned());
+        let printed = [
+            format!("{:?}", Credentials { user: user.clone(), password: password.clone() }),
+            format!(
+                "{:?}",
+                SnapshotLogin { user: user.clone(), password: password.clone(), ..Default::default() }
+            ),
+            format!("{:?}", ClientSettings { user, password, new_password, ..Default::default() }),
+            format!("{:?}", RequestLogin::grp("1", "me", "secret")),
+            format!("{:?}", RequestLogin::mitch("me", "secret")),
+            format!("{:?}", RequestLogin::memx("me", "secret")),
+        ];
+        for text in printed {
+            assert!(text.contains("me") && !text.contains("secret"), "{text}");
+        }
     }
 }

@@ -217,7 +217,7 @@ fn each_of<Prefix: LengthPrefix>(
 }
 
 /// Who requests, and so how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RequestLogin {
     /// A user of Cboe's Gap Request Proxy.
     Grp {
@@ -251,6 +251,25 @@ pub enum RequestLogin {
         /// The password.
         password: Ascii<32>,
     },
+}
+
+impl std::fmt::Debug for RequestLogin {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Grp { sub_id, user, .. } => {
+                f.debug_struct("Grp").field("sub_id", sub_id).field("user", user).finish_non_exhaustive()
+            }
+            Self::Pillar { source, product, channel } => f
+                .debug_struct("Pillar")
+                .field("source", source)
+                .field("product", product)
+                .field("channel", channel)
+                .finish(),
+            Self::Mitch { user, .. } => f.debug_struct("Mitch").field("user", user).finish_non_exhaustive(),
+            Self::Memx { user, .. } => f.debug_struct("Memx").field("user", user).finish_non_exhaustive(),
+        }
+    }
 }
 
 impl RequestLogin {

@@ -25,7 +25,7 @@ use super::{Channel, End};
 use crate::throttle::Throttle;
 
 /// What a client needs to know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ClientSettings {
     /// The venue: padding, heartbeats, partitions, message version. Its `throttle_per_second` is the rate that the client keeps to; 0:
     /// none. Set it below the venue's: messages that are sent over more than a second may arrive within one.
@@ -48,6 +48,18 @@ pub struct ClientSettings {
     pub output_bytes: usize,
     /// How missed reports are recovered.
     pub recovery: RecoverySettings,
+}
+
+impl std::fmt::Debug for ClientSettings {
+    /// Without the passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { variant, user, recovery, .. } = self;
+        f.debug_struct("ClientSettings")
+            .field("variant", variant)
+            .field("user", user)
+            .field("recovery", recovery)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ClientSettings {

@@ -24,7 +24,7 @@ const COMPACTED_BYTES: usize = 64 << 10;
 const LOGOUT: [u8; UNIT_HEADER_BYTES + 2] = [10, 0, 1, 0, 0, 0, 0, 0, 2, recovery::LogoutRequest::TAG];
 
 /// Who wants a snapshot. Texts that are too long are cut.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct SnapshotLogin {
     /// The session's sub-id, of Cboe: up to 4 characters.
     pub sub_id: String,
@@ -32,6 +32,14 @@ pub struct SnapshotLogin {
     pub user: String,
     /// The password: up to 10 characters; of MEMX 32.
     pub password: String,
+}
+
+impl std::fmt::Debug for SnapshotLogin {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sub_id, user, .. } = self;
+        f.debug_struct("SnapshotLogin").field("sub_id", sub_id).field("user", user).finish_non_exhaustive()
+    }
 }
 
 /// What has come of a snapshot.
