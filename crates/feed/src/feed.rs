@@ -503,6 +503,11 @@ impl Feed {
         self.channels[index].number = number;
     }
 
+    /// The channel's session begins anew under the same name.
+    pub(crate) fn begin_anew(&mut self, index: usize) {
+        self.channels[index].normaliser.begin_anew();
+    }
+
     /// The channel goes on behind a snapshot, with the message numbered `next`.
     pub(crate) fn restart(&mut self, index: usize, next: u64) {
         self.channels[index].tracker.restart(next);

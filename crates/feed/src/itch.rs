@@ -71,7 +71,7 @@ impl Normaliser for ItchNormaliser {
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        self.order(message, to.context, to.symbols, to.sink)
+        self.order(message, to.context, to.sink)
     }
 
     #[inline]
@@ -97,6 +97,10 @@ impl Normaliser for ItchNormaliser {
 
     fn forget_unnamed(&mut self) {
         self.locates.forget_unnamed();
+    }
+
+    fn begin_anew(&mut self) {
+        self.locates.begin_anew();
     }
 }
 
@@ -133,46 +137,21 @@ impl ItchNormaliser {
             .infer(locate, stock.0, || symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping)))
     }
 
-    /// An order with an unknown locate.
-    #[cold]
-    #[inline(never)]
-    fn learn<S: Sink<Event>>(
-        &mut self,
-        locate: u16,
-        message: &[u8],
-        symbols: &mut SymbolTable,
-        sink: &mut S,
-    ) -> Option<InstrumentId> {
-        self.named(locate, OrderMessage::stock(message), symbols, sink).ok()
+    /// Translates one message about an order. `false`: the message is not about an order, its length is wrong, or it names the symbol of
+    /// an unconfirmed locate, and nothing changed. No branch depends on the type: see [`OrderMessage`].
+    #[inline(always)]
+    fn order<S: Sink<Event>>(&mut self, message: &[u8], context: &Context, sink: &mut S) -> bool {
+        let Some(order) = OrderMessage::decode(message) else { return false };
+        let instrument = self.locates.confirmed(order.stock_locate);
+        if instrument >= UNWANTED {
+            return instrument == UNWANTED || self.unconfirmed(&order, context, sink);
+        }
+        sink.put(self.order_event(&order, instrument, context));
+        true
     }
 
-    /// Translates one message about an order. `false`: the message is not about an order, or its length is wrong, and nothing
-    /// changed. No branch depends on the type: see [`OrderMessage`].
     #[inline(always)]
-    fn order<S: Sink<Event>>(
-        &mut self,
-        message: &[u8],
-        context: &Context,
-        symbols: &mut SymbolTable,
-        sink: &mut S,
-    ) -> bool {
-        let Some(order) = OrderMessage::decode(message) else { return false };
-        let mut instrument = self.known(order.stock_locate);
-        if instrument >= UNWANTED {
-            if instrument == InstrumentId::UNKNOWN && order.action == OrderAction::Add {
-                // `normalise` reports contradictions.
-                let Some(learned) = self.learn(order.stock_locate, message, symbols, sink) else {
-                    return false;
-                };
-                instrument = learned;
-                self.doubt_named_late(order.timestamp, context, sink);
-            } else if instrument == InstrumentId::UNKNOWN {
-                self.locates.note_unnamed(order.stock_locate);
-            }
-            if instrument == UNWANTED {
-                return true;
-            }
-        }
+    fn order_event(&self, order: &OrderMessage, instrument: InstrumentId, context: &Context) -> Event {
         let kind = KINDS[order.action as usize];
         let mut event = self.event(kind, instrument, order.timestamp, context);
         event.order_id = order.order_reference_number;
@@ -182,8 +161,41 @@ impl ItchNormaliser {
         let price = Price::from_e4(order.price);
         event.price = if order.has_price { Some(price) } else { None };
         event.detail = u8::from(order.is_not_printable) * Event::NOT_PRINTABLE;
-        sink.put(event);
+        event
+    }
+
+    /// A message about an order, with an unconfirmed locate. As [`order`](Self::order): those with a symbol are left to `normalise`.
+    #[cold]
+    #[inline(never)]
+    fn unconfirmed<S: Sink<Event>>(&mut self, order: &OrderMessage, context: &Context, sink: &mut S) -> bool {
+        if order.action == OrderAction::Add {
+            return false;
+        }
+        let instrument = self.known(order.stock_locate);
+        if instrument == InstrumentId::UNKNOWN {
+            self.locates.note_unnamed(order.stock_locate);
+        }
+        if instrument != UNWANTED {
+            sink.put(self.order_event(order, instrument, context));
+        }
         true
+    }
+
+    /// An addition, with an unconfirmed locate.
+    fn added<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        context: &Context,
+        symbols: &mut SymbolTable,
+        sink: &mut S,
+    ) -> Result<(), Refused> {
+        let Some(order) = OrderMessage::decode(message) else { return Ok(()) };
+        let instrument = self.named(order.stock_locate, OrderMessage::stock(message), symbols, sink)?;
+        self.doubt_named_late(order.timestamp, context, sink);
+        if instrument != UNWANTED {
+            sink.put(self.order_event(&order, instrument, context));
+        }
+        Ok(())
     }
 
     /// Translates one message that is not about an order. A message that contradicts its stock locate makes the instrument
@@ -204,7 +216,7 @@ impl ItchNormaliser {
             Ok(None) => None,
             Ok(Some(corrected)) => Some(corrected),
             Err(refused) => {
-                self.doubt(refused.instrument, timestamp, context, sink);
+                self.doubt_both(refused, timestamp, context, sink);
                 Some(refused.contradiction)
             }
         }
@@ -236,6 +248,24 @@ impl ItchNormaliser {
         if instrument < UNWANTED {
             let event = self.event(EventKind::Gap, instrument, timestamp, context);
             sink.put(event.with_gap(Gap { first: context.sequence, count: 0 }).with_contradiction());
+        }
+    }
+
+    /// A contradiction makes the book doubtful. If it corrects an inferred symbol, that one's book is emptied, and the right one lacks orders.
+    fn doubt_both<S: Sink<Event>>(
+        &self,
+        refused: Refused,
+        timestamp: NanosecondsSinceMidnight,
+        context: &Context,
+        sink: &mut S,
+    ) {
+        // Its orders are another's: no message would delete them.
+        if refused.corrected.is_some() && refused.instrument < UNWANTED {
+            sink.put(self.event(EventKind::Clear, refused.instrument, timestamp, context));
+        }
+        self.doubt(refused.instrument, timestamp, context, sink);
+        if let Some(right) = refused.corrected.filter(|right| *right != refused.instrument) {
+            self.doubt(right, timestamp, context, sink);
         }
     }
 
@@ -286,15 +316,7 @@ impl ItchNormaliser {
                     })?;
                 let contradiction = corrected.map(|corrected| corrected.contradiction);
                 if let Some(wrong) = corrected {
-                    // Its orders are another's: no message would delete them.
-                    if wrong.instrument < UNWANTED {
-                        let clear = EventKind::Clear;
-                        sink.put(self.event(clear, wrong.instrument, directory.timestamp(), context));
-                    }
-                    self.doubt(wrong.instrument, directory.timestamp(), context, sink);
-                    if instrument != wrong.instrument {
-                        self.doubt(instrument, directory.timestamp(), context, sink);
-                    }
+                    self.doubt_both(wrong, directory.timestamp(), context, sink);
                 }
                 if instrument == UNWANTED {
                     return Ok(contradiction);
@@ -473,12 +495,9 @@ impl ItchNormaliser {
                 self.locates.check(listing.stock_locate(), listing.stock().0)?;
                 put(self.other(listing.stock_locate(), listing.timestamp(), context));
             }
-            // `order` takes these, except with an unknown locate or a symbol that has another locate.
-            Message::AddOrder(add) => {
-                self.named(add.stock_locate(), add.stock(), symbols, sink)?;
-            }
-            Message::AddOrderWithMpid(add) => {
-                self.named(add.stock_locate(), add.stock(), symbols, sink)?;
+            // `order` takes these, except with an unconfirmed locate.
+            Message::AddOrder(_) | Message::AddOrderWithMpid(_) => {
+                self.added(message.as_bytes(), context, symbols, sink)?;
             }
             // `order` takes all of these: a message that decodes has the length of its type.
             Message::OrderExecuted(_)
@@ -627,7 +646,6 @@ mod tests {
         #[test]
         fn the_layouts_equal_the_typed_views(seed: u64) {
             let mut random = SplitMix64::new(seed);
-            let mut symbols = SymbolTable::new(None);
             for structure in SCHEMA.messages {
                 let mut bytes = Vec::new();
                 arbitrary(&SCHEMA, structure, &mut random, &mut bytes);
@@ -639,16 +657,17 @@ mod tests {
                     sip_sizes: Default::default(),
                 });
                 let mut events = Vec::new();
-                let is_order = normaliser.order(&bytes, &CONTEXT, &mut symbols, &mut |event| events.push(event));
                 let locate = u16::from_be_bytes([bytes[1], bytes[2]]);
+                prop_assert!(normaliser.locates.define(locate, *b"STOCK   ", || InstrumentId(7)).is_ok());
+                let is_order = normaliser.order(&bytes, &CONTEXT, &mut |event| events.push(event));
                 let expected = expected(message, normaliser.known(locate));
                 prop_assert_eq!(is_order, expected.is_some());
                 prop_assert_eq!(events.last(), expected.as_ref());
                 // One byte more or less is not its length.
                 bytes.push(0);
-                let longer = normaliser.order(&bytes, &CONTEXT, &mut symbols, &mut |_| {});
+                let longer = normaliser.order(&bytes, &CONTEXT, &mut |_| {});
                 bytes.truncate(bytes.len() - 2);
-                let shorter = normaliser.order(&bytes, &CONTEXT, &mut symbols, &mut |_| {});
+                let shorter = normaliser.order(&bytes, &CONTEXT, &mut |_| {});
                 prop_assert!(!longer && !shorter);
             }
         }

@@ -1,14 +1,16 @@
 //! ITCH's stock locates: which instrument each number stands for.
 //!
-//! The stock directory defines a locate for the day. Before it, as in a capture from mid-day, the first symbol that a message names defines
-//! it. A message that names another symbol than its locate stands for, or a symbol that has another locate, contradicts that: it changes
-//! nothing. Only a directory message overrides an inferred symbol. The book of the wrongly inferred symbol is then emptied and stale: its
-//! orders are those of the other symbol, and the deletions will name the other.
+//! The stock directory defines a locate for the day. Before it, as in a capture from mid-day, the first symbol that a message names is
+//! presumed, and the messages that follow vote on it: those that name it for, those that name another against, and those that give it to
+//! another locate too. At [`CONFIRMED`] votes it stands; with none left the last message's symbol is presumed instead. A message that names
+//! another symbol than its locate stands for, or a symbol that has another locate, contradicts that: but for its vote it changes nothing.
+//! Only a directory message overrides an inferred symbol that is confirmed. The book of a symbol that was wrongly inferred is emptied and
+//! stale: its orders are those of the other symbol, and the deletions will name the other.
 //!
-//! Cost: a message about an order loads from the table of instruments and nothing else. A message with a symbol compares eight
-//! bytes.
+//! Cost: a message about an order loads from the table of instruments and nothing else. What is presumed is not in that table, and takes
+//! the path of the unknown. A message with a symbol compares eight bytes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use tapeworks_market::{InstrumentId, Symbol};
@@ -83,12 +85,29 @@ impl fmt::Display for Contradiction {
     }
 }
 
+/// The votes of a symbol that is named for the first time: a single message that errs does not take it away.
+const FIRST_VOTES: u8 = 2;
+
+/// With so many votes a symbol is no longer presumed.
+const CONFIRMED: u8 = 4;
+
+/// What a locate is presumed to stand for.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug)]
+struct Presumed {
+    instrument: InstrumentId,
+    votes: u8,
+}
+
 /// The origin of a definition.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Source {
     #[default]
     Nobody,
+    /// Messages, which still vote.
+    Presumed,
+    /// Messages that agreed.
     Message,
     Directory,
 }
@@ -98,13 +117,15 @@ enum Source {
 pub(crate) struct Refused {
     pub(crate) contradiction: Contradiction,
     pub(crate) instrument: InstrumentId,
+    /// If the instrument was wrongly inferred: that of the message that corrects it. The book has wrong orders then.
+    pub(crate) corrected: Option<InstrumentId>,
 }
 
 /// A definition by a directory message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defined {
     pub(crate) instrument: InstrumentId,
-    /// It contradicts an inferred symbol; the book of that instrument has wrong orders.
+    /// The inferred symbol that it corrects.
     pub(crate) corrected: Option<Refused>,
 }
 
@@ -113,7 +134,9 @@ pub(crate) struct Defined {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(crate) struct Locates {
+    /// Without the presumed ones.
     instruments: Vec<InstrumentId>,
+    presumed: BTreeMap<u16, Presumed>,
     /// The instrument of each, and the origin of its definition.
     names: Vec<([u8; 8], Source)>,
     /// By instrument: the locate that stands for it.
@@ -132,20 +155,46 @@ impl Locates {
         self.instruments.len() == self.names.len()
             && self.by_instrument.len() <= symbols.instruments().len()
             && self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
+            && self.presumed.values().all(|presumed| symbols.is_known(presumed.instrument))
+    }
+
+    /// The instrument of a locate; [`InstrumentId::UNKNOWN`] for a presumed one too.
+    #[inline]
+    pub(crate) fn confirmed(&self, locate: u16) -> InstrumentId {
+        self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
     }
 
     /// The instrument of a locate, or [`InstrumentId::UNKNOWN`].
-    #[inline]
     pub(crate) fn get(&self, locate: u16) -> InstrumentId {
-        self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
+        match self.confirmed(locate) {
+            InstrumentId::UNKNOWN => {
+                self.presumed.get(&locate).map_or(InstrumentId::UNKNOWN, |presumed| presumed.instrument)
+            }
+            instrument => instrument,
+        }
     }
 
     /// A new day has new numbers of instruments.
     pub(crate) fn clear(&mut self) {
         self.instruments.fill(InstrumentId::UNKNOWN);
+        self.presumed.clear();
         self.names.fill(Default::default());
         self.by_instrument.clear();
         self.unnamed.clear();
+    }
+
+    /// The venue begins anew under the same name, perhaps with other numbers: what was known is presumed.
+    pub(crate) fn begin_anew(&mut self) {
+        self.unnamed.clear();
+        for (locate, (instrument, (_, source))) in
+            (0..=u16::MAX).zip(self.instruments.iter_mut().zip(&mut self.names))
+        {
+            if matches!(source, Source::Message | Source::Directory) {
+                *source = Source::Presumed;
+                self.presumed.insert(locate, Presumed { instrument: *instrument, votes: FIRST_VOTES });
+                *instrument = InstrumentId::UNKNOWN;
+            }
+        }
     }
 
     /// An order message is about a locate that nothing has named.
@@ -176,7 +225,7 @@ impl Locates {
             return Ok(instrument);
         }
         let contradiction = Contradiction::OtherSymbol { locate, known: Ascii(known), named: Ascii(stock) };
-        Err(Refused { contradiction, instrument })
+        Err(Refused { contradiction, instrument, corrected: None })
     }
 
     /// The locate, other than `locate`, that stands for `instrument`, and the origin of its definition.
@@ -186,7 +235,7 @@ impl Locates {
         (other != locate && source != Source::Nobody).then_some((other, source))
     }
 
-    /// The instrument of a message that names its symbol: the first one defines the locate. `resolve` gives the symbol's instrument.
+    /// The instrument of a message that names its symbol: the first ones define the locate. `resolve` gives the symbol's instrument.
     #[inline]
     pub(crate) fn infer(
         &mut self,
@@ -194,26 +243,78 @@ impl Locates {
         stock: [u8; 8],
         resolve: impl FnOnce() -> InstrumentId,
     ) -> Result<InstrumentId, Refused> {
-        match self.get(locate) {
-            InstrumentId::UNKNOWN => self.learn(locate, stock, resolve()),
+        match self.confirmed(locate) {
+            InstrumentId::UNKNOWN => self.vote(locate, stock, resolve),
             _ => self.check(locate, stock),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn learn(
+    fn vote(
+        &mut self,
+        locate: u16,
+        stock: [u8; 8],
+        resolve: impl FnOnce() -> InstrumentId,
+    ) -> Result<InstrumentId, Refused> {
+        if self.get(locate) == InstrumentId::UNKNOWN {
+            return self.presume(locate, stock, resolve());
+        }
+        match self.check(locate, stock) {
+            Ok(instrument) => {
+                self.confirm(locate, stock);
+                Ok(instrument)
+            }
+            Err(refused) if self.is_outvoted(locate) => {
+                self.unset(locate);
+                // If the symbol has another locate, this one has no symbol.
+                let corrected = self.presume(locate, stock, resolve()).unwrap_or(InstrumentId::UNKNOWN);
+                Err(Refused { corrected: Some(corrected), ..refused })
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// The first message that names a symbol for a locate.
+    fn presume(
         &mut self,
         locate: u16,
         stock: [u8; 8],
         instrument: InstrumentId,
     ) -> Result<InstrumentId, Refused> {
+        if instrument == InstrumentId::UNKNOWN {
+            // The lookup counts an unreadable symbol; it defines nothing.
+            return Ok(instrument);
+        }
+        let mut refused = None;
         if let Some((known, _)) = self.other(instrument, locate) {
             let contradiction = Contradiction::OtherLocate { symbol: Ascii(stock), known, named: locate };
-            return Err(Refused { contradiction, instrument });
+            let contradicts = Refused { contradiction, instrument, corrected: None };
+            if !self.is_outvoted(known) {
+                return Err(contradicts);
+            }
+            self.unset(known);
+            refused = Some(Refused { corrected: Some(instrument), ..contradicts });
         }
-        self.set(locate, stock, instrument, Source::Message);
-        Ok(instrument)
+        self.set(locate, stock, instrument, Source::Presumed);
+        refused.map_or(Ok(instrument), Err)
+    }
+
+    /// A message speaks for what a locate is presumed to stand for.
+    fn confirm(&mut self, locate: u16, stock: [u8; 8]) {
+        let Some(presumed) = self.presumed.get_mut(&locate) else { return };
+        presumed.votes = presumed.votes.saturating_add(1);
+        let instrument = presumed.instrument;
+        if presumed.votes >= CONFIRMED {
+            self.set(locate, stock, instrument, Source::Message);
+        }
+    }
+
+    /// A message speaks against what a locate is presumed to stand for; whether no vote is left. What is confirmed has no votes.
+    fn is_outvoted(&mut self, locate: u16) -> bool {
+        let Some(presumed) = self.presumed.get_mut(&locate) else { return false };
+        presumed.votes = presumed.votes.saturating_sub(1);
+        presumed.votes == 0
     }
 
     /// A directory message: it defines the locate unless another has.
@@ -234,18 +335,18 @@ impl Locates {
         if let Some((other, source)) = self.other(instrument, locate) {
             let contradiction =
                 Contradiction::OtherLocate { symbol: Ascii(stock), known: other, named: locate };
-            let refused = Refused { contradiction, instrument };
+            let refused = Refused { contradiction, instrument, corrected: None };
             if source == Source::Directory {
                 return Err(refused);
             }
             self.unset(other);
-            corrected = Some(refused);
+            corrected = Some(Refused { corrected: Some(instrument), ..refused });
         }
-        if source == Source::Message && known != stock {
+        if source != Source::Nobody && known != stock {
             let contradiction =
                 Contradiction::OtherSymbol { locate, known: Ascii(known), named: Ascii(stock) };
             let inferred = self.get(locate);
-            corrected = Some(Refused { contradiction, instrument: inferred });
+            corrected = Some(Refused { contradiction, instrument: inferred, corrected: Some(instrument) });
             self.unset(locate);
         }
         self.set(locate, stock, instrument, Source::Directory);
@@ -254,6 +355,7 @@ impl Locates {
 
     fn unset(&mut self, locate: u16) {
         let instrument = self.get(locate);
+        self.presumed.remove(&locate);
         if let Some(place) = self.instruments.get_mut(usize::from(locate)) {
             *place = InstrumentId::UNKNOWN;
         }
@@ -272,7 +374,13 @@ impl Locates {
             self.instruments.resize(length, InstrumentId::UNKNOWN);
             self.names.resize(length, Default::default());
         }
-        self.instruments[at] = instrument;
+        if source == Source::Presumed {
+            self.instruments[at] = InstrumentId::UNKNOWN;
+            self.presumed.insert(locate, Presumed { instrument, votes: FIRST_VOTES });
+        } else {
+            self.instruments[at] = instrument;
+            self.presumed.remove(&locate);
+        }
         self.names[at] = (stock, source);
         let was_unnamed = self.unnamed.remove(&locate);
         if instrument < UNWANTED {
@@ -283,5 +391,58 @@ impl Locates {
             }
             self.by_instrument[place] = Some(locate);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    const FIRST: [u8; 8] = *b"FIRST   ";
+    const SECOND: [u8; 8] = *b"SECOND  ";
+
+    fn infer(locates: &mut Locates, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
+        locates.infer(locate, stock, || InstrumentId(if stock == FIRST { 0 } else { 1 }))
+    }
+
+    #[test]
+    fn a_venue_that_begins_anew_under_its_name_may_number_otherwise() {
+        let mut locates = Locates::default();
+        for (locate, stock, instrument) in [(1, FIRST, 0), (2, SECOND, 1)] {
+            assert!(locates.define(locate, stock, || InstrumentId(instrument)).is_ok());
+        }
+        locates.begin_anew();
+        // What was known is presumed until the messages say otherwise.
+        assert_eq!((locates.confirmed(1), locates.get(1)), (InstrumentId::UNKNOWN, InstrumentId(0)));
+        assert!(infer(&mut locates, 1, SECOND).is_err());
+        let refused = infer(&mut locates, 1, SECOND).unwrap_err();
+        // The other locate has lost the symbol by these messages too.
+        assert_eq!((refused.instrument, refused.corrected), (InstrumentId(0), Some(InstrumentId::UNKNOWN)));
+        assert_eq!(locates.get(1), InstrumentId::UNKNOWN);
+        let refused = infer(&mut locates, 1, SECOND).unwrap_err();
+        assert_eq!((refused.instrument, refused.corrected), (InstrumentId(1), Some(InstrumentId(1))));
+        assert_eq!((locates.get(1), locates.get(2)), (InstrumentId(1), InstrumentId::UNKNOWN));
+        assert_eq!(infer(&mut locates, 2, FIRST).unwrap(), InstrumentId(0));
+        // A directory is believed at once.
+        assert!(locates.define(2, FIRST, || InstrumentId(0)).unwrap().corrected.is_none());
+        assert_eq!(locates.confirmed(2), InstrumentId(0));
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn votes_are_kept_in_a_checkpoint() {
+        let mut locates = Locates::default();
+        for _ in 0..2 {
+            infer(&mut locates, 1, FIRST).unwrap();
+        }
+        let mut writer = crate::state::Writer::default();
+        writer.put(&locates).unwrap();
+        let mut reader = crate::state::Reader { bytes: &writer.bytes };
+        let mut restored: Locates = reader.take().unwrap();
+        assert_eq!((restored.confirmed(1), restored.get(1)), (InstrumentId::UNKNOWN, InstrumentId(0)));
+        infer(&mut restored, 1, FIRST).unwrap();
+        assert_eq!(restored.confirmed(1), InstrumentId(0));
     }
 }

@@ -254,6 +254,13 @@ impl Application {
                 }
             }
 
+            /// See [`Normaliser::begin_anew`].
+            pub(crate) fn begin_anew(&mut self) {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.begin_anew(),)*
+                }
+            }
+
             /// See [`Normaliser::forget_unnamed`].
             pub(crate) fn forget_unnamed(&mut self) {
                 match self {

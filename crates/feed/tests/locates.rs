@@ -235,3 +235,74 @@ fn a_symbol_has_one_locate() {
     assert_eq!((orders("FIRST"), orders("SECOND")), (vec![11], vec![12]));
     assert!(outcome.books["FIRST"].2);
 }
+
+#[test]
+fn messages_that_agree_on_another_symbol_outvote_the_one_that_came_first() {
+    let (wrong, right) = (b"WRONG   ", b"RIGHT   ");
+    let mut messages = vec![trading_action(1, wrong)];
+    messages.extend((10..20).map(|order| add(1, right, order)));
+    let outcome = run(&messages);
+    // The second of them takes the name over; both are contradictions, and not in the book.
+    assert_eq!(outcome.feed.problems().contradictions, 2);
+    let problem = outcome.feed.problems().kept()[0].kind.to_string();
+    assert_eq!(problem, "stock locate 1 is 'WRONG', and the message names 'RIGHT'");
+    assert_eq!(outcome.books["WRONG"], (vec![], vec![], true));
+    let (orders, _, is_stale) = &outcome.books["RIGHT"];
+    assert_eq!(orders.iter().map(|order| order.0).collect::<Vec<_>>(), (12..20).collect::<Vec<_>>());
+    assert!(is_stale);
+}
+
+#[test]
+fn a_message_that_errs_takes_no_symbol_from_one_that_came_before() {
+    let (right, wrong) = (b"RIGHT   ", b"WRONG   ");
+    let outcome = run(&[add(1, right, 10), trading_action(1, wrong), add(1, right, 11), add(1, right, 12)]);
+    assert_eq!(outcome.feed.problems().contradictions, 1);
+    assert_eq!(outcome.books["RIGHT"].0.len(), 3);
+    assert!(outcome.books["RIGHT"].2 && !outcome.books.contains_key("WRONG"));
+}
+
+#[test]
+fn a_confirmed_symbol_yields_to_a_directory_alone() {
+    let (first, second) = (b"FIRST   ", b"SECOND  ");
+    let mut messages: Vec<_> = (10..13).map(|order| add(1, first, order)).collect();
+    messages.extend((0..9).map(|_| trading_action(1, second)));
+    // Nor does another locate get it.
+    messages.extend((20..25).map(|order| add(2, first, order)));
+    let outcome = run(&messages);
+    assert_eq!(outcome.feed.problems().contradictions, 9 + 5);
+    assert_eq!(outcome.books["FIRST"].0.len(), 3);
+    assert!(!outcome.books.contains_key("SECOND"));
+    messages.push(directory(1, second));
+    let outcome = run(&messages);
+    assert_eq!(outcome.feed.problems().contradictions, 9 + 5 + 1);
+    assert_eq!(outcome.books["FIRST"], (vec![], vec![], true));
+}
+
+#[test]
+fn a_presumed_symbol_goes_to_the_locate_that_the_messages_give_it() {
+    let (first, second) = (b"FIRST   ", b"SECOND  ");
+    let outcome = run(&[
+        trading_action(1, first),
+        add(2, first, 20),
+        add(2, first, 21),
+        add(2, first, 22),
+        add(1, second, 10),
+    ]);
+    assert_eq!(outcome.feed.problems().contradictions, 2);
+    let orders = |name: &str| outcome.books[name].0.iter().map(|order| order.0).collect::<Vec<_>>();
+    assert_eq!((orders("FIRST"), orders("SECOND")), (vec![22], vec![10]));
+    assert!(outcome.books["FIRST"].2 && !outcome.books["SECOND"].2);
+}
+
+#[test]
+fn deletions_of_a_presumed_symbol_find_its_orders() {
+    let mut deletion = vec![0; 19];
+    deletion[0] = b'D';
+    deletion[1..3].copy_from_slice(&1u16.to_be_bytes());
+    deletion[11..19].copy_from_slice(&10u64.to_be_bytes());
+    let first = b"FIRST   ";
+    let outcome = run(&[add(1, first, 10), add(1, first, 11), deletion]);
+    assert_eq!(outcome.feed.problems().total, 0);
+    let (orders, _, is_stale) = &outcome.books["FIRST"];
+    assert_eq!((orders.len(), *is_stale), (1, false));
+}

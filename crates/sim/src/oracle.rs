@@ -114,8 +114,10 @@ struct Place {
     /// Messages that an answer has brought and that no packet of a line has shown yet: the venue answers from the packet that it fills.
     ahead: VecDeque<Essence>,
     /// A message of the session came as random bytes behind a sound header. It may have been taken for any other, and may have changed
-    /// any book or symbol of the session.
+    /// any book or symbol of the session. So it is where the first symbol of a locate was a wrong one.
     is_spoiled: bool,
+    /// So it was of the session before: one that begins anew under its name keeps its symbols.
+    was_spoiled: bool,
 }
 
 impl Place {
@@ -500,8 +502,9 @@ impl Oracle {
             let known = if self.has_true_clock { event.ts_recv } else { Nanos(0) };
             let left = truth.sessions.get(place.session).filter(|_| !place.is_entering);
             let silent = left.and_then(|session| place.silent(session, known));
-            let session = place.session;
-            *place = Place::entering(session);
+            let (session, was_spoiled) =
+                (place.session, place.is_spoiled || place.is_entering && place.was_spoiled);
+            *place = Place { was_spoiled, ..Place::entering(session) };
             if let Some(silent) = silent {
                 self.violation(format!(
                     "channel {channel}: the plant leaves session {session}, and message {silent} is not shown, nor named as missing"
@@ -535,13 +538,22 @@ impl Oracle {
         if place.is_entering
             && let Some(session) = truth.session_of(place.session, &is)
         {
+            let name = |session: usize| truth.sessions.get(session).map(|session| session.name);
+            place.is_spoiled = place.was_spoiled && name(place.session) == name(session);
             (place.session, place.is_entering) = (session, false);
             self.entered += 1;
         } else if let Some(session) = truth.session_like(place.session, &is)
             && place.named.last().is_some_and(|(first, count)| first + count == is.sequence)
         {
             // It began anew under the same name while the plant was away, and its numbers are beyond the old ones: the plant sees a gap.
-            *place = Place { session, named: vec![(0, is.sequence)], at: is.sequence, ..Place::default() };
+            let is_spoiled = place.is_spoiled;
+            *place = Place {
+                session,
+                named: vec![(0, is.sequence)],
+                at: is.sequence,
+                is_spoiled,
+                ..Place::default()
+            };
             self.entered += 1;
         }
         let Some(session) = truth.sessions.get(place.session) else { return };

@@ -154,6 +154,9 @@ impl<S: Sink<Event>> Target<'_, S> {
                     self.put_all(place, EventKind::Clear, now);
                 }
                 // A session may begin again under its old name.
+                if old == Some(place) {
+                    self.feed.begin_anew(place);
+                }
                 self.feed.restart(place, first);
             }
             (Delivery::Joining { now }, Some(old)) => {
