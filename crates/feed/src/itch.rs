@@ -144,7 +144,7 @@ impl ItchNormaliser {
         let Some(order) = OrderMessage::decode(message) else { return false };
         let instrument = self.locates.confirmed(order.stock_locate);
         if instrument >= UNWANTED {
-            return instrument == UNWANTED || self.unconfirmed(&order, context, sink);
+            return instrument == UNWANTED || self.unconfirmed(message, context, sink);
         }
         sink.put(self.order_event(&order, instrument, context));
         true
@@ -164,19 +164,21 @@ impl ItchNormaliser {
         event
     }
 
-    /// A message about an order, with an unconfirmed locate. As [`order`](Self::order): those with a symbol are left to `normalise`.
+    /// A message about an order, with an unconfirmed locate. As [`order`](Self::order): those with a symbol are left to `normalise`. It reads the
+    /// message again: a view that were handed to it would have to be in memory for all messages.
     #[cold]
     #[inline(never)]
-    fn unconfirmed<S: Sink<Event>>(&mut self, order: &OrderMessage, context: &Context, sink: &mut S) -> bool {
-        if order.action == OrderAction::Add {
+    fn unconfirmed<S: Sink<Event>>(&mut self, message: &[u8], context: &Context, sink: &mut S) -> bool {
+        let Some(order) = OrderMessage::decode(message).filter(|order| order.action != OrderAction::Add)
+        else {
             return false;
-        }
+        };
         let instrument = self.known(order.stock_locate);
         if instrument == InstrumentId::UNKNOWN {
             self.locates.note_unnamed(order.stock_locate);
         }
         if instrument != UNWANTED {
-            sink.put(self.order_event(order, instrument, context));
+            sink.put(self.order_event(&order, instrument, context));
         }
         true
     }
