@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
 
     println!("{} messages of {} instruments", replayed.messages, replayed.symbols.len());
-    println!("{} changes of the NBBO", replayed.nbbo.changes);
+    println!("{} changes of the NBBO", replayed.nbbo.map_or(0, |nbbo| nbbo.changes));
     for file in &replayed.written {
         println!("{} records", file.summary.records);
         // What left no trace in the file, by reason.

@@ -317,7 +317,7 @@ impl Feed {
     fn nbbo(&mut self, py: Python<'_>, symbol: &str) -> PyResult<Option<Nbbo>> {
         let walk = self.walk()?;
         let Some(instrument) = instrument(walk, symbol) else { return Ok(None) };
-        let nbbo = walk.nbbo().nbbo(instrument);
+        let Some(nbbo) = walk.nbbo().map(|stage| stage.nbbo(instrument)) else { return Ok(None) };
         let side = |side: &tapeworks_market::nbbo::BestSide| {
             let made = side.price.map(|price| {
                 let venue = side.publisher.venue_name();

@@ -83,6 +83,8 @@ pub struct Options {
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
+    /// Whether the NBBO is left out where no output, comparison or bar needs it: a quarter of the instructions. The summary has none then.
+    pub skips_nbbo: bool,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
     /// What the sizes of the SIPs' quotes count.
@@ -293,7 +295,7 @@ impl Pace {
 }
 
 /// The stages after the feed.
-type Market = Through<BookStage, NbboStage>;
+type Market = Through<BookStage, Option<NbboStage>>;
 
 /// Everything that a replay runs.
 struct Run {
@@ -309,7 +311,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(options: &Options, capacity: Capacity, writers: Vec<Writer>) -> Self {
+    fn new(options: &Options, capacity: Capacity, writers: Vec<Writer>, has_nbbo: bool) -> Self {
+        let nbbo = || NbboStage::new(options.rules.clone(), [], capacity.instruments);
         Self {
             feed: Feed::new(FeedOptions {
                 application: options.application,
@@ -320,10 +323,7 @@ impl Run {
                 ..FeedOptions::default()
             }),
             self_help: SelfHelpSchedule::new(&options.self_help),
-            market: Through::new(
-                BookStage::with_unnamed([], capacity),
-                NbboStage::new(options.rules.clone(), [], capacity.instruments),
-            ),
+            market: Through::new(BookStage::with_unnamed([], capacity), has_nbbo.then(nbbo)),
             buffer: Vec::with_capacity(BATCH),
             outlet: Outlet {
                 writers,
@@ -422,7 +422,8 @@ pub fn replay_into(
         places.push((PathBuf::new(), schema));
         writers.push(writer);
     }
-    let mut run = Run::new(options, capacity(&inputs), writers);
+    let has_nbbo = needs_nbbo(options) || places.iter().any(|(_, schema)| schema.is_consolidated());
+    let mut run = Run::new(options, capacity(&inputs), writers, has_nbbo);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     let mut pace = options.speed.map(|speed| Pace { speed, anchor: None, worst: Duration::ZERO });
     let mut file_errors = Vec::new();
@@ -527,6 +528,11 @@ pub fn replay_into(
         written,
         ..summarise(run, options)
     })
+}
+
+/// Whether the NBBO is wanted, whatever the files.
+fn needs_nbbo(options: &Options) -> bool {
+    !options.skips_nbbo || options.compare_sip || options.bars.is_some()
 }
 
 /// The message files whose day is unknown.

@@ -46,6 +46,35 @@ fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
 }
 
 #[test]
+fn a_replay_that_leaves_the_nbbo_out_writes_the_same_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
+    let venues = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep, VenueKind::Uqdf];
+    let venues = venues.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).into();
+    let mut scenario = Scenario { venues, seed: 5, ..Scenario::full_session(20_000, 20) };
+    // Whole venues lose messages, and their books become stale.
+    scenario.line_b = false;
+    scenario.faults[0].lost_per_million = 2_000;
+    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let written = |schema: Schema, skips_nbbo: bool| {
+        let path = folder.path().join(format!("{schema}-{skips_nbbo}.csv"));
+        let output = Output { path: path.clone(), schema, options: tapeworks_store::Options::default() };
+        let inputs = vec![input.clone()];
+        let summary = run(&Options { inputs, outputs: vec![output], skips_nbbo, ..Options::default() });
+        (summary, std::fs::read(path).unwrap())
+    };
+    for schema in Schema::ALL {
+        let ((with, expected), (without, bytes)) = (written(schema, false), written(schema, true));
+        assert!(bytes == expected, "{schema}");
+        assert!(with.missing_messages() > 0 && with.nbbo.is_some_and(|nbbo| nbbo.changes > 0));
+        // What has records of it does not leave it out.
+        assert_eq!(without.nbbo, with.nbbo.filter(|_| schema.is_consolidated()), "{schema}");
+        assert_eq!(without.busiest.iter().all(|busy| busy.nbbo.is_none()), !schema.is_consolidated());
+        assert_eq!(without.messages, with.messages);
+    }
+}
+
+#[test]
 fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, rest) = (folder.path().join("whole.pcap"), folder.path().join("rest.pcap"));

@@ -30,7 +30,8 @@ fn state(walk: &Walk) -> (Vec<Vec<Level>>, Vec<Nbbo>) {
             [Side::Bid, Side::Ask].map(|side| books.book(InstrumentId(index)).levels(side).collect())
         })
     });
-    let nbbo = (0..instruments).map(|index| *walk.nbbo().nbbo(InstrumentId(index)));
+    let stage = walk.nbbo().unwrap();
+    let nbbo = (0..instruments).map(|index| *stage.nbbo(InstrumentId(index)));
     (books.collect(), nbbo.collect())
 }
 
@@ -48,7 +49,7 @@ fn a_walk_ends_with_what_a_replay_has() {
     assert_eq!(walk.advance(Nanos(u64::MAX), 1), Advanced::Ended);
     let walked = walk.finish();
     assert_eq!((walked.messages, walked.events), (whole.messages, whole.events));
-    assert_eq!(walked.nbbo.changes, whole.nbbo.changes);
+    assert_eq!(walked.nbbo, whole.nbbo);
     assert_eq!(format!("{:?}", walked.feeds), format!("{:?}", whole.feeds));
 }
 

@@ -136,15 +136,14 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
         ("", Align::Left),
     ]);
     for busy in summary.busiest.iter().take(count) {
-        let ((bid, bid_size), (ask, ask_size)) = (side(&busy.nbbo.bid), side(&busy.nbbo.ask));
-        let mut remark = match busy.nbbo.state() {
+        let Some(nbbo) = &busy.nbbo else { continue };
+        let ((bid, bid_size), (ask, ask_size)) = (side(&nbbo.bid), side(&nbbo.ask));
+        let mut remark = match nbbo.state() {
             MarketState::Normal => String::new(),
-            _ if busy.nbbo.bid.price.is_none() && busy.nbbo.ask.price.is_none() => {
-                "no venue counts".to_owned()
-            }
+            _ if nbbo.bid.price.is_none() && nbbo.ask.price.is_none() => "no venue counts".to_owned(),
             state => state.as_str().to_owned(),
         };
-        if busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK) {
+        if nbbo.flags.contains(Flags::MAYBE_BAD_BOOK) {
             remark.push_str(" stale");
         }
         table.row([
@@ -157,7 +156,7 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
             ask_size,
             remark.trim().to_owned(),
         ]);
-        if let (MarketState::OneSided, Some((time, last))) = (busy.nbbo.state(), &busy.last_two_sided) {
+        if let (MarketState::OneSided, Some((time, last))) = (nbbo.state(), &busy.last_two_sided) {
             let ((bid, bid_size), (ask, ask_size)) = (side(&last.bid), side(&last.ask));
             let since = format!("since {}", self::time(*time));
             table.row([
@@ -277,13 +276,13 @@ fn incomplete_books(summary: &Summary) -> Option<String> {
 /// The problems, and whether there are any.
 pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     let mut out = String::from("\n");
-    if summary.nbbo.changes > 0 {
+    if let Some(nbbo) = summary.nbbo.filter(|nbbo| nbbo.changes > 0) {
         let _infallible = writeln!(
             out,
             "The synthetic NBBO changed {} times; it was locked after {} and crossed after {} of them.",
-            thousands(summary.nbbo.changes),
-            thousands(summary.nbbo.locked),
-            thousands(summary.nbbo.crossed)
+            thousands(nbbo.changes),
+            thousands(nbbo.locked),
+            thousands(nbbo.crossed)
         );
     }
     for aside in asides(summary) {

@@ -210,7 +210,12 @@ pub struct NbboUpdate<'a> {
     taken_lot: &'a TakenLot,
 }
 
-impl NbboUpdate<'_> {
+impl<'a> NbboUpdate<'a> {
+    /// An update of no one instrument, or where there is no NBBO.
+    const fn without(book: BookUpdate<'a>) -> Self {
+        Self { book, nbbo: &NO_NBBO, changed: false, taken_lot: &TakenLot::NONE }
+    }
+
     /// Shares in a round lot of the update's book: its venue's own lot, or the one that the NBBO takes for it ([`round_lots`](crate::round_lots)).
     #[must_use]
     pub fn round_lot(&self) -> u32 {
@@ -818,6 +823,29 @@ where
     }
 }
 
+/// Without a stage, updates go on with an empty NBBO that never changes.
+impl<'b, S> Stage<BookUpdate<'b>, S> for Option<NbboStage>
+where
+    S: for<'a> Sink<NbboUpdate<'a>>,
+{
+    #[inline]
+    fn process(&mut self, batch: &[BookUpdate<'b>], sink: &mut S) {
+        if let Some(stage) = self {
+            return stage.process(batch, sink);
+        }
+        for update in batch {
+            sink.put(NbboUpdate::without(*update));
+        }
+    }
+
+    #[inline]
+    fn expect(&mut self, index: usize) {
+        if let Some(stage) = self {
+            Stage::<BookUpdate<'b>, S>::expect(stage, index);
+        }
+    }
+}
+
 impl NbboStage {
     /// An event of a whole venue: it opened or closed, lost messages, was cleared.
     #[cold]
@@ -826,7 +854,7 @@ impl NbboStage {
     where
         S: for<'a> Sink<NbboUpdate<'a>>,
     {
-        sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false, taken_lot: &TakenLot::NONE });
+        sink.put(NbboUpdate::without(*update));
         if let Some(is_declared) = update.event.self_help() {
             self.self_help(update, is_declared, sink);
             return;

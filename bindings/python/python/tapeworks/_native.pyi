@@ -57,7 +57,7 @@ class Reader:
 
     @property
     def summary(self) -> Optional[Dict[str, Any]]:
-        """What was read and what was not, once all is read: the object of ``tapeworks replay --json``. ``None`` before."""
+        """What was read and what was not, once all is read: the object of ``tapeworks replay --json``, without an NBBO where the records need none. ``None`` before."""
 
     def close(self) -> None:
         """Ends the reading. What came so far is what there is."""

@@ -27,12 +27,12 @@ impl Summary {
             json!({
                 "symbol": busy.symbol.as_str(),
                 "events": busy.events,
-                "nbbo": {
-                    "bid": side(&busy.nbbo.bid),
-                    "ask": side(&busy.nbbo.ask),
-                    "state": busy.nbbo.state().as_str(),
-                    "is_stale": busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
-                },
+                "nbbo": busy.nbbo.as_ref().map(|nbbo| json!({
+                    "bid": side(&nbbo.bid),
+                    "ask": side(&nbbo.ask),
+                    "state": nbbo.state().as_str(),
+                    "is_stale": nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
+                })),
                 "last_two_sided_nbbo": busy.last_two_sided.as_ref().map(|(time, last)| json!({
                     "since_ns": time.0,
                     "bid": side(&last.bid),
@@ -110,12 +110,12 @@ impl Summary {
                 "instruments_beyond": feed.counters.instruments_beyond,
                 "gaps": feed.counters.gaps,
             })).collect::<Vec<_>>(),
-            "nbbo": {
-                "changes": self.nbbo.changes,
-                "locked": self.nbbo.locked,
-                "crossed": self.nbbo.crossed,
+            "nbbo": self.nbbo.as_ref().map(|nbbo| json!({
+                "changes": nbbo.changes,
+                "locked": nbbo.locked,
+                "crossed": nbbo.crossed,
                 "ignored_events": self.nbbo_ignored,
-            },
+            })),
             "problems": self.problems_json(),
             "busiest": self.busiest.iter().map(busiest).collect::<Vec<_>>(),
             "written": self.written.iter().map(|written| json!({

@@ -9,7 +9,7 @@ use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::NbboCounts;
-use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side, Symbol};
+use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, NbboStage, Publisher, Side, Symbol};
 use tapeworks_packet::CaptureError;
 use tapeworks_store::Schema;
 
@@ -89,8 +89,8 @@ pub struct Busy {
     pub events: u64,
     /// The tops of the venues that have a book of it.
     pub tops: Vec<Top>,
-    /// The NBBO.
-    pub nbbo: Nbbo,
+    /// The NBBO, unless it [is left out](super::Options::skips_nbbo).
+    pub nbbo: Option<Nbbo>,
     /// The last NBBO that had a bid and an offer, and when it came; at the end of a day there is none any more.
     pub last_two_sided: Option<(Nanos, Nbbo)>,
 }
@@ -168,8 +168,8 @@ pub struct Summary {
     pub unreadable_symbols: u64,
     /// The problems.
     pub problems: Problems,
-    /// The NBBO's changes.
-    pub nbbo: NbboCounts,
+    /// The NBBO's changes, unless it [is left out](super::Options::skips_nbbo).
+    pub nbbo: Option<NbboCounts>,
     /// Changes of feeds that did not count for the NBBO: see [`tapeworks_market::NbboStage::ignored`].
     pub nbbo_ignored: u64,
     /// The symbols that were seen, in the order of their numbers.
@@ -291,7 +291,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
                 .collect();
             let symbol = outlet.instruments.symbol(instrument)?;
             let last = outlet.two_sided.get(index).copied().filter(|(time, _)| *time > Nanos(0));
-            let nbbo = *market.second.nbbo(instrument);
+            let nbbo = market.second.as_ref().map(|stage| *stage.nbbo(instrument));
             Some(Busy { symbol, events, tops, nbbo, last_two_sided: last })
         })
         .collect();
@@ -318,8 +318,8 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         feed_counters: *feed.counters(),
         unreadable_symbols: feed.unreadable_symbols(),
         problems: feed.problems().clone(),
-        nbbo: *market.second.counts(),
-        nbbo_ignored: market.second.ignored(),
+        nbbo: market.second.as_ref().map(|stage| *stage.counts()),
+        nbbo_ignored: market.second.as_ref().map_or(0, NbboStage::ignored),
         symbols: outlet.instruments.symbols().to_vec(),
         directory: outlet.directory,
         unseen_symbols: Vec::new(),

@@ -7,7 +7,8 @@ use tapeworks_packet::CaptureError;
 use tapeworks_stage::Stage as _;
 
 use super::{
-    FileCounters, Options, ReplayError, Run, Summary, capacity, input, next_input, step, without_day,
+    FileCounters, Options, ReplayError, Run, Summary, capacity, input, needs_nbbo, next_input, step,
+    without_day,
 };
 use crate::input::Input;
 use crate::replay::summary::summarise;
@@ -52,7 +53,7 @@ impl Walk {
     pub fn open(options: Options) -> Result<Self, ReplayError> {
         let inputs = input::open_all(&options.inputs, options.application)?;
         let without_day = without_day(&inputs, &options)?;
-        let run = Run::new(&options, capacity(&inputs), Vec::new());
+        let run = Run::new(&options, capacity(&inputs), Vec::new(), needs_nbbo(&options));
         let (file_errors, file_counters) = (Vec::new(), FileCounters::default());
         Ok(Self {
             options,
@@ -130,9 +131,9 @@ impl Walk {
         &self.run.market.first
     }
 
-    /// The synthetic NBBO.
-    pub fn nbbo(&self) -> &NbboStage {
-        &self.run.market.second
+    /// The synthetic NBBO, unless it [is left out](Options::skips_nbbo).
+    pub const fn nbbo(&self) -> Option<&NbboStage> {
+        self.run.market.second.as_ref()
     }
 
     /// The instruments so far.
