@@ -71,6 +71,59 @@ def test_records_are_the_rows(session):
         record["volume"]
 
 
+@pytest.mark.parametrize(
+    "schema, prices",
+    [(schema, "float") for schema in tapeworks.SCHEMAS]
+    + [(schema, prices) for schema in ("mbo", "definition") for prices in ("decimal", "fixed")],
+)
+def test_a_data_frame_is_the_one_that_pyarrow_makes(session, schema, prices):
+    read = lambda: tapeworks.read(session, schema, prices=prices)
+    expected = read().to_arrow().to_pandas(split_blocks=True)
+    frame = read().to_df()
+    pandas.testing.assert_frame_equal(frame, expected)
+    for name in frame.columns[frame.dtypes == "category"]:
+        assert frame[name].cat.codes.dtype == expected[name].cat.codes.dtype, name
+    assert len(frame) > 1_000 or schema not in ("mbo", "mbp-1", "trades", "cmbp-1")
+
+
+def test_a_data_frame_of_pieces_has_each_kind_of_column_at_any_length():
+    texts = [f"S{number}" for number in range(40_000)]
+    schema = pyarrow.schema(
+        [
+            ("text", pyarrow.dictionary(pyarrow.int32(), pyarrow.string())),
+            ("whole", pyarrow.uint32()),
+            ("part", pyarrow.float64()),
+            ("time", pyarrow.timestamp("ns", "UTC")),
+            ("exact", pyarrow.decimal128(10, 2)),
+        ]
+    )
+
+    def batch(first, count, has_nulls):
+        numbers = list(range(first, first + count))
+        nulls = [None if has_nulls and number % 7 == 0 else number for number in numbers]
+        codes = pyarrow.array([None if number is None else number % (first + count) for number in nulls], pyarrow.int32())
+        columns = [
+            pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(texts[: first + count])),
+            pyarrow.array(nulls, pyarrow.uint32()),
+            pyarrow.array(nulls, pyarrow.float64()),
+            pyarrow.array(nulls, pyarrow.timestamp("ns", "UTC")),
+            pyarrow.array([None if number is None else decimal.Decimal(number) / 100 for number in nulls], pyarrow.decimal128(10, 2)),
+        ]
+        return pyarrow.record_batch(columns, schema=schema)
+
+    for cuts in ([], [(0, 0, False)], [(0, 100, False), (100, 100, False)], [(0, 100, True), (100, 39_900, False)],
+                 [(0, 20_000, False), (20_000, 200, True), (20_200, 1, False)]):
+        for room in (0, 1_000_000):
+            batches = [batch(*cut) for cut in cuts]
+            expected = pyarrow.Table.from_batches(batches, schema).unify_dictionaries().to_pandas(split_blocks=True)
+            frame = tapeworks._gather.frame(schema, batches, lambda rows: room)
+            pandas.testing.assert_frame_equal(frame, expected)
+    # More than there is room for at first, and than was expected.
+    batches = [batch(0, 40_000, False)] * 5
+    frame = tapeworks._gather.frame(schema, batches, lambda rows: 100_000)
+    pandas.testing.assert_frame_equal(frame, pyarrow.Table.from_batches(batches, schema).to_pandas())
+
+
 def test_what_speaks_arrow_takes_a_reader(session):
     count = len(tapeworks.read(session, "mbo").to_arrow())
     assert len(pyarrow.table(tapeworks.read(session, "mbo"))) == count

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
-from . import _native
+from . import _gather, _native
 
 if TYPE_CHECKING:
     import pandas
@@ -154,13 +154,19 @@ class Reader(_native.Reader):
         schema = pyarrow.schema(self)
         return pyarrow.Table.from_batches(self.batches(progress=progress), schema)
 
+    def _expected(self, rows: int) -> int:
+        """How many rows all will have, if the rest of the files is like what has come: some more, and at most 64 times as many."""
+        done, total, _ = self.progress
+        return min(int(rows * 1.05 * total / done), 64 * rows) if total and done else 0
+
     def to_df(self, *, progress: Optional[bool] = None, index: Optional[str] = None) -> "pandas.DataFrame":
         """All records as a data frame of pandas. ``index``: the column to index by, such as ``ts_recv``.
 
         Symbols and letters are categories, times are UTC, and prices are as ``prices`` of :func:`read` says.
         """
-        table = self.to_arrow(progress=progress)
-        frame: "pandas.DataFrame" = table.to_pandas(split_blocks=True, self_destruct=True)
+        import pyarrow
+
+        frame = _gather.frame(pyarrow.schema(self), self.batches(progress=progress), self._expected)
         return frame if index is None else frame.set_index(index)
 
     def to_polars(self, *, progress: Optional[bool] = None) -> "polars.DataFrame":
