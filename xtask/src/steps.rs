@@ -617,7 +617,7 @@ fn changes(since: Option<&str>) -> Result<Option<Vec<String>>, String> {
 /// Whether one of the changed files lies below one of the paths, or could change anything.
 fn touches(changed: Option<&[String]>, paths: &[&str]) -> bool {
     let Some(changed) = changed else { return true };
-    let of_all = ["Cargo.lock", "Cargo.toml", "interop", "xtask", "testdata"];
+    let of_all = [".cargo", ".ci", "Cargo.lock", "Cargo.toml", "interop", "xtask", "testdata"];
     let is_below = |file: &str, path: &str| {
         file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -718,8 +718,13 @@ fn lints(features: &Features) -> Result<String, Lack> {
 }
 
 fn documentation(features: &Features) -> Result<String, Lack> {
-    let run = features.workspace("doc").args(["--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "--deny warnings");
-    ran(run.run(), "the documentation builds")
+    // What rustdoc reads of our crates is then what the step `lints` has checked.
+    let run = features
+        .workspace("doc")
+        .args(["--no-deps", "--quiet", "--lib", "--bins"])
+        .with_features_of_tests()
+        .linted();
+    ran(run.env("RUSTDOCFLAGS", "--deny warnings").run(), "the documentation builds")
 }
 
 fn book() -> Result<String, Lack> {
@@ -840,6 +845,7 @@ mod tests {
             (changed(&["web/page.js"]), true),
             (changed(&["interop/page/test.mjs"]), true),
             (changed(&["Cargo.lock"]), true),
+            (changed(&[".cargo/config.toml"]), true),
             (changed(&[]), false),
             (None, true),
         ] {
