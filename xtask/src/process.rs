@@ -89,6 +89,13 @@ pub(crate) fn metadata(arguments: &[&str]) -> Result<serde_json::Value, String> 
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
+    // What the cargo that runs us says of this package. Build scripts that read the same of theirs, as that of ring, run again when it comes
+    // and goes, and all above them is built again: after `cargo xtask test` by `cargo test`, and the other way round.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|of_us| name.to_string_lossy().starts_with(of_us)) {
+            command.env_remove(name);
+        }
+    }
     Program { command }
 }
 
@@ -250,6 +257,15 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         let expected: Vec<String> = (6..=lines).map(|number| number.to_string()).collect();
         assert_eq!(last.lines().skip(1).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn programs_do_not_hear_from_us_of_which_package_we_are() {
+        let removed = cargo(["build"]).into_command();
+        let removed: Vec<_> = removed.get_envs().filter(|(_, value)| value.is_none()).collect();
+        // The test itself is run with them.
+        assert!(removed.iter().any(|(name, _)| *name == "CARGO_PKG_NAME"), "{removed:?}");
+        assert!(removed.iter().all(|(name, _)| *name != "CARGO"), "{removed:?}");
     }
 
     #[test]
