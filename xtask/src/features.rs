@@ -53,7 +53,8 @@ impl Features {
 
     /// Builds what the workspace has for others to run: these programs and examples.
     pub(crate) fn build(&self, kind: &str, names: &[&str]) -> Result<(), Lack> {
-        let run = self.workspace("build").args(names.iter().flat_map(|name| [kind, name]));
+        let run =
+            self.workspace("build").with_features_of_tests().args(names.iter().flat_map(|name| [kind, name]));
         run.run().map_err(Lack::Failed)
     }
 }

@@ -47,9 +47,8 @@ pub(crate) fn query() -> Result<String, Lack> {
         ]);
         run.arg("--target-dir").arg(&target)
     };
-    of_query("clippy").args(["--all-targets", "--", "--deny", "warnings"]).run().map_err(Lack::Failed)?;
-    of_query("test").run().map_err(Lack::Failed)?;
-    of_query("build").run().map_err(Lack::Failed)?;
+    // With its tests cargo builds the program. Linted on the way: the engine takes longer to check than all else of ours.
+    of_query("test").linted().run().map_err(Lack::Failed)?;
     let python = tools::python()?;
     script_with(python.as_os_str(), "with_query.py", |run| {
         run.arg("--query").arg(target.join("debug/tapeworks-query"))
@@ -85,17 +84,6 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     let python = tools::python()?;
     let package = process::root().join("bindings/python");
     let wheels = process::target_folder().join("wheels");
-    let lints = [
-        "clippy",
-        "--locked",
-        "--manifest-path",
-        "bindings/python/Cargo.toml",
-        "--features",
-        "cloud",
-        "--target-dir",
-    ];
-    let lints = process::cargo(lints).arg(process::target_folder()).args(["--", "--deny", "warnings"]);
-    lints.run().map_err(Lack::Failed)?;
     // A wheel of an earlier run is not what is tested.
     let _none_is_fine = std::fs::remove_dir_all(&wheels);
     let build = process::program(&python)
@@ -105,7 +93,7 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
         .arg(process::target_folder())
         .arg("--out")
         .arg(&wheels);
-    build.run().map_err(Lack::Failed)?;
+    build.linted().run().map_err(Lack::Failed)?;
     let nautilus = tools::python_of_nautilus()?;
     for python in [&python, &nautilus] {
         let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
@@ -186,12 +174,9 @@ pub(crate) fn live(features: &Features) -> Result<String, Lack> {
     features.build("--example", &["live_server"])?;
     let server = process::target_folder().join("debug/examples/live_server");
     let work = process::target_folder().join("interop");
-    let lints = ["clippy", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
-    let lints = process::cargo(lints).arg(process::target_folder()).args(["--", "--deny", "warnings"]);
-    lints.run().map_err(Lack::Failed)?;
     let manifest = ["run", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
     let rust = process::cargo(manifest).arg(process::target_folder()).arg("--").arg(&server).arg(&work);
-    rust.run().map_err(Lack::Failed)?;
+    rust.linted().run().map_err(Lack::Failed)?;
     let python = tools::python()?;
     let run = process::program(python)
         .arg(process::root().join("interop/with_databento_live.py"))

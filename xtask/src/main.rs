@@ -40,10 +40,10 @@ Tasks:
   test [STEP]...           Run what must hold, or only the named steps. `test --list` lists the steps. With CI=true what
                            is missing is installed, or the run fails; otherwise a step that lacks a tool is skipped
                            before anything is built for it, and says so.
-      --long               The steps that take minutes too. Other people's programs are run over what changed since
-                           the last landed commit.
+      --long               The steps that take minutes too. Those that look at a part of the sources, as other people's
+                           programs do, run where it changed since the last landed commit.
       --since COMMIT       That commit; where the branch leaves origin/main unless given.
-      --all                All of other people's programs, whatever changed.
+      --all                All of them, whatever changed.
   hostile [SECONDS] [SEED] The program under hostile conditions, for ten minutes unless given: damaged captures,
                            journals and configurations, signals at any moment, two of everything, outages.
   simulate [ARGUMENTS]     The shipped code in simulated markets, with faults by seed (release build): 300 seeds of each

@@ -89,6 +89,13 @@ pub(crate) fn metadata(arguments: &[&str]) -> Result<serde_json::Value, String> 
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
+    // What the cargo that runs us says of this package. Build scripts that read the same of theirs, as that of ring, run again when it comes
+    // and goes, and all above them is built again: after `cargo xtask test` by `cargo test`, and the other way round.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|of_us| name.to_string_lossy().starts_with(of_us)) {
+            command.env_remove(name);
+        }
+    }
     Program { command }
 }
 
@@ -106,6 +113,23 @@ impl Program {
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
+    }
+
+    /// An example among cargo's targets: it then gives other people's crates the features that tests ask for, as it does where it builds
+    /// tests. Without one it builds what uses them a second time without these features, Aeron's client among it.
+    pub(crate) fn with_features_of_tests(self) -> Self {
+        self.args(["--example", "schema_forms"])
+    }
+
+    /// Lets cargo compile our crates by the compiler in clippy, as `cargo clippy` does: what is built is linted on the way and fails with a
+    /// warning, and what it uses is not checked once more beside. That compiler optimises less; so nothing that is measured is built by it.
+    pub(crate) fn linted(self) -> Self {
+        // The folder in which `cargo clippy` has it: what either has checked, the other need not.
+        let driver = std::env::var_os("CARGO").map(PathBuf::from);
+        let driver =
+            driver.map(|cargo| cargo.with_file_name("clippy-driver")).filter(|driver| driver.is_file());
+        self.env("RUSTC_WORKSPACE_WRAPPER", driver.unwrap_or_else(|| "clippy-driver".into()))
+            .env("CLIPPY_ARGS", ["--deny", "warnings", ""].join("__CLIPPY_HACKERY__"))
     }
 
     /// Runs it in another folder than the root of the repository.
@@ -233,6 +257,36 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         let expected: Vec<String> = (6..=lines).map(|number| number.to_string()).collect();
         assert_eq!(last.lines().skip(1).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn programs_do_not_hear_from_us_of_which_package_we_are() {
+        let removed = cargo(["build"]).into_command();
+        let removed: Vec<_> = removed.get_envs().filter(|(_, value)| value.is_none()).collect();
+        // The test itself is run with them.
+        assert!(removed.iter().any(|(name, _)| *name == "CARGO_PKG_NAME"), "{removed:?}");
+        assert!(removed.iter().all(|(name, _)| *name != "CARGO"), "{removed:?}");
+    }
+
+    #[test]
+    fn a_lint_fails_a_build_that_is_linted() {
+        let folder = std::env::temp_dir().join(format!("tapeworks-linted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let manifest =
+            "[package]\nname = \"linted\"\nedition = \"2024\"\n[lib]\npath = \"linted.rs\"\n[workspace]\n";
+        std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+        let build = |source: &str| {
+            std::fs::write(folder.join("linted.rs"), source).unwrap();
+            let run = cargo(["build", "--quiet", "--offline", "--target-dir", "target"]).folder(&folder);
+            run.linted().output()
+        };
+        let well = build("pub fn is_well(value: bool) -> bool {\n    value\n}\n");
+        let odd = build("pub fn is_well(value: bool) -> bool {\n    return value;\n}\n");
+        let has_built = folder.join("target/debug/liblinted.rlib").is_file();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(well, Ok(String::new()));
+        assert!(odd.unwrap_err().contains("needless_return"));
+        assert!(has_built);
     }
 
     #[test]

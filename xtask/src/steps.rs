@@ -32,8 +32,8 @@ enum When {
     Always,
     /// It takes minutes: only with `--long`, or when it is named.
     Long,
-    /// As `Long`; other people's programs, which are run only where something below one of these paths changed since the last
-    /// landed commit, or with `--all`.
+    /// As `Long`; what looks at a part of the sources, as other people's programs do. It runs only where something below one of these
+    /// paths changed since the last landed commit, or with `--all`.
     Covers(&'static [&'static str]),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) names: Vec<&'a str>,
     /// The long steps too.
     pub(crate) long: bool,
-    /// All of the interop, whatever changed.
+    /// All of the long steps, whatever changed.
     pub(crate) all: bool,
     /// The last landed commit; where it leaves the branch `origin/main` unless given.
     pub(crate) since: Option<&'a str>,
@@ -119,6 +119,24 @@ const PACKAGE: [&str; 18] = [
     "crates/outputs",
     "crates/service",
 ];
+
+/// The sources of the program whose instructions are counted: those of `xtask/measured` and of all that it uses.
+const MEASURED: [&str; 11] = [
+    "crates/planted",
+    "crates/ring",
+    "crates/dispatch",
+    "crates/wire",
+    "crates/packet",
+    "crates/stage",
+    "crates/session",
+    "crates/market",
+    "crates/feed",
+    "crates/exchange",
+    "crates/translate",
+];
+
+/// The sources of the models: `ring` uses nothing of ours.
+const MODELLED: [&str; 1] = ["crates/ring"];
 
 /// The sources of the way from a FIX client to a venue and back.
 const ORDERS: [&str; 13] = [
@@ -217,7 +235,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "models",
         what: "loom finds no order of two threads that breaks a ring",
-        when: When::Long,
+        when: When::Covers(&MODELLED),
         waits: false,
         needs: nothing,
         run: |_| models(),
@@ -281,7 +299,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "instructions",
         what: "instructions per message are what they were",
-        when: When::Long,
+        when: When::Covers(&MEASURED),
         waits: false,
         needs: || tools::debian("valgrind", "valgrind"),
         run: |_| counted(),
@@ -587,7 +605,7 @@ fn remove_test_programs() {
     }
 }
 
-/// Why a step of the interop was left out.
+/// Why a step was left out.
 const UNCHANGED: &str =
     "nothing that it covers changed since the last landed commit; --all runs it all the same";
 
@@ -617,7 +635,7 @@ fn changes(since: Option<&str>) -> Result<Option<Vec<String>>, String> {
 /// Whether one of the changed files lies below one of the paths, or could change anything.
 fn touches(changed: Option<&[String]>, paths: &[&str]) -> bool {
     let Some(changed) = changed else { return true };
-    let of_all = ["Cargo.lock", "Cargo.toml", "interop", "xtask", "testdata"];
+    let of_all = [".cargo", ".ci", "Cargo.lock", "Cargo.toml", "interop", "xtask", "testdata"];
     let is_below = |file: &str, path: &str| {
         file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -718,8 +736,13 @@ fn lints(features: &Features) -> Result<String, Lack> {
 }
 
 fn documentation(features: &Features) -> Result<String, Lack> {
-    let run = features.workspace("doc").args(["--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "--deny warnings");
-    ran(run.run(), "the documentation builds")
+    // What rustdoc reads of our crates is then what the step `lints` has checked.
+    let run = features
+        .workspace("doc")
+        .args(["--no-deps", "--quiet", "--lib", "--bins"])
+        .with_features_of_tests()
+        .linted();
+    ran(run.env("RUSTDOCFLAGS", "--deny warnings").run(), "the documentation builds")
 }
 
 fn book() -> Result<String, Lack> {
@@ -828,10 +851,13 @@ fn counted() -> Result<String, Lack> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
-    fn interop_runs_if_a_file_it_covers_changed_or_the_change_is_unknown() {
+    fn a_step_runs_if_a_file_it_covers_changed_or_the_change_is_unknown() {
         let changed = |files: &[&str]| Some(files.iter().map(|file| (*file).to_owned()).collect::<Vec<_>>());
         let covers = ["crates/plant", "web"];
         for (files, expected) in [
@@ -840,10 +866,35 @@ mod tests {
             (changed(&["web/page.js"]), true),
             (changed(&["interop/page/test.mjs"]), true),
             (changed(&["Cargo.lock"]), true),
+            (changed(&[".cargo/config.toml"]), true),
             (changed(&[]), false),
             (None, true),
         ] {
             assert_eq!(touches(files.as_deref(), &covers), expected, "{files:?}");
+        }
+    }
+
+    /// A step that compiles a package covers all of ours that are compiled for it, else a change of one of them could break it unseen.
+    #[test]
+    fn a_step_covers_all_that_its_package_uses() {
+        let metadata = process::metadata(&["--no-deps"]).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        let folder_of = |package: &serde_json::Value| {
+            let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+            manifest.parent().unwrap().strip_prefix(process::root()).unwrap().to_str().unwrap().to_owned()
+        };
+        for (name, covered) in [("tapeworks-measured", &MEASURED[..]), ("tapeworks-ring", &MODELLED)] {
+            let mut waiting = vec![name.to_owned()];
+            let mut seen = BTreeSet::new();
+            while let Some(name) = waiting.pop() {
+                let package = packages.iter().find(|package| package["name"] == *name).unwrap();
+                let folder = folder_of(package);
+                assert!(touches(Some(&[format!("{folder}/src/lib.rs")]), covered), "{name} in {folder}");
+                let used = package["dependencies"].as_array().unwrap().iter();
+                let of_ours = used.filter(|used| used["path"].is_string() && used["kind"] != "dev");
+                let names = of_ours.map(|used| used["name"].as_str().unwrap().to_owned());
+                waiting.extend(names.filter(|name| seen.insert(name.clone())));
+            }
         }
     }
 
