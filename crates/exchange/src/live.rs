@@ -738,10 +738,14 @@ impl Live {
         let state = self.venues.get(venue)?;
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
         let kind = state.kind;
-        // Messages that are made but not sent yet have changed the books already. Nonsense that will be sent among them takes numbers too.
-        let unsent = state.held.len() as u64 + self.generator.pending(venue);
-        let held = state.held.iter().filter_map(|held| held.bytes.get(..held.length));
-        let nonsense = state.nonsense.count_behind(held.chain(self.generator.pending_messages(venue)));
+        // Messages that are made but not sent yet have changed the books already. Nonsense that will be sent among them takes numbers too, and the
+        // generator's seconds will not be sent.
+        let unsent = || {
+            let held = state.held.iter().filter_map(|held| held.bytes.get(..held.length));
+            let made = held.chain(self.generator.pending_messages(venue));
+            made.filter(|message| !for_dialect!(kind, D => D::is_full_second(message)))
+        };
+        let (unsent, nonsense) = (unsent().count() as u64, state.nonsense.count_behind(unsent()));
         let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent + nonsense;
         let mut image = Image::new(state.stream.session(), next);
         image.time_ns = utc_ns;
