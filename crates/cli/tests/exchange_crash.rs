@@ -119,6 +119,26 @@ impl Market {
     }
 }
 
+/// A count that grows until a client has everything.
+struct Settled {
+    count: usize,
+    since: Instant,
+}
+
+impl Settled {
+    fn new() -> Self {
+        Self { count: 0, since: Instant::now() }
+    }
+
+    /// Whether the count has been the same for half a second.
+    fn is_at(&mut self, count: usize) -> bool {
+        if count != self.count {
+            *self = Self { count, since: Instant::now() };
+        }
+        self.since.elapsed() > Duration::from_millis(500)
+    }
+}
+
 /// What a user's reports say of each order: its client order id, what was executed, and whether it is gone.
 fn check_reports(reports: &[ExecutionReportFields]) -> u64 {
     let mut executions = BTreeSet::new();
@@ -137,6 +157,19 @@ fn check_reports(reports: &[ExecutionReportFields]) -> u64 {
         }
     }
     quantity
+}
+
+/// Says where a recovered day differs from what the user has seen.
+fn assert_same(recovered: &[Vec<u8>], seen: &[Vec<u8>], user: &str) {
+    let same = recovered.iter().zip(seen).take_while(|(recovered, seen)| recovered == seen).count();
+    assert!(
+        recovered == seen,
+        "{user} recovers {} messages and has seen {}; after {same} of them {:x?} instead of {:x?}",
+        recovered.len(),
+        seen.len(),
+        recovered.get(same),
+        seen.get(same)
+    );
 }
 
 #[test]
@@ -201,16 +234,13 @@ partition = 2
     for (native, user) in natives {
         native.log_on();
         let mut fresh = Native::new(user, 2, [real_time, recovery]);
-        let mut last = (0, Instant::now());
+        let mut settled = Settled::new();
         wait_until("the user has all reports", || {
             native.turn();
-            if native.reports.len() != last.0 {
-                last = (native.reports.len(), Instant::now());
-            }
-            last.1.elapsed() > Duration::from_millis(500)
+            settled.is_at(native.reports.len())
         });
         native.cut();
-        fresh.until("the fresh client recovers the day", |fresh| fresh.reports.len() >= last.0);
+        fresh.until("the fresh client recovers the day", |fresh| fresh.reports.len() >= settled.count);
         (0..100).for_each(|_| fresh.turn());
         // In order per App ID; between two of them the order is not said.
         let by_app_id = |reports: &[Vec<u8>]| {
@@ -219,16 +249,20 @@ partition = 2
             all
         };
         assert!(!native.reports.is_empty(), "{user} did nothing");
-        assert!(by_app_id(&fresh.reports) == by_app_id(&native.reports), "{user}: the reports changed");
+        assert_same(&by_app_id(&fresh.reports), &by_app_id(&native.reports), user);
         quantity += check_reports(&native.executions());
     }
     market.ouch.until("CAT logs in", |ouch| ouch.client.is_logged_in());
-    (0..100).for_each(|_| market.ouch.turn());
-    let mut fresh = Ouch::new("CAT", ouch);
-    let all = market.ouch.messages.len();
+    let mut settled = Settled::new();
+    wait_until("CAT has all messages", || {
+        market.ouch.turn();
+        settled.is_at(market.ouch.messages.len())
+    });
     market.ouch.cut();
-    fresh.until("the fresh client recovers the day", |fresh| fresh.messages.len() >= all);
-    assert!(fresh.messages == market.ouch.messages, "CAT: the messages changed");
+    let mut fresh = Ouch::new("CAT", ouch);
+    fresh.until("the fresh client recovers the day", |fresh| fresh.messages.len() >= settled.count);
+    (0..100).for_each(|_| fresh.turn());
+    assert_same(&fresh.messages, &market.ouch.messages, "CAT");
     assert!(quantity > 0, "nothing traded");
     drop(exchange);
 }
