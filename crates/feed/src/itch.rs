@@ -165,7 +165,7 @@ impl ItchNormaliser {
     }
 
     /// A message about an order, with an unconfirmed locate. As [`order`](Self::order): those with a symbol are left to `normalise`. It reads the
-    /// message again: a view that were handed to it would have to be in memory for all messages.
+    /// message again: what `order` has read is in registers, and would have to be in memory for every message to be handed over here.
     #[cold]
     #[inline(never)]
     fn unconfirmed<S: Sink<Event>>(&mut self, message: &[u8], context: &Context, sink: &mut S) -> bool {

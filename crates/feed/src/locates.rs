@@ -10,7 +10,7 @@
 //! Cost: a message about an order loads from the table of instruments and nothing else. What is presumed is not in that table, and takes
 //! the path of the unknown. A message with a symbol compares eight bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use tapeworks_market::{InstrumentId, Symbol};
@@ -91,22 +91,17 @@ const FIRST_VOTES: u8 = 2;
 /// With so many votes a symbol is no longer presumed.
 const CONFIRMED: u8 = 4;
 
-/// What a locate is presumed to stand for.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Clone, Copy, Debug)]
-struct Presumed {
-    instrument: InstrumentId,
-    votes: u8,
-}
-
 /// The origin of a definition.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Source {
     #[default]
     Nobody,
-    /// Messages, which still vote.
-    Presumed,
+    /// Messages, or a directory from before the venue began anew. Messages still vote, and the instrument is not among the confirmed ones.
+    Presumed {
+        instrument: InstrumentId,
+        votes: u8,
+    },
     /// Messages that agreed.
     Message,
     Directory,
@@ -134,10 +129,9 @@ pub(crate) struct Defined {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(crate) struct Locates {
-    /// Without the presumed ones.
+    /// The confirmed ones.
     instruments: Vec<InstrumentId>,
-    presumed: BTreeMap<u16, Presumed>,
-    /// The instrument of each, and the origin of its definition.
+    /// The symbol of each, and the origin of its definition.
     names: Vec<([u8; 8], Source)>,
     /// By instrument: the locate that stands for it.
     by_instrument: Vec<Option<u16>>,
@@ -155,7 +149,10 @@ impl Locates {
         self.instruments.len() == self.names.len()
             && self.by_instrument.len() <= symbols.instruments().len()
             && self.instruments.iter().all(|instrument| symbols.is_known(*instrument))
-            && self.presumed.values().all(|presumed| symbols.is_known(presumed.instrument))
+            && self.names.iter().all(|(_, source)| match source {
+                Source::Presumed { instrument, .. } => symbols.is_known(*instrument),
+                _ => true,
+            })
     }
 
     /// The instrument of a locate; [`InstrumentId::UNKNOWN`] for a presumed one too.
@@ -166,18 +163,15 @@ impl Locates {
 
     /// The instrument of a locate, or [`InstrumentId::UNKNOWN`].
     pub(crate) fn get(&self, locate: u16) -> InstrumentId {
-        match self.confirmed(locate) {
-            InstrumentId::UNKNOWN => {
-                self.presumed.get(&locate).map_or(InstrumentId::UNKNOWN, |presumed| presumed.instrument)
-            }
-            instrument => instrument,
+        match self.name(locate) {
+            (_, Source::Presumed { instrument, .. }) => instrument,
+            _ => self.confirmed(locate),
         }
     }
 
     /// A new day has new numbers of instruments.
     pub(crate) fn clear(&mut self) {
         self.instruments.fill(InstrumentId::UNKNOWN);
-        self.presumed.clear();
         self.names.fill(Default::default());
         self.by_instrument.clear();
         self.unnamed.clear();
@@ -186,12 +180,9 @@ impl Locates {
     /// The venue begins anew under the same name, perhaps with other numbers: what was known is presumed.
     pub(crate) fn begin_anew(&mut self) {
         self.unnamed.clear();
-        for (locate, (instrument, (_, source))) in
-            (0..=u16::MAX).zip(self.instruments.iter_mut().zip(&mut self.names))
-        {
+        for (instrument, (_, source)) in self.instruments.iter_mut().zip(&mut self.names) {
             if matches!(source, Source::Message | Source::Directory) {
-                *source = Source::Presumed;
-                self.presumed.insert(locate, Presumed { instrument: *instrument, votes: FIRST_VOTES });
+                *source = Source::Presumed { instrument: *instrument, votes: FIRST_VOTES };
                 *instrument = InstrumentId::UNKNOWN;
             }
         }
@@ -262,7 +253,7 @@ impl Locates {
         }
         match self.check(locate, stock) {
             Ok(instrument) => {
-                self.confirm(locate, stock);
+                self.confirm(locate);
                 Ok(instrument)
             }
             Err(refused) if self.is_outvoted(locate) => {
@@ -296,25 +287,33 @@ impl Locates {
             self.unset(known);
             refused = Some(Refused { corrected: Some(instrument), ..contradicts });
         }
-        self.set(locate, stock, instrument, Source::Presumed);
+        self.set(locate, stock, instrument, Source::Presumed { instrument, votes: FIRST_VOTES });
         refused.map_or(Ok(instrument), Err)
     }
 
     /// A message speaks for what a locate is presumed to stand for.
-    fn confirm(&mut self, locate: u16, stock: [u8; 8]) {
-        let Some(presumed) = self.presumed.get_mut(&locate) else { return };
-        presumed.votes = presumed.votes.saturating_add(1);
-        let instrument = presumed.instrument;
-        if presumed.votes >= CONFIRMED {
-            self.set(locate, stock, instrument, Source::Message);
+    fn confirm(&mut self, locate: u16) {
+        let at = usize::from(locate);
+        let (Some((_, source)), Some(confirmed)) = (self.names.get_mut(at), self.instruments.get_mut(at))
+        else {
+            return;
+        };
+        if let Source::Presumed { instrument, votes } = source {
+            *votes = votes.saturating_add(1);
+            if *votes >= CONFIRMED {
+                *confirmed = *instrument;
+                *source = Source::Message;
+            }
         }
     }
 
     /// A message speaks against what a locate is presumed to stand for; whether no vote is left. What is confirmed has no votes.
     fn is_outvoted(&mut self, locate: u16) -> bool {
-        let Some(presumed) = self.presumed.get_mut(&locate) else { return false };
-        presumed.votes = presumed.votes.saturating_sub(1);
-        presumed.votes == 0
+        let Some((_, Source::Presumed { votes, .. })) = self.names.get_mut(usize::from(locate)) else {
+            return false;
+        };
+        *votes = votes.saturating_sub(1);
+        *votes == 0
     }
 
     /// A directory message: it defines the locate unless another has.
@@ -355,7 +354,6 @@ impl Locates {
 
     fn unset(&mut self, locate: u16) {
         let instrument = self.get(locate);
-        self.presumed.remove(&locate);
         if let Some(place) = self.instruments.get_mut(usize::from(locate)) {
             *place = InstrumentId::UNKNOWN;
         }
@@ -374,13 +372,8 @@ impl Locates {
             self.instruments.resize(length, InstrumentId::UNKNOWN);
             self.names.resize(length, Default::default());
         }
-        if source == Source::Presumed {
-            self.instruments[at] = InstrumentId::UNKNOWN;
-            self.presumed.insert(locate, Presumed { instrument, votes: FIRST_VOTES });
-        } else {
-            self.instruments[at] = instrument;
-            self.presumed.remove(&locate);
-        }
+        let is_confirmed = !matches!(source, Source::Presumed { .. });
+        self.instruments[at] = if is_confirmed { instrument } else { InstrumentId::UNKNOWN };
         self.names[at] = (stock, source);
         let was_unnamed = self.unnamed.remove(&locate);
         if instrument < UNWANTED {
