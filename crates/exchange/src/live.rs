@@ -740,12 +740,12 @@ impl Live {
         let kind = state.kind;
         // Messages that are made but not sent yet have changed the books already. Nonsense that will be sent among them takes numbers too, and the
         // generator's seconds will not be sent.
-        let unsent = || {
+        let to_send = || {
             let held = state.held.iter().filter_map(|held| held.bytes.get(..held.length));
             let made = held.chain(self.generator.pending_messages(venue));
             made.filter(|message| !for_dialect!(kind, D => D::is_full_second(message)))
         };
-        let (unsent, nonsense) = (unsent().count() as u64, state.nonsense.count_behind(unsent()));
+        let (unsent, nonsense) = (to_send().count() as u64, state.nonsense.count_behind(to_send()));
         let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent + nonsense;
         let mut image = Image::new(state.stream.session(), next);
         image.time_ns = utc_ns;

@@ -14,6 +14,7 @@ use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueK
 use tapeworks_session::{Content, Made, Request, SessionId, Store};
 use tapeworks_wire::nasdaq::itch50;
 use tapeworks_wire::nasdaq::soupbintcp;
+use tapeworks_wire::nyse::integrated::SymbolIndexMapping;
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_763_130_600 * SECOND;
@@ -283,6 +284,42 @@ fn a_snapshot_counts_the_nonsense_among_messages_that_wait() {
     snapshots_join_the_stream(1_000_000);
 }
 
+/// The messages of a snapshot, and its end.
+fn messages_of(packets: &[u8]) -> Vec<Vec<u8>> {
+    soupbintcp::Packets::new(packets)
+        .map(|packet| packet.unwrap())
+        .filter(|packet| packet[2] == b'S')
+        .map(|packet| packet[3..].to_vec())
+        .collect()
+}
+
+/// NYSE's time references come from the generator, and from the venue in their place: they are not numbered twice.
+#[test]
+fn a_snapshot_has_the_symbols_of_the_messages_before_its_number_and_no_others() {
+    let options = options(Some(20_000), vec![venue(VenueKind::Nyse)]);
+    let mut images = Vec::new();
+    let (collected, _) = run_with(&options, 1_000, |live, now_ns, _| {
+        if images.len() < 200 {
+            images.push(live.image(0, now_ns).unwrap());
+        }
+    });
+    let symbols = |messages: &mut dyn Iterator<Item = &Vec<u8>>| -> BTreeSet<[u8; 4]> {
+        let mappings = messages.filter(|message| message[2..4] == SymbolIndexMapping::TAG.to_le_bytes());
+        mappings.map(|message| message[4..8].try_into().unwrap()).collect()
+    };
+    let mut counts = BTreeSet::new();
+    for image in images {
+        let before = collected.lines[&(0, 0)].iter().filter(|(_, number, _)| *number < image.next);
+        let expected = symbols(&mut before.map(|(_, _, message)| message));
+        assert_eq!(
+            symbols(&mut messages_of(image.packets()).iter().filter(|message| message.len() > 8)),
+            expected
+        );
+        counts.insert(expected.len());
+    }
+    assert!(counts.len() > 10, "{counts:?}");
+}
+
 fn snapshots_join_the_stream(nonsense_per_million: u32) {
     let silence = Silence { after: 30_000, length_ns: SECOND / 2 };
     let of_kind = |kind| LiveVenue { nonsense_per_million, ..venue(kind) };
@@ -302,13 +339,6 @@ fn snapshots_join_the_stream(nonsense_per_million: u32) {
         }
     });
     assert_eq!(images.len(), 8);
-    let messages_of = |packets: &[u8]| -> Vec<Vec<u8>> {
-        soupbintcp::Packets::new(packets)
-            .map(|packet| packet.unwrap())
-            .filter(|packet| packet[2] == b'S')
-            .map(|packet| packet[3..].to_vec())
-            .collect()
-    };
     let line = |venue| collected.lines[&(venue, 0)].iter().filter(|(_, number, _)| makes_sense(*number));
     let (mut itch, mut deep) = (ItchVenue::default(), DeepVenue::default());
     line(0).for_each(|(_, _, message)| itch.apply(message));
