@@ -83,7 +83,7 @@ pub struct Options {
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
-    /// Whether the NBBO is left out where no output, comparison or bar needs it: a quarter of the instructions. The summary has none then.
+    /// Whether the NBBO is left out where no output, comparison or bar needs it, which saves a quarter of the instructions. The summary has none then.
     pub skips_nbbo: bool,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
