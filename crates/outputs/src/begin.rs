@@ -105,15 +105,19 @@ impl Present {
 /// How long a history may take to bring the next events.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same once the ring has ended: the journal's last inputs are on their way, and no checkpoint is any more.
+const PATIENCE_AT_END: Duration = Duration::from_secs(1);
+
 /// The longest time that a record looks back, in ns: two intervals of a minute.
 pub(crate) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 
 /// Gives `output` the events of the day that the ring no longer has: a checkpoint and the events after it. If there is one, the
 /// checkpoint is old enough for every open interval to be whole. Meanwhile this empties the ring, so that it does not fill up; those
-/// events come from the history too. Returns the number of the next event, which the ring has.
+/// events come from the history too. Returns the number of the next event, which the ring has. If the ring ends meanwhile, the history may
+/// end before it: behind inputs that the journal lost it waits for a checkpoint, and the plant writes none any more.
 ///
 /// # Errors
-/// A history that cannot be read or that does not reach the ring, and what `output` returns.
+/// A history that cannot be read or that does not reach a ring that goes on, and what `output` returns.
 pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
     begin: &Begin<W>,
     present: &mut Present,
@@ -135,10 +139,13 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
         }
     };
     let (mut next, mut wanted) = (0, begin.first_event);
-    let mut progressed = W::instant();
+    let (mut progressed, mut patience) = (W::instant(), PATIENCE);
     while next != wanted && !stop.load(Ordering::Acquire) {
-        // When the ring has ended or failed, the reader's next poll returns that again.
-        wanted += consumer.poll(|_, _, _| {}).unwrap_or_default() as u64;
+        match consumer.poll(|_, _, _| {}) {
+            Ok(polled) => wanted += polled as u64,
+            // The ring has ended or failed: the reader's next poll returns that again.
+            Err(_) => patience = PATIENCE_AT_END,
+        }
         // A recent checkpoint may be ahead of the ring's reader.
         let missing = wanted.saturating_sub(next);
         let read = if missing > 0 { reader.read()? } else { Read::CaughtUp };
@@ -159,7 +166,10 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
                 }
             }
             Read::CaughtUp => {
-                if W::since(progressed) >= PATIENCE {
+                if W::since(progressed) >= patience {
+                    if patience == PATIENCE_AT_END {
+                        break;
+                    }
                     let reason =
                         format!("the history ends at event {next}, and the ring is at event {wanted}");
                     return Err(HistoryError::unreadable(reason).into());

@@ -253,7 +253,7 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
     let first_event = all.len() - 100;
     let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
     let id = builder.consumer("reader", &[]);
-    let (_producer, mut ends) = builder.single_producer();
+    let (producer, mut ends) = builder.single_producer();
     let mut consumer = ends.take(id).unwrap();
     let (mut output, mut straight) = (Following::new(), stage());
     straight.apply(&all[..first_event]);
@@ -275,4 +275,10 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
     };
     assert!(sorted(replica.market.books()) == sorted(straight.books()));
     assert!(replica.market.nbbo().image() == straight.nbbo().image());
+    // If the plant ends before it has written the checkpoint, its readers end too, without an error.
+    drop(producer);
+    let begin: Begin = Begin { history: Some(history(&other)), ..begin };
+    let (mut present, mut output) = (Present::new(&begin), Following::new());
+    let next = catch_up(&begin, &mut present, &mut consumer, &AtomicBool::new(false), &mut output).unwrap();
+    assert_eq!(next, loss as u64);
 }
