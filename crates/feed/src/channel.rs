@@ -407,7 +407,12 @@ impl Channel {
         symbols: &mut SymbolTable,
         sink: &mut S,
     ) {
-        if self.normaliser.frequent(message, &mut Target { context, symbols, sink }) {
+        let mut to = Target { context, symbols, sink };
+        let is_done = match self.application as usize {
+            0 => self.normaliser.frequent::<_, true>(message, &mut to),
+            _ => self.normaliser.frequent::<_, false>(message, &mut to),
+        };
+        if is_done {
             return;
         }
         self.other_message(message, *context, place, problems, symbols, sink);

@@ -20,6 +20,17 @@ impl Continuity {
         self.last == 0
     }
 
+    /// Follows the next message if none before it is missing, and neither is of a snapshot. `false`: nothing changed.
+    #[inline(always)]
+    pub(crate) fn goes_on(&mut self, context: &Context) -> bool {
+        let is_next = context.sequence.wrapping_sub(self.last) == 1;
+        if !is_next || self.was_of_snapshot || context.line == Line::Snapshot {
+            return false;
+        }
+        self.last = context.sequence;
+        true
+    }
+
     /// Follows the next message. `true`: messages before it are missing, or a snapshot begins or ends.
     #[inline]
     pub(crate) fn breaks_at(&mut self, context: &Context) -> bool {

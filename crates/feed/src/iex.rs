@@ -12,11 +12,14 @@ use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
 use tapeworks_wire::iex::tp::{MessageProtocolId, Segment};
 use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
+use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, reason};
+use crate::normaliser::{
+    Context, Normaliser, OPERATIONAL, Start, Target, kind_of, reason, sides, with_order,
+};
 use crate::symbols::UNWANTED;
 
 /// Translates the messages of one channel of IEX.
@@ -216,7 +219,7 @@ fn feed_of(payload: &[u8]) -> Option<MessageProtocolId> {
 
 /// One of IEX's feeds: the messages that it alone has, and how it is recognised.
 macro_rules! iex_feed {
-    ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident) => {
+    ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident $(, $frequent:ident)?) => {
         $(#[$doc])*
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[derive(Debug)]
@@ -240,6 +243,13 @@ macro_rules! iex_feed {
             fn new(start: &Start) -> Self {
                 Self(IexNormaliser { publisher: start.publisher, halted: Vec::new() })
             }
+
+            $(
+                #[inline(always)]
+                fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+                    self.0.$frequent(message, to)
+                }
+            )?
 
             #[inline]
             fn message<S: Sink<Event>>(
@@ -266,8 +276,29 @@ iex_feed! {
 
 iex_feed! {
     /// Translates the messages of one DEEP+ channel.
-    DeepPlus, deep_plus10, DeepPlus, deep_plus
+    DeepPlus, deep_plus10, DeepPlus, deep_plus, order
 }
+
+const SIDES: [Side; 256] = sides(deep_plus10::Side::Buy.raw(), deep_plus10::Side::Sell.raw());
+
+/// DEEP+'s messages about orders.
+const ORDERS: OrderMessages<false> = {
+    const NAMES: OrderFieldNames = OrderFieldNames {
+        instrument: "symbol",
+        time: "timestamp",
+        order_id: "order_id_reference",
+        ..OrderFieldNames::NONE
+    };
+    const TERMS: OrderFieldNames = OrderFieldNames { shares: "size", price: "price", ..NAMES };
+    let added = OrderFieldNames { order_id: "order_id", side: "side", ..TERMS };
+    let modified = OrderFieldNames { other_number: "order_id_reference", flags: "modify_flags", ..TERMS };
+    let executed = OrderFieldNames { other_number: "trade_id", ..TERMS };
+    OrderMessages::of(&deep_plus10::SCHEMA)
+        .with(&deep_plus10::AddOrder::SCHEMA, OrderAction::Add, added)
+        .with(&deep_plus10::OrderModify::SCHEMA, OrderAction::Modify, modified)
+        .with(&deep_plus10::OrderDelete::SCHEMA, OrderAction::Delete, NAMES)
+        .with(&deep_plus10::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
+};
 
 /// The deletion of an order that is not there.
 pub(crate) static HARMLESS: [u8; 26] = {
@@ -323,6 +354,25 @@ impl IexNormaliser {
                 }
             }
         }
+    }
+
+    /// Translates one DEEP+ message about an order. `false`: it is another one, or of an unwanted symbol, and nothing changed.
+    #[inline(always)]
+    fn order<S: Sink<Event>>(&self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        let Some(mut order) = ORDERS.decode(message) else { return false };
+        let instrument = self.resolve(Ascii(order.instrument.to_le_bytes()), to);
+        if instrument == UNWANTED {
+            return false;
+        }
+        if order.price == 0 {
+            order.price_unit = 0;
+        }
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(order.time));
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        let keeps = deep_plus10::ModifyFlags(order.flags).maintain_priority();
+        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        to.sink.put(event);
+        true
     }
 
     /// Translates one DEEP+ message.

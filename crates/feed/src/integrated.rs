@@ -25,13 +25,16 @@ use tapeworks_wire::nyse::integrated::{
     self as wire, HaltCondition, ImbalanceSide, MarketState, Message, PrintableFlag, SecurityStatusCode,
     SecurityType, ShortSaleRestriction, Side as WireSide, SymbolIndexMapping,
 };
+use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderFields, OrderMessages};
 use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 
 use crate::clock;
 use crate::continuity::Continuity;
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
+use crate::normaliser::{
+    Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target, kind_of, sides, with_order,
+};
 use crate::probe::packet_fits;
 use crate::symbols::UNWANTED;
 
@@ -57,6 +60,36 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<Pillar>(payload, check)
 }
+
+const SIDES: [Side; 256] = sides(b'B', b'S');
+
+const ORDERS: OrderMessages<false> = {
+    const NAMES: OrderFieldNames = OrderFieldNames {
+        instrument: "symbol_index",
+        time: "source_time_ns",
+        order_id: "order_id",
+        ..OrderFieldNames::NONE
+    };
+    const TERMS: OrderFieldNames = OrderFieldNames { shares: "volume", price: "price", ..NAMES };
+    let added = OrderFieldNames { side: "side", ..TERMS };
+    let modified = OrderFieldNames { other_number: "order_id", flags: "position_change", ..TERMS };
+    let executed = OrderFieldNames { other_number: "trade_id", flags: "printable_flag", ..TERMS };
+    let replaced = OrderFieldNames { other_number: "new_order_id", ..TERMS };
+    OrderMessages::of(&wire::SCHEMA)
+        .with(&wire::AddOrder::SCHEMA, OrderAction::Add, added)
+        .with(&wire::ModifyOrder::SCHEMA, OrderAction::Modify, modified)
+        .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
+        .with(&wire::OrderExecution::SCHEMA, OrderAction::Execute, executed)
+        .with(&wire::ReplaceOrder::SCHEMA, OrderAction::Replace, replaced)
+};
+
+/// What the flags of a message about an order say when they are 0: an execution is not printed, an order keeps its place.
+const DETAIL_OF_ZERO: [u8; 6] = {
+    let mut details = [0; 6];
+    details[OrderAction::Execute as usize] = Event::NOT_PRINTABLE;
+    details[OrderAction::Modify as usize] = Event::KEEPS_PRIORITY;
+    details
+};
 
 /// What a symbol index stands for.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -163,6 +196,11 @@ impl Normaliser for IntegratedNormaliser {
         }
     }
 
+    #[inline(always)]
+    fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        self.order(message, to)
+    }
+
     #[inline]
     fn message<S: Sink<Event>>(
         &mut self,
@@ -264,6 +302,31 @@ impl IntegratedNormaliser {
     #[inline]
     fn listing(&self, index: u32) -> Listing {
         self.listings.get(index as usize).copied().unwrap_or(Listing::UNKNOWN)
+    }
+
+    /// Translates one message about an order of a known symbol. `false`: it is another one, and nothing changed.
+    #[inline(always)]
+    fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        let Some(order) = ORDERS.decode(message) else { return false };
+        let Some(listing) = self.listings.get(order.instrument as usize) else { return false };
+        let Some(second) = self.seconds.get(usize::from(listing.system)).copied().flatten() else {
+            return false;
+        };
+        if listing.instrument >= UNWANTED || listing.unit == 0 || to.context.sequence <= self.refreshed {
+            return false;
+        }
+        let time = Nanos(second.0.saturating_add(order.time));
+        let event = to.context.event(kind_of(order.action), self.publisher, listing.instrument, time);
+        // The price is signed.
+        let (price, price_unit) = (i64::from(order.price as i32) as u64, order.price_unit * listing.unit);
+        let order = OrderFields { price, price_unit, ..order };
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        if !self.continuity.goes_on(to.context) {
+            return false;
+        }
+        event.detail = if order.flags == 0 { DETAIL_OF_ZERO[order.action as usize] } else { 0 };
+        to.sink.put(event);
+        true
     }
 
     /// Whether a message of the sequence changes a book, or a state, that a later refresh has already.

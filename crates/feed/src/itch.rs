@@ -12,14 +12,15 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, 
 use tapeworks_stage::Sink;
 use tapeworks_wire::nasdaq::itch50::{
     Authenticity, EtpFlag, EventCode, ImbalanceDirection, MarketCategory, Message, OperationalHaltAction,
-    OrderAction, OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
+    OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
 };
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
+use tapeworks_wire::orders::OrderAction;
 use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceMidnight};
 
 use crate::clock;
 use crate::locates::{Contradiction, Defined, Locates, Refused};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides};
 use crate::probe::blocks_fit;
 use crate::symbols::{SymbolTable, UNWANTED};
 
@@ -152,7 +153,7 @@ impl ItchNormaliser {
 
     #[inline(always)]
     fn order_event(&self, order: &OrderMessage, instrument: InstrumentId, context: &Context) -> Event {
-        let kind = KINDS[order.action as usize];
+        let kind = kind_of(order.action);
         let mut event = self.event(kind, instrument, order.timestamp, context);
         event.order_id = order.order_reference_number;
         event.size = order.shares;
@@ -516,24 +517,7 @@ impl ItchNormaliser {
     }
 }
 
-/// By order action.
-const KINDS: [EventKind; 5] = {
-    let mut kinds = [EventKind::Other; 5];
-    kinds[OrderAction::Add as usize] = EventKind::Add;
-    kinds[OrderAction::Execute as usize] = EventKind::Execute;
-    kinds[OrderAction::Cancel as usize] = EventKind::Cancel;
-    kinds[OrderAction::Delete as usize] = EventKind::Delete;
-    kinds[OrderAction::Replace as usize] = EventKind::Replace;
-    kinds
-};
-
-/// By buy/sell indicator.
-static SIDES: [Side; 256] = {
-    let mut table = [Side::None; 256];
-    table[b'B' as usize] = Side::Bid;
-    table[b'S' as usize] = Side::Ask;
-    table
-};
+const SIDES: [Side; 256] = sides(b'B', b'S');
 
 /// DBN holds 32 bits of shares; an auction of more has the most.
 fn shares(shares: u64) -> u32 {

@@ -16,13 +16,16 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, 
 use tapeworks_session::{Memoir, Transport as _};
 use tapeworks_stage::Sink;
 use tapeworks_wire::memx::depth13::{
-    Boolean, Message, SCHEMA_ID, Side as WireSide, TradingSession, TradingStatus, TradingStatusReason,
+    self as wire, Boolean, Message, SCHEMA_ID, Side as WireSide, TradingSession, TradingStatus,
+    TradingStatusReason,
 };
+use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
+use crate::normaliser::{kind_of, sides, with_order};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 
@@ -80,6 +83,11 @@ impl Normaliser for MemoirNormaliser {
         Self { publisher: start.publisher, instruments: Vec::new(), unnamed: BTreeSet::new() }
     }
 
+    #[inline(always)]
+    fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        self.order(message, to)
+    }
+
     #[inline]
     fn message<S: Sink<Event>>(
         &mut self,
@@ -103,6 +111,25 @@ impl Normaliser for MemoirNormaliser {
         self.unnamed.clear();
     }
 }
+
+const SIDES: [Side; 256] = sides(b'B', b'S');
+
+const ORDERS: OrderMessages<true> = {
+    const NAMES: OrderFieldNames = OrderFieldNames {
+        instrument: "security_id",
+        time: "timestamp",
+        order_id: "order_id",
+        ..OrderFieldNames::NONE
+    };
+    let added = OrderFieldNames { shares: "quantity", price: "price", side: "side", ..NAMES };
+    let reduced = OrderFieldNames { shares: "quantity", ..NAMES };
+    let executed = OrderFieldNames { other_number: "trade_id", shares: "quantity", price: "price", ..NAMES };
+    OrderMessages::of(&wire::SCHEMA)
+        .with(&wire::OrderAdded::SCHEMA, OrderAction::Add, added)
+        .with(&wire::OrderDeleted::SCHEMA, OrderAction::Delete, NAMES)
+        .with(&wire::OrderReduced::SCHEMA, OrderAction::Cancel, reduced)
+        .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
+};
 
 /// A price of six places; `None` beyond what an event can hold.
 #[inline]
@@ -144,6 +171,18 @@ impl MemoirNormaliser {
         }
         let event = self.event(kind, instrument, timestamp, to.context);
         to.sink.put(change(event));
+    }
+
+    /// Translates one message about an order of a known instrument. `false`: it is another one, and nothing changed.
+    #[inline(always)]
+    fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        let Some(order) = ORDERS.decode(message) else { return false };
+        let known = self.instruments.get(order.instrument as usize).copied();
+        let Some(instrument) = known.filter(|instrument| *instrument < UNWANTED) else { return false };
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(order.time));
+        let Some(event) = with_order(event, &order, &SIDES) else { return false };
+        to.sink.put(event);
+        true
     }
 
     #[cold]

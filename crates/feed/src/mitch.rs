@@ -20,19 +20,23 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Price, Publisher, Side, Symbol};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side, Symbol};
 use tapeworks_session::MitchUnit;
 use tapeworks_stage::Sink;
 use tapeworks_wire::millennium::mitch::{
-    BookType, DirectoryStatus, EventCode, Message, Printable, PtModFlags, Side as WireSide, SymbolDirectory,
-    SymbolStatus, TradingStatus,
+    self as wire, AddOrderFlags, BookType, DirectoryStatus, EventCode, Message, OrderDeletedFlags,
+    OrderModifiedFlags, Printable, PtModFlags, Side as WireSide, SymbolDirectory, SymbolStatus,
+    TradingStatus,
 };
+use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Decimal, DecodeError, Nanoseconds};
 
 use crate::clock::Zone;
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Renumbered, Start, Target};
+use crate::normaliser::{
+    Context, Normaliser, OPERATIONAL, Renumbered, Start, Target, kind_of, sides, with_order,
+};
 use crate::probe::packet_fits;
 use crate::symbols::{SymbolHasher, UNWANTED};
 use crate::units::{Aside, SplitTimes};
@@ -168,6 +172,11 @@ impl Normaliser for MitchNormaliser {
         }
     }
 
+    #[inline(always)]
+    fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        self.resting_order(message, to)
+    }
+
     #[inline]
     fn message<S: Sink<Event>>(
         &mut self,
@@ -194,6 +203,45 @@ impl Normaliser for MitchNormaliser {
         self.numbers.listings.values_mut().for_each(|listing| listing.is_missed = false);
     }
 }
+
+const SIDES: [Side; 256] = sides(WireSide::BuyOrder.raw(), WireSide::SellOrder.raw());
+
+/// The most frequent messages about orders.
+const ORDERS: OrderMessages<false> = {
+    const NAMES: OrderFieldNames =
+        OrderFieldNames { time: "nanosecond", order_id: "order_id", ..OrderFieldNames::NONE };
+    let added = OrderFieldNames {
+        instrument: "instrument_id",
+        shares: "quantity",
+        price: "price",
+        side: "side",
+        flags: "add_order_flags",
+        ..NAMES
+    };
+    let deleted = OrderFieldNames { instrument: "instrument_id", flags: "order_deleted_flags", ..NAMES };
+    let modified = OrderFieldNames {
+        other_number: "order_id",
+        shares: "new_quantity",
+        price: "new_price",
+        flags: "order_modified_flags",
+        ..NAMES
+    };
+    let executed = OrderFieldNames { other_number: "trade_match_id", shares: "executed_quantity", ..NAMES };
+    OrderMessages::of(&wire::SCHEMA)
+        .with(&wire::AddOrder::SCHEMA, OrderAction::Add, added)
+        .with(&wire::OrderDeleted::SCHEMA, OrderAction::Delete, deleted)
+        .with(&wire::OrderModified::SCHEMA, OrderAction::Modify, modified)
+        .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
+};
+
+/// The flags of an order that is in no book, by action.
+const ELSEWHERE: [u8; 6] = {
+    let mut flags = [0; 6];
+    flags[OrderAction::Add as usize] = AddOrderFlags::MARKET_ORDER.0 | AddOrderFlags::PRIVATE_RFQ.0;
+    flags[OrderAction::Delete as usize] = OrderDeletedFlags::FIRM_QUOTE.0;
+    flags[OrderAction::Modify as usize] = OrderModifiedFlags::FIRM_QUOTE.0;
+    flags
+};
 
 /// A price; `None` beyond what an event can hold.
 #[inline]
@@ -232,6 +280,33 @@ impl MitchNormaliser {
     #[inline]
     fn event(&self, kind: EventKind, instrument: InstrumentId, at: Nanoseconds, context: &Context) -> Event {
         context.event(kind, self.publisher, instrument, self.times.at(at.0, context))
+    }
+
+    /// Translates one message about an order in the book of a known instrument, or of one that the message does not name. `false`: it is another
+    /// one, and nothing changed.
+    #[inline(always)]
+    fn resting_order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        let Some(order) = ORDERS.decode(message) else { return false };
+        let has_others = !self.unwanted.is_empty() || !self.elsewhere.is_empty();
+        if has_others || order.flags & ELSEWHERE[order.action as usize] != 0 {
+            return false;
+        }
+        let mut instrument = InstrumentId::UNKNOWN;
+        if matches!(order.action, OrderAction::Add | OrderAction::Delete) {
+            let listing = self.numbers.get(order.instrument as u32);
+            if listing.instrument >= UNWANTED || listing.is_refused {
+                return false;
+            }
+            instrument = listing.instrument;
+        }
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(0));
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        let Some(time) = self.times.go_on(order.time, to.context) else { return false };
+        (event.ts_event, event.ts_recv) = (time, to.context.received.unwrap_or(time));
+        let keeps = order.action == OrderAction::Modify && OrderModifiedFlags(order.flags).priority_flag();
+        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        to.sink.put(event);
+        true
     }
 
     /// Puts the event of one message about an instrument, as `complete` makes it, unless the instrument is unwanted.
@@ -631,7 +706,6 @@ fn status_of(m: &SymbolStatus<'_>) -> Status {
 mod tests {
     use std::collections::HashSet;
 
-    use tapeworks_market::Nanos;
     use tapeworks_wire::millennium::mitch::{
         AddAttributedOrderFields, AddAttributedOrderFlags, AddOrder, AddOrderFields, AddOrderFlags,
         AuctionInfoFields, AuctionTradeFields, AuctionType, CrossType, OrderBookClearFields,

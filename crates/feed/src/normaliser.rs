@@ -8,9 +8,10 @@
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::round_lots::SipSizes;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Price, Publisher, Side};
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
+use tapeworks_wire::orders::{OrderAction, OrderFields};
 
 use crate::locates::Contradiction;
 use crate::symbols::{SymbolTable, UNWANTED};
@@ -63,6 +64,42 @@ impl Context {
         event.set_line(self.line);
         event
     }
+}
+
+/// The kind of event of an action.
+#[inline(always)]
+pub(crate) const fn kind_of(action: OrderAction) -> EventKind {
+    const KINDS: [EventKind; 6] = {
+        let mut kinds = [EventKind::Other; 6];
+        kinds[OrderAction::Add as usize] = EventKind::Add;
+        kinds[OrderAction::Execute as usize] = EventKind::Execute;
+        kinds[OrderAction::Cancel as usize] = EventKind::Cancel;
+        kinds[OrderAction::Delete as usize] = EventKind::Delete;
+        kinds[OrderAction::Replace as usize] = EventKind::Replace;
+        kinds[OrderAction::Modify as usize] = EventKind::Replace;
+        kinds
+    };
+    KINDS[action as usize]
+}
+
+/// The sides by a message's byte.
+pub(crate) const fn sides(bid: u8, ask: u8) -> [Side; 256] {
+    let mut sides = [Side::None; 256];
+    sides[bid as usize] = Side::Bid;
+    sides[ask as usize] = Side::Ask;
+    sides
+}
+
+/// An event with the fields of a message about an order. `None`: the price is beyond what an event can hold.
+#[inline(always)]
+pub(crate) fn with_order(mut event: Event, order: &OrderFields, sides: &[Side; 256]) -> Option<Event> {
+    event.order_id = order.order_id;
+    event.size = order.shares;
+    event.aux = order.other_number;
+    event.side = sides[usize::from(order.side)];
+    let price = Price::from_e9((order.price as i64).checked_mul(i64::from(order.price_unit))?)?;
+    event.price = if order.price_unit == 0 { None } else { Some(price) };
+    Some(event)
 }
 
 /// What a venue's number of an instrument stood for, and stands for now.
@@ -184,5 +221,119 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
     /// The number of the last message that a book has, if a message of a snapshot names it; else 0.
     fn reach_of(&self, _message: &[u8]) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tapeworks_market::Symbol;
+    use tapeworks_wire::schema::{Endian, Kind, Schema, SplitMix64, Structure, arbitrary};
+
+    use super::*;
+    use crate::table::Application;
+
+    /// A random message of `structure`, most with instruments, orders, prices and flags from a few.
+    fn message_of(schema: &Schema, structure: &Structure, random: &mut SplitMix64) -> Vec<u8> {
+        let mut message = Vec::new();
+        arbitrary(schema, structure, random, &mut message);
+        for field in structure.fields {
+            if random.below(10) == 0 && field.name != "last_sequence" {
+                continue;
+            }
+            let Some(bytes) = message.get_mut(field.offset..field.offset + field.length) else { continue };
+            match field.kind {
+                Kind::Ascii if bytes.len() >= 6 => {
+                    bytes.fill(b' ');
+                    bytes[0] = b'A' + random.below(3) as u8;
+                }
+                Kind::Unsigned | Kind::Signed | Kind::Decimal { .. } => {
+                    bytes.fill(0);
+                    let low = match field.endian {
+                        Endian::Big => bytes.len() - 1,
+                        Endian::Little => 0,
+                    };
+                    bytes[low] = random.below(4) as u8;
+                }
+                _ => {}
+            }
+        }
+        message
+    }
+
+    /// Messages of a feed go through two normalisers, one of which has no faster path for the frequent ones. Returns how many of how many
+    /// took that path.
+    fn both_ways<N: Normaliser>(application: Application, wanted: Option<&str>, seed: u64) -> (u64, u64) {
+        let schema = application.spec().schema;
+        let start = Start {
+            publisher: application.spec().publishers[0].publisher,
+            midnight: Nanos(0),
+            is_midnight_fixed: true,
+            sip_sizes: SipSizes::default(),
+        };
+        let wanted = wanted.map(|symbol| HashSet::from([Symbol::parse(symbol).unwrap()]));
+        let mut random = SplitMix64::new(seed);
+        let (mut one, mut other) = (N::new(&start), N::new(&start));
+        let mut tables = [wanted.clone(), wanted].map(SymbolTable::new);
+        let (mut frequent, mut all, mut sequence, mut line) = (0, 0, 0, Line::A);
+        for _ in 0..20_000 {
+            let structure = &schema.messages[random.below(schema.messages.len() as u64) as usize];
+            // What makes a feed forget, or reach far back, comes seldom.
+            let is_rare = ["SequenceNumberReset", "RefreshHeader"].contains(&structure.name);
+            if is_rare && random.below(100) > 0 {
+                continue;
+            }
+            let mut message = message_of(schema, structure, &mut random);
+            if random.below(50) == 0 {
+                message.push(0);
+            }
+            // What names instruments comes again and again, and now and then messages are missing, or a snapshot comes.
+            match random.below(300) {
+                0 => sequence += 2,
+                1 => line = if line == Line::Snapshot { Line::B } else { Line::Snapshot },
+                _ if line == Line::Snapshot => {}
+                _ => sequence += 1,
+            }
+            let received = (random.below(20) > 0).then_some(Nanos(1_700_000_000_000_000_000 + sequence));
+            let context = Context { received, sequence, channel: 3, line };
+            let (mut of_one, mut of_other) = (Vec::new(), Vec::new());
+            let [of_this, of_that] = &mut tables;
+            let mut sink = |event: Event| of_one.push(event);
+            let mut to = Target { context: &context, symbols: of_this, sink: &mut sink };
+            let is_frequent = one.frequent(&message, &mut to);
+            let answer = if is_frequent { Ok(None) } else { one.message(&message, &mut to) };
+            let mut sink = |event: Event| of_other.push(event);
+            let mut to = Target { context: &context, symbols: of_that, sink: &mut sink };
+            let expected = other.message(&message, &mut to);
+            assert_eq!(format!("{answer:?}"), format!("{expected:?}"), "{} {message:x?}", structure.name);
+            assert_eq!(of_one, of_other, "{} {message:x?}", structure.name);
+            (frequent, all) = (frequent + u64::from(is_frequent), all + 1);
+        }
+        assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        (frequent, all)
+    }
+
+    #[test]
+    fn the_path_of_frequent_messages_gives_the_events_and_the_state_of_the_path_of_all() {
+        use crate::integrated::IntegratedNormaliser;
+        use crate::memoir::MemoirNormaliser;
+        use crate::mitch::MitchNormaliser;
+        use crate::pitch::PitchNormaliser;
+        for (seed, wanted) in (1..).zip([None, None, Some("A"), Some("B")]) {
+            let of_feeds = [
+                both_ways::<MemoirNormaliser>(Application::MemoirDepth13, wanted, seed),
+                both_ways::<crate::iex::DeepPlus>(Application::IexDeepPlus10, wanted, seed),
+                both_ways::<PitchNormaliser>(Application::CboePitch241, wanted, seed),
+                both_ways::<IntegratedNormaliser>(Application::NyseIntegrated25, wanted, seed),
+                both_ways::<MitchNormaliser>(Application::LseMitch119, wanted, seed),
+            ];
+            for (feed, (frequent, all)) in of_feeds.into_iter().enumerate() {
+                assert!(
+                    wanted.is_some() || frequent > 100,
+                    "seed {seed}, feed {feed}: {frequent} of {all} messages"
+                );
+            }
+        }
     }
 }

@@ -10,16 +10,19 @@
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
 use tapeworks_market::event::{Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_session::CboeUnit;
 use tapeworks_stage::Sink;
-use tapeworks_wire::cboe::pitch::{Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode};
+use tapeworks_wire::cboe::pitch::{
+    self as wire, Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode,
+};
+use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, Nanoseconds};
 
 use crate::clock::Zone;
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides, with_order};
 use crate::probe::packet_fits;
 use crate::symbols::UNWANTED;
 use crate::units::{Aside, SplitTimes};
@@ -73,6 +76,11 @@ impl Normaliser for PitchNormaliser {
         }
     }
 
+    #[inline(always)]
+    fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        self.order(message, to)
+    }
+
     #[inline]
     fn message<S: Sink<Event>>(
         &mut self,
@@ -90,6 +98,37 @@ impl Normaliser for PitchNormaliser {
         self.has.len() <= symbols.instruments().len()
     }
 }
+
+const SIDES: [Side; 256] = sides(b'B', b'S');
+
+/// What a symbol of six letters lacks to be one of eight.
+const SPACES: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, b' ', b' ']);
+
+/// The messages about orders, but those that leave two events or name longer symbols.
+const ORDERS: OrderMessages<false> = {
+    const NAMES: OrderFieldNames =
+        OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
+    let added =
+        OrderFieldNames { instrument: "symbol", shares: "quantity", price: "price", side: "side", ..NAMES };
+    let executed = OrderFieldNames { other_number: "execution_id", shares: "executed_quantity", ..NAMES };
+    let reduced = OrderFieldNames { shares: "canceled_quantity", ..NAMES };
+    let modified = OrderFieldNames {
+        other_number: "order_id",
+        shares: "quantity",
+        price: "price",
+        flags: "modify_flags",
+        ..NAMES
+    };
+    OrderMessages::of(&wire::SCHEMA)
+        .with(&wire::AddOrderLong::SCHEMA, OrderAction::Add, added)
+        .with(&wire::AddOrderShort::SCHEMA, OrderAction::Add, added)
+        .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
+        .with(&wire::ReduceSizeLong::SCHEMA, OrderAction::Cancel, reduced)
+        .with(&wire::ReduceSizeShort::SCHEMA, OrderAction::Cancel, reduced)
+        .with(&wire::ModifyOrderLong::SCHEMA, OrderAction::Modify, modified)
+        .with(&wire::ModifyOrderShort::SCHEMA, OrderAction::Modify, modified)
+        .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
+};
 
 /// A price of four places, or of two; `None` beyond what an event can hold.
 macro_rules! price {
@@ -132,6 +171,31 @@ impl PitchNormaliser {
             self.admit(instrument);
         }
         instrument
+    }
+
+    /// Translates one message about an order that is or comes into a book. `false`: it is another one, and nothing changed.
+    #[inline(always)]
+    fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        let Some(order) = ORDERS.decode(message) else { return false };
+        if !self.unwanted.is_empty() || i64::try_from(order.price).is_err() {
+            return false;
+        }
+        let instrument = if order.action == OrderAction::Add {
+            self.resolve(Ascii((order.instrument | SPACES).to_le_bytes()), to)
+        } else {
+            InstrumentId::UNKNOWN
+        };
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(0));
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        if instrument == UNWANTED {
+            return false;
+        }
+        let Some(time) = self.times.go_on(order.time, to.context) else { return false };
+        event.ts_event = time;
+        event.ts_recv = to.context.received.unwrap_or(time);
+        event.detail = if ModifyFlags(order.flags).maintain_priority() { Event::KEEPS_PRIORITY } else { 0 };
+        to.sink.put(event);
+        true
     }
 
     #[cold]

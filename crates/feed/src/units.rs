@@ -46,6 +46,13 @@ impl SplitTimes {
         }
     }
 
+    /// Follows the next message of a unit, if none before it is missing and its second is known. Returns its time; `None`: nothing changed.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, offset_ns: u64, context: &Context) -> Option<Nanos> {
+        let second = self.second?;
+        self.continuity.goes_on(context).then(|| Nanos(second.0.saturating_add(offset_ns)))
+    }
+
     /// Messages are missing, or a snapshot begins or ends: the second may be another. The books of a unit that begins with a later message
     /// lack orders that no later message names by its symbol.
     #[cold]

@@ -76,6 +76,7 @@ pub mod millennium;
 pub mod nasdaq;
 pub mod national;
 pub mod nyse;
+pub mod orders;
 mod registry;
 pub mod schema;
 pub mod utp;

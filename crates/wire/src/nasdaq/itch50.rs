@@ -10,7 +10,7 @@
 
 mod order;
 
-pub use order::{OrderAction, OrderMessage};
+pub use order::OrderMessage;
 
 /// The timestamp of a message of whatever type, known or not: every one has it at offset 5. `None` where it is too short.
 #[inline]
