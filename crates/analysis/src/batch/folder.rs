@@ -102,7 +102,7 @@ impl Folder {
     /// other settings are removed too. With the feature `cloud`, `root` may be an address such as `s3://bucket/days`.
     ///
     /// # Errors
-    /// [`BatchError::Busy`], [`BatchError::OtherSettings`], [`BatchError::Io`], [`BatchError::NoCloud`], [`BatchError::Cloud`].
+    /// [`BatchError::Busy`], [`BatchError::OtherSettings`], [`BatchError::Io`], [`BatchError::NoCloud`], `BatchError::Cloud`.
     pub fn open(root: &Path, settings: &Settings, access: Access, force: bool) -> Result<Self, BatchError> {
         let place = Place::new(root)?;
         let held = hold(&place, access)?;
