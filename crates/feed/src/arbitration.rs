@@ -121,12 +121,14 @@ pub enum Delivery<'a> {
         /// What the header says.
         header: Header,
     },
-    /// A packet all of whose messages were given up before.
+    /// A packet with messages that were given up before.
     Late {
         /// The transport's header and the messages.
         payload: &'a [u8],
         /// What the header says.
         header: Header,
+        /// The messages from this number on come in their order: the packet is handed on for them next.
+        before: u64,
     },
     /// The messages are given up: the next packet lies behind them.
     Gap {
@@ -695,8 +697,8 @@ impl Arbiter {
             if late > 0 {
                 self.came_late = received;
             }
-            if late > 0 && end <= next {
-                deliver(Delivery::Late { payload, header: *header });
+            if late > 0 {
+                deliver(Delivery::Late { payload, header: *header, before: next });
             }
         }
         if end > next || header.count == 0 && header.first == next {

@@ -844,6 +844,28 @@ fn messages_that_come_too_late_narrow_staleness_to_their_instruments() {
 }
 
 #[test]
+fn a_message_that_comes_too_late_before_new_ones_of_its_packet_leaves_its_instrument_stale() {
+    let messages = messages(3_000, 6, 7);
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut market = Market::new();
+    let sent = messages.iter().enumerate().take(2_900);
+    for (index, message) in sent.filter(|(index, _)| *index != 2_000) {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        market.apply(&feed(&mut live, input(Line::A, index as u64 * 100 * US, &payload)));
+    }
+    assert_eq!(live.channels()[0].arbiter().counters().missing, 1);
+    let payload = packet(b"SESSION001", 2_001, &messages[2_000..]);
+    market.apply(&feed(&mut live, input(Line::B, 400 * MS, &payload)));
+    market.apply(&heartbeat(&mut live, 401 * MS));
+    let state = market.state(live.instruments());
+    let late = state.iter().filter(|(_, _, is_stale)| *is_stale).count();
+    // With the one that was late, those of the copies before the new messages.
+    assert!(late > 0, "no book is stale, and one lacks a message");
+    let arbiter = live.channels()[0].arbiter();
+    assert_eq!((arbiter.next(), arbiter.counters().late), (Some(messages.len() as u64 + 1), 1));
+}
+
+#[test]
 fn an_instrument_of_a_late_message_stays_stale_when_a_later_gap_is_narrowed() {
     let messages = messages(3_000, 6, 7);
     let mut live = live(ArbiterOptions::default(), None);
