@@ -356,7 +356,8 @@ impl IexNormaliser {
         }
     }
 
-    /// Translates one DEEP+ message about an order. `false`: it is another one, or of an unwanted symbol, and nothing changed.
+    /// Translates one DEEP+ message about an order. `false`: it is another one, or of an unwanted symbol, and at most its symbol
+    /// is announced.
     #[inline(always)]
     fn order<S: Sink<Event>>(&self, message: &[u8], to: &mut Target<'_, S>) -> bool {
         let Some(mut order) = ORDERS.decode(message) else { return false };

@@ -24,8 +24,9 @@ use tapeworks_wire::{Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
-use crate::normaliser::{kind_of, sides, with_order};
+use crate::normaliser::{
+    Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target, kind_of, sides, with_order,
+};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 

@@ -173,7 +173,7 @@ impl PitchNormaliser {
         instrument
     }
 
-    /// Translates one message about an order that is or comes into a book. `false`: it is another one, and nothing changed.
+    /// Translates one message about an order that is or comes into a book. `false`: it is another one, and at most its symbol is announced.
     #[inline(always)]
     fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
         let Some(order) = ORDERS.decode(message) else { return false };
