@@ -127,8 +127,8 @@ pub enum Delivery<'a> {
         payload: &'a [u8],
         /// What the header says.
         header: Header,
-        /// The messages from this number on come in their order: the packet is handed on for them next.
-        before: u64,
+        /// The numbers of those messages. The others came before, or come in their order: the packet is handed on for those next.
+        numbers: &'a [Range<u64>],
     },
     /// The messages are given up: the next packet lies behind them.
     Gap {
@@ -690,6 +690,11 @@ impl Arbiter {
         let old = header.first..end.min(next);
         let counters = &mut self.lines[place(line)].counters;
         if old.start < old.end {
+            // Mostly none, and then no memory is taken.
+            let numbers: Vec<_> = match self.given_up.end_by(old.start) {
+                true => Vec::new(),
+                false => self.given_up.within(&old).collect(),
+            };
             let late = self.given_up.remove(old.clone());
             counters.late += late;
             counters.duplicate += old.end - old.start - late;
@@ -698,7 +703,7 @@ impl Arbiter {
                 self.came_late = received;
             }
             if late > 0 {
-                deliver(Delivery::Late { payload, header: *header, before: next });
+                deliver(Delivery::Late { payload, header: *header, numbers: &numbers });
             }
         }
         if end > next || header.count == 0 && header.first == next {

@@ -20,15 +20,18 @@ impl Continuity {
         self.last == 0
     }
 
-    /// Follows the next message if none before it is missing, and neither is of a snapshot. `false`: nothing changed.
+    /// Whether a message is the next one, and neither is of a snapshot.
     #[inline(always)]
-    pub(crate) fn goes_on(&mut self, context: &Context) -> bool {
-        let is_next = context.sequence.wrapping_sub(self.last) == 1;
-        if !is_next || self.was_of_snapshot || context.line == Line::Snapshot {
-            return false;
-        }
+    pub(crate) fn goes_on_at(&self, context: &Context) -> bool {
+        context.sequence == self.last.saturating_add(1)
+            && !self.was_of_snapshot
+            && context.line != Line::Snapshot
+    }
+
+    /// Follows a message with which it [goes on](Self::goes_on_at).
+    #[inline(always)]
+    pub(crate) const fn go_on(&mut self, context: &Context) {
         self.last = context.sequence;
-        true
     }
 
     /// Follows the next message. `true`: messages before it are missing, or a snapshot begins or ends.

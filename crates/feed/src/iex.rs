@@ -356,7 +356,7 @@ impl IexNormaliser {
         }
     }
 
-    /// Translates one DEEP+ message about an order. `false`: it is another one, or of an unwanted symbol, and at most its symbol
+    /// Translates one DEEP+ message about an order. `false`: it is left to the way of all messages, and at most its symbol
     /// is announced.
     #[inline(always)]
     fn order<S: Sink<Event>>(&self, message: &[u8], to: &mut Target<'_, S>) -> bool {

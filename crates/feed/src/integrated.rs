@@ -312,7 +312,12 @@ impl IntegratedNormaliser {
         let Some(second) = self.seconds.get(usize::from(listing.system)).copied().flatten() else {
             return false;
         };
-        if listing.instrument >= UNWANTED || listing.unit == 0 || to.context.sequence <= self.refreshed {
+        let is_refreshed = to.context.sequence <= self.refreshed;
+        if listing.instrument >= UNWANTED
+            || listing.unit == 0
+            || is_refreshed
+            || !self.continuity.goes_on_at(to.context)
+        {
             return false;
         }
         let time = Nanos(second.0.saturating_add(order.time));
@@ -321,9 +326,7 @@ impl IntegratedNormaliser {
         let (price, price_unit) = (i64::from(order.price as i32) as u64, order.price_unit * listing.unit);
         let order = OrderFields { price, price_unit, ..order };
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        if !self.continuity.goes_on(to.context) {
-            return false;
-        }
+        self.continuity.go_on(to.context);
         event.detail = if order.flags == 0 { DETAIL_OF_ZERO[order.action as usize] } else { 0 };
         to.sink.put(event);
         true

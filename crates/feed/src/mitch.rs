@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side, Symbol};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Price, Publisher, Side, Symbol};
 use tapeworks_session::MitchUnit;
 use tapeworks_stage::Sink;
 use tapeworks_wire::millennium::mitch::{
@@ -291,6 +291,7 @@ impl MitchNormaliser {
         if has_others || order.flags & ELSEWHERE[order.action as usize] != 0 {
             return false;
         }
+        let Some(time) = self.times.next(order.time, to.context) else { return false };
         let mut instrument = InstrumentId::UNKNOWN;
         if matches!(order.action, OrderAction::Add | OrderAction::Delete) {
             let listing = self.numbers.get(order.instrument as u32);
@@ -299,10 +300,9 @@ impl MitchNormaliser {
             }
             instrument = listing.instrument;
         }
-        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(0));
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        let Some(time) = self.times.go_on(order.time, to.context) else { return false };
-        (event.ts_event, event.ts_recv) = (time, to.context.received.unwrap_or(time));
+        self.times.go_on(to.context);
         let keeps = order.action == OrderAction::Modify && OrderModifiedFlags(order.flags).priority_flag();
         event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
         to.sink.put(event);
@@ -706,6 +706,7 @@ fn status_of(m: &SymbolStatus<'_>) -> Status {
 mod tests {
     use std::collections::HashSet;
 
+    use tapeworks_market::Nanos;
     use tapeworks_wire::millennium::mitch::{
         AddAttributedOrderFields, AddAttributedOrderFlags, AddOrder, AddOrderFields, AddOrderFlags,
         AuctionInfoFields, AuctionTradeFields, AuctionType, CrossType, OrderBookClearFields,

@@ -179,8 +179,9 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
     /// A channel before its first message.
     fn new(start: &Start) -> Self;
 
-    /// Translates a message of the most frequent kinds. `false`: it is of another kind, or its length is wrong, and nothing
-    /// changed. A feed that has no faster path for them keeps the default.
+    /// Translates a message of the most frequent kinds. `false`: it is left to [`message`](Self::message), as of another kind or length,
+    /// of an instrument that is not known or wanted, or behind a gap; at most its symbol is announced. A feed that has no faster path keeps
+    /// the default.
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, _message: &[u8], _to: &mut Target<'_, S>) -> bool {
         false
@@ -226,7 +227,7 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{BTreeSet, HashSet};
 
     use tapeworks_market::Symbol;
     use tapeworks_wire::schema::{Endian, Kind, Schema, SplitMix64, Structure, arbitrary};
@@ -243,17 +244,21 @@ mod tests {
                 continue;
             }
             let Some(bytes) = message.get_mut(field.offset..field.offset + field.length) else { continue };
-            match field.kind {
-                Kind::Ascii if bytes.len() >= 6 => {
-                    bytes.fill(b' ');
-                    bytes[0] = b'A' + random.below(3) as u8;
+            let some = random.below(3) as u8;
+            match (field.kind, bytes.len()) {
+                // An ISIN, and its currency.
+                (Kind::Ascii, 12) => {
+                    bytes.copy_from_slice(&[b"GB000000000".as_slice(), &[b'0' + some]].concat())
                 }
-                Kind::Unsigned | Kind::Signed | Kind::Decimal { .. } => {
+                (Kind::Ascii, 3) => bytes.copy_from_slice(b"GBX"),
+                (Kind::Ascii, 6..) if field.name.ends_with("sfx") => bytes.fill(b' '),
+                (Kind::Ascii, 6..) => {
+                    bytes.fill(b' ');
+                    bytes[0] = b'A' + some;
+                }
+                (Kind::Unsigned | Kind::Signed | Kind::Decimal { .. }, length) => {
                     bytes.fill(0);
-                    let low = match field.endian {
-                        Endian::Big => bytes.len() - 1,
-                        Endian::Little => 0,
-                    };
+                    let low = if field.endian == Endian::Big { length - 1 } else { 0 };
                     bytes[low] = random.below(4) as u8;
                 }
                 _ => {}
@@ -262,9 +267,16 @@ mod tests {
         message
     }
 
-    /// Messages of a feed go through two normalisers, one of which has no faster path for the frequent ones. Returns how many of how many
-    /// took that path.
-    fn both_ways<N: Normaliser>(application: Application, wanted: Option<&str>, seed: u64) -> (u64, u64) {
+    /// What both normalisers of a run have seen.
+    #[derive(Default)]
+    struct Seen {
+        /// The types of messages that took the faster path.
+        frequent: BTreeSet<&'static str>,
+        symbols: Vec<Symbol>,
+    }
+
+    /// Messages of a feed go through two normalisers, one of which has no faster path for the frequent ones.
+    fn both_ways<N: Normaliser>(application: Application, wanted: Option<Symbol>, seed: u64) -> Seen {
         let schema = application.spec().schema;
         let start = Start {
             publisher: application.spec().publishers[0].publisher,
@@ -272,11 +284,11 @@ mod tests {
             is_midnight_fixed: true,
             sip_sizes: SipSizes::default(),
         };
-        let wanted = wanted.map(|symbol| HashSet::from([Symbol::parse(symbol).unwrap()]));
         let mut random = SplitMix64::new(seed);
         let (mut one, mut other) = (N::new(&start), N::new(&start));
-        let mut tables = [wanted.clone(), wanted].map(SymbolTable::new);
-        let (mut frequent, mut all, mut sequence, mut line) = (0, 0, 0, Line::A);
+        let mut tables = [(); 2].map(|()| SymbolTable::new(wanted.map(|symbol| HashSet::from([symbol]))));
+        // Some join in the middle.
+        let (mut seen, mut sequence, mut line) = (Seen::default(), 5 * random.below(2), Line::A);
         for _ in 0..20_000 {
             let structure = &schema.messages[random.below(schema.messages.len() as u64) as usize];
             // What makes a feed forget, or reach far back, comes seldom.
@@ -288,7 +300,7 @@ mod tests {
             if random.below(50) == 0 {
                 message.push(0);
             }
-            // What names instruments comes again and again, and now and then messages are missing, or a snapshot comes.
+            // Now and then messages are missing, or a snapshot comes.
             match random.below(300) {
                 0 => sequence += 2,
                 1 => line = if line == Line::Snapshot { Line::B } else { Line::Snapshot },
@@ -308,32 +320,37 @@ mod tests {
             let expected = other.message(&message, &mut to);
             assert_eq!(format!("{answer:?}"), format!("{expected:?}"), "{} {message:x?}", structure.name);
             assert_eq!(of_one, of_other, "{} {message:x?}", structure.name);
-            (frequent, all) = (frequent + u64::from(is_frequent), all + 1);
+            seen.frequent.extend(is_frequent.then_some(structure.name));
         }
         assert_eq!(format!("{one:?}"), format!("{other:?}"));
-        (frequent, all)
+        let [of_this, of_that] = &tables;
+        assert_eq!(of_this.unreadable(), of_that.unreadable());
+        assert_eq!(of_this.instruments().symbols(), of_that.instruments().symbols());
+        seen.symbols = of_this.instruments().symbols().to_vec();
+        seen
+    }
+
+    /// With all symbols wanted, and with each of some alone. `types`: so many types of messages can take the faster path.
+    fn check_both_ways<N: Normaliser>(application: Application, types: usize) {
+        for seed in 1..4 {
+            let seen = both_ways::<N>(application, None, seed);
+            assert_eq!(seen.frequent.len(), types, "{application:?}, seed {seed}: {:?}", seen.frequent);
+            let mut is_any = false;
+            for symbol in seen.symbols.into_iter().take(4) {
+                let of_one = both_ways::<N>(application, Some(symbol), seed);
+                assert_eq!(of_one.symbols, [symbol], "{application:?}, seed {seed}");
+                is_any |= !of_one.frequent.is_empty();
+            }
+            assert!(is_any, "{application:?}, seed {seed}");
+        }
     }
 
     #[test]
     fn the_path_of_frequent_messages_gives_the_events_and_the_state_of_the_path_of_all() {
-        use crate::integrated::IntegratedNormaliser;
-        use crate::memoir::MemoirNormaliser;
-        use crate::mitch::MitchNormaliser;
-        use crate::pitch::PitchNormaliser;
-        for (seed, wanted) in (1..).zip([None, None, Some("A"), Some("B")]) {
-            let of_feeds = [
-                both_ways::<MemoirNormaliser>(Application::MemoirDepth13, wanted, seed),
-                both_ways::<crate::iex::DeepPlus>(Application::IexDeepPlus10, wanted, seed),
-                both_ways::<PitchNormaliser>(Application::CboePitch241, wanted, seed),
-                both_ways::<IntegratedNormaliser>(Application::NyseIntegrated25, wanted, seed),
-                both_ways::<MitchNormaliser>(Application::LseMitch119, wanted, seed),
-            ];
-            for (feed, (frequent, all)) in of_feeds.into_iter().enumerate() {
-                assert!(
-                    wanted.is_some() || frequent > 100,
-                    "seed {seed}, feed {feed}: {frequent} of {all} messages"
-                );
-            }
-        }
+        check_both_ways::<crate::memoir::MemoirNormaliser>(Application::MemoirDepth13, 4);
+        check_both_ways::<crate::iex::DeepPlus>(Application::IexDeepPlus10, 4);
+        check_both_ways::<crate::pitch::PitchNormaliser>(Application::CboePitch241, 8);
+        check_both_ways::<crate::integrated::IntegratedNormaliser>(Application::NyseIntegrated25, 5);
+        check_both_ways::<crate::mitch::MitchNormaliser>(Application::LseMitch119, 4);
     }
 }

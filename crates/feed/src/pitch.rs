@@ -10,7 +10,7 @@
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
 use tapeworks_market::event::{Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
 use tapeworks_session::CboeUnit;
 use tapeworks_stage::Sink;
 use tapeworks_wire::cboe::pitch::{
@@ -173,26 +173,26 @@ impl PitchNormaliser {
         instrument
     }
 
-    /// Translates one message about an order that is or comes into a book. `false`: it is another one, and at most its symbol is announced.
+    /// Translates one message about an order that is or comes into a book. `false`: it is left to the
+    /// way of all messages, and at most its symbol is announced.
     #[inline(always)]
     fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
         let Some(order) = ORDERS.decode(message) else { return false };
         if !self.unwanted.is_empty() || i64::try_from(order.price).is_err() {
             return false;
         }
+        let Some(time) = self.times.next(order.time, to.context) else { return false };
         let instrument = if order.action == OrderAction::Add {
             self.resolve(Ascii((order.instrument | SPACES).to_le_bytes()), to)
         } else {
             InstrumentId::UNKNOWN
         };
-        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(0));
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
         if instrument == UNWANTED {
             return false;
         }
-        let Some(time) = self.times.go_on(order.time, to.context) else { return false };
-        event.ts_event = time;
-        event.ts_recv = to.context.received.unwrap_or(time);
+        self.times.go_on(to.context);
         event.detail = if ModifyFlags(order.flags).maintain_priority() { Event::KEEPS_PRIORITY } else { 0 };
         to.sink.put(event);
         true

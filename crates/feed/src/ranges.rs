@@ -59,6 +59,13 @@ impl Ranges {
         self.ranges.get(at).map(|range| overlap(range, bounds)).filter(|range| !range.is_empty())
     }
 
+    /// The ranges within these bounds, cut at them.
+    pub(crate) fn within(&self, bounds: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let at = self.ranges.partition_point(|range| range.end <= bounds.start);
+        let cut = self.ranges.iter().skip(at).map(move |range| overlap(range, bounds));
+        cut.take_while(|range| !range.is_empty())
+    }
+
     /// The last range within these bounds, cut at them.
     pub(crate) fn last_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
         let at = self.ranges.partition_point(|range| range.start < bounds.end).checked_sub(1)?;

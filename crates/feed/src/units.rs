@@ -46,11 +46,17 @@ impl SplitTimes {
         }
     }
 
-    /// Follows the next message of a unit, if none before it is missing and its second is known. Returns its time; `None`: nothing changed.
+    /// The time of the next message of a unit. `None`: messages before it are missing, or its second is not known.
     #[inline(always)]
-    pub(crate) fn go_on(&mut self, offset_ns: u64, context: &Context) -> Option<Nanos> {
-        let second = self.second?;
-        self.continuity.goes_on(context).then(|| Nanos(second.0.saturating_add(offset_ns)))
+    pub(crate) fn next(&self, offset_ns: u64, context: &Context) -> Option<Nanos> {
+        let second = self.second.filter(|_| self.continuity.goes_on_at(context))?;
+        Some(Nanos(second.0.saturating_add(offset_ns)))
+    }
+
+    /// Follows a message that has a time by [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) const fn go_on(&mut self, context: &Context) {
+        self.continuity.go_on(context);
     }
 
     /// Messages are missing, or a snapshot begins or ends: the second may be another. The books of a unit that begins with a later message

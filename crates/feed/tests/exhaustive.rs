@@ -113,8 +113,10 @@ impl Watch {
                 self.expected += count;
                 self.gaps += 1;
             }
-            Delivery::Late { header, before, .. } => {
-                for number in header.first..(header.first + header.count).min(*before) {
+            Delivery::Late { header, numbers, .. } => {
+                let of_packet = header.first..header.first + header.count;
+                for number in numbers.iter().cloned().flatten() {
+                    assert!(of_packet.contains(&number), "{number} is not in the packet: {case:?}");
                     assert!(self.given_up.has(number), "{number} is not late: {case:?}");
                     self.late.insert(number);
                 }

@@ -114,7 +114,7 @@ pub(crate) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 /// Gives `output` the events of the day that the ring no longer has: a checkpoint and the events after it. If there is one, the
 /// checkpoint is old enough for every open interval to be whole. Meanwhile this empties the ring, so that it does not fill up; those
 /// events come from the history too. Returns the number of the next event, which the ring has. If the ring ends meanwhile, the history may
-/// end before it: behind inputs that the journal lost it waits for a checkpoint, and the plant writes none any more.
+/// end before it, as where it waits behind lost inputs for a checkpoint and the plant writes none any more: what is between comes from neither.
 ///
 /// # Errors
 /// A history that cannot be read or that does not reach a ring that goes on, and what `output` returns.
@@ -144,7 +144,10 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
         match consumer.poll(|_, _, _| {}) {
             Ok(polled) => wanted += polled as u64,
             // The ring has ended or failed: the reader's next poll returns that again.
-            Err(_) => patience = PATIENCE_AT_END,
+            Err(_) if patience != PATIENCE_AT_END => {
+                (progressed, patience) = (W::instant(), PATIENCE_AT_END);
+            }
+            Err(_) => {}
         }
         // A recent checkpoint may be ahead of the ring's reader.
         let missing = wanted.saturating_sub(next);

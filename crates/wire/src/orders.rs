@@ -99,22 +99,22 @@ struct Place {
 impl Place {
     const NONE: Self = Self { mask: 0, at: 0, shift: 0 };
 
-    /// Of the field `name`. Does not compile if there is none, or if the message is too short.
-    const fn of<const BIG: bool>(message: &Structure, name: &str) -> Self {
+    /// Of the field `name`, of `most` bytes. Does not compile if there is none, or if the message is too short to read it so.
+    const fn of<const BIG: bool>(message: &Structure, name: &str, most: usize) -> Self {
         if name.is_empty() {
             return Self::NONE;
         }
         let field = field(message, name);
-        assert!(field.length <= WINDOW && message.minimum_length >= WINDOW);
-        assert!(
-            field.length == 1
-                || matches!(field.kind, Kind::Ascii)
-                || BIG == matches!(field.endian, Endian::Big)
-        );
+        assert!(field.length <= most);
+        // The letters of a symbol are the bytes of a little-endian number.
+        let is_big = matches!(field.endian, Endian::Big) && !matches!(field.kind, Kind::Ascii);
+        assert!(field.length == 1 || BIG == is_big);
         // The eight bytes that end with the field or, near the start of the message, those that begin with it.
         let end = field.offset + field.length;
         let (at, before) =
             if end >= WINDOW { (end - WINDOW, WINDOW - field.length) } else { (field.offset, 0) };
+        let Some(length) = message.full_length else { panic!("the message has no length of its own") };
+        assert!(at + WINDOW <= length);
         let behind = WINDOW - field.length - before;
         Self {
             mask: u64::MAX >> (8 * (WINDOW - field.length)),
@@ -200,12 +200,12 @@ impl Layout {
             length: length as u8,
             action,
             price_unit,
-            instrument: Place::of::<BIG>(message, names.instrument),
-            other_number: Place::of::<BIG>(message, names.other_number),
-            shares: Place::of::<BIG>(message, names.shares),
-            price: Place::of::<BIG>(message, names.price),
-            side: Place::of::<BIG>(message, names.side),
-            flags: Place::of::<BIG>(message, names.flags),
+            instrument: Place::of::<BIG>(message, names.instrument, WINDOW),
+            other_number: Place::of::<BIG>(message, names.other_number, WINDOW),
+            shares: Place::of::<BIG>(message, names.shares, 4),
+            price: Place::of::<BIG>(message, names.price, WINDOW),
+            side: Place::of::<BIG>(message, names.side, 1),
+            flags: Place::of::<BIG>(message, names.flags, 1),
         }
     }
 }
@@ -293,8 +293,8 @@ impl<const BIG: bool> OrderMessages<BIG> {
     pub const fn with(mut self, message: &Structure, action: OrderAction, names: OrderFieldNames) -> Self {
         let Some(tag) = message.tag else { panic!("the message has no type") };
         assert!(tag < 256 && self.count < LAYOUTS);
-        let time = Place::of::<BIG>(message, names.time);
-        let order_id = Place::of::<BIG>(message, names.order_id);
+        let time = Place::of::<BIG>(message, names.time, WINDOW);
+        let order_id = Place::of::<BIG>(message, names.order_id, WINDOW);
         assert!(self.count == 1 || self.time.is(time) && self.order_id.is(order_id));
         (self.time, self.order_id) = (time, order_id);
         self.by_tag[tag as usize] = self.count as u8;

@@ -172,7 +172,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 self.followed.known_gaps += 1;
                 self.feed.pass_over(place, Gap { first, count }, now, self.sink);
             }
-            (Delivery::Late { payload, before, .. }, Some(place)) => {
+            (Delivery::Late { payload, numbers, .. }, Some(place)) => {
                 let affected = &mut self.followed.affected;
                 let feed = &mut *self.feed;
                 let sink = &mut *self.sink;
@@ -185,7 +185,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                     }
                 };
                 self.options.application.transport().each_message(payload, |sequence, message| {
-                    if sequence < before {
+                    if numbers.iter().any(|late| late.contains(&sequence)) {
                         feed.aside(place, message, Nanos(0), sequence, &mut collect);
                     }
                 });
