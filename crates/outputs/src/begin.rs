@@ -139,14 +139,12 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
         }
     };
     let (mut next, mut wanted) = (0, begin.first_event);
-    let (mut progressed, mut patience) = (W::instant(), PATIENCE);
+    let (mut progressed, mut has_ended) = (W::instant(), false);
     while next != wanted && !stop.load(Ordering::Acquire) {
         match consumer.poll(|_, _, _| {}) {
             Ok(polled) => wanted += polled as u64,
             // The ring has ended or failed: the reader's next poll returns that again.
-            Err(_) if patience != PATIENCE_AT_END => {
-                (progressed, patience) = (W::instant(), PATIENCE_AT_END);
-            }
+            Err(_) if !has_ended => (progressed, has_ended) = (W::instant(), true),
             Err(_) => {}
         }
         // A recent checkpoint may be ahead of the ring's reader.
@@ -169,8 +167,9 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
                 }
             }
             Read::CaughtUp => {
+                let patience = if has_ended { PATIENCE_AT_END } else { PATIENCE };
                 if W::since(progressed) >= patience {
-                    if patience == PATIENCE_AT_END {
+                    if has_ended {
                         break;
                     }
                     let reason =
