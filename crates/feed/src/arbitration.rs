@@ -691,18 +691,13 @@ impl Arbiter {
         let counters = &mut self.lines[place(line)].counters;
         if old.start < old.end {
             // Mostly none, and then no memory is taken.
-            let numbers: Vec<_> = match self.given_up.end_by(old.start) {
-                true => Vec::new(),
-                false => self.given_up.within(&old).collect(),
-            };
+            let numbers: Vec<_> = self.given_up.within(&old).collect();
             let late = self.given_up.remove(old.clone());
             counters.late += late;
             counters.duplicate += old.end - old.start - late;
             self.counters.late += late;
             if late > 0 {
                 self.came_late = received;
-            }
-            if late > 0 {
                 deliver(Delivery::Late { payload, header: *header, numbers: &numbers });
             }
         }

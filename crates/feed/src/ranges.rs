@@ -55,8 +55,7 @@ impl Ranges {
 
     /// The first range within these bounds, cut at them.
     pub(crate) fn first_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
-        let at = self.ranges.partition_point(|range| range.end <= bounds.start);
-        self.ranges.get(at).map(|range| overlap(range, bounds)).filter(|range| !range.is_empty())
+        self.within(bounds).next()
     }
 
     /// The ranges within these bounds, cut at them.
