@@ -408,9 +408,10 @@ impl Channel {
         sink: &mut S,
     ) {
         let mut to = Target { context, symbols, sink };
-        let is_done = match self.application as usize {
-            0 => self.normaliser.frequent::<_, true>(message, &mut to),
-            _ => self.normaliser.frequent::<_, false>(message, &mut to),
+        let is_done = if self.application.is_first() {
+            self.normaliser.frequent::<_, true>(message, &mut to)
+        } else {
+            self.normaliser.frequent::<_, false>(message, &mut to)
         };
         if is_done {
             return;

@@ -282,7 +282,7 @@ iex_feed! {
 const SIDES: [Side; 256] = sides(deep_plus10::Side::Buy.raw(), deep_plus10::Side::Sell.raw());
 
 /// DEEP+'s messages about orders.
-const ORDERS: OrderMessages<false> = {
+const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames = OrderFieldNames {
         instrument: "symbol",
         time: "timestamp",

@@ -61,9 +61,10 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<Pillar>(payload, check)
 }
 
-const SIDES: [Side; 256] = sides(b'B', b'S');
+const SIDES: [Side; 256] = sides(WireSide::Buy.raw(), WireSide::Sell.raw());
 
-const ORDERS: OrderMessages<false> = {
+/// The messages about orders.
+const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames = OrderFieldNames {
         instrument: "symbol_index",
         time: "source_time_ns",
@@ -81,14 +82,6 @@ const ORDERS: OrderMessages<false> = {
         .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
         .with(&wire::OrderExecution::SCHEMA, OrderAction::Execute, executed)
         .with(&wire::ReplaceOrder::SCHEMA, OrderAction::Replace, replaced)
-};
-
-/// What the flags of a message about an order say when they are 0: an execution is not printed, an order keeps its place.
-const DETAIL_OF_ZERO: [u8; 6] = {
-    let mut details = [0; 6];
-    details[OrderAction::Execute as usize] = Event::NOT_PRINTABLE;
-    details[OrderAction::Modify as usize] = Event::KEEPS_PRIORITY;
-    details
 };
 
 /// What a symbol index stands for.
@@ -198,7 +191,31 @@ impl Normaliser for IntegratedNormaliser {
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        self.order(message, to)
+        let Some(order) = ORDERS.decode(message) else { return false };
+        let listing = self.listing(order.instrument as u32);
+        let Some(second) = self.second(listing.system) else { return false };
+        let is_refreshed = to.context.sequence <= self.refreshed;
+        if listing.instrument >= UNWANTED
+            || listing.unit == 0
+            || is_refreshed
+            || !self.continuity.goes_on_at(to.context)
+        {
+            return false;
+        }
+        let time = Nanos(second.0.saturating_add(order.time));
+        let event = to.context.event(kind_of(order.action), self.publisher, listing.instrument, time);
+        // The price is signed.
+        let (price, price_unit) = (i64::from(order.price as i32) as u64, order.price_unit * listing.unit);
+        let order = OrderFields { price, price_unit, ..order };
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        self.continuity.go_on(to.context);
+        event.detail = match (order.action, order.flags) {
+            (OrderAction::Execute, 0) => Event::NOT_PRINTABLE,
+            (OrderAction::Modify, 0) => Event::KEEPS_PRIORITY,
+            _ => 0,
+        };
+        to.sink.put(event);
+        true
     }
 
     #[inline]
@@ -302,34 +319,6 @@ impl IntegratedNormaliser {
     #[inline]
     fn listing(&self, index: u32) -> Listing {
         self.listings.get(index as usize).copied().unwrap_or(Listing::UNKNOWN)
-    }
-
-    /// Translates one message about an order of a known symbol. `false`: it is another one, and nothing changed.
-    #[inline(always)]
-    fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        let Some(order) = ORDERS.decode(message) else { return false };
-        let Some(listing) = self.listings.get(order.instrument as usize) else { return false };
-        let Some(second) = self.seconds.get(usize::from(listing.system)).copied().flatten() else {
-            return false;
-        };
-        let is_refreshed = to.context.sequence <= self.refreshed;
-        if listing.instrument >= UNWANTED
-            || listing.unit == 0
-            || is_refreshed
-            || !self.continuity.goes_on_at(to.context)
-        {
-            return false;
-        }
-        let time = Nanos(second.0.saturating_add(order.time));
-        let event = to.context.event(kind_of(order.action), self.publisher, listing.instrument, time);
-        // The price is signed.
-        let (price, price_unit) = (i64::from(order.price as i32) as u64, order.price_unit * listing.unit);
-        let order = OrderFields { price, price_unit, ..order };
-        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        self.continuity.go_on(to.context);
-        event.detail = if order.flags == 0 { DETAIL_OF_ZERO[order.action as usize] } else { 0 };
-        to.sink.put(event);
-        true
     }
 
     /// Whether a message of the sequence changes a book, or a state, that a later refresh has already.

@@ -86,7 +86,13 @@ impl Normaliser for MemoirNormaliser {
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        self.order(message, to)
+        let Some(order) = ORDERS.decode(message) else { return false };
+        let known = self.instruments.get(order.instrument as usize).copied();
+        let Some(instrument) = known.filter(|instrument| *instrument < UNWANTED) else { return false };
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(order.time));
+        let Some(event) = with_order(event, &order, &SIDES) else { return false };
+        to.sink.put(event);
+        true
     }
 
     #[inline]
@@ -113,9 +119,10 @@ impl Normaliser for MemoirNormaliser {
     }
 }
 
-const SIDES: [Side; 256] = sides(b'B', b'S');
+const SIDES: [Side; 256] = sides(WireSide::Buy.raw(), WireSide::Sell.raw());
 
-const ORDERS: OrderMessages<true> = {
+/// The messages about orders.
+const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames = OrderFieldNames {
         instrument: "security_id",
         time: "timestamp",
@@ -172,18 +179,6 @@ impl MemoirNormaliser {
         }
         let event = self.event(kind, instrument, timestamp, to.context);
         to.sink.put(change(event));
-    }
-
-    /// Translates one message about an order of a known instrument. `false`: it is another one, and nothing changed.
-    #[inline(always)]
-    fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        let Some(order) = ORDERS.decode(message) else { return false };
-        let known = self.instruments.get(order.instrument as usize).copied();
-        let Some(instrument) = known.filter(|instrument| *instrument < UNWANTED) else { return false };
-        let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(order.time));
-        let Some(event) = with_order(event, &order, &SIDES) else { return false };
-        to.sink.put(event);
-        true
     }
 
     #[cold]

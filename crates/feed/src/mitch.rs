@@ -174,7 +174,27 @@ impl Normaliser for MitchNormaliser {
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        self.resting_order(message, to)
+        let Some(order) = ORDERS.decode(message) else { return false };
+        let has_others = !self.unwanted.is_empty() || !self.elsewhere.is_empty();
+        if has_others || order.flags & elsewhere(order.action) != 0 {
+            return false;
+        }
+        let Some(time) = self.times.next(order.time, to.context) else { return false };
+        let mut instrument = InstrumentId::UNKNOWN;
+        if matches!(order.action, OrderAction::Add | OrderAction::Delete) {
+            let listing = self.numbers.get(order.instrument as u32);
+            if listing.instrument >= UNWANTED || listing.is_refused {
+                return false;
+            }
+            instrument = listing.instrument;
+        }
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        self.times.go_on(to.context);
+        let keeps = order.action == OrderAction::Modify && OrderModifiedFlags(order.flags).priority_flag();
+        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        to.sink.put(event);
+        true
     }
 
     #[inline]
@@ -207,7 +227,7 @@ impl Normaliser for MitchNormaliser {
 const SIDES: [Side; 256] = sides(WireSide::BuyOrder.raw(), WireSide::SellOrder.raw());
 
 /// The most frequent messages about orders.
-const ORDERS: OrderMessages<false> = {
+const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames =
         OrderFieldNames { time: "nanosecond", order_id: "order_id", ..OrderFieldNames::NONE };
     let added = OrderFieldNames {
@@ -234,14 +254,15 @@ const ORDERS: OrderMessages<false> = {
         .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
 };
 
-/// The flags of an order that is in no book, by action.
-const ELSEWHERE: [u8; 6] = {
-    let mut flags = [0; 6];
-    flags[OrderAction::Add as usize] = AddOrderFlags::MARKET_ORDER.0 | AddOrderFlags::PRIVATE_RFQ.0;
-    flags[OrderAction::Delete as usize] = OrderDeletedFlags::FIRM_QUOTE.0;
-    flags[OrderAction::Modify as usize] = OrderModifiedFlags::FIRM_QUOTE.0;
-    flags
-};
+/// The flags of a message about an order that is in no book.
+const fn elsewhere(action: OrderAction) -> u8 {
+    match action {
+        OrderAction::Add => AddOrderFlags::MARKET_ORDER.0 | AddOrderFlags::PRIVATE_RFQ.0,
+        OrderAction::Delete => OrderDeletedFlags::FIRM_QUOTE.0,
+        OrderAction::Modify => OrderModifiedFlags::FIRM_QUOTE.0,
+        OrderAction::Execute | OrderAction::Cancel | OrderAction::Replace => 0,
+    }
+}
 
 /// A price; `None` beyond what an event can hold.
 #[inline]
@@ -280,33 +301,6 @@ impl MitchNormaliser {
     #[inline]
     fn event(&self, kind: EventKind, instrument: InstrumentId, at: Nanoseconds, context: &Context) -> Event {
         context.event(kind, self.publisher, instrument, self.times.at(at.0, context))
-    }
-
-    /// Translates one message about an order in the book of a known instrument, or of one that the message does not name. `false`: it is another
-    /// one, and nothing changed.
-    #[inline(always)]
-    fn resting_order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        let Some(order) = ORDERS.decode(message) else { return false };
-        let has_others = !self.unwanted.is_empty() || !self.elsewhere.is_empty();
-        if has_others || order.flags & ELSEWHERE[order.action as usize] != 0 {
-            return false;
-        }
-        let Some(time) = self.times.next(order.time, to.context) else { return false };
-        let mut instrument = InstrumentId::UNKNOWN;
-        if matches!(order.action, OrderAction::Add | OrderAction::Delete) {
-            let listing = self.numbers.get(order.instrument as u32);
-            if listing.instrument >= UNWANTED || listing.is_refused {
-                return false;
-            }
-            instrument = listing.instrument;
-        }
-        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
-        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        self.times.go_on(to.context);
-        let keeps = order.action == OrderAction::Modify && OrderModifiedFlags(order.flags).priority_flag();
-        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
-        to.sink.put(event);
-        true
     }
 
     /// Puts the event of one message about an instrument, as `complete` makes it, unless the instrument is unwanted.

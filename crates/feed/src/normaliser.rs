@@ -69,17 +69,13 @@ impl Context {
 /// The kind of event of an action.
 #[inline(always)]
 pub(crate) const fn kind_of(action: OrderAction) -> EventKind {
-    const KINDS: [EventKind; 6] = {
-        let mut kinds = [EventKind::Other; 6];
-        kinds[OrderAction::Add as usize] = EventKind::Add;
-        kinds[OrderAction::Execute as usize] = EventKind::Execute;
-        kinds[OrderAction::Cancel as usize] = EventKind::Cancel;
-        kinds[OrderAction::Delete as usize] = EventKind::Delete;
-        kinds[OrderAction::Replace as usize] = EventKind::Replace;
-        kinds[OrderAction::Modify as usize] = EventKind::Replace;
-        kinds
-    };
-    KINDS[action as usize]
+    match action {
+        OrderAction::Add => EventKind::Add,
+        OrderAction::Execute => EventKind::Execute,
+        OrderAction::Cancel => EventKind::Cancel,
+        OrderAction::Delete => EventKind::Delete,
+        OrderAction::Replace | OrderAction::Modify => EventKind::Replace,
+    }
 }
 
 /// The sides by a message's byte.

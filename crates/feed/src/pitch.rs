@@ -78,7 +78,26 @@ impl Normaliser for PitchNormaliser {
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        self.order(message, to)
+        let Some(order) = ORDERS.decode(message) else { return false };
+        // A price is not signed.
+        if !self.unwanted.is_empty() || i64::try_from(order.price).is_err() {
+            return false;
+        }
+        let Some(time) = self.times.next(order.time, to.context) else { return false };
+        let instrument = if order.action == OrderAction::Add {
+            self.resolve(Ascii((order.instrument | SPACES).to_le_bytes()), to)
+        } else {
+            InstrumentId::UNKNOWN
+        };
+        if instrument == UNWANTED {
+            return false;
+        }
+        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
+        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
+        self.times.go_on(to.context);
+        event.detail = if ModifyFlags(order.flags).maintain_priority() { Event::KEEPS_PRIORITY } else { 0 };
+        to.sink.put(event);
+        true
     }
 
     #[inline]
@@ -99,13 +118,13 @@ impl Normaliser for PitchNormaliser {
     }
 }
 
-const SIDES: [Side; 256] = sides(b'B', b'S');
+const SIDES: [Side; 256] = sides(WireSide::Buy.raw(), WireSide::Sell.raw());
 
 /// What a symbol of six letters lacks to be one of eight.
 const SPACES: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, b' ', b' ']);
 
 /// The messages about orders, but those that leave two events or name longer symbols.
-const ORDERS: OrderMessages<false> = {
+const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames =
         OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
     let added =
@@ -171,31 +190,6 @@ impl PitchNormaliser {
             self.admit(instrument);
         }
         instrument
-    }
-
-    /// Translates one message about an order that is or comes into a book. `false`: it is left to the
-    /// way of all messages, and at most its symbol is announced.
-    #[inline(always)]
-    fn order<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        let Some(order) = ORDERS.decode(message) else { return false };
-        if !self.unwanted.is_empty() || i64::try_from(order.price).is_err() {
-            return false;
-        }
-        let Some(time) = self.times.next(order.time, to.context) else { return false };
-        let instrument = if order.action == OrderAction::Add {
-            self.resolve(Ascii((order.instrument | SPACES).to_le_bytes()), to)
-        } else {
-            InstrumentId::UNKNOWN
-        };
-        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
-        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        if instrument == UNWANTED {
-            return false;
-        }
-        self.times.go_on(to.context);
-        event.detail = if ModifyFlags(order.flags).maintain_priority() { Event::KEEPS_PRIORITY } else { 0 };
-        to.sink.put(event);
-        true
     }
 
     #[cold]

@@ -170,6 +170,12 @@ impl Application {
                 }
             }
 
+            /// Whether its row is the table's first.
+            #[inline(always)]
+            pub(crate) const fn is_first(self) -> bool {
+                self as usize == 0
+            }
+
             /// Its row.
             #[must_use]
             pub fn spec(self) -> &'static FeedSpec {
@@ -213,7 +219,7 @@ impl Application {
                 to: &mut Target<'_, S>,
             ) -> bool {
                 match self {
-                    $(Self::$name(normaliser) if (Application::$name as usize == 0) == FIRST => {
+                    $(Self::$name(normaliser) if Application::$name.is_first() == FIRST => {
                         normaliser.frequent(message, to)
                     })*
                     _ => false,

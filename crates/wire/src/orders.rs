@@ -100,15 +100,15 @@ impl Place {
     const NONE: Self = Self { mask: 0, at: 0, shift: 0 };
 
     /// Of the field `name`, of `most` bytes. Does not compile if there is none, or if the message is too short to read it so.
-    const fn of<const BIG: bool>(message: &Structure, name: &str, most: usize) -> Self {
+    const fn of(message: &Structure, name: &str, most: usize, is_big: bool) -> Self {
         if name.is_empty() {
             return Self::NONE;
         }
         let field = field(message, name);
         assert!(field.length <= most);
         // The letters of a symbol are the bytes of a little-endian number.
-        let is_big = matches!(field.endian, Endian::Big) && !matches!(field.kind, Kind::Ascii);
-        assert!(field.length == 1 || BIG == is_big);
+        let is_field_big = matches!(field.endian, Endian::Big) && !matches!(field.kind, Kind::Ascii);
+        assert!(field.length == 1 || is_big == is_field_big);
         // The eight bytes that end with the field or, near the start of the message, those that begin with it.
         let end = field.offset + field.length;
         let (at, before) =
@@ -119,7 +119,7 @@ impl Place {
         Self {
             mask: u64::MAX >> (8 * (WINDOW - field.length)),
             at: at as u8,
-            shift: (8 * if BIG { behind } else { before }) as u8,
+            shift: (8 * if is_big { behind } else { before }) as u8,
         }
     }
 
@@ -128,10 +128,10 @@ impl Place {
     }
 
     #[inline(always)]
-    fn read<const BIG: bool>(self, message: &[u8]) -> Option<u64> {
+    fn read(self, message: &[u8], is_big: bool) -> Option<u64> {
         let at = usize::from(self.at);
         let bytes = *message.get(at..at + WINDOW)?.first_chunk::<WINDOW>()?;
-        let word = if BIG { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
+        let word = if is_big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
         Some((word >> (self.shift & 63)) & self.mask)
     }
 }
@@ -186,7 +186,7 @@ impl Layout {
         flags: Place::NONE,
     };
 
-    const fn of<const BIG: bool>(message: &Structure, action: OrderAction, names: &OrderFieldNames) -> Self {
+    const fn of(message: &Structure, action: OrderAction, names: &OrderFieldNames, is_big: bool) -> Self {
         let Some(length) = message.full_length else { panic!("the message has no length of its own") };
         assert!(length <= u8::MAX as usize);
         let price_unit = if names.price.is_empty() {
@@ -200,12 +200,12 @@ impl Layout {
             length: length as u8,
             action,
             price_unit,
-            instrument: Place::of::<BIG>(message, names.instrument, WINDOW),
-            other_number: Place::of::<BIG>(message, names.other_number, WINDOW),
-            shares: Place::of::<BIG>(message, names.shares, 4),
-            price: Place::of::<BIG>(message, names.price, WINDOW),
-            side: Place::of::<BIG>(message, names.side, 1),
-            flags: Place::of::<BIG>(message, names.flags, 1),
+            instrument: Place::of(message, names.instrument, WINDOW, is_big),
+            other_number: Place::of(message, names.other_number, WINDOW, is_big),
+            shares: Place::of(message, names.shares, 4, is_big),
+            price: Place::of(message, names.price, WINDOW, is_big),
+            side: Place::of(message, names.side, 1, is_big),
+            flags: Place::of(message, names.flags, 1, is_big),
         }
     }
 }
@@ -222,7 +222,7 @@ const LAYOUTS: usize = 16;
 /// const NAMES: OrderFieldNames =
 ///     OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
 /// const REDUCED: OrderFieldNames = OrderFieldNames { shares: "canceled_quantity", ..NAMES };
-/// const ORDERS: OrderMessages<false> = OrderMessages::of(&SCHEMA)
+/// const ORDERS: OrderMessages = OrderMessages::of(&SCHEMA)
 ///     .with(&DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
 ///     .with(&ReduceSizeLong::SCHEMA, OrderAction::Cancel, REDUCED);
 ///
@@ -235,10 +235,10 @@ const LAYOUTS: usize = 16;
 /// assert_eq!(ORDERS.decode(&message[..17]), None);
 /// assert_eq!(ORDERS.decode(&[6, 0x20, 0, 0, 0, 0]), None);
 /// ```
-///
-/// Its numbers have their highest byte first (`BIG`) or last.
 #[derive(Debug)]
-pub struct OrderMessages<const BIG: bool> {
+pub struct OrderMessages {
+    /// Whether numbers have their highest byte first.
+    is_big: bool,
     /// Where the byte is in which the types differ.
     tag: usize,
     /// The bits of the first eight bytes that are the same in all messages, and what they are.
@@ -253,27 +253,29 @@ pub struct OrderMessages<const BIG: bool> {
     count: usize,
 }
 
-impl<const BIG: bool> OrderMessages<BIG> {
+impl OrderMessages {
     /// No message of `protocol` yet.
     ///
     /// # Panics
     /// The type is not a number of one or two bytes within the first eight.
     #[must_use]
     pub const fn of(protocol: &Schema) -> Self {
+        let is_big = matches!(protocol.endian, Endian::Big);
         let Some(tag) = protocol.tag else { panic!("the protocol has no messages") };
         assert!(tag.length <= 2 && tag.offset + tag.length <= WINDOW);
         let (mut mask, mut common) = ([0; WINDOW], [0; WINDOW]);
         let mut low = tag.offset;
         if tag.length == 2 {
             // The types are below 256.
-            low = if BIG { tag.offset + 1 } else { tag.offset };
-            mask[if BIG { tag.offset } else { tag.offset + 1 }] = u8::MAX;
+            low = if is_big { tag.offset + 1 } else { tag.offset };
+            mask[if is_big { tag.offset } else { tag.offset + 1 }] = u8::MAX;
         }
         if let Some(constant) = protocol.constant {
             mask[constant.offset] = u8::MAX;
             common[constant.offset] = constant.value;
         }
         Self {
+            is_big,
             tag: low,
             common_mask: u64::from_le_bytes(mask),
             common: u64::from_le_bytes(common),
@@ -293,12 +295,12 @@ impl<const BIG: bool> OrderMessages<BIG> {
     pub const fn with(mut self, message: &Structure, action: OrderAction, names: OrderFieldNames) -> Self {
         let Some(tag) = message.tag else { panic!("the message has no type") };
         assert!(tag < 256 && self.count < LAYOUTS);
-        let time = Place::of::<BIG>(message, names.time, WINDOW);
-        let order_id = Place::of::<BIG>(message, names.order_id, WINDOW);
+        let time = Place::of(message, names.time, WINDOW, self.is_big);
+        let order_id = Place::of(message, names.order_id, WINDOW, self.is_big);
         assert!(self.count == 1 || self.time.is(time) && self.order_id.is(order_id));
         (self.time, self.order_id) = (time, order_id);
         self.by_tag[tag as usize] = self.count as u8;
-        self.layouts[self.count] = Layout::of::<BIG>(message, action, &names);
+        self.layouts[self.count] = Layout::of(message, action, &names, self.is_big);
         self.count += 1;
         self
     }
@@ -318,15 +320,15 @@ impl<const BIG: bool> OrderMessages<BIG> {
         }
         Some(OrderFields {
             action: layout.action,
-            instrument: layout.instrument.read::<BIG>(message)?,
-            time: self.time.read::<BIG>(message)?,
-            order_id: self.order_id.read::<BIG>(message)?,
-            other_number: layout.other_number.read::<BIG>(message)?,
-            shares: layout.shares.read::<BIG>(message)? as u32,
-            price: layout.price.read::<BIG>(message)?,
+            instrument: layout.instrument.read(message, self.is_big)?,
+            time: self.time.read(message, self.is_big)?,
+            order_id: self.order_id.read(message, self.is_big)?,
+            other_number: layout.other_number.read(message, self.is_big)?,
+            shares: layout.shares.read(message, self.is_big)? as u32,
+            price: layout.price.read(message, self.is_big)?,
             price_unit: layout.price_unit,
-            side: layout.side.read::<BIG>(message)? as u8,
-            flags: layout.flags.read::<BIG>(message)? as u8,
+            side: layout.side.read(message, self.is_big)? as u8,
+            flags: layout.flags.read(message, self.is_big)? as u8,
         })
     }
 }
