@@ -1,10 +1,13 @@
 """A day of ITCH to a data frame: this package beside the public ones, in one run.
 
     pip install databento itch-book itchcpp itchfeed meatpy pandas pyarrow
-    python bindings/python/bench.py [--messages 20000000] [--rounds 3]
+    python bindings/python/bench.py [--messages 20000000] [--rounds 3] [--cold]
 
 Each measurement is a process of its own, in which only the reading is timed. The ways take turns, and the median of the rounds counts.
 Those that make an object of Python a message are given the first part of the file: their time a message does not depend on its length.
+
+The host of a virtual machine may give it memory only when that is first touched, which can cost more than all the reading. So each process
+touches `WARM` bytes and frees them before its clock starts. `--cold` leaves that out.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ import time
 DAY = datetime.date(2025, 11, 14)
 #: Messages for the ways that make objects of Python.
 FEW = 300_000
+#: Bytes that are touched before the clock starts: more than the frame and what it is made of take.
+WARM = 8 << 30
 
 
 def tapeworks_frame(path):
@@ -133,11 +138,21 @@ WAYS = {
 MODULES = {"itch-book": "itch_book", "itchcpp": "itchcpp.parser", "itchfeed": "itch.parser", "meatpy": "meatpy.itch50"}
 
 
-def measure(way, path):
+def warm():
+    import numpy
+
+    for _ in range(WARM >> 30):
+        # Each gigabyte is kept until all are touched.
+        yield numpy.ones(1 << 27)
+
+
+def measure(way, path, is_cold):
     # To import is not to read.
     word = way.split(",")[0]
     for name in ("pandas", "pyarrow", "polars", MODULES.get(word, word)):
         importlib.import_module(name)
+    if not is_cold:
+        list(warm())
     began = time.perf_counter()
     rows = WAYS[way][0](path)
     return time.perf_counter() - began, rows
@@ -147,11 +162,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=20_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cold", action="store_true", help="leave memory as the machine has it")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--path", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(*measure(arguments.one, arguments.path))
+        print(*measure(arguments.one, arguments.path, arguments.cold))
         return
     import tapeworks
 
@@ -166,13 +182,15 @@ def main():
         for _ in range(arguments.rounds):
             for way, (_, ending, _) in WAYS.items():
                 run = [sys.executable, __file__, "--one", way, "--path", files[ending]]
+                run += ["--cold"] if arguments.cold else []
                 done = subprocess.run(run, capture_output=True, text=True)
                 if done.returncode != 0:
                     print(f"{way}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
                     continue
                 seconds, rows[way] = done.stdout.split()
                 times[way].append(float(seconds))
-        print(f"{made:,} messages; {os.cpu_count()} processors; medians of {arguments.rounds} rounds\n")
+        memory = "cold" if arguments.cold else "warm"
+        print(f"{made:,} messages; {os.cpu_count()} processors; medians of {arguments.rounds} rounds; memory {memory}\n")
         print("| | messages | seconds | ns a message | against the first |\n| --- | --: | --: | --: | --: |")
         first = None
         for way, (_, _, is_whole) in WAYS.items():

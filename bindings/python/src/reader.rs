@@ -317,7 +317,7 @@ impl Reader {
         let stale = stale.to_owned();
         let given =
             Given { paths, symbols, start, end, protocol, venue, date, stale, odd_lots, limit, threads };
-        let options = replay::Options { skips_nbbo: true, ..given.options()? };
+        let options = replay::Options { skips_unused: true, ..given.options()? };
         // A file that cannot be read is an error here, not at the first record. A pipe can be opened once.
         let files: Vec<_> = options.inputs.iter().filter(|path| !is_pipe(path)).cloned().collect();
         py.detach(|| input::open_all(&files, options.application)).map_err(Failure::from)?;

@@ -83,8 +83,9 @@ pub struct Options {
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
-    /// Whether the NBBO is left out where no output, comparison or bar needs it, which saves a quarter of the instructions. The summary has none then.
-    pub skips_nbbo: bool,
+    /// Whether the NBBO and price levels are left out where no output, comparison or bar needs them: `mbo` takes half the time without. The
+    /// summary has none then.
+    pub skips_unused: bool,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
     /// What the sizes of the SIPs' quotes count.
@@ -311,8 +312,19 @@ struct Run {
 }
 
 impl Run {
-    fn new(options: &Options, capacity: Capacity, writers: Vec<Writer>, has_nbbo: bool) -> Self {
+    /// `has_nbbo`, `has_levels`: whether these are made.
+    fn new(
+        options: &Options,
+        capacity: Capacity,
+        writers: Vec<Writer>,
+        (has_nbbo, has_levels): (bool, bool),
+    ) -> Self {
         let nbbo = || NbboStage::new(options.rules.clone(), [], capacity.instruments);
+        let books = if has_levels {
+            BookStage::with_unnamed([], capacity)
+        } else {
+            BookStage::without_levels(capacity)
+        };
         Self {
             feed: Feed::new(FeedOptions {
                 application: options.application,
@@ -323,7 +335,7 @@ impl Run {
                 ..FeedOptions::default()
             }),
             self_help: SelfHelpSchedule::new(&options.self_help),
-            market: Through::new(BookStage::with_unnamed([], capacity), has_nbbo.then(nbbo)),
+            market: Through::new(books, has_nbbo.then(nbbo)),
             buffer: Vec::with_capacity(BATCH),
             outlet: Outlet {
                 writers,
@@ -422,8 +434,10 @@ pub fn replay_into(
         places.push((PathBuf::new(), schema));
         writers.push(writer);
     }
-    let has_nbbo = needs_nbbo(options) || places.iter().any(|(_, schema)| schema.is_consolidated());
-    let mut run = Run::new(options, capacity(&inputs), writers, has_nbbo);
+    let is_all_needed = needs_all(options);
+    let needs = |of: fn(Schema) -> bool| is_all_needed || places.iter().any(|(_, schema)| of(*schema));
+    let has = (needs(Schema::is_consolidated), needs(Schema::needs_levels));
+    let mut run = Run::new(options, capacity(&inputs), writers, has);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     let mut pace = options.speed.map(|speed| Pace { speed, anchor: None, worst: Duration::ZERO });
     let mut file_errors = Vec::new();
@@ -530,9 +544,9 @@ pub fn replay_into(
     })
 }
 
-/// Whether the NBBO is wanted, whatever the files.
-fn needs_nbbo(options: &Options) -> bool {
-    !options.skips_nbbo || options.compare_sip || options.bars.is_some()
+/// Whether the NBBO and price levels are needed, whatever the outputs.
+fn needs_all(options: &Options) -> bool {
+    !options.skips_unused || options.compare_sip || options.bars.is_some()
 }
 
 /// The message files whose day is unknown.

@@ -46,7 +46,7 @@ fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
 }
 
 #[test]
-fn a_replay_that_leaves_the_nbbo_out_writes_the_same_records() {
+fn a_replay_that_leaves_out_what_is_unused_writes_the_same_records() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.pcap");
     let venues = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep, VenueKind::Uqdf];
@@ -56,11 +56,11 @@ fn a_replay_that_leaves_the_nbbo_out_writes_the_same_records() {
     scenario.line_b = false;
     scenario.faults[0].lost_per_million = 2_000;
     tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
-    let written = |schema: Schema, skips_nbbo: bool| {
-        let path = folder.path().join(format!("{schema}-{skips_nbbo}.csv"));
+    let written = |schema: Schema, skips_unused: bool| {
+        let path = folder.path().join(format!("{schema}-{skips_unused}.csv"));
         let output = Output { path: path.clone(), schema, options: tapeworks_store::Options::default() };
         let inputs = vec![input.clone()];
-        let summary = run(&Options { inputs, outputs: vec![output], skips_nbbo, ..Options::default() });
+        let summary = run(&Options { inputs, outputs: vec![output], skips_unused, ..Options::default() });
         (summary, std::fs::read(path).unwrap())
     };
     for schema in Schema::ALL {
@@ -70,6 +70,11 @@ fn a_replay_that_leaves_the_nbbo_out_writes_the_same_records() {
         // What has records of it does not leave it out.
         assert_eq!(without.nbbo, with.nbbo.filter(|_| schema.is_consolidated()), "{schema}");
         assert_eq!(without.busiest.iter().all(|busy| busy.nbbo.is_none()), !schema.is_consolidated());
+        let has_levels = without
+            .busiest
+            .iter()
+            .any(|busy| busy.tops.iter().any(|top| top.publisher == Publisher::XNAS_ITCH));
+        assert_eq!(has_levels, schema.needs_levels(), "{schema}");
         assert_eq!(without.messages, with.messages);
     }
 }

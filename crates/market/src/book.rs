@@ -16,6 +16,10 @@
 //! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
 //! cleared (by a snapshot or a new session) or, for quotes, until both sides have been quoted again.
 //!
+//! # Without price levels
+//! Some consumers need orders alone, such as a file of `mbo`: [`BookStage::without_levels`]. Then orders make no price levels. Completed events
+//! and outcomes are the same, but for a level that would have more than 2^32 - 1 shares: without levels nothing refuses its orders.
+//!
 //! # Contradictions
 //! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. The feed can
 //! report a contradiction too ([`Event::with_contradiction`]). The end of a gap ([`EventKind::Recovered`]) does not clear it; a clear
@@ -176,6 +180,8 @@ struct Book {
     reach: [u8; 2],
     /// Shares in a round lot; 0 when the venue has not said.
     round_lot: u32,
+    /// Orders resting; counted only where they make no levels.
+    orders: u32,
 }
 
 impl Book {
@@ -438,15 +444,21 @@ impl Books {
     /// Applies one event and completes it. The update borrows the books as they are right after it.
     #[inline(always)]
     pub fn apply<'a>(&'a mut self, event: &'a mut Event) -> BookUpdate<'a> {
+        self.apply_to::<true>(event)
+    }
+
+    /// [`Books::apply`]. `LEVELS`: orders make price levels, as they always did in these books.
+    #[inline(always)]
+    fn apply_to<'a, const LEVELS: bool>(&'a mut self, event: &'a mut Event) -> BookUpdate<'a> {
         self.counters.events += 1;
         let mut before = None;
         let mut depth = NO_DEPTH;
         let outcome = match event.kind {
-            EventKind::Add => self.add(event, &mut depth),
+            EventKind::Add => self.add::<LEVELS>(event, &mut depth),
             EventKind::Delete | EventKind::Execute | EventKind::Cancel => {
-                self.reduce(event, &mut before, &mut depth)
+                self.reduce::<LEVELS>(event, &mut before, &mut depth)
             }
-            EventKind::Replace => self.replace(event, &mut before, &mut depth),
+            EventKind::Replace => self.replace::<LEVELS>(event, &mut before, &mut depth),
             EventKind::Level => self.level(event, &mut depth),
             EventKind::Quote => self.quote(event, &mut depth),
             _ => self.other(event, &mut depth),
@@ -457,7 +469,7 @@ impl Books {
         if self.is_stale(event.instrument) {
             event.add_flags(Flags::MAYBE_BAD_BOOK);
         }
-        let moved = self.best_moved(event, depth);
+        let moved = self.best_moved::<LEVELS>(event, depth);
         // The NBBO looks no further, so that a SIP takes no place in it.
         let best_moved = if self.publisher.is_of_sip() { BestMoved::No } else { moved };
         let book = BookRef { books: self, instrument: event.instrument };
@@ -466,11 +478,14 @@ impl Books {
 
     /// Which side's round-lot best may have moved, now that a group of events is complete.
     #[inline(always)]
-    fn best_moved(&mut self, event: &mut Event, depth: u32) -> BestMoved {
+    fn best_moved<const LEVELS: bool>(&mut self, event: &mut Event, depth: u32) -> BestMoved {
         let Some(book) = self.books.get_mut(event.instrument.index()) else {
             self.refuse_beyond(event);
             return BestMoved::No;
         };
+        if !LEVELS {
+            return BestMoved::No;
+        }
         let reach = book.reach[place_of(event.side)];
         // A clear empties both sides, whichever it names.
         let is_pending = (book.quoted & PENDING != 0) | (event.kind == EventKind::Clear);
@@ -534,7 +549,7 @@ impl Books {
     }
 
     #[inline(always)]
-    fn add(&mut self, event: &Event, depth: &mut u32) -> Outcome {
+    fn add<const LEVELS: bool>(&mut self, event: &Event, depth: &mut u32) -> Outcome {
         let (Some(price), true) = (event.price, event.size > 0 && event.side != Side::None) else {
             return Outcome::Incomplete;
         };
@@ -553,7 +568,7 @@ impl Books {
             return refused.into();
         }
         self.next_priority += 1;
-        match self.add_to_level(&order) {
+        match self.add_to_level::<LEVELS>(&order) {
             Ok(at) => {
                 *depth = at;
                 Outcome::Applied
@@ -568,22 +583,40 @@ impl Books {
     }
 
     #[inline]
-    fn add_to_level(&mut self, order: &Order) -> Result<u32, LevelError> {
+    fn add_to_level<const LEVELS: bool>(&mut self, order: &Order) -> Result<u32, LevelError> {
         let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
+        if !LEVELS {
+            book.orders = book.orders.saturating_add(1);
+            return Ok(NO_DEPTH);
+        }
         let ladder = &mut book.sides[place_of(order.side)];
         self.levels.add(ladder, order.side, order.price, order.size)
     }
 
     #[inline]
-    fn take_from_level(&mut self, order: &Order, size: u32, whole: bool) -> Result<u32, LevelError> {
+    fn take_from_level<const LEVELS: bool>(
+        &mut self,
+        order: &Order,
+        size: u32,
+        whole: bool,
+    ) -> Result<u32, LevelError> {
         let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
+        if !LEVELS {
+            book.orders = book.orders.saturating_sub(u32::from(whole));
+            return Ok(NO_DEPTH);
+        }
         let ladder = &mut book.sides[place_of(order.side)];
         self.levels.take(ladder, order.side, order.price, size, whole)
     }
 
     /// An execution, a partial cancellation, or a deletion, which takes the remaining shares.
     #[inline(always)]
-    fn reduce(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
+    fn reduce<const LEVELS: bool>(
+        &mut self,
+        event: &mut Event,
+        before: &mut Option<Order>,
+        depth: &mut u32,
+    ) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
         let Some(order) = self.orders.get(place) else { return Outcome::UnknownOrder };
         *before = Some(order);
@@ -598,7 +631,7 @@ impl Books {
         } else {
             self.orders.resize(place, order.size - size);
         }
-        match self.take_from_level(&order, size.min(order.size), whole) {
+        match self.take_from_level::<LEVELS>(&order, size.min(order.size), whole) {
             Ok(at) => *depth = at,
             Err(_) => return Outcome::LevelMismatch,
         }
@@ -608,14 +641,19 @@ impl Books {
 
     /// The old order leaves, the new one joins on the same side: behind all others at its price, unless it keeps its priority.
     #[inline(always)]
-    fn replace(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
+    fn replace<const LEVELS: bool>(
+        &mut self,
+        event: &mut Event,
+        before: &mut Option<Order>,
+        depth: &mut u32,
+    ) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
         let Some(old) = self.orders.get(place) else { return Outcome::UnknownOrder };
         *before = Some(old);
         event.side = old.side;
         event.instrument = old.instrument;
         self.orders.remove(place);
-        let taken = self.take_from_level(&old, old.size, true);
+        let taken = self.take_from_level::<LEVELS>(&old, old.size, true);
         let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
         event.price = event.price.or(keeps.then_some(old.price));
         let (Some(price), true) = (event.price, event.size > 0) else {
@@ -629,7 +667,7 @@ impl Books {
             return refused.into();
         }
         self.next_priority += 1;
-        match (taken, self.add_to_level(&new)) {
+        match (taken, self.add_to_level::<LEVELS>(&new)) {
             (Ok(left), Ok(joined)) => {
                 *depth = left.min(joined);
                 Outcome::Applied
@@ -762,6 +800,7 @@ impl Books {
             for book in &mut self.books {
                 book.sides.iter_mut().for_each(|side| self.levels.clear(side));
                 book.quoted &= !CONTRADICTED;
+                book.orders = 0;
             }
             self.all_are_right();
             return;
@@ -769,9 +808,11 @@ impl Books {
         if self.book_mut(instrument).is_some()
             && let Some(book) = self.books.get_mut(instrument.index())
         {
-            // Without levels it has no orders, unless an event did not fit. At a venue's start all books are so.
-            let may_have_orders =
-                book.quoted & CONTRADICTED != 0 || book.sides.iter().any(|side| !side.is_empty());
+            // Without a level or a counted order it has none, unless an event did not fit. At a venue's start all books are so.
+            let may_have_orders = book.quoted & CONTRADICTED != 0
+                || book.orders > 0
+                || book.sides.iter().any(|side| !side.is_empty());
+            book.orders = 0;
             book.sides.iter_mut().for_each(|side| self.levels.clear(side));
             book.quoted &= !CONTRADICTED;
             book.epoch = self.epoch;
@@ -1034,6 +1075,8 @@ pub struct BookStage {
     /// Publisher number to place in `feeds`.
     places: Vec<u8>,
     unnamed: Capacity,
+    /// Whether orders make price levels.
+    has_levels: bool,
     /// Empty books, for what the user says of a venue that has no feed here.
     none: Books,
 }
@@ -1051,11 +1094,24 @@ impl BookStage {
     /// Books for `feeds`, and of capacity `unnamed` for any other feed at its first event.
     pub fn with_unnamed(feeds: impl IntoIterator<Item = (Publisher, Capacity)>, unnamed: Capacity) -> Self {
         let none = Books::new(Publisher::default(), Capacity { instruments: 0, orders: 0, levels: 0 });
-        let mut stage = Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], unnamed, none };
+        let places = vec![NO_PLACE; PLACES];
+        let mut stage = Self { feeds: Vec::new(), places, unnamed, has_levels: true, none };
         for (publisher, capacity) in feeds {
             stage.admit(publisher, capacity);
         }
         stage
+    }
+
+    /// [Books in which orders make no price levels](self#without-price-levels), of capacity `unnamed` for a feed at its first event.
+    /// Levels and quotes that a venue sends as such are in them. An image of them has the orders alone.
+    pub fn without_levels(unnamed: Capacity) -> Self {
+        let unnamed = Capacity { levels: 0, ..unnamed };
+        Self { has_levels: false, ..Self::with_unnamed([], unnamed) }
+    }
+
+    /// Whether orders make price levels.
+    pub const fn has_levels(&self) -> bool {
+        self.has_levels
     }
 
     /// The whole state as plain values, feed by feed.
@@ -1149,6 +1205,20 @@ where
 {
     #[inline]
     fn process(&mut self, batch: &[Event], sink: &mut S) {
+        if self.has_levels {
+            self.apply::<true, S>(batch, sink);
+        } else {
+            self.apply::<false, S>(batch, sink);
+        }
+    }
+}
+
+impl BookStage {
+    #[inline]
+    fn apply<const LEVELS: bool, S>(&mut self, batch: &[Event], sink: &mut S)
+    where
+        S: for<'a> Sink<BookUpdate<'a>>,
+    {
         // Bursts come from one feed; where the feed changes, the look-ahead starts anew.
         for events in batch.chunk_by(|one, next| one.publisher == next.publisher) {
             let Some(first) = events.first() else { continue };
@@ -1166,13 +1236,15 @@ where
                 books.prefetch_orders(event);
                 sink.expect(event.instrument.index());
             }
-            to_level.by_ref().take(LEVELS_AHEAD).for_each(|event| books.prefetch_both_levels(event));
+            if LEVELS {
+                to_level.by_ref().take(LEVELS_AHEAD).for_each(|event| books.prefetch_both_levels(event));
+            }
             for event in events {
                 if let Some(event) = to_order.next() {
                     books.prefetch_orders(event);
                     sink.expect(event.instrument.index());
                 }
-                if let Some(event) = to_level.next() {
+                if LEVELS && let Some(event) = to_level.next() {
                     books.prefetch_levels(event);
                 }
                 let mut event = *event;
@@ -1182,13 +1254,11 @@ where
                     books = again;
                     continue;
                 }
-                sink.put(books.apply(&mut event));
+                sink.put(books.apply_to::<LEVELS>(&mut event));
             }
         }
     }
-}
 
-impl BookStage {
     /// A definition. Its update shows the books of all feeds.
     #[cold]
     #[inline(never)]

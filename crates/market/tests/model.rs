@@ -203,6 +203,18 @@ enum Step {
     Of(EventKind, Option<u32>),
 }
 
+impl Step {
+    /// Of which venue it is, and the event.
+    fn event(&self) -> (usize, Event) {
+        match self {
+            Self::Throw(throw) => (throw.venue, event(throw)),
+            Self::Of(kind, one) => {
+                (0, Event::new(*kind, VENUES[0], one.map_or(InstrumentId::ALL, InstrumentId)))
+            }
+        }
+    }
+}
+
 fn steps(length: usize) -> impl Strategy<Value = Vec<Step>> {
     let kind =
         prop_oneof![1 => Just(EventKind::Gap), 2 => Just(EventKind::Recovered), 1 => Just(EventKind::Clear)];
@@ -318,17 +330,11 @@ proptest! {
         let mut stage = BookStage::new(VENUES.map(|venue| (venue, capacity)));
         let mut venues: [Doubts; 3] = Default::default();
         for step in &steps {
-            let (venue, event) = match step {
-                Step::Throw(throw) => {
-                    venues[throw.venue].throw(throw);
-                    (throw.venue, event(throw))
-                }
-                Step::Of(kind, one) => {
-                    venues[0].of(*kind, *one);
-                    let instrument = one.map_or(InstrumentId::ALL, InstrumentId);
-                    (0, Event::new(*kind, VENUES[0], instrument))
-                }
-            };
+            let (venue, event) = step.event();
+            match step {
+                Step::Throw(throw) => venues[venue].throw(throw),
+                Step::Of(kind, one) => venues[venue].of(*kind, *one),
+            }
             let mut flagged = None;
             stage.process(&[event], &mut |update: BookUpdate<'_>| {
                 let is_flagged = update.event.flags().contains(Flags::MAYBE_BAD_BOOK);
@@ -350,6 +356,28 @@ proptest! {
             }
             prop_assert_eq!(books.contradicted_count(), doubts.contradicted.len());
             prop_assert_eq!(books.counters().contradictions, doubts.contradictions);
+        }
+    }
+
+    #[test]
+    fn books_without_levels_complete_events_as_books_with_them(steps in steps(300)) {
+        let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
+        let (mut stage, mut without) = (BookStage::with_unnamed([], capacity), BookStage::without_levels(capacity));
+        for step in &steps {
+            let (venue, event) = step.event();
+            let (mut expected, mut completed) = (None, None);
+            let complete = |update: BookUpdate<'_>| (*update.event, update.before, update.outcome);
+            stage.process(&[event], &mut |update: BookUpdate<'_>| expected = Some(complete(update)));
+            without.process(&[event], &mut |update: BookUpdate<'_>| completed = Some(complete(update)));
+            prop_assert_eq!(completed, expected, "{:?}", step);
+            let (books, without) = (stage.feed(VENUES[venue]).unwrap(), without.feed(VENUES[venue]).unwrap());
+            prop_assert_eq!(without.counters(), books.counters());
+            for instrument in (0..INSTRUMENTS).map(InstrumentId) {
+                let (book, without) = (books.book(instrument), without.book(instrument));
+                prop_assert_eq!(without.queue(), book.queue(), "{:?}", step);
+                prop_assert_eq!(without.is_contradicted(), book.is_contradicted());
+                prop_assert_eq!(without.depth(Side::Bid) + without.depth(Side::Ask), 0);
+            }
         }
     }
 

@@ -93,6 +93,30 @@ impl Schema {
         }
     }
 
+    /// Whether its records have prices of a book or of the NBBO, or the depth of a trade, so that orders must make price levels.
+    pub const fn needs_levels(self) -> bool {
+        match self {
+            Self::Mbp1
+            | Self::Mbp10
+            | Self::Bbo1S
+            | Self::Bbo1M
+            | Self::Tbbo
+            | Self::Trades
+            | Self::Cmbp1
+            | Self::Cbbo1S
+            | Self::Cbbo1M => true,
+            Self::Mbo
+            | Self::Status
+            | Self::Imbalance
+            | Self::Definition
+            | Self::Statistics
+            | Self::Ohlcv1S
+            | Self::Ohlcv1M
+            | Self::Ohlcv1H
+            | Self::Ohlcv1D => false,
+        }
+    }
+
     /// Whether its records are computed across venues.
     pub const fn is_consolidated(self) -> bool {
         matches!(self, Self::Cmbp1 | Self::Cbbo1S | Self::Cbbo1M)

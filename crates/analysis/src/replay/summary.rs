@@ -87,9 +87,9 @@ pub struct Busy {
     pub symbol: Symbol,
     /// Events about it.
     pub events: u64,
-    /// The tops of the venues that have a book of it.
+    /// The tops of the venues that have a book of it, unless price levels [are left out](super::Options::skips_unused).
     pub tops: Vec<Top>,
-    /// The NBBO, unless it [is left out](super::Options::skips_nbbo).
+    /// The NBBO, unless it [is left out](super::Options::skips_unused).
     pub nbbo: Option<Nbbo>,
     /// The last NBBO that had a bid and an offer, and when it came; at the end of a day there is none any more.
     pub last_two_sided: Option<(Nanos, Nbbo)>,
@@ -168,7 +168,7 @@ pub struct Summary {
     pub unreadable_symbols: u64,
     /// The problems.
     pub problems: Problems,
-    /// The NBBO's changes, unless it [is left out](super::Options::skips_nbbo).
+    /// The NBBO's changes, unless it [is left out](super::Options::skips_unused).
     pub nbbo: Option<NbboCounts>,
     /// Changes of feeds that did not count for the NBBO: see [`tapeworks_market::NbboStage::ignored`].
     pub nbbo_ignored: u64,

@@ -7,7 +7,7 @@ use tapeworks_packet::CaptureError;
 use tapeworks_stage::Stage as _;
 
 use super::{
-    FileCounters, Options, ReplayError, Run, Summary, capacity, input, needs_nbbo, next_input, step,
+    FileCounters, Options, ReplayError, Run, Summary, capacity, input, needs_all, next_input, step,
     without_day,
 };
 use crate::input::Input;
@@ -53,7 +53,7 @@ impl Walk {
     pub fn open(options: Options) -> Result<Self, ReplayError> {
         let inputs = input::open_all(&options.inputs, options.application)?;
         let without_day = without_day(&inputs, &options)?;
-        let run = Run::new(&options, capacity(&inputs), Vec::new(), needs_nbbo(&options));
+        let run = Run::new(&options, capacity(&inputs), Vec::new(), (needs_all(&options), true));
         let (file_errors, file_counters) = (Vec::new(), FileCounters::default());
         Ok(Self {
             options,
@@ -131,7 +131,7 @@ impl Walk {
         &self.run.market.first
     }
 
-    /// The synthetic NBBO, unless it [is left out](Options::skips_nbbo).
+    /// The synthetic NBBO, unless it [is left out](Options::skips_unused).
     pub const fn nbbo(&self) -> Option<&NbboStage> {
         self.run.market.second.as_ref()
     }

@@ -201,7 +201,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         },
         self_help: arguments.self_help,
         sip_sizes: arguments.sip_sizes.into(),
-        skips_nbbo: false,
+        skips_unused: false,
         measure: arguments.measure,
         compare_sip: false,
         bars: None,

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
         threads: replay::default_threads(),
-        skips_nbbo: true,
+        skips_unused: true,
         ..replay::Options::default()
     };
     let mut bar = Bar::new("Reading");
