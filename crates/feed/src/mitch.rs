@@ -14,10 +14,11 @@
 //! An execution at another price says how many shares are displayed from then on. It is a change of the order to these and the executed ones, then the
 //! execution.
 //!
-//! Cost: the message's own line and the event; for an addition the lookup of the instrument's number.
+//! Cost: the message's own line, a load from the table of numbers (4 bytes for each), and the event; for a number beyond the table its lookup.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
+use std::hint::select_unpredictable;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Price, Publisher, Side, Symbol};
@@ -64,6 +65,9 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<MitchUnit>(payload, check)
 }
 
+/// Numbers below this are also in a table, so that a load finds their instrument. MITCH does not say how great they are.
+const IN_TABLE: u32 = 1 << 20;
+
 /// What a number stands for.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,11 @@ struct Listing {
 
 impl Listing {
     const UNKNOWN: Self = Self { instrument: InstrumentId::UNKNOWN, is_missed: false, is_refused: false };
+
+    /// Whether orders are in a book.
+    const fn is_in_book(&self) -> bool {
+        self.instrument.0 < UNWANTED.0 && !self.is_refused
+    }
 }
 
 /// The instruments by the venue's numbers.
@@ -88,6 +97,8 @@ impl Listing {
 #[derive(Clone, Default, Debug)]
 struct Numbers {
     listings: HashMap<u32, Listing, BuildHasherDefault<SymbolHasher>>,
+    /// By number, those below [`IN_TABLE`]: the instrument, if its orders are in a book. As long as the greatest one needs.
+    table: Vec<InstrumentId>,
     /// The number of each instrument.
     by_instrument: BTreeMap<InstrumentId, u32>,
 }
@@ -96,6 +107,26 @@ impl Numbers {
     #[inline]
     fn get(&self, number: u32) -> Listing {
         self.listings.get(&number).copied().unwrap_or(Listing::UNKNOWN)
+    }
+
+    /// The instrument of a number, if the table has it and its orders are in a book.
+    #[inline]
+    fn in_table(&self, number: u32) -> InstrumentId {
+        self.table.get(number as usize).copied().unwrap_or(InstrumentId::UNKNOWN)
+    }
+
+    /// Keeps the table as the listings are.
+    fn enter(&mut self, number: u32, listing: Listing) {
+        if number >= IN_TABLE {
+            return;
+        }
+        let place = number as usize;
+        if place >= self.table.len() && listing.is_in_book() {
+            self.table.resize(place + 1, InstrumentId::UNKNOWN);
+        }
+        if let Some(instrument) = self.table.get_mut(place) {
+            *instrument = if listing.is_in_book() { listing.instrument } else { InstrumentId::UNKNOWN };
+        }
     }
 
     /// Whether there is room for a number.
@@ -121,11 +152,13 @@ impl Numbers {
         if listing.instrument < UNWANTED {
             self.by_instrument.insert(listing.instrument, number);
         }
+        self.enter(number, listing);
         before
     }
 
     fn clear(&mut self) {
         self.listings.clear();
+        self.table.clear();
         self.by_instrument.clear();
     }
 }
@@ -180,10 +213,13 @@ impl Normaliser for MitchNormaliser {
             return false;
         }
         let Some(time) = self.times.next(order.time, to.context) else { return false };
-        let mut instrument = InstrumentId::UNKNOWN;
-        if matches!(order.action, OrderAction::Add | OrderAction::Delete) {
+        // Which messages name their instrument, no predictor can predict: the others load what the table has of number 0.
+        let is_named = matches!(order.action, OrderAction::Add | OrderAction::Delete);
+        let in_book = self.numbers.in_table(order.instrument as u32);
+        let mut instrument = select_unpredictable(is_named, in_book, InstrumentId::UNKNOWN);
+        if is_named & (in_book == InstrumentId::UNKNOWN) {
             let listing = self.numbers.get(order.instrument as u32);
-            if listing.instrument >= UNWANTED || listing.is_refused {
+            if !listing.is_in_book() {
                 return false;
             }
             instrument = listing.instrument;
@@ -983,6 +1019,33 @@ mod tests {
         assert_eq!(kinds, [SymbolMapping, Clear, Gap, Gap, Definition]);
         assert_eq!(feed.one(&shell(6)).kind, EventKind::Definition);
         assert_eq!(feed.one(&add(6, 9, 0)).instrument, InstrumentId(0));
+    }
+
+    #[test]
+    fn a_number_has_its_instrument_the_quick_way_within_the_table_and_beyond() {
+        let quick = |feed: &mut Feed, message: &[u8]| {
+            feed.sequence += 1;
+            let (sequence, received) = (feed.sequence, Some(Nanos(OPEN)));
+            let context = Context { received, sequence, channel: 3, line: Line::A };
+            let mut found = Vec::new();
+            let mut sink = |event: Event| found.push(event.instrument);
+            let mut to = Target { context: &context, symbols: &mut feed.symbols, sink: &mut sink };
+            feed.normaliser.frequent(message, &mut to).then_some(found)
+        };
+        for number in [0, IN_TABLE - 1, IN_TABLE, u32::MAX] {
+            let mut feed = Feed::new(None);
+            let shell = feed.take(&shell(number))[0].instrument;
+            assert_eq!(quick(&mut feed, &add(number, 7, 0)), Some(vec![shell]), "{number}");
+            assert_eq!(quick(&mut feed, &modify(7, 200, 0)), Some(vec![InstrumentId::UNKNOWN]));
+            assert_eq!(quick(&mut feed, &add(number ^ 1, 8, 0)), None);
+            feed.sequence -= 1;
+            // The number becomes another symbol's, then no symbol's.
+            let bp = feed.take(&directory(number, BP, b"GBX", DirectoryStatus::Active))[0].instrument;
+            assert_ne!(bp, shell);
+            assert_eq!(quick(&mut feed, &add(number, 9, 0)), Some(vec![bp]));
+            feed.take(&directory(number, BP, b"   ", DirectoryStatus::Active));
+            assert_eq!(quick(&mut feed, &add(number, 10, 0)), None);
+        }
     }
 
     #[test]
