@@ -39,7 +39,7 @@ use crate::normaliser::{
     Context, Normaliser, OPERATIONAL, Renumbered, Start, Target, kind_of, sides, with_order,
 };
 use crate::probe::packet_fits;
-use crate::symbols::{SymbolHasher, UNWANTED};
+use crate::symbols::{NOT_FOUND, SymbolHasher, UNWANTED};
 use crate::units::{Aside, SplitTimes};
 
 /// Messages name an instrument's number, and the directory its ISIN and currency.
@@ -97,7 +97,7 @@ impl Listing {
 #[derive(Clone, Default, Debug)]
 struct Numbers {
     listings: HashMap<u32, Listing, BuildHasherDefault<SymbolHasher>>,
-    /// By number, those below [`IN_TABLE`]: the instrument, if its orders are in a book. As long as the greatest one needs.
+    /// Of no number, then by number, those below [`IN_TABLE`]: the instrument, if its orders are in a book. As long as the greatest one needs.
     table: Vec<InstrumentId>,
     /// The number of each instrument.
     by_instrument: BTreeMap<InstrumentId, u32>,
@@ -109,10 +109,23 @@ impl Numbers {
         self.listings.get(&number).copied().unwrap_or(Listing::UNKNOWN)
     }
 
-    /// The instrument of a number, if the table has it and its orders are in a book.
-    #[inline]
-    fn in_table(&self, number: u32) -> InstrumentId {
-        self.table.get(number as usize).copied().unwrap_or(InstrumentId::UNKNOWN)
+    /// The instrument of a number, or [`NOT_FOUND`]; of no number [`InstrumentId::UNKNOWN`] or [`NOT_FOUND`].
+    #[inline(always)]
+    fn in_table(&self, is_number: bool, number: u32) -> InstrumentId {
+        let place = select_unpredictable(is_number, number as usize + 1, 0);
+        self.table.get(place).copied().unwrap_or(NOT_FOUND)
+    }
+
+    /// The instrument of a message whose number, if it has one, is not found in the table. `None`: its orders are in no book. Never inlined: else the
+    /// compiler asks of each message whether it has one.
+    #[cold]
+    #[inline(never)]
+    fn beyond_table(&self, is_number: bool, number: u32) -> Option<InstrumentId> {
+        if !is_number {
+            return Some(InstrumentId::UNKNOWN);
+        }
+        let listing = self.get(number);
+        listing.is_in_book().then_some(listing.instrument)
     }
 
     /// Keeps the table as the listings are.
@@ -120,12 +133,13 @@ impl Numbers {
         if number >= IN_TABLE {
             return;
         }
-        let place = number as usize;
+        let place = number as usize + 1;
         if place >= self.table.len() && listing.is_in_book() {
-            self.table.resize(place + 1, InstrumentId::UNKNOWN);
+            self.table.resize(place + 1, NOT_FOUND);
+            self.table[0] = InstrumentId::UNKNOWN;
         }
         if let Some(instrument) = self.table.get_mut(place) {
-            *instrument = if listing.is_in_book() { listing.instrument } else { InstrumentId::UNKNOWN };
+            *instrument = if listing.is_in_book() { listing.instrument } else { NOT_FOUND };
         }
     }
 
@@ -209,26 +223,25 @@ impl Normaliser for MitchNormaliser {
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
         let Some(order) = ORDERS.decode(message) else { return false };
         let has_others = !self.unwanted.is_empty() || !self.elsewhere.is_empty();
-        if has_others || order.flags & elsewhere(order.action) != 0 {
+        if has_others || order.flags & ELSEWHERE[order.action as usize] != 0 {
             return false;
         }
         let Some(time) = self.times.next(order.time, to.context) else { return false };
-        // Which messages name their instrument, no predictor can predict: the others load what the table has of number 0.
+        // Which messages name their instrument, no predictor can predict: the others look for that of no number.
         let is_named = matches!(order.action, OrderAction::Add | OrderAction::Delete);
-        let in_book = self.numbers.in_table(order.instrument as u32);
-        let mut instrument = select_unpredictable(is_named, in_book, InstrumentId::UNKNOWN);
-        if is_named & (in_book == InstrumentId::UNKNOWN) {
-            let listing = self.numbers.get(order.instrument as u32);
-            if !listing.is_in_book() {
-                return false;
+        let number = order.instrument as u32;
+        let mut instrument = self.numbers.in_table(is_named, number);
+        if instrument == NOT_FOUND {
+            match self.numbers.beyond_table(is_named, number) {
+                Some(found) => instrument = found,
+                None => return false,
             }
-            instrument = listing.instrument;
         }
         let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
         self.times.go_on(to.context);
-        let keeps = order.action == OrderAction::Modify && OrderModifiedFlags(order.flags).priority_flag();
-        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        let keeps = (order.action == OrderAction::Modify) & OrderModifiedFlags(order.flags).priority_flag();
+        event.detail = u8::from(keeps) * Event::KEEPS_PRIORITY;
         to.sink.put(event);
         true
     }
@@ -290,15 +303,14 @@ const ORDERS: OrderMessages = {
         .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
 };
 
-/// The flags of a message about an order that is in no book.
-const fn elsewhere(action: OrderAction) -> u8 {
-    match action {
-        OrderAction::Add => AddOrderFlags::MARKET_ORDER.0 | AddOrderFlags::PRIVATE_RFQ.0,
-        OrderAction::Delete => OrderDeletedFlags::FIRM_QUOTE.0,
-        OrderAction::Modify => OrderModifiedFlags::FIRM_QUOTE.0,
-        OrderAction::Execute | OrderAction::Cancel | OrderAction::Replace => 0,
-    }
-}
+/// By [`OrderAction`]: the flags of a message about an order that is in no book.
+static ELSEWHERE: [u8; 6] = {
+    let mut flags = [0; 6];
+    flags[OrderAction::Add as usize] = AddOrderFlags::MARKET_ORDER.0 | AddOrderFlags::PRIVATE_RFQ.0;
+    flags[OrderAction::Delete as usize] = OrderDeletedFlags::FIRM_QUOTE.0;
+    flags[OrderAction::Modify as usize] = OrderModifiedFlags::FIRM_QUOTE.0;
+    flags
+};
 
 /// A price; `None` beyond what an event can hold.
 #[inline]

@@ -66,16 +66,22 @@ impl Context {
     }
 }
 
-/// The kind of event of an action.
+/// The kinds of events by [`OrderAction`].
+static KINDS: [EventKind; 6] = {
+    let mut kinds = [EventKind::Other; 6];
+    kinds[OrderAction::Add as usize] = EventKind::Add;
+    kinds[OrderAction::Execute as usize] = EventKind::Execute;
+    kinds[OrderAction::Cancel as usize] = EventKind::Cancel;
+    kinds[OrderAction::Delete as usize] = EventKind::Delete;
+    kinds[OrderAction::Replace as usize] = EventKind::Replace;
+    kinds[OrderAction::Modify as usize] = EventKind::Replace;
+    kinds
+};
+
+/// The kind of event of an action: a load. Of a `match` the compiler may make a jump, which no predictor can predict.
 #[inline(always)]
-pub(crate) const fn kind_of(action: OrderAction) -> EventKind {
-    match action {
-        OrderAction::Add => EventKind::Add,
-        OrderAction::Execute => EventKind::Execute,
-        OrderAction::Cancel => EventKind::Cancel,
-        OrderAction::Delete => EventKind::Delete,
-        OrderAction::Replace | OrderAction::Modify => EventKind::Replace,
-    }
+pub(crate) fn kind_of(action: OrderAction) -> EventKind {
+    KINDS[action as usize]
 }
 
 /// The sides by a message's byte.

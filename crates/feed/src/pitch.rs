@@ -9,6 +9,8 @@
 //!
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
+use std::hint::select_unpredictable;
+
 use tapeworks_market::event::{Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
 use tapeworks_session::CboeUnit;
@@ -24,7 +26,7 @@ use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides, with_order};
 use crate::probe::packet_fits;
-use crate::symbols::UNWANTED;
+use crate::symbols::{NOT_FOUND, QuickSymbols, UNWANTED};
 use crate::units::{Aside, SplitTimes};
 
 /// Messages name their symbol, or an order.
@@ -62,6 +64,9 @@ pub(crate) struct PitchNormaliser {
     times: SplitTimes,
     /// By instrument: whether it is one of the unit's.
     has: Vec<bool>,
+    /// Some of their symbols.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    quick: QuickSymbols,
     /// Orders of unwanted symbols.
     unwanted: Aside,
 }
@@ -72,6 +77,7 @@ impl Normaliser for PitchNormaliser {
             publisher: start.publisher,
             times: SplitTimes::new(start, Zone::NewYork),
             has: Vec::new(),
+            quick: QuickSymbols::default(),
             unwanted: Aside::default(),
         }
     }
@@ -84,13 +90,15 @@ impl Normaliser for PitchNormaliser {
             return false;
         }
         let Some(time) = self.times.next(order.time, to.context) else { return false };
-        let instrument = if order.action == OrderAction::Add {
-            self.resolve(Ascii((order.instrument | SPACES).to_le_bytes()), to)
-        } else {
-            InstrumentId::UNKNOWN
-        };
-        if instrument == UNWANTED {
-            return false;
+        // Which messages are additions, no predictor can predict: the others look for no symbol.
+        let is_added = order.action == OrderAction::Add;
+        let symbol = order.instrument | SPACES;
+        let mut instrument = self.quick.get(select_unpredictable(is_added, symbol, 0));
+        if instrument == NOT_FOUND {
+            instrument = self.not_quick(is_added, symbol, to);
+            if instrument == UNWANTED {
+                return false;
+            }
         }
         let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
@@ -180,6 +188,24 @@ impl PitchNormaliser {
     #[inline]
     fn event(&self, instrument: InstrumentId, offset: Nanoseconds, context: &Context) -> Event {
         context.event(EventKind::Other, self.publisher, instrument, self.times.at(offset.0, context))
+    }
+
+    /// The instrument of a message whose symbol, if it has one, is not found at once. Never inlined: else the compiler asks of each message whether it
+    /// has one.
+    #[cold]
+    #[inline(never)]
+    fn not_quick<S: Sink<Event>>(
+        &mut self,
+        has_symbol: bool,
+        symbol: u64,
+        to: &mut Target<'_, S>,
+    ) -> InstrumentId {
+        if !has_symbol {
+            return InstrumentId::UNKNOWN;
+        }
+        let instrument = self.resolve(Ascii(symbol.to_le_bytes()), to);
+        self.quick.add(symbol, instrument);
+        instrument
     }
 
     #[inline]

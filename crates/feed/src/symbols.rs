@@ -1,7 +1,9 @@
 //! From a symbol to an instrument, and which instruments are wanted.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::hint::select_unpredictable;
 
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher, Symbol};
 
@@ -30,7 +32,7 @@ impl Hasher for SymbolHasher {
 
     fn write_u64(&mut self, value: u64) {
         // The table uses the highest and the lowest bits; the fold mixes the product's best bits into both.
-        let product = u128::from(self.0 ^ value) * u128::from(0x9E37_79B9_7F4A_7C15u64);
+        let product = u128::from(self.0 ^ value) * u128::from(GOLDEN);
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }
@@ -43,6 +45,84 @@ pub(crate) struct SymbolTable {
     wanted: Option<HashSet<Symbol>>,
     unreadable: u64,
 }
+
+/// Symbols of eight bytes and their wanted instruments, of which most are found without a branch: for messages of which no predictor can predict
+/// whether they name a symbol. A symbol that is not found may be known all the same.
+///
+/// Two symbols have room in a bucket, half a cache line. There are twice as many buckets as symbols at least, so that one or two symbols in a
+/// hundred find no room.
+#[derive(Default)]
+pub(crate) struct QuickSymbols {
+    buckets: Vec<[QuickSymbol; 2]>,
+    count: usize,
+}
+
+/// A symbol's bytes as a little-endian number, and its instrument.
+type QuickSymbol = (u64, InstrumentId);
+
+/// Where there is room for a symbol.
+const FREE: QuickSymbol = (0, NOT_FOUND);
+
+/// The number of no symbol. Its bucket, the first, has it.
+const NO_SYMBOL: QuickSymbol = (0, InstrumentId::UNKNOWN);
+
+/// The buckets of the first symbols.
+const FIRST_BUCKETS: usize = 64;
+
+/// 2^64 divided by the golden ratio.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Without the symbols: which it has depends on how they came, and changes nothing.
+impl fmt::Debug for QuickSymbols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QuickSymbols")
+    }
+}
+
+impl QuickSymbols {
+    /// The instrument of a symbol, or [`NOT_FOUND`]; [`InstrumentId::UNKNOWN`] of 0.
+    #[inline(always)]
+    pub(crate) fn get(&self, word: u64) -> InstrumentId {
+        let Some([one, other]) = self.buckets.get(self.place(word)) else { return NOT_FOUND };
+        let found = select_unpredictable(other.0 == word, other.1, NOT_FOUND);
+        select_unpredictable(one.0 == word, one.1, found)
+    }
+
+    #[inline(always)]
+    fn place(&self, word: u64) -> usize {
+        // The highest bits of the product are spread best.
+        (word.wrapping_mul(GOLDEN) >> 32) as usize & self.buckets.len().wrapping_sub(1)
+    }
+
+    /// Adds a symbol that was not found, if it has room and is wanted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn add(&mut self, word: u64, instrument: InstrumentId) {
+        if 2 * self.count >= self.buckets.len() {
+            let room = FIRST_BUCKETS.max(2 * self.buckets.len());
+            let before = std::mem::replace(&mut self.buckets, vec![[FREE; 2]; room]);
+            self.buckets[0][0] = NO_SYMBOL;
+            self.count = 0;
+            before.into_iter().flatten().for_each(|(word, instrument)| self.put(word, instrument));
+        }
+        self.put(word, instrument);
+    }
+
+    fn put(&mut self, word: u64, instrument: InstrumentId) {
+        let place = self.place(word);
+        let Some(bucket) = self.buckets.get_mut(place) else { return };
+        if word != 0
+            && instrument < UNWANTED
+            && let Some(free) = bucket.iter_mut().find(|symbol| **symbol == FREE)
+        {
+            *free = (word, instrument);
+            self.count += 1;
+        }
+    }
+}
+
+/// In a table: there is no instrument that a message could be of.
+pub(crate) const NOT_FOUND: InstrumentId = UNWANTED;
 
 /// The number of an instrument that the user does not want.
 pub(crate) const UNWANTED: InstrumentId = InstrumentId(u32::MAX - 2);
@@ -170,5 +250,31 @@ impl SymbolTable {
         let instrument = self.intern(symbol, publisher, announce);
         self.by_word.insert(word, instrument);
         instrument
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_symbol_is_the_one_that_was_added_or_not_found() {
+        let mut quick = QuickSymbols::default();
+        assert_eq!((quick.get(0), quick.get(7)), (NOT_FOUND, NOT_FOUND));
+        let word = |text: &str| u64::from_le_bytes(*text.as_bytes().first_chunk().unwrap());
+        let words: Vec<u64> = (0..5_000u32).map(|number| word(&format!("{number:<8}"))).collect();
+        for (number, word) in words.iter().enumerate() {
+            quick.add(*word, InstrumentId(number as u32));
+            assert_eq!(quick.get(0), InstrumentId::UNKNOWN, "of no symbol");
+        }
+        quick.add(word("UNWANTED"), UNWANTED);
+        quick.add(word("UNKNOWN "), InstrumentId::UNKNOWN);
+        assert_eq!((quick.get(word("UNWANTED")), quick.get(word("UNKNOWN "))), (NOT_FOUND, NOT_FOUND));
+        let rest = words.iter().enumerate().filter(|(number, word)| {
+            let found = quick.get(**word);
+            assert!(found == InstrumentId(*number as u32) || found == NOT_FOUND);
+            found == NOT_FOUND
+        });
+        assert!(rest.count() < words.len() / 20);
     }
 }

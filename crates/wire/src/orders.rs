@@ -108,7 +108,7 @@ impl Place {
         assert!(field.length <= most);
         // The letters of a symbol are the bytes of a little-endian number.
         let is_field_big = matches!(field.endian, Endian::Big) && !matches!(field.kind, Kind::Ascii);
-        assert!(field.length == 1 || is_big == is_field_big);
+        assert!(is_big == is_field_big);
         // The eight bytes that end with the field or, near the start of the message, those that begin with it.
         let end = field.offset + field.length;
         let (at, before) =
@@ -133,6 +133,32 @@ impl Place {
         let bytes = *message.get(at..at + WINDOW)?.first_chunk::<WINDOW>()?;
         let word = if is_big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
         Some((word >> (self.shift & 63)) & self.mask)
+    }
+}
+
+/// Where a field of one byte is.
+#[derive(Clone, Copy, Debug)]
+struct Byte {
+    at: u8,
+    mask: u8,
+}
+
+impl Byte {
+    const NONE: Self = Self { at: 0, mask: 0 };
+
+    /// Of the field `name`. Does not compile if there is none.
+    const fn of(message: &Structure, name: &str) -> Self {
+        if name.is_empty() {
+            return Self::NONE;
+        }
+        let field = field(message, name);
+        assert!(field.length == 1);
+        Self { at: field.offset as u8, mask: u8::MAX }
+    }
+
+    #[inline(always)]
+    fn read(self, message: &[u8]) -> Option<u8> {
+        message.get(usize::from(self.at)).map(|byte| byte & self.mask)
     }
 }
 
@@ -169,8 +195,8 @@ struct Layout {
     other_number: Place,
     shares: Place,
     price: Place,
-    side: Place,
-    flags: Place,
+    side: Byte,
+    flags: Byte,
 }
 
 impl Layout {
@@ -182,8 +208,8 @@ impl Layout {
         other_number: Place::NONE,
         shares: Place::NONE,
         price: Place::NONE,
-        side: Place::NONE,
-        flags: Place::NONE,
+        side: Byte::NONE,
+        flags: Byte::NONE,
     };
 
     const fn of(message: &Structure, action: OrderAction, names: &OrderFieldNames, is_big: bool) -> Self {
@@ -204,8 +230,8 @@ impl Layout {
             other_number: Place::of(message, names.other_number, WINDOW, is_big),
             shares: Place::of(message, names.shares, 4, is_big),
             price: Place::of(message, names.price, WINDOW, is_big),
-            side: Place::of(message, names.side, 1, is_big),
-            flags: Place::of(message, names.flags, 1, is_big),
+            side: Byte::of(message, names.side),
+            flags: Byte::of(message, names.flags),
         }
     }
 }
@@ -327,8 +353,8 @@ impl OrderMessages {
             shares: layout.shares.read(message, self.is_big)? as u32,
             price: layout.price.read(message, self.is_big)?,
             price_unit: layout.price_unit,
-            side: layout.side.read(message, self.is_big)? as u8,
-            flags: layout.flags.read(message, self.is_big)? as u8,
+            side: layout.side.read(message)?,
+            flags: layout.flags.read(message)?,
         })
     }
 }
