@@ -6,42 +6,59 @@ use crate::normaliser::Context;
 
 /// The message before.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Continuity {
-    /// Its number; 0 before the first.
-    last: u64,
-    /// It was one of a snapshot, which is outside of the sequence.
-    was_of_snapshot: bool,
+    /// The number of the next message of the sequence; [`NONE`] behind one of a snapshot, which is outside of the sequence.
+    next: u64,
+    state: State,
+}
+
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    New,
+    OfSequence,
+    OfSnapshot,
+}
+
+/// No message has this number, or it is the last of its channel.
+const NONE: u64 = u64::MAX;
+
+impl Default for Continuity {
+    fn default() -> Self {
+        Self { next: 1, state: State::New }
+    }
 }
 
 impl Continuity {
     /// No message has come.
     pub(crate) const fn is_new(&self) -> bool {
-        self.last == 0
+        matches!(self.state, State::New)
     }
 
     /// Whether a message is the next one, and neither is of a snapshot.
     #[inline(always)]
     pub(crate) fn goes_on_at(&self, context: &Context) -> bool {
-        context.sequence == self.last.saturating_add(1)
-            && !self.was_of_snapshot
-            && context.line != Line::Snapshot
+        context.sequence == self.next && context.line != Line::Snapshot
     }
 
     /// Follows a message with which it [goes on](Self::goes_on_at).
     #[inline(always)]
     pub(crate) const fn go_on(&mut self, context: &Context) {
-        self.last = context.sequence;
+        (self.next, self.state) = (context.sequence.saturating_add(1), State::OfSequence);
     }
 
     /// Follows the next message. `true`: messages before it are missing, or a snapshot begins or ends.
     #[inline]
     pub(crate) fn breaks_at(&mut self, context: &Context) -> bool {
-        let is_of_snapshot = context.line == Line::Snapshot;
-        let is_next = context.sequence == self.last.saturating_add(1);
-        // All messages of a snapshot have one number.
-        let breaks = is_of_snapshot != self.was_of_snapshot || !(is_next || is_of_snapshot);
-        (self.last, self.was_of_snapshot) = (context.sequence, is_of_snapshot);
+        if context.line == Line::Snapshot {
+            // All messages of a snapshot have one number.
+            let begins = self.state != State::OfSnapshot;
+            *self = Self { next: NONE, state: State::OfSnapshot };
+            return begins;
+        }
+        let breaks = context.sequence != self.next || self.state == State::OfSnapshot;
+        *self = Self { next: context.sequence.saturating_add(1), state: State::OfSequence };
         breaks
     }
 }

@@ -337,6 +337,8 @@ impl OrderMessages {
     #[inline(always)]
     #[must_use]
     pub fn decode(&self, message: &[u8]) -> Option<OrderFields> {
+        // Of what all messages have, this is farthest from the start: one comparison of the length suffices.
+        let order_id = self.order_id.read(message, self.is_big)?;
         let start = *message.first_chunk::<WINDOW>()?;
         let tag = *start.get(self.tag)?;
         let layout = &self.layouts[usize::from(self.by_tag[usize::from(tag)]) % LAYOUTS];
@@ -348,7 +350,7 @@ impl OrderMessages {
             action: layout.action,
             instrument: layout.instrument.read(message, self.is_big)?,
             time: self.time.read(message, self.is_big)?,
-            order_id: self.order_id.read(message, self.is_big)?,
+            order_id,
             other_number: layout.other_number.read(message, self.is_big)?,
             shares: layout.shares.read(message, self.is_big)? as u32,
             price: layout.price.read(message, self.is_big)?,
