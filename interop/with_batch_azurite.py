@@ -5,16 +5,14 @@ import base64
 import hashlib
 import hmac
 import http.client
-import json
-import shutil
-import signal
 import subprocess
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 from email.utils import formatdate
 from pathlib import Path
 
-from with_batch_cloud import DAYS, SETTINGS, Batch, arguments, check, files, leased, outputs, prepared, prepared_large, until
+from any_store import killed, large, same_bytes
+from with_batch_cloud import SETTINGS, Batch, arguments, check, leased, prepared
 
 CONTAINER = "captures"
 ROOT = f"az://{CONTAINER}"
@@ -84,48 +82,6 @@ class Server:
         return {name: self.request("GET", f"{prefix}/{name}") for name in names}
 
 
-def same_bytes(batch: Batch, captures: Path, days: Path):
-    """The same results from and to folders and blobs."""
-    server, local = batch.server, outputs(files(days))
-    code, _, errors = batch.run(f"{ROOT}/in/**", "--out", f"{ROOT}/days", *SETTINGS)
-    whole = server.files("days")
-    check(outputs(whole) == local, "blobs to blobs: the same bytes")
-    manifest = json.loads(whole["manifest.json"])
-    names = {one["path"] for task in manifest["tasks"] for one in task["inputs"]}
-    check(code == 3 and names == {f"{ROOT}/in/{name}" for name in DAYS}, f"the manifest names the blobs {errors.strip()}")
-    folder = batch.work.parent / "cloud-down"
-    shutil.rmtree(folder, ignore_errors=True)
-    batch.run(f"{ROOT}/in", "--out", folder, *SETTINGS)
-    check(files(folder) == whole, "blobs to files: the same bytes")
-    batch.run(captures, "--out", f"{ROOT}/up", *SETTINGS)
-    check(server.files("up") == files(days), "files to blobs: the same bytes, the manifest's too")
-    _, report, _ = batch.run(f"{ROOT}/in", "--out", f"{ROOT}/days", *SETTINGS, "--json")
-    check(json.loads(report)["performed"] == 0 and server.files("days") == whole, "the same command once more does nothing")
-    check(not batch.staged() and ".tasks/run" not in server.keys("days"), "no staged file is left, and the lease is given back")
-
-
-def killed(batch: Batch, days: Path):
-    """A run that is killed goes on."""
-    server, words = batch.server, [f"{ROOT}/in", "--out", f"{ROOT}/kill", "--jobs", "1", *SETTINGS]
-
-    def finished():
-        return {name: tag for name, tag in server.keys("kill").items() if name.startswith(".tasks/20") and name.endswith(".json")}
-
-    process = batch.start(*words)
-    until("a finished task", lambda: len(finished()) >= 2 or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    done = finished()
-    check(process.returncode == -signal.SIGKILL and ".tasks/run" in server.keys("kill"), f"a run is killed when {len(done)} tasks are done")
-    _, report, _ = batch.run(*words, "--json")
-    report = json.loads(report)
-    check((report["resumed"], report["performed"] > 0) == (len(done), True), f"the same command goes on: {report['resumed']} resumed")
-    now = server.keys("kill")
-    check(done.items() <= now.items(), "finished tasks are not done again")
-    check(outputs(server.files("kill")) == outputs(files(days)), "the bytes are those of a run that was not killed")
-    check(not [name for name in now if name.endswith((".publishing", "/run"))], "no remains are in the store, nor the lease of the killed run")
-
-
 def missing(batch: Batch, captures: Path):
     """What is not there is named."""
     for words in (["az://nowhere/in/**", "--out", f"{ROOT}/none"], [captures, "--out", "az://nowhere/days"]):
@@ -138,16 +94,11 @@ def missing(batch: Batch, captures: Path):
     check(f"{ROOT}/in" in line and wrong not in line, "a wrong key is refused, and not shown")
 
 
-def large(batch: Batch, folder: Path):
-    """A blob of several ranges, and results of several blocks."""
-    capture, days, settings = prepared_large(batch.tapeworks, folder)
-    batch.server.put("large/large.pcap", capture.read_bytes())
-    batch.run(f"{ROOT}/large/large.pcap", "--out", f"{ROOT}/large-days", *settings)
-    found = batch.server.files("large-days")
-    check(outputs(found) == outputs(files(days)), "ranges and blocks: the same bytes")
-    [name] = [name for name in found if name.endswith(".csv")]
-    blocks = batch.server.request("GET", f"large-days/{name}", {"comp": "blocklist", "blocklisttype": "committed"})
-    count = len(list(ElementTree.fromstring(blocks).iter("Block")))
+def blocks(batch: Batch):
+    """The results of several blocks."""
+    [name] = [name for name in batch.server.keys("large-days") if name.endswith(".csv")]
+    listed = batch.server.request("GET", f"large-days/{name}", {"comp": "blocklist", "blocklisttype": "committed"})
+    count = len(list(ElementTree.fromstring(listed).iter("Block")))
     check(count > 1, f"it was put in {count} blocks")
 
 
@@ -162,6 +113,7 @@ def main(tapeworks: Path, work: Path, folder: Path):
         leased(batch, captures)
         missing(batch, captures)
         large(batch, work)
+        blocks(batch)
     finally:
         server.process.kill()
 

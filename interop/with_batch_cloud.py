@@ -104,6 +104,8 @@ class Between:
 
     def __init__(self, server: Server):
         self.rule = lambda method, path, headers: None
+        # Gets the headers of each answer, which it may change.
+        self.answer = lambda fields: None
         # The bytes of answers, by method and path.
         self.answered = {}
         between, (host, port) = self, server.address.removeprefix("http://").split(":")
@@ -120,6 +122,7 @@ class Between:
                 answer = connection.getresponse()
                 content, status, fields = answer.read(), answer.status, dict(answer.getheaders())
                 connection.close()
+                between.answer(fields)
                 if fate == "lost":
                     status, fields, content = 500, {}, b"<Error><Code>InternalError</Code></Error>"
                 key = (self.command, self.path.split("?")[0])

@@ -338,13 +338,15 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "cloud",
-        what: "`tapeworks batch` makes the same bytes in stores of S3's protocol and of Azure's, and goes on there after a kill",
+        what: "`tapeworks batch` makes the same bytes in stores of S3's protocol, of Google's and of Azure's, and goes on there after a kill",
         when: When::Covers(&[
             "crates/cloud",
             "crates/analysis/src/batch",
             "crates/cli",
             "interop/with_batch_cloud.py",
             "interop/with_batch_azurite.py",
+            "interop/with_batch_google.py",
+            "interop/any_store.py",
             "interop/azurite",
         ]),
         waits: true,

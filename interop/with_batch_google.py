@@ -1,0 +1,107 @@
+"""`tapeworks batch` with addresses of Google Cloud Storage. No server for tests that we know takes the conditions of Google's XML API, which is
+otherwise that of S3. So this is moto's server of S3 behind a translation of ours, as Google's documentation of `x-goog-if-generation-match` has it."""
+
+import json
+from pathlib import Path
+
+from any_store import killed, large, same_bytes
+from with_batch_cloud import BUCKET, SETTINGS, Batch, Between, Server, arguments, check, leased, prepared
+
+
+# moto asks who it is, and believes it.
+SIGNATURE = "AWS4-HMAC-SHA256 Credential=test/20251114/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+
+
+def without(headers: dict, prefix: str) -> dict:
+    """Signs a request for moto, and takes out the headers whose names begin so."""
+    for name in [name for name in headers if name.lower() == "authorization"]:
+        del headers[name]
+    headers["Authorization"] = SIGNATURE
+    return {name.lower(): headers.pop(name) for name in list(headers) if name.lower().startswith(prefix)}
+
+
+class Google(Between):
+    """Answers as Google does. An object has a generation, which changes when the object does; here it is made of the entity tag."""
+
+    def __init__(self, server: Server):
+        super().__init__(server)
+        # The entity tags, by generation.
+        self.tags = {}
+        # Whether requests had conditions, by what was wanted.
+        self.wanted = {"none": 0, "generation": 0}
+        self.rule = self.translate
+        self.answer = self.name_generation
+        account = {
+            "gcs_base_url": f"http://127.0.0.1:{self.listener.server_port}", "disable_oauth": True, "client_email": "", "private_key": "",
+            "private_key_id": "",
+        }
+        self.environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}
+
+    def translate(self, _method, _path, headers):
+        """Google's condition as S3's."""
+        for name, value in without(headers, "x-goog-").items():
+            if name != "x-goog-if-generation-match":
+                continue
+            if value == "0":
+                headers["If-None-Match"] = "*"
+                self.wanted["none"] += 1
+            else:
+                headers["If-Match"] = self.tags.get(value, '"of-no-object"')
+                self.wanted["generation"] += 1
+
+    def name_generation(self, fields):
+        """An answer with an entity tag has a generation."""
+        tag = next((value for name, value in fields.items() if name.lower() == "etag"), None)
+        if tag is not None:
+            generation = str(int(tag.strip('"').split("-")[0][:15], 16))
+            self.tags[generation] = tag
+            fields["x-goog-generation"] = generation
+
+
+class OfGoogle(Server):
+    """The server, with what the program needs to reach it as Google's."""
+
+    root = f"gs://{BUCKET}"
+
+    def __init__(self):
+        super().__init__()
+        self.google = Google(self)
+        self.environment = self.google.environment
+
+
+def missing(batch: Batch, captures: Path):
+    """What is not there is named, and a store that overlooks conditions is refused."""
+    root = batch.server.root
+    for words in (["gs://nowhere/in/**", "--out", f"{root}/none"], [captures, "--out", "gs://nowhere/days"]):
+        line = batch.refused(*words, *SETTINGS)
+        check("gs://nowhere" in line and "NoSuchBucket" in line, "a bucket that is not there is named")
+    line = batch.refused(f"{root}/empty/**", "--out", f"{root}/none", *SETTINGS)
+    check("no file matches" in line, "a pattern that nothing matches is named")
+
+    def blind(_method, _path, headers):
+        without(headers, "x-goog-")
+
+    batch.server.google.rule = blind
+    line = batch.refused(captures, "--out", f"{root}/blind", *SETTINGS)
+    check("has no conditional puts" in line, "a store without conditions is refused")
+
+
+def main(tapeworks: Path, work: Path):
+    captures, days = prepared(tapeworks, work)
+    server = OfGoogle()
+    try:
+        server.upload(captures, "in")
+        batch = Batch(tapeworks, server, work / "cloud-staged")
+        same_bytes(batch, captures, days)
+        killed(batch, days)
+        leased(batch, captures)
+        large(batch, work)
+        check(all(server.google.wanted.values()), f"puts had conditions: {server.google.wanted}")
+        missing(batch, captures)
+    finally:
+        server.process.kill()
+
+
+if __name__ == "__main__":
+    given = arguments(__doc__).parse_args()
+    main((given.cloud or given.tapeworks).resolve(), given.work.resolve())
