@@ -45,7 +45,7 @@ impl Continuity {
     /// Follows a message with which it [goes on](Self::goes_on_at).
     #[inline(always)]
     pub(crate) const fn go_on(&mut self, context: &Context) {
-        (self.next, self.state) = (context.sequence.saturating_add(1), State::OfSequence);
+        (self.next, self.state) = (context.sequence.wrapping_add(1), State::OfSequence);
     }
 
     /// Follows the next message. `true`: messages before it are missing, or a snapshot begins or ends.
@@ -58,7 +58,7 @@ impl Continuity {
             return begins;
         }
         let breaks = context.sequence != self.next || self.state == State::OfSnapshot;
-        *self = Self { next: context.sequence.saturating_add(1), state: State::OfSequence };
+        *self = Self { next: context.sequence.wrapping_add(1), state: State::OfSequence };
         breaks
     }
 }

@@ -202,7 +202,7 @@ impl Normaliser for IntegratedNormaliser {
         {
             return false;
         }
-        let time = Nanos(second.0.saturating_add(order.time));
+        let time = Nanos(second.0.wrapping_add(order.time));
         let event = to.context.event(kind_of(order.action), self.publisher, listing.instrument, time);
         // The price is signed.
         let (price, price_unit) = (i64::from(order.price as i32) as u64, order.price_unit * listing.unit);
@@ -294,7 +294,7 @@ impl IntegratedNormaliser {
             Time::Whole(time) => return time,
         };
         match self.second(system) {
-            Some(second) => Nanos(second.0.saturating_add(offset)),
+            Some(second) => Nanos(second.0.wrapping_add(offset)),
             None => clock::nearest(offset, context.received),
         }
     }

@@ -50,7 +50,7 @@ impl SplitTimes {
     #[inline(always)]
     pub(crate) fn next(&self, offset_ns: u64, context: &Context) -> Option<Nanos> {
         let second = self.second.filter(|_| self.continuity.goes_on_at(context))?;
-        Some(Nanos(second.0.saturating_add(offset_ns)))
+        Some(Nanos(second.0.wrapping_add(offset_ns)))
     }
 
     /// Follows a message that has a time by [`next`](Self::next).
@@ -77,7 +77,7 @@ impl SplitTimes {
     #[inline]
     pub(crate) fn at(&self, offset_ns: u64, context: &Context) -> Nanos {
         match self.second {
-            Some(second) => Nanos(second.0.saturating_add(offset_ns)),
+            Some(second) => Nanos(second.0.wrapping_add(offset_ns)),
             None => clock::nearest(offset_ns, context.received),
         }
     }

@@ -109,11 +109,12 @@ impl Place {
         // The letters of a symbol are the bytes of a little-endian number.
         let is_field_big = matches!(field.endian, Endian::Big) && !matches!(field.kind, Kind::Ascii);
         assert!(is_big == is_field_big);
-        // The eight bytes that end with the field or, near the start of the message, those that begin with it.
-        let end = field.offset + field.length;
-        let (at, before) =
-            if end >= WINDOW { (end - WINDOW, WINDOW - field.length) } else { (field.offset, 0) };
         let Some(length) = message.full_length else { panic!("the message has no length of its own") };
+        // The eight bytes of which the field is the lowest, without a shift, or else those at its other side.
+        let end = field.offset + field.length;
+        let (begins, ends) = (field.offset + WINDOW <= length, end >= WINDOW);
+        let is_begin = begins && !(is_big && ends);
+        let (at, before) = if is_begin { (field.offset, 0) } else { (end - WINDOW, WINDOW - field.length) };
         assert!(at + WINDOW <= length);
         let behind = WINDOW - field.length - before;
         Self {
@@ -128,11 +129,12 @@ impl Place {
     }
 
     #[inline(always)]
-    fn read(self, message: &[u8], is_big: bool) -> Option<u64> {
+    fn read(self, message: &[u8], is_big: bool, is_shifted: bool) -> Option<u64> {
         let at = usize::from(self.at);
         let bytes = *message.get(at..at + WINDOW)?.first_chunk::<WINDOW>()?;
         let word = if is_big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
-        Some((word >> (self.shift & 63)) & self.mask)
+        let shift = if is_shifted { self.shift & 63 } else { 0 };
+        Some((word >> shift) & self.mask)
     }
 }
 
@@ -277,6 +279,17 @@ pub struct OrderMessages {
     by_tag: [u8; 256],
     layouts: [Layout; LAYOUTS],
     count: usize,
+    /// Whether a layout has these places above other bits.
+    shifted: Shifted,
+}
+
+/// Which fields are above other bits in the bytes that are read for them, in some message. Most are in none, and then nothing is shifted.
+#[derive(Clone, Copy, Debug)]
+struct Shifted {
+    instrument: bool,
+    other_number: bool,
+    shares: bool,
+    price: bool,
 }
 
 impl OrderMessages {
@@ -310,6 +323,7 @@ impl OrderMessages {
             by_tag: [0; 256],
             layouts: [Layout::NONE; LAYOUTS],
             count: 1,
+            shifted: Shifted { instrument: false, other_number: false, shares: false, price: false },
         }
     }
 
@@ -326,7 +340,14 @@ impl OrderMessages {
         assert!(self.count == 1 || self.time.is(time) && self.order_id.is(order_id));
         (self.time, self.order_id) = (time, order_id);
         self.by_tag[tag as usize] = self.count as u8;
-        self.layouts[self.count] = Layout::of(message, action, &names, self.is_big);
+        let layout = Layout::of(message, action, &names, self.is_big);
+        self.shifted = Shifted {
+            instrument: self.shifted.instrument || layout.instrument.shift != 0,
+            other_number: self.shifted.other_number || layout.other_number.shift != 0,
+            shares: self.shifted.shares || layout.shares.shift != 0,
+            price: self.shifted.price || layout.price.shift != 0,
+        };
+        self.layouts[self.count] = layout;
         self.count += 1;
         self
     }
@@ -338,7 +359,7 @@ impl OrderMessages {
     #[must_use]
     pub fn decode(&self, message: &[u8]) -> Option<OrderFields> {
         // Of what all messages have, this is farthest from the start: one comparison of the length suffices.
-        let order_id = self.order_id.read(message, self.is_big)?;
+        let order_id = self.order_id.read(message, self.is_big, true)?;
         let start = *message.first_chunk::<WINDOW>()?;
         let tag = *start.get(self.tag)?;
         let layout = &self.layouts[usize::from(self.by_tag[usize::from(tag)]) % LAYOUTS];
@@ -348,12 +369,12 @@ impl OrderMessages {
         }
         Some(OrderFields {
             action: layout.action,
-            instrument: layout.instrument.read(message, self.is_big)?,
-            time: self.time.read(message, self.is_big)?,
+            instrument: layout.instrument.read(message, self.is_big, self.shifted.instrument)?,
+            time: self.time.read(message, self.is_big, true)?,
             order_id,
-            other_number: layout.other_number.read(message, self.is_big)?,
-            shares: layout.shares.read(message, self.is_big)? as u32,
-            price: layout.price.read(message, self.is_big)?,
+            other_number: layout.other_number.read(message, self.is_big, self.shifted.other_number)?,
+            shares: layout.shares.read(message, self.is_big, self.shifted.shares)? as u32,
+            price: layout.price.read(message, self.is_big, self.shifted.price)?,
             price_unit: layout.price_unit,
             side: layout.side.read(message)?,
             flags: layout.flags.read(message)?,
