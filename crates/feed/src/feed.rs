@@ -359,9 +359,6 @@ impl Feed {
             },
         };
         let Header { first, count, .. } = read.header;
-        if self.channels[index].tracker.goes_back(first) {
-            self.note_wrong_number(index, packet);
-        }
         let unread = self.read_packet(index, line, read, packet, sink);
         if unread > 0 {
             let channel = &mut self.channels[index];
@@ -369,13 +366,6 @@ impl Feed {
                 Context { received: Some(packet.received), sequence: first, channel: channel.number, line };
             channel.lose(first.saturating_add(count), unread, context, packet.received, sink);
         }
-    }
-
-    #[cold]
-    fn note_wrong_number(&mut self, index: usize, packet: &Packet<'_>) {
-        let expected = self.channels[index].tracker.next().unwrap_or_default();
-        let kind = ProblemKind::WrongNumber { expected };
-        self.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
     }
 
     /// The messages of a packet that continue the channel's sequence. Returns how many of them, the last, cannot be read.

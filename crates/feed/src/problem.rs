@@ -47,11 +47,6 @@ pub enum ProblemKind {
     Contradiction(Contradiction),
     /// Messages of a channel are missing.
     Gap(Gap),
-    /// The number of the packet before was wrong: the channel's sequence goes on where it was.
-    WrongNumber {
-        /// The number that was expected then.
-        expected: u64,
-    },
     /// A message without a sequence number on a SoupBinTCP connection: order entry, which is not read.
     Unsequenced {
         /// Its length.
@@ -81,10 +76,6 @@ impl fmt::Display for ProblemKind {
                     first.saturating_add(count - 1)
                 )
             }
-            Self::WrongNumber { expected } => write!(
-                f,
-                "the packet before has a wrong sequence number: the channel goes on where {expected} was expected"
-            ),
             Self::Unsequenced { bytes } => {
                 write!(f, "no known protocol in an unsequenced message of {bytes} bytes")
             }
@@ -177,10 +168,7 @@ impl Problems {
             ProblemKind::Message(_) => self.bad_messages += 1,
             ProblemKind::StreamHole { .. } => self.stream_holes += 1,
             ProblemKind::Contradiction(_) => self.contradictions += 1,
-            ProblemKind::UnknownProtocol { .. }
-            | ProblemKind::Unsequenced { .. }
-            | ProblemKind::WrongNumber { .. }
-            | ProblemKind::Gap(_) => {}
+            ProblemKind::UnknownProtocol { .. } | ProblemKind::Unsequenced { .. } | ProblemKind::Gap(_) => {}
         }
         if self.kept.len() < KEPT_PROBLEMS {
             self.kept.push(problem);

@@ -5,9 +5,6 @@
 
 use tapeworks_market::event::Gap;
 
-/// Behind a jump of so many numbers the sequence of a capture can still [go back](SequenceTracker::goes_back).
-pub const FAR: u64 = 1 << 16;
-
 /// How many gaps are remembered, so that a late message is not taken for a duplicate.
 pub const REMEMBERED_GAPS: usize = 16;
 
@@ -32,9 +29,6 @@ pub struct SequenceCounters {
     pub gaps: u64,
     /// Messages in them.
     pub missing_messages: u64,
-    /// Packets of a capture with a wrong number, behind which the sequence [went back](SequenceTracker::goes_back).
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub wrong_numbers: u64,
 }
 
 /// Follows one channel.
@@ -44,12 +38,6 @@ pub struct SequenceTracker {
     next: Option<u64>,
     gaps: [Option<Gap>; REMEMBERED_GAPS],
     newest_gap: usize,
-    /// The gap before the packet that came last, if that is [`FAR`] wide or wider.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    jump: Option<Gap>,
-    /// The number behind the last jump from which the sequence went back.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    went_back_from: Option<u64>,
     counters: SequenceCounters,
 }
 
@@ -87,31 +75,6 @@ impl SequenceTracker {
         }
     }
 
-    /// Whether a packet shows that the one before had a wrong number, which lay [`FAR`] or more ahead: this one has a number shortly behind those from
-    /// before. Then the sequence goes on there. Otherwise one damaged number would make all that follows late.
-    ///
-    /// Where a line is behind another that jumps, as after an outage, it goes back once: the next packet of the other line confirms the jump.
-    #[inline]
-    pub fn goes_back(&mut self, first: u64) -> bool {
-        self.jump.is_some() && self.is_back(first)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn is_back(&mut self, first: u64) -> bool {
-        let Some(jump) = self.jump.take() else { return false };
-        if first.checked_sub(jump.first).is_none_or(|distance| distance >= FAR) {
-            return false;
-        }
-        self.went_back_from = Some(jump.first.saturating_add(jump.count));
-        self.next = Some(jump.first);
-        self.gaps[self.newest_gap] = None;
-        self.counters.wrong_numbers += 1;
-        self.counters.gaps -= 1;
-        self.counters.missing_messages = self.counters.missing_messages.saturating_sub(jump.count);
-        true
-    }
-
     #[cold]
     #[inline(never)]
     fn out_of_order(&mut self, next: u64, first: u64, count: u64) -> Arrival {
@@ -120,8 +83,6 @@ impl SequenceTracker {
             self.next = Some(end);
             let gap = Gap { first: next, count: first - next };
             self.remember(gap);
-            let is_confirmed = self.went_back_from.is_some_and(|from| first.abs_diff(from) < FAR);
-            self.jump = Some(gap).filter(|gap| gap.count >= FAR && !is_confirmed);
             return Arrival { skip: 0, gap: Some(gap) };
         }
         let skip = count.min(next - first);
@@ -223,13 +184,8 @@ mod tests {
         tracker.arrive(10, 1);
         assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None });
         assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None });
-        let expected = SequenceCounters {
-            duplicate_messages: 4,
-            late_messages: 2,
-            gaps: 1,
-            missing_messages: 3,
-            wrong_numbers: 0,
-        };
+        let expected =
+            SequenceCounters { duplicate_messages: 4, late_messages: 2, gaps: 1, missing_messages: 3 };
         assert_eq!(*tracker.counters(), expected);
     }
 
@@ -243,28 +199,6 @@ mod tests {
         assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None });
         let counters = tracker.counters();
         assert_eq!((counters.late_messages, counters.duplicate_messages), (3, 0));
-    }
-
-    #[test]
-    fn a_number_far_ahead_that_the_next_contradicts_is_forgotten() {
-        let mut tracker = SequenceTracker::default();
-        let mut take = |first, count| (tracker.goes_back(first), tracker.arrive(first, count));
-        let gap = |first, count| Arrival { skip: 0, gap: Some(Gap { first, count }) };
-        take(100, 10);
-        // The numbers of this packet are damaged: it has 110 to 114.
-        assert_eq!(take(110 + FAR, 5), (false, gap(110, FAR)));
-        assert_eq!(take(115, 5), (true, gap(110, 5)));
-        assert_eq!(take(120, 5), (false, Arrival { skip: 0, gap: None }));
-        // One line jumps, and the other is behind it. The third packet confirms the jump.
-        assert_eq!(take(9 * FAR, 5), (false, gap(125, 9 * FAR - 125)));
-        assert_eq!(take(125, 5), (true, Arrival { skip: 0, gap: None }));
-        assert_eq!(take(9 * FAR + 5, 5), (false, gap(130, 9 * FAR - 125)));
-        assert_eq!(take(130, 5), (false, Arrival { skip: 5, gap: None }), "late");
-        // A narrower jump is confirmed as it is.
-        assert_eq!(take(10 * FAR, 5).0, false);
-        assert_eq!(take(9 * FAR + 10, 5), (false, Arrival { skip: 5, gap: None }));
-        let counters = tracker.counters();
-        assert_eq!((counters.wrong_numbers, counters.gaps, counters.late_messages), (2, 3, 10));
     }
 
     #[test]

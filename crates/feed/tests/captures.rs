@@ -370,26 +370,6 @@ fn a_gap_comes_before_the_messages_behind_it() {
 }
 
 #[test]
-fn a_damaged_number_far_ahead_does_not_make_late_what_follows() {
-    let mut feed = Feed::new(FeedOptions::default());
-    send(&mut feed, LINE_A, &mold(SESSION, 1, 3));
-    // One bit is flipped.
-    let flipped = 4 | 1 << 40;
-    let events = send(&mut feed, LINE_A, &mold(SESSION, flipped, 2));
-    assert_eq!(kinds(&events), [EventKind::Gap, EventKind::Delete, EventKind::Delete]);
-    let events = send(&mut feed, LINE_A, &mold(SESSION, 6, 1));
-    assert_eq!(kinds(&events), [EventKind::Gap, EventKind::Delete]);
-    assert_eq!(events[0].gap(), Some(Gap { first: 4, count: 2 }));
-    assert_eq!(kinds(&send(&mut feed, LINE_A, &mold(SESSION, 7, 1))), [EventKind::Delete]);
-    let sequence = *feed.channels()[0].sequence();
-    assert_eq!((sequence.wrong_numbers, sequence.gaps), (1, 1));
-    assert_eq!((sequence.missing_messages, sequence.late_messages), (2, 0));
-    let problem = feed.problems().kept()[1].kind.to_string();
-    let expected = "the packet before has a wrong sequence number: the channel goes on where 4 was expected";
-    assert_eq!(problem, expected);
-}
-
-#[test]
 fn another_session_begins_a_channel_of_its_own() {
     let mut feed = Feed::new(FeedOptions::default());
     send(&mut feed, LINE_A, &mold(SESSION, 900, 1));
