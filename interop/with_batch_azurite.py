@@ -1,5 +1,6 @@
 """`tapeworks batch` with addresses, against Azurite, Microsoft's own server of Azure's blobs for tests: the bytes of a run in folders, a run that is
-killed, one beside another, and containers, keys and objects that are not there. What does not depend on the store is in `with_batch_cloud.py`."""
+killed, one beside another, and containers, keys and objects that are not there. The checks of any store are in
+`any_store.py`, and what does not depend on the store is in `with_batch_cloud.py`."""
 
 import base64
 import hashlib

@@ -8,16 +8,19 @@ from any_store import killed, large, same_bytes
 from with_batch_cloud import BUCKET, SETTINGS, Batch, Between, Server, arguments, check, leased, prepared
 
 
-# moto asks who it is, and believes it.
+# moto wants a signature, and does not check it.
 SIGNATURE = "AWS4-HMAC-SHA256 Credential=test/20251114/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 
-def without(headers: dict, prefix: str) -> dict:
-    """Signs a request for moto, and takes out the headers whose names begin so."""
-    for name in [name for name in headers if name.lower() == "authorization"]:
-        del headers[name]
-    headers["Authorization"] = SIGNATURE
+def taken(headers: dict, prefix: str) -> dict:
+    """The headers whose names begin so, which the request has no longer."""
     return {name.lower(): headers.pop(name) for name in list(headers) if name.lower().startswith(prefix)}
+
+
+def signed(headers: dict):
+    """A request as moto takes it."""
+    taken(headers, "authorization")
+    headers["Authorization"] = SIGNATURE
 
 
 class Google(Between):
@@ -39,7 +42,8 @@ class Google(Between):
 
     def translate(self, _method, _path, headers):
         """Google's condition as S3's."""
-        for name, value in without(headers, "x-goog-").items():
+        signed(headers)
+        for name, value in taken(headers, "x-goog-").items():
             if name != "x-goog-if-generation-match":
                 continue
             if value == "0":
@@ -79,7 +83,8 @@ def missing(batch: Batch, captures: Path):
     check("no file matches" in line, "a pattern that nothing matches is named")
 
     def blind(_method, _path, headers):
-        without(headers, "x-goog-")
+        signed(headers)
+        taken(headers, "x-goog-")
 
     batch.server.google.rule = blind
     line = batch.refused(captures, "--out", f"{root}/blind", *SETTINGS)

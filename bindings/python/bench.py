@@ -7,7 +7,7 @@ Each measurement is a process of its own, in which only the reading is timed. Th
 Those that make an object of Python a message are given the first part of the file: their time a message does not depend on its length.
 
 The host of a virtual machine may give it memory only when that is first touched, which can cost more than all the reading. So each process
-touches `WARM` bytes and frees them before its clock starts. `--cold` leaves that out.
+touches `WARM` bytes, or half of what is free, and frees them before its clock starts. `--cold` leaves that out.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ MODULES = {"itch-book": "itch_book", "itchcpp": "itchcpp.parser", "itchfeed": "i
 def warm():
     import numpy
 
-    for _ in range(WARM >> 30):
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for _ in range(min(WARM, free // 2) >> 30):
         # Each gigabyte is kept until all are touched.
         yield numpy.ones(1 << 27)
 
@@ -185,7 +186,8 @@ def main():
                 run += ["--cold"] if arguments.cold else []
                 done = subprocess.run(run, capture_output=True, text=True)
                 if done.returncode != 0:
-                    print(f"{way}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+                    why = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+                    print(f"{way}: {why[-1]}", file=sys.stderr)
                     continue
                 seconds, rows[way] = done.stdout.split()
                 times[way].append(float(seconds))

@@ -66,7 +66,7 @@ fn azurite() -> Result<PathBuf, Lack> {
     tools::node("interop/azurite", "interop-azurite")
 }
 
-/// Batches with addresses, in stores of moto's, as S3 and as Google has them, and of Azurite's.
+/// Batches with addresses, in moto's store, as S3 and as Google's, and in Azurite's.
 pub(crate) fn cloud(features: &Features) -> Result<String, Lack> {
     let (python, azurite) = (tools::python()?, azurite()?);
     features.build("--bin", &["tapeworks"])?;
@@ -76,7 +76,7 @@ pub(crate) fn cloud(features: &Features) -> Result<String, Lack> {
         run.arg("--cloud").arg(&program).arg("--server").arg(azurite)
     })?;
     script_with(python.as_os_str(), "with_batch_google.py", |run| run.arg("--cloud").arg(&program))?;
-    Ok("the bytes are those of folders, in S3, in Google Cloud Storage and in Azure".into())
+    Ok("the bytes are those of folders, in S3, in Azure, and in S3 behind Google's conditions".into())
 }
 
 /// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of

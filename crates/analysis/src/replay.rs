@@ -83,8 +83,8 @@ pub struct Options {
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
-    /// Whether the NBBO and price levels are left out where no output, comparison or bar needs them: `mbo` takes half the time without. The
-    /// summary has none then.
+    /// Whether the NBBO and the price levels that orders make are left out where no output, comparison or bar needs them. The summary lacks them then. See
+    /// [`BookStage::without_levels`].
     pub skips_unused: bool,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,

@@ -21,7 +21,7 @@ enum State {
     OfSnapshot,
 }
 
-/// No message has this number, or it is the last of its channel.
+/// The greatest number, which no message is expected to have.
 const NONE: u64 = u64::MAX;
 
 impl Default for Continuity {
@@ -83,8 +83,24 @@ mod tests {
         ];
         for (line, sequence, breaks) in follows.into_iter().chain(snapshot) {
             let context = Context { received: None, sequence, channel: 0, line };
+            // Nothing goes on with a message of a snapshot or behind one, nor with a number that is missing.
+            assert_eq!(continuity.goes_on_at(&context), !breaks && line != Snapshot, "{line:?} {sequence}");
             assert_eq!(continuity.breaks_at(&context), breaks, "{line:?} {sequence}");
         }
         assert!(!continuity.is_new());
+    }
+
+    #[test]
+    fn a_message_that_goes_on_is_followed_as_any_other() {
+        let mut continuity = Continuity::default();
+        let context = |sequence| Context { received: None, sequence, channel: 0, line: A };
+        for sequence in [1, 2] {
+            assert!(continuity.goes_on_at(&context(sequence)));
+            continuity.go_on(&context(sequence));
+        }
+        assert!(!continuity.is_new() && !continuity.goes_on_at(&context(2)));
+        assert!(!continuity.breaks_at(&context(3)) && continuity.breaks_at(&context(5)));
+        // The greatest number is the last.
+        assert!(continuity.breaks_at(&context(u64::MAX)) && !continuity.goes_on_at(&context(u64::MAX)));
     }
 }

@@ -97,7 +97,8 @@ impl Listing {
 #[derive(Clone, Default, Debug)]
 struct Numbers {
     listings: HashMap<u32, Listing, BuildHasherDefault<SymbolHasher>>,
-    /// Of no number, then by number, those below [`IN_TABLE`]: the instrument, if its orders are in a book. As long as the greatest one needs.
+    /// Place 0 is for messages without a number. Place n + 1 has the instrument of number n, if that is below [`IN_TABLE`] and its orders are in a book.
+    /// As long as the greatest number needs.
     table: Vec<InstrumentId>,
     /// The number of each instrument.
     by_instrument: BTreeMap<InstrumentId, u32>,
@@ -109,7 +110,7 @@ impl Numbers {
         self.listings.get(&number).copied().unwrap_or(Listing::UNKNOWN)
     }
 
-    /// The instrument of a number, or [`NOT_FOUND`]; of no number [`InstrumentId::UNKNOWN`] or [`NOT_FOUND`].
+    /// The instrument of a number, or [`NOT_FOUND`]; of a message without one [`InstrumentId::UNKNOWN`], or [`NOT_FOUND`] while the table is empty.
     #[inline(always)]
     fn in_table(&self, is_number: bool, number: u32) -> InstrumentId {
         let place = select_unpredictable(is_number, number as usize + 1, 0);
@@ -1057,6 +1058,11 @@ mod tests {
             assert_eq!(quick(&mut feed, &add(number, 9, 0)), Some(vec![bp]));
             feed.take(&directory(number, BP, b"   ", DirectoryStatus::Active));
             assert_eq!(quick(&mut feed, &add(number, 10, 0)), None);
+            feed.sequence -= 1;
+            // A new day has new numbers.
+            feed.take(&directory(number, BP, b"GBX", DirectoryStatus::Active));
+            feed.take(&day(EventCode::StartOfDay));
+            assert_eq!(quick(&mut feed, &add(number, 11, 0)), None);
         }
     }
 
@@ -1359,6 +1365,7 @@ mod tests {
         assert_eq!(saved.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [5, 9]);
         let restored = Numbers::from(saved);
         assert_eq!(restored.by_instrument, feed.normaliser.numbers.by_instrument);
+        assert_eq!(restored.table, feed.normaliser.numbers.table);
         assert!(restored.get(9).is_missed && restored.get(5).instrument == InstrumentId(0));
         assert!(feed.normaliser.is_sound(&feed.symbols));
         assert!(!feed.normaliser.is_sound(&SymbolTable::new(None)));

@@ -49,12 +49,19 @@ pub(crate) struct SymbolTable {
 /// Symbols of eight bytes and their wanted instruments, of which most are found without a branch: for messages of which no predictor can predict
 /// whether they name a symbol. A symbol that is not found may be known all the same.
 ///
-/// Two symbols have room in a bucket, half a cache line. There are twice as many buckets as symbols at least, so that one or two symbols in a
+/// Two symbols have room in a bucket, half a cache line. There are twice as many buckets as symbols at least, so that at most some three symbols in a
 /// hundred find no room.
-#[derive(Default)]
 pub(crate) struct QuickSymbols {
     buckets: Vec<[QuickSymbol; 2]>,
+    /// 64 less the bits of a bucket's number.
+    shift: u32,
     count: usize,
+}
+
+impl Default for QuickSymbols {
+    fn default() -> Self {
+        Self { buckets: Vec::new(), shift: 63, count: 0 }
+    }
 }
 
 /// A symbol's bytes as a little-endian number, and its instrument.
@@ -63,7 +70,7 @@ type QuickSymbol = (u64, InstrumentId);
 /// Where there is room for a symbol.
 const FREE: QuickSymbol = (0, NOT_FOUND);
 
-/// The number of no symbol. Its bucket, the first, has it.
+/// What a message without a symbol finds. It is in the first bucket.
 const NO_SYMBOL: QuickSymbol = (0, InstrumentId::UNKNOWN);
 
 /// The buckets of the first symbols.
@@ -91,7 +98,7 @@ impl QuickSymbols {
     #[inline(always)]
     fn place(&self, word: u64) -> usize {
         // The highest bits of the product are spread best.
-        (word.wrapping_mul(GOLDEN) >> 32) as usize & self.buckets.len().wrapping_sub(1)
+        (word.wrapping_mul(GOLDEN) >> (self.shift & 63)) as usize
     }
 
     /// Adds a symbol that was not found, if it has room and is wanted.
@@ -102,6 +109,7 @@ impl QuickSymbols {
             let room = FIRST_BUCKETS.max(2 * self.buckets.len());
             let before = std::mem::replace(&mut self.buckets, vec![[FREE; 2]; room]);
             self.buckets[0][0] = NO_SYMBOL;
+            self.shift = 64 - room.trailing_zeros();
             self.count = 0;
             before.into_iter().flatten().for_each(|(word, instrument)| self.put(word, instrument));
         }

@@ -18,7 +18,8 @@
 //!
 //! # Without price levels
 //! Some consumers need orders alone, such as a file of `mbo`: [`BookStage::without_levels`]. Then orders make no price levels. Completed events
-//! and outcomes are the same, but for a level that would have more than 2^32 - 1 shares: without levels nothing refuses its orders.
+//! and outcomes are the same, with two exceptions. A level of more than 2^32 - 1 shares is no reason to refuse an order. An event about an order of a book
+//! that is being cleared, between two clears of one group, applies.
 //!
 //! # Contradictions
 //! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. The feed can
@@ -1103,9 +1104,11 @@ impl BookStage {
     }
 
     /// [Books in which orders make no price levels](self#without-price-levels), of capacity `unnamed` for a feed at its first event.
-    /// Levels and quotes that a venue sends as such are in them. An image of them has the orders alone.
+    /// Levels and quotes that a venue sends as such are in them.
+    ///
+    /// They are of no use to an NBBO: no [best price moves](BookUpdate::best_moved). Nor can an image of them be restored: the books would lack the levels of
+    /// their orders.
     pub fn without_levels(unnamed: Capacity) -> Self {
-        let unnamed = Capacity { levels: 0, ..unnamed };
         Self { has_levels: false, ..Self::with_unnamed([], unnamed) }
     }
 

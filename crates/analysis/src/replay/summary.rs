@@ -87,7 +87,7 @@ pub struct Busy {
     pub symbol: Symbol,
     /// Events about it.
     pub events: u64,
-    /// The tops of the venues that have a book of it, unless price levels [are left out](super::Options::skips_unused).
+    /// The tops of the feeds that have a book of it; those of orders [may be left out](super::Options::skips_unused).
     pub tops: Vec<Top>,
     /// The NBBO, unless it [is left out](super::Options::skips_unused).
     pub nbbo: Option<Nbbo>,
