@@ -137,8 +137,9 @@ impl Native {
         });
     }
 
+    /// Logs on, and waits until nothing is left to recover from before.
     pub(crate) fn log_on(&mut self) {
-        self.until("the user logs on", |native| native.client.is_logged_on());
+        self.until("the user logs on", |native| native.client.is_caught_up());
     }
 
     /// Sends a message, and waits for so many more execution reports.
