@@ -1,6 +1,6 @@
 """`tapeworks batch` with addresses, against Azurite, Microsoft's own server of Azure's blobs for tests: the bytes of a run in folders, a run that is
-killed, one beside another, and containers, keys and objects that are not there. The checks of any store are in
-`any_store.py`, and what does not depend on the store is in `with_batch_cloud.py`."""
+killed, one beside another, and containers, keys and objects that are not there. What does not
+depend on the store is in `with_batch_cloud.py`."""
 
 import base64
 import hashlib
@@ -12,8 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from email.utils import formatdate
 from pathlib import Path
 
-from any_store import killed, large, same_bytes
-from with_batch_cloud import SETTINGS, Batch, arguments, check, leased, prepared
+from any_store import SETTINGS, Batch, against, arguments, check, killed, large, leased, same_bytes
 
 CONTAINER = "captures"
 ROOT = f"az://{CONTAINER}"
@@ -103,24 +102,17 @@ def blocks(batch: Batch):
     check(count > 1, f"it was put in {count} blocks")
 
 
-def main(tapeworks: Path, work: Path, folder: Path):
-    captures, days = prepared(tapeworks, work)
-    server = Server(folder)
-    try:
-        server.upload(captures, "in")
-        batch = Batch(tapeworks, server, work / "cloud-staged")
-        same_bytes(batch, captures, days)
-        killed(batch, days)
-        leased(batch, captures)
-        missing(batch, captures)
-        large(batch, work)
-        blocks(batch)
-    finally:
-        server.process.kill()
+def checks(batch: Batch, captures: Path, days: Path, work: Path):
+    same_bytes(batch, captures, days)
+    killed(batch, days)
+    leased(batch, captures)
+    missing(batch, captures)
+    large(batch, work)
+    blocks(batch)
 
 
 if __name__ == "__main__":
     parser = arguments(__doc__)
     parser.add_argument("--server", required=True, type=Path, help="the folder with Azurite")
     given = parser.parse_args()
-    main((given.cloud or given.tapeworks).resolve(), given.work.resolve(), given.server.resolve())
+    against(Server(given.server.resolve()), given, checks)

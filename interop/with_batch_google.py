@@ -4,9 +4,8 @@ otherwise that of S3. So this is moto's server of S3 behind a translation of our
 import json
 from pathlib import Path
 
-from any_store import killed, large, same_bytes
-from with_batch_cloud import BUCKET, SETTINGS, Batch, Between, Server, arguments, check, leased, prepared
-
+from any_store import SETTINGS, Batch, against, arguments, check, killed, large, leased, same_bytes
+from with_batch_cloud import BUCKET, Between, Server
 
 # moto wants a signature, and does not check it.
 SIGNATURE = "AWS4-HMAC-SHA256 Credential=test/20251114/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
@@ -91,22 +90,15 @@ def missing(batch: Batch, captures: Path):
     check("has no conditional puts" in line, "a store without conditions is refused")
 
 
-def main(tapeworks: Path, work: Path):
-    captures, days = prepared(tapeworks, work)
-    server = OfGoogle()
-    try:
-        server.upload(captures, "in")
-        batch = Batch(tapeworks, server, work / "cloud-staged")
-        same_bytes(batch, captures, days)
-        killed(batch, days)
-        leased(batch, captures)
-        large(batch, work)
-        check(all(server.google.wanted.values()), f"puts had conditions: {server.google.wanted}")
-        missing(batch, captures)
-    finally:
-        server.process.kill()
+def checks(batch: Batch, captures: Path, days: Path, work: Path):
+    same_bytes(batch, captures, days)
+    killed(batch, days)
+    leased(batch, captures)
+    large(batch, work)
+    wanted = batch.server.google.wanted
+    check(all(wanted.values()), f"puts had conditions: {wanted}")
+    missing(batch, captures)
 
 
 if __name__ == "__main__":
-    given = arguments(__doc__).parse_args()
-    main((given.cloud or given.tapeworks).resolve(), given.work.resolve())
+    against(OfGoogle(), arguments(__doc__).parse_args(), checks)
