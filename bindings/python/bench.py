@@ -1,6 +1,6 @@
 """A day of ITCH to a data frame: this package beside the public ones, in one run.
 
-    pip install databento itch-book itchcpp itchfeed meatpy pandas pyarrow
+    pip install databento itch-book itchcpp itchfeed meatpy pandas polars pyarrow
     python bindings/python/bench.py [--messages 20000000] [--rounds 3] [--cold]
 
 Each measurement is a process of its own, in which only the reading is timed. The ways take turns, and the median of the rounds counts.
@@ -142,9 +142,9 @@ def warm():
     import numpy
 
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for _ in range(min(WARM, free // 2) >> 30):
-        # Each gigabyte is kept until all are touched.
-        yield numpy.ones(1 << 27)
+    # Each gigabyte is kept until all are touched.
+    kept = [numpy.ones(1 << 27) for _ in range(min(WARM, free // 2) >> 30)]
+    del kept
 
 
 def measure(way, path, is_cold):
@@ -153,7 +153,7 @@ def measure(way, path, is_cold):
     for name in ("pandas", "pyarrow", "polars", MODULES.get(word, word)):
         importlib.import_module(name)
     if not is_cold:
-        list(warm())
+        warm()
     began = time.perf_counter()
     rows = WAYS[way][0](path)
     return time.perf_counter() - began, rows
