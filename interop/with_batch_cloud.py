@@ -242,6 +242,9 @@ def named(batch: Batch, captures: Path, between: Between):
     check(found == {f"s3://{BUCKET}/odd/{name}" for name in odd}, "objects have their own names, and folders are none")
     line = batch.refused(captures, "--out", "s3://", *SETTINGS)
     check("s3://: has no bucket" in line and not (ROOT / "s3:").exists(), "an address without a bucket is no folder")
+    for inputs in ["s3://", "s3://*", "s3://captures*/in"]:
+        line = batch.refused(inputs, "--out", f"s3://{BUCKET}/none", *SETTINGS)
+        check("s3://: has no bucket" in line, "a bucket of inputs is no pattern")
     between.rule = lambda *_: None
     server.put("noise/noise.bin", os.urandom(3 * RANGE_BYTES))
     server.put("noise/a.pcap", content)

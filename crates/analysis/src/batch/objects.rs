@@ -97,14 +97,15 @@ mod in_store {
         address: &str,
         is_match: &dyn Fn(&glob::Pattern, &str) -> bool,
     ) -> Result<Vec<ObjectInput>, BatchError> {
-        let address = address.trim_end_matches('/');
+        let address = crate::batch::place::in_bucket(address)?;
         let pattern = |text: &str| {
             glob::Pattern::new(text)
                 .map_err(|error| BatchError::Pattern { pattern: address.to_owned(), why: error.to_string() })
         };
         let (listed, wanted) = if let Some(end) = address.find(['*', '?', '[']) {
             let start = address.get(..end).unwrap_or_default();
-            let folder = start.rfind('/').and_then(|end| start.get(..end)).unwrap_or(start);
+            let folder = start.rfind('/').and_then(|end| start.get(..=end)).unwrap_or(start);
+            let folder = crate::batch::place::in_bucket(folder)?;
             let listed = cloud::list(folder)?;
             // A key may have such letters.
             if let Some(object) = listed.iter().find(|object| object.address == address) {

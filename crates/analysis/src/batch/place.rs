@@ -37,6 +37,18 @@ pub(super) struct Place {
     root: PathBuf,
 }
 
+/// An address without slashes behind it.
+///
+/// # Errors
+/// [`BatchError::NoBucket`]: it has nothing else behind its scheme, so that it would be a folder here.
+pub(super) fn in_bucket(address: &str) -> Result<&str, BatchError> {
+    let trimmed = address.trim_end_matches('/');
+    match is_address(Path::new(trimmed)) {
+        true => Ok(trimmed),
+        false => Err(BatchError::NoBucket { address: address.to_owned() }),
+    }
+}
+
 impl Place {
     /// The folder or address `root`.
     ///
@@ -45,14 +57,7 @@ impl Place {
     pub(super) fn new(root: &Path) -> Result<Self, BatchError> {
         refuse_address(root)?;
         let root = match root.to_str().filter(|_| is_address(root)) {
-            Some(address) => {
-                let address = address.trim_end_matches('/');
-                // Without its slashes it would be a folder here.
-                if !is_address(Path::new(address)) {
-                    return Err(BatchError::NoBucket { address: root.display().to_string() });
-                }
-                PathBuf::from(address)
-            }
+            Some(address) => PathBuf::from(in_bucket(address)?),
             None => root.to_owned(),
         };
         Ok(Self { root })
