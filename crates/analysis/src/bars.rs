@@ -495,6 +495,12 @@ mod tests {
         bars
     }
 
+    /// Printable or not, of an auction or not, with and without a sale condition.
+    fn details() -> impl Strategy<Value = u8> {
+        let letters = [0, 0, Event::NOT_LAST, Event::NOT_LAST | Event::NOT_HIGH_LOW];
+        (0..4u8, prop::sample::select(letters.to_vec())).prop_map(|(detail, letter)| detail | letter)
+    }
+
     /// Every bar by itself, from all trades but those that are gone.
     fn slowly(trades: &[Of], gone: &[bool], options: &Options) -> Vec<Bar> {
         let venue = |feed: usize| if feed == 3 { 2 } else { feed };
@@ -507,6 +513,8 @@ mod tests {
             let is_regular = (34_200..57_600).contains(&trade.2) || rules.extended_hours_count;
             trade.5 & Event::CROSS != 0 || (trade.4 >= 100 || rules.odd_lots_count) && is_regular
         };
+        let price_of = |trade: &&Of| event(trade).price;
+        let of_letter = |letter: u8| move |trade: &&&Of| trade.5 & letter == 0;
         let mut bars = Vec::new();
         let width = options.interval_ns / Nanos::SECOND;
         for begin in (0..86_400).step_by(width as usize) {
@@ -527,8 +535,9 @@ mod tests {
                         .filter(|trade| feeds.contains(&trade.0))
                         .filter(counts)
                         .collect();
-                    let priced: Vec<Option<Price>> =
-                        of_bar.iter().filter(is_priced).map(|trade| event(trade).price).collect();
+                    let priced: Vec<&Of> = of_bar.iter().filter(is_priced).copied().collect();
+                    let of = |letter| priced.iter().filter(of_letter(letter)).map(price_of);
+                    let lasts: Vec<Option<Price>> = of(Event::NOT_LAST).collect();
                     if of_bar.is_empty() {
                         continue;
                     }
@@ -536,10 +545,10 @@ mod tests {
                         start: Nanos(DAY + begin * Nanos::SECOND),
                         instrument: InstrumentId(instrument),
                         publisher: options.by_venue.then(|| FEEDS[feeds[0]]),
-                        open: priced.first().copied().flatten(),
-                        high: priced.iter().copied().max().flatten(),
-                        low: priced.iter().copied().min().flatten(),
-                        close: priced.last().copied().flatten(),
+                        open: lasts.first().copied().flatten(),
+                        high: of(Event::NOT_HIGH_LOW).max().flatten(),
+                        low: of(Event::NOT_HIGH_LOW).min().flatten(),
+                        close: lasts.last().copied().flatten(),
                         volume: of_bar.iter().map(|trade| u64::from(trade.4)).sum(),
                         trades: of_bar.len() as u64,
                         notional: of_bar
@@ -559,7 +568,7 @@ mod tests {
         #[test]
         fn bars_are_what_a_slow_sum_gives(
             mut trades in prop::collection::vec(
-                (0..4usize, 0..3u32, 33_000..59_000u64, 1..2_000i64, 1..300u32, 0..4u8), 0..60),
+                (0..4usize, 0..3u32, 33_000..59_000u64, 1..2_000i64, 1..300u32, details()), 0..60),
             interval in prop::sample::select(&[60u64, 900, 3_600][..]),
             by_venue in any::<bool>(),
             odd_lots_count in any::<bool>(),
@@ -577,7 +586,7 @@ mod tests {
         #[test]
         fn broken_trades_are_in_no_bar_and_corrected_ones_as_corrected(
             mut trades in prop::collection::vec(
-                (0..4usize, 0..3u32, 33_000..59_000u64, 1..2_000i64, 1..300u32, 0..4u8), 1..40),
+                (0..4usize, 0..3u32, 33_000..59_000u64, 1..2_000i64, 1..300u32, details()), 1..40),
             breaks in prop::collection::vec(
                 (any::<prop::sample::Index>(), 0..20_000u64, prop::option::of((1..2_000i64, 1..300u32))), 0..20),
             interval in prop::sample::select(&[60u64, 900, 3_600][..]),

@@ -16,14 +16,16 @@
 //! Cost: the message's own line, a load from the table of indices (16 bytes for each), a compare for refreshes, and the event.
 
 use std::collections::BTreeMap;
+use std::hint::select_unpredictable;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
 use tapeworks_session::Pillar;
 use tapeworks_stage::Sink;
 use tapeworks_wire::nyse::integrated::{
-    self as wire, HaltCondition, ImbalanceSide, MarketState, Message, PrintableFlag, SecurityStatusCode,
-    SecurityType, ShortSaleRestriction, Side as WireSide, SymbolIndexMapping,
+    self as wire, ExtendedHours, HaltCondition, ImbalanceSide, MarketState, Message, PrintableFlag,
+    SaleCondition, SecurityStatusCode, SecurityType, Settlement, ShortSaleRestriction, Side as WireSide,
+    SymbolIndexMapping, TradeThroughExemption,
 };
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderFields, OrderMessages};
 use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
@@ -59,6 +61,13 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 /// Whether a UDP payload is a packet of Pillar with messages of the Integrated feed. Of which venue, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<Pillar>(payload, check)
+}
+
+/// The sale conditions of a message that has them.
+macro_rules! conditions_of {
+    ($m:ident) => {
+        ($m.trade_condition_1(), $m.trade_condition_2(), $m.trade_condition_3(), $m.trade_condition_4())
+    };
 }
 
 const SIDES: [Side; 256] = sides(WireSide::Buy.raw(), WireSide::Sell.raw());
@@ -198,6 +207,7 @@ impl Normaliser for IntegratedNormaliser {
         if listing.instrument >= UNWANTED
             || listing.unit == 0
             || is_refreshed
+            || !is_usual(order.action == OrderAction::Execute, message)
             || !self.continuity.goes_on_at(to.context)
         {
             return false;
@@ -278,11 +288,42 @@ fn side_of(side: WireSide) -> Side {
     }
 }
 
-fn detail_of(printable: PrintableFlag) -> u8 {
-    match printable {
-        PrintableFlag::NotPrintedToSip => Event::NOT_PRINTABLE,
-        PrintableFlag::PrintedToSip | PrintableFlag::Unknown(_) => 0,
+/// What a trade counts for, by its flag and its sale conditions. Size and time say what the letters of odd lots and of extended hours do.
+fn detail_of(
+    printable: PrintableFlag,
+    (settlement, exemption, hours, sale): (Settlement, TradeThroughExemption, ExtendedHours, SaleCondition),
+) -> u8 {
+    let is_priced = settlement != Settlement::Cash
+        && exemption != TradeThroughExemption::QualifiedContingentTrade
+        && sale != SaleCondition::ContingentTrade;
+    let is_late = matches!(hours, ExtendedHours::Sold | ExtendedHours::ExtendedHoursSoldOutOfSequence);
+    let mut detail = 0;
+    if printable == PrintableFlag::NotPrintedToSip {
+        detail |= Event::NOT_PRINTABLE;
     }
+    if !is_priced {
+        detail |= Event::NOT_HIGH_LOW | Event::NOT_LAST;
+    }
+    if is_late {
+        detail |= Event::NOT_LAST;
+    }
+    detail
+}
+
+/// Where the sale conditions of an execution are.
+const CONDITIONS: usize = 38;
+
+/// Whether the sale conditions of an execution are those of most: none that [`detail_of`] heeds. `false` for some others.
+#[inline(always)]
+fn is_usual(is_execution: bool, message: &[u8]) -> bool {
+    const USUAL: [u8; 4] = *b"@   ";
+    // Which messages are executions, no predictor can predict: of another one bytes are read and left out.
+    let at = select_unpredictable(is_execution, CONDITIONS, 0);
+    let Some(bytes) = message.get(at..at + USUAL.len()).and_then(<[u8]>::first_chunk) else { return false };
+    let conditions =
+        select_unpredictable(is_execution, u32::from_le_bytes(*bytes), u32::from_le_bytes(USUAL));
+    let [settlement, exemption, hours, sale] = conditions.to_le_bytes();
+    settlement == b'@' && hours == b' ' && exemption != b'7' && sale != b'V'
 }
 
 impl IntegratedNormaliser {
@@ -356,7 +397,7 @@ impl IntegratedNormaliser {
                         aux: u64::from(m.trade_id()),
                         size: m.volume(),
                         price: listing.price(m.price()),
-                        detail: detail_of(m.printable_flag()),
+                        detail: detail_of(m.printable_flag(), conditions_of!(m)),
                         ..event
                     },
                 );
@@ -469,7 +510,7 @@ impl IntegratedNormaliser {
                         aux: u64::from(m.trade_id()),
                         size: m.volume(),
                         price: listing.price(m.price()),
-                        detail: detail_of(m.printable_flag()),
+                        detail: detail_of(m.printable_flag(), conditions_of!(m)),
                         ..event
                     }
                 });
@@ -510,7 +551,7 @@ impl IntegratedNormaliser {
                         aux: u64::from(m.trade_id()),
                         size: m.volume(),
                         price: listing.price(m.price()),
-                        detail: detail_of(m.printable_flag()),
+                        detail: detail_of(m.printable_flag(), conditions_of!(m)),
                         ..event
                     }
                 });
@@ -772,7 +813,8 @@ mod tests {
     use tapeworks_wire::nyse::integrated::{
         AddOrder, AddOrderFields, AddOrderRefresh, AddOrderRefreshFields, CrossCorrection,
         CrossCorrectionFields, CrossTrade, CrossTradeFields, CrossType, DeleteOrder, DeleteOrderFields,
-        Exchange, ListingMarket, Market, ModifyOrder, ModifyOrderFields, RefreshHeader, RefreshHeaderFields,
+        Exchange, ListingMarket, Market, ModifyOrder, ModifyOrderFields, NonDisplayedTrade,
+        NonDisplayedTradeFields, OrderExecution, OrderExecutionFields, RefreshHeader, RefreshHeaderFields,
         RoundLot, SecurityStatus, SecurityStatusFields, SequenceNumberReset, SequenceNumberResetFields,
         SourceTimeReference, SourceTimeReferenceFields, SymbolIndexMappingFields,
     };
@@ -1046,6 +1088,64 @@ mod tests {
         // A definition has the second in which it came, not the next one.
         let events = feed.take(700_000_000, &mapping(9, b"C", 6, 1));
         assert_eq!(events[0].ts_event, Nanos(OPEN));
+    }
+
+    #[test]
+    fn a_trade_counts_for_what_its_sale_conditions_let_it() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(1, b"A", 6, 1));
+        let all =
+            (Settlement::RegularSale, TradeThroughExemption::None, ExtendedHours::None, SaleCondition::None);
+        let volume = Event::NOT_LAST | Event::NOT_HIGH_LOW;
+        for (conditions, detail) in [
+            (all, 0),
+            ((all.0, TradeThroughExemption::IntermarketSweepOrder, all.2, SaleCondition::OddLotTrade), 0),
+            ((all.0, TradeThroughExemption::OpeningTrade, ExtendedHours::ExtendedHoursTrade, all.3), 0),
+            ((all.0, all.1, ExtendedHours::Sold, all.3), Event::NOT_LAST),
+            ((all.0, all.1, ExtendedHours::ExtendedHoursSoldOutOfSequence, all.3), Event::NOT_LAST),
+            ((Settlement::Cash, all.1, all.2, all.3), volume),
+            ((all.0, TradeThroughExemption::QualifiedContingentTrade, all.2, all.3), volume),
+            ((all.0, all.1, all.2, SaleCondition::ContingentTrade), volume),
+        ] {
+            for (printable_flag, unprinted) in
+                [(PrintableFlag::PrintedToSip, 0), (PrintableFlag::NotPrintedToSip, Event::NOT_PRINTABLE)]
+            {
+                let (trade_condition_1, trade_condition_2, trade_condition_3, trade_condition_4) = conditions;
+                let execution = OrderExecutionFields {
+                    length: OrderExecution::LENGTH as u16,
+                    source_time_ns: Nanoseconds(1),
+                    symbol_index: 1,
+                    symbol_sequence: 0,
+                    order_id: 7,
+                    trade_id: 1,
+                    price: 20_000_000,
+                    volume: 5,
+                    printable_flag,
+                    reserved_1: 0,
+                    trade_condition_1,
+                    trade_condition_2,
+                    trade_condition_3,
+                    trade_condition_4,
+                };
+                let trade = NonDisplayedTradeFields {
+                    length: NonDisplayedTrade::LENGTH as u16,
+                    source_time_ns: Nanoseconds(1),
+                    symbol_index: 1,
+                    symbol_sequence: 0,
+                    trade_id: 1,
+                    price: 20_000_000,
+                    volume: 5,
+                    printable_flag,
+                    trade_condition_1,
+                    trade_condition_2,
+                    trade_condition_3,
+                    trade_condition_4,
+                };
+                for message in [&execution.encode()[..], &trade.encode()] {
+                    assert_eq!(feed.take(0, message)[0].detail, detail | unprinted, "{conditions:?}");
+                }
+            }
+        }
     }
 
     #[test]

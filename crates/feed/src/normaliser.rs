@@ -248,6 +248,9 @@ mod tests {
             let Some(bytes) = message.get_mut(field.offset..field.offset + field.length) else { continue };
             let some = random.below(3) as u8;
             match (field.kind, bytes.len()) {
+                // NYSE's, as most trades have them.
+                (_, 1) if field.name == "trade_condition_1" => bytes.fill(b'@'),
+                (_, 1) if field.name.starts_with("trade_condition") => bytes.fill(b' '),
                 // An ISIN, and its currency.
                 (Kind::Ascii, 12) => {
                     bytes.copy_from_slice(&[b"GB000000000".as_slice(), &[b'0' + some]].concat())

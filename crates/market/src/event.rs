@@ -474,6 +474,12 @@ impl Event {
     /// In `detail` of a quote of a SIP's participant: it counts in no national best ([`quote_conditions`](crate::quote_conditions), price bands).
     pub const NOT_ELIGIBLE: u8 = 8;
 
+    /// In `detail` of an execution or trade: by its sale condition it is not the last price ([`sale_conditions`](crate::sale_conditions)).
+    pub const NOT_LAST: u8 = 16;
+
+    /// In `detail` of an execution or trade: by its sale condition it is neither the high nor the low.
+    pub const NOT_HIGH_LOW: u8 = 32;
+
     /// An event of `kind` with nothing else in it; the caller fills in what the kind has.
     #[inline]
     pub const fn new(kind: EventKind, publisher: Publisher, instrument: InstrumentId) -> Self {

@@ -1,7 +1,7 @@
 //! What a trade updates: the volume, the high and low, the last price. By the sale conditions of the SIPs.
 //!
-//! The direct feeds have no sale conditions. The condition that a venue would report follows from what they say: whether a trade is printable, whether it is of an
-//! auction, its size, and its time.
+//! Of the direct feeds NYSE's alone has them. Elsewhere the condition that a venue would report follows from what it says: whether a trade is printable, whether it is of an
+//! auction, its size, and its time. The latter two rules hold for NYSE's trades too, whose letters `I` and `T` say the same.
 //!
 //! | trade | letter | volume | high and low | last |
 //! | --- | --- | --- | --- | --- |
@@ -10,6 +10,8 @@
 //! | odd lot, from 2013-12-09 on | `I` | yes | no | no |
 //! | odd lot before: it was not reported | | no | no | no |
 //! | outside of regular hours | `T` | yes | no | no |
+//! | NYSE: sold, that is reported late; and so outside of regular hours | `Z`, `U` | yes | yes | no |
+//! | NYSE: for cash; of a qualified contingent trade; contingent | `C`, `7`, `V` | yes | no | no |
 //! | not printable: the venue reports it again, in bulk | | no | no | no |
 //!
 //! The table is that of the consolidated tapes as public copies have it (CTS, UTDF); neither it nor the date of odd lots is verified.
@@ -62,6 +64,15 @@ const ODD_LOTS_FROM: Nanos = Nanos(1_386_565_200 * Nanos::SECOND);
 /// ```
 #[must_use]
 pub const fn updates(trade: &Event, round_lot: u32, is_regular: bool, rules: &SaleRules) -> Updates {
+    let Updates { volume, high_low, last } = without_letters(trade, round_lot, is_regular, rules);
+    Updates {
+        volume,
+        high_low: high_low && trade.detail & Event::NOT_HIGH_LOW == 0,
+        last: last && trade.detail & Event::NOT_LAST == 0,
+    }
+}
+
+const fn without_letters(trade: &Event, round_lot: u32, is_regular: bool, rules: &SaleRules) -> Updates {
     if trade.detail & Event::NOT_PRINTABLE != 0 {
         return Updates::NOTHING;
     }
@@ -97,5 +108,14 @@ mod tests {
         let all = SaleRules { odd_lots_count: true, extended_hours_count: true };
         assert_eq!(of(99, 0, new, false, &all), Updates::ALL);
         assert_eq!(of(100, Event::NOT_PRINTABLE, new, true, &all), Updates::NOTHING);
+        let (late, contingent) = (Event::NOT_LAST, Event::NOT_LAST | Event::NOT_HIGH_LOW);
+        let high_low = Updates { last: false, ..Updates::ALL };
+        assert_eq!(
+            [late, contingent].map(|detail| of(100, detail, new, true, &table)),
+            [high_low, Updates::VOLUME]
+        );
+        assert_eq!(of(99, late, new, true, &table), Updates::VOLUME);
+        assert_eq!(of(99, late, new, false, &all), high_low);
+        assert_eq!(of(100, contingent | Event::NOT_PRINTABLE, new, true, &table), Updates::NOTHING);
     }
 }
