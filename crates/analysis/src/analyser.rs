@@ -112,6 +112,8 @@ pub enum Trouble {
         source: SocketAddr,
         /// Where to.
         destination: SocketAddr,
+        /// TCP or UDP.
+        is_stream: bool,
         /// Bytes of payload.
         bytes: usize,
         /// The names of the protocols.
@@ -162,18 +164,23 @@ impl Trouble {
     }
 }
 
+const fn transport_name(is_stream: bool) -> &'static str {
+    if is_stream { "TCP" } else { "UDP" }
+}
+
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Headers(error) => write!(f, "{error}"),
             Self::NotOurs(error) => write!(f, "skipped: {error}"),
             Self::UnknownProtocol { source, destination, is_stream, bytes } => {
-                let transport = if *is_stream { "TCP" } else { "UDP" };
+                let transport = transport_name(*is_stream);
                 write!(f, "no known protocol: {bytes} bytes of {transport} from {source} to {destination}")
             }
-            Self::InDoubt { source, destination, bytes, protocols } => write!(
+            Self::InDoubt { source, destination, is_stream, bytes, protocols } => write!(
                 f,
-                "{bytes} bytes of TCP from {source} to {destination} may be {}: name the protocol",
+                "{bytes} bytes of {} from {source} to {destination} may be {}: name the protocol",
+                transport_name(*is_stream),
                 protocols.join(" or ")
             ),
             Self::CutPacket { kept, original, error } => {
@@ -613,7 +620,7 @@ impl Analyser {
             schema: T::SCHEMA,
             decoded: T::fields(payload),
             channel,
-            publisher: Some(application.spec().publisher(None, Some(datagram.destination))),
+            publisher: publisher_of(application, datagram.destination),
             addresses: Some((datagram.source, datagram.destination)),
             vlan: datagram.vlan,
             first_sequence: Some(first),
@@ -714,13 +721,20 @@ impl Analyser {
     }
 }
 
+/// The publisher of a channel, if its bytes or its destination say it.
+fn publisher_of(application: Application, destination: SocketAddr) -> Option<Publisher> {
+    let spec = application.spec();
+    (!spec.is_presumed(None, &[destination])).then(|| spec.publisher(None, Some(destination)))
+}
+
 /// Shows a datagram of no feed.
 fn unknown_datagram(place: &Place, datagram: &Datagram<'_>, visitor: &mut impl Visitor) -> ControlFlow<()> {
-    let trouble = Trouble::UnknownProtocol {
-        source: datagram.source,
-        destination: datagram.destination,
-        is_stream: false,
-        bytes: datagram.payload.len(),
+    let Datagram { source, destination, payload, .. } = *datagram;
+    let (is_stream, bytes, protocols) = (false, payload.len(), recognise::possible(payload));
+    let trouble = if protocols.is_empty() {
+        Trouble::UnknownProtocol { source, destination, is_stream, bytes }
+    } else {
+        Trouble::InDoubt { source, destination, is_stream, bytes, protocols }
     };
     visitor.visit(place, Item::Trouble(&trouble, datagram.payload))
 }
@@ -950,7 +964,8 @@ fn in_doubt(
     visitor: &mut impl Visitor,
 ) -> ControlFlow<()> {
     let Flow { source, destination } = flow;
-    let trouble = Trouble::InDoubt { source, destination, bytes: stream.len(), protocols };
+    let (is_stream, bytes) = (true, stream.len());
+    let trouble = Trouble::InDoubt { source, destination, is_stream, bytes, protocols };
     visitor.visit(place, Item::Trouble(&trouble, stream))
 }
 

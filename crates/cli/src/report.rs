@@ -229,6 +229,13 @@ fn asides(summary: &Summary) -> Vec<String> {
             asides.push(format!("{} {text}", counted(count, one, many)));
         }
     };
+    let presumed = summary.channels.iter().filter(|channel| channel.is_venue_presumed).count() as u64;
+    aside(
+        presumed,
+        "channel",
+        "channels",
+        "whose venue is presumed, since nothing says it: --venue names it",
+    );
     aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, skipped");
     aside(feed.unrecognised_packets, "packet", "packets", "in an unknown protocol, skipped");
     aside(

@@ -18,6 +18,21 @@ const EXECUTION: [&str; 5] = [
 ];
 
 #[test]
+fn a_capture_without_a_known_venue_is_named_as_such() {
+    let capture = "testdata/captures/nyse-pillar-integrated/OrderExecutionMessage.pcap";
+    let presumed = "1 channel whose venue is presumed, since nothing says it: --venue names it";
+    for (venue, is_presumed) in [(&[][..], true), (&["--venue", "arca"], false)] {
+        let output = run(&[&["replay", capture, "--protocol", "integrated"][..], venue].concat());
+        assert_eq!(stdout(&output).contains(presumed), is_presumed, "{output:?}");
+    }
+    // Nothing says the protocol.
+    let output = run(&["replay", capture]);
+    assert!(stdout(&output).contains("may be integrated: name the protocol"), "{output:?}");
+    let output = run(&["dump", capture]);
+    assert!(stdout(&output).contains("may be integrated: name the protocol"), "{output:?}");
+}
+
+#[test]
 fn an_execution_of_an_unknown_order_is_in_no_bar_and_counted() {
     let output = run(&EXECUTION);
     assert_eq!((stdout(&output).as_str(), output.status.code()), ("", Some(3)));

@@ -41,6 +41,9 @@ macro_rules! say {
 /// The only matching engine.
 const SYSTEM: u8 = 1;
 
+/// Bytes of an imbalance with all that 2.5 has.
+const IMBALANCE_BYTES: usize = 73;
+
 /// The type of the time reference.
 const REFERENCE_TYPE: u8 = SourceTimeReference::TAG as u8;
 
@@ -395,33 +398,37 @@ impl Dialect for Integrated {
             1.. => ImbalanceSide::Buy,
             _ => ImbalanceSide::Sell,
         };
-        say!(
-            whole outbox,
-            stamp,
-            Imbalance,
-            ImbalanceFields {
-                symbol_sequence: 0,
-                reference_price: at,
-                paired_quantity: paired,
-                total_imbalance_quantity: imbalance.unsigned_abs(),
-                market_imbalance_quantity: 0,
-                auction_time,
-                auction_type,
-                imbalance_side,
-                continuous_book_clearing_price: at,
-                auction_interest_clearing_price: at,
-                short_sale_filing_price: 0,
-                indicative_match_price: at,
-                upper_collar: 0,
-                lower_collar: 0,
-                auction_status: AuctionStatus::WillRunAsAlways,
-                freeze_status: FreezeStatus::NotInEffect,
-                extensions: 0,
-                unpaired_quantity: imbalance.unsigned_abs(),
-                unpaired_side: imbalance_side,
-                reserved_1: 0,
-            }
-        );
+        begin_second(outbox, stamp);
+        let mut bytes = [0; IMBALANCE_BYTES];
+        let fields = ImbalanceFields {
+            length: IMBALANCE_BYTES as u16,
+            source_time: second(stamp),
+            source_time_ns: nanoseconds(stamp),
+            symbol_index: u32::from(stamp.locate),
+            symbol_sequence: 0,
+            reference_price: at,
+            paired_quantity: paired,
+            total_imbalance_quantity: imbalance.unsigned_abs(),
+            market_imbalance_quantity: 0,
+            auction_time,
+            auction_type,
+            imbalance_side,
+            continuous_book_clearing_price: at,
+            auction_interest_clearing_price: at,
+            short_sale_filing_price: 0,
+            indicative_match_price: at,
+            upper_collar: 0,
+            lower_collar: 0,
+            auction_status: AuctionStatus::WillRunAsAlways,
+            freeze_status: FreezeStatus::NotInEffect,
+            extensions: 0,
+            unpaired_quantity: Some(imbalance.unsigned_abs()),
+            unpaired_side: Some(imbalance_side),
+            reserved_1: Some(0),
+        };
+        // The array has its length.
+        let length = fields.encode_into(&mut bytes).unwrap_or_default();
+        outbox.push(stamp, bytes.get(..length).unwrap_or_default());
     }
 
     fn cross(

@@ -1,4 +1,4 @@
-//! The trading day, from midnight in New York or London; times as text.
+//! The trading day, from midnight in New York, Chicago or London; times as text.
 //!
 //! ITCH gives times as nanoseconds since midnight of the exchange's day. The receive time of the packets gives the day; for a
 //! file without receive times, its name or an option does. Time zone and daylight-saving rules are those of the IANA zone
@@ -18,6 +18,7 @@ pub const ZONE: &str = "America/New_York";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Zone {
     NewYork,
+    Chicago,
     London,
 }
 
@@ -26,6 +27,7 @@ impl Zone {
     fn rules(self) -> TimeZone {
         let name = match self {
             Self::NewYork => ZONE,
+            Self::Chicago => "America/Chicago",
             Self::London => "Europe/London",
         };
         TimeZone::get(name).unwrap_or(TimeZone::UTC)

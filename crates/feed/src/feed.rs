@@ -275,11 +275,12 @@ impl Feed {
         let recognised = recognise::udp_payload(payload, address);
         let destination = &mut self.destinations[at];
         let Some(Recognised { application, is_certain }) = recognised else {
-            if !destination.is_tentative {
+            let presumed = destination.application.filter(|application| !application.spec().needs_group);
+            if presumed.is_none() || !destination.is_tentative {
                 self.note_unrecognised(at, packet);
                 return None;
             }
-            return destination.application;
+            return presumed;
         };
         let before = destination.application.replace(application);
         destination.is_tentative = !is_certain;
@@ -306,7 +307,8 @@ impl Feed {
         self.counters.unrecognised_packets += 1;
         let destination = &mut self.destinations[at];
         if !std::mem::replace(&mut destination.is_noted, true) {
-            let kind = ProblemKind::UnknownProtocol { destination: destination.address };
+            let possible = recognise::possible(packet.datagram.payload);
+            let kind = ProblemKind::UnknownProtocol { destination: destination.address, possible };
             let problem = Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind };
             self.problems.note(problem);
         }

@@ -5,7 +5,8 @@
 //! left, which may be fewer than the book has: it is a change of the order to the shares before it, then the execution. A changed order
 //! keeps its number.
 //!
-//! The header has no venue: the channel's publisher is what the user says, BZX unless another is named.
+//! The header has no venue: the channel's publisher is what the user says, BZX unless another is named. Options and futures are venues of their own, in
+//! whose day times count from midnight in Chicago.
 //!
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
@@ -56,6 +57,14 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<CboeUnit>(payload, check)
 }
 
+/// The zone by which a market counts its day. In the captures at hand options and futures count from midnight in Chicago.
+fn zone_of(publisher: Publisher) -> Zone {
+    match publisher {
+        Publisher::XCBO_PITCH | Publisher::XCBF_PITCH => Zone::Chicago,
+        _ => Zone::NewYork,
+    }
+}
+
 /// Translates the messages of one unit.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
@@ -75,7 +84,7 @@ impl Normaliser for PitchNormaliser {
     fn new(start: &Start) -> Self {
         Self {
             publisher: start.publisher,
-            times: SplitTimes::new(start, Zone::NewYork),
+            times: SplitTimes::new(start, zone_of(start.publisher)),
             has: Vec::new(),
             quick: QuickSymbols::default(),
             unwanted: Aside::default(),
@@ -373,7 +382,7 @@ impl PitchNormaliser {
                 self.add(m.symbol(), m.time_offset(), m.order_id(), terms, to);
             }
             Message::Time(m) => {
-                self.times.begin_second(m.time().0, Zone::NewYork, to.context);
+                self.times.begin_second(m.time().0, zone_of(self.publisher), to.context);
                 to.sink.put(self.event(InstrumentId::UNKNOWN, Nanoseconds(0), to.context));
             }
             other => self.not_an_order(other, to),

@@ -36,6 +36,8 @@ pub enum ProblemKind {
     UnknownProtocol {
         /// Where it was sent.
         destination: SocketAddr,
+        /// The names of the feeds that it may be of; the user can say which.
+        possible: Vec<&'static str>,
     },
     /// The capture kept only the beginning of the packet; the whole messages in it were used.
     CutPacket,
@@ -63,7 +65,12 @@ impl fmt::Display for ProblemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header(error) => error.fmt(f),
-            Self::UnknownProtocol { destination } => write!(f, "no known protocol is sent to {destination}"),
+            Self::UnknownProtocol { destination, possible } if possible.is_empty() => {
+                write!(f, "no known protocol is sent to {destination}")
+            }
+            Self::UnknownProtocol { destination, possible } => {
+                write!(f, "what is sent to {destination} may be {}: name the protocol", possible.join(" or "))
+            }
             Self::CutPacket => f.write_str("the capture kept only the beginning of the packet"),
             Self::Framing(error) => error.fmt(f),
             Self::Message(error) => error.fmt(f),

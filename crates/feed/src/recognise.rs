@@ -2,7 +2,8 @@
 //!
 //! A channel is recognised once, at its first certain packet: the lengths of its blocks add up to the payload, and its first
 //! messages have known types and right lengths. A heartbeat alone names the transport, which names the feed where the transport
-//! carries only one. MoldUDP64 carries two, ITCH and UQDF: its heartbeats are taken for ITCH's until a message comes. The [table](crate::FEEDS) has the check of each feed.
+//! carries only one. MoldUDP64 carries two, ITCH and UQDF: its heartbeats are taken for ITCH's until a message comes. A feed that is known by its groups, such as PITCH,
+//! is certain by a message alone: another one may have the same heartbeats. The [table](crate::FEEDS) has the check of each feed.
 
 use std::net::SocketAddr;
 
@@ -25,8 +26,16 @@ pub struct Recognised {
 /// The feed of a UDP payload to this destination. Cost: the check of every feed.
 pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Recognised> {
     let mut fitting = FEEDS.iter().filter(|feed| feed.recognises(payload, destination));
-    let application = fitting.next()?.application;
-    Some(Recognised { application, is_certain: fitting.next().is_none() })
+    let feed = fitting.next()?;
+    let has_messages = || feed.transport.header(payload).is_ok_and(|header| header.count > 0);
+    let is_certain = fitting.next().is_none() && (!feed.needs_group || has_messages());
+    Some(Recognised { application: feed.application, is_certain })
+}
+
+/// The names of the feeds that a UDP payload may be of, where its destination does not say of which it is.
+pub fn possible(payload: &[u8]) -> Vec<&'static str> {
+    let fitting = FEEDS.iter().filter(|feed| feed.needs_group && (feed.recognise)(payload));
+    fitting.map(|feed| feed.name).collect()
 }
 
 /// Whether a message of a stream or file can be read.

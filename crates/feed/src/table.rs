@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
 //! | bytes that do not say their venue | Cboe, NYSE, LSE | [`FeedSpec::needs_group`] |
-//! | requests over TCP, answers on a multicast group | Cboe, NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
+//! | requests over TCP, answers on a multicast group | Cboe, NYSE | [`tapeworks_session::requests`]; an answer is a packet of `Line::Recovery` |
 //! | several publishers on one channel | UTP, CTA | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
 //! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
 //!
@@ -98,6 +98,20 @@ impl FeedSpec {
         };
         let first = || self.publishers.first().map(|one| one.publisher);
         named.or_else(of_group).or_else(first).unwrap_or_default()
+    }
+
+    /// Whether the publisher of a channel is only presumed: the bytes do not say it, its destinations are no groups of the feed's, and the user
+    /// names none.
+    #[must_use]
+    pub fn is_presumed(&self, named: Option<Publisher>, destinations: &[SocketAddr]) -> bool {
+        let is_known = |destination: &SocketAddr| match destination.ip() {
+            IpAddr::V4(group) => self.publishers.iter().any(|one| one.groups.contains(&group)),
+            IpAddr::V6(_) => false,
+        };
+        self.needs_group
+            && self.only_publisher().is_none()
+            && !named.is_some_and(|publisher| self.has(publisher))
+            && !destinations.iter().any(is_known)
     }
 
     /// Whether a UDP payload to this destination is certainly of this feed.
@@ -405,6 +419,16 @@ macro_rules! rows {
                         publisher: Publisher::EDGX_PITCH,
                         names: &["edgx"],
                         groups: &[Ipv4Addr::new(239, 192, 130, 4), Ipv4Addr::new(239, 192, 131, 4)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::XCBO_PITCH,
+                        names: &["cboe-options", "xcbo"],
+                        groups: &[],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::XCBF_PITCH,
+                        names: &["cfe", "xcbf"],
+                        groups: &[],
                     },
                 ],
                 channels_are_shared: false,

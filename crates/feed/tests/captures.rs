@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind};
+use tapeworks_feed::{
+    Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind, recognise,
+};
 use tapeworks_market::event::{Gap, Session, StatusAction};
 use tapeworks_market::luld::Standing;
 use tapeworks_market::nbbo::NbboRules;
@@ -25,7 +27,11 @@ fn capture(name: &str) -> PathBuf {
 
 /// All events of a capture.
 fn events_of(name: &str) -> (Vec<Event>, Feed) {
-    let mut feed = Feed::new(FeedOptions::default());
+    events_with(FeedOptions::default(), name)
+}
+
+fn events_with(options: FeedOptions, name: &str) -> (Vec<Event>, Feed) {
+    let mut feed = Feed::new(options);
     let mut events = Vec::new();
     let mut reader = CaptureReader::open(&capture(name)).unwrap();
     while let Some(packet) = reader.next_packet().unwrap() {
@@ -233,6 +239,135 @@ fn a_quote_of_cta_has_the_national_best_of_another_participant() {
     assert_eq!(quotes[0].channel_sequence, 19_878_165);
 }
 
+/// The payloads of a folder's captures.
+fn payloads(folder: &str) -> Vec<Vec<u8>> {
+    let mut payloads = Vec::new();
+    for entry in std::fs::read_dir(capture(folder)).unwrap() {
+        let mut reader = CaptureReader::open(&entry.unwrap().path()).unwrap();
+        while let Some(packet) = reader.next_packet().unwrap() {
+            payloads.push(net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec());
+        }
+    }
+    payloads
+}
+
+/// The folders of captures of UDP, with their protocol.
+const FOLDERS: [(&str, Application); 11] = [
+    ("nasdaq-itch50", Application::TotalViewItch50),
+    ("nasdaq-bx-itch50", Application::TotalViewItch50),
+    ("iex-tops15", Application::IexTops16),
+    ("iex-tops16", Application::IexTops16),
+    ("iex-deep", Application::IexDeep10),
+    ("memx-memoir-depth", Application::MemoirDepth13),
+    ("utp-uqdf", Application::UtpUqdf15),
+    ("cta-cqs", Application::CtaCqs191),
+    ("cboe-pitch-futures", Application::CboePitch241),
+    ("cboe-pitch-options", Application::CboePitch241),
+    ("nyse-pillar-integrated", Application::NyseIntegrated25),
+];
+
+#[test]
+fn no_capture_is_certainly_of_another_protocol_in_any_group_at_any_port() {
+    let groups = FEEDS.iter().flat_map(|feed| feed.publishers).flat_map(|one| one.groups);
+    let groups: Vec<Ipv4Addr> = groups.copied().chain([Ipv4Addr::new(224, 0, 62, 2)]).collect();
+    let mut found = 0;
+    for (folder, own) in FOLDERS {
+        for payload in payloads(folder) {
+            for group in &groups {
+                for port in [26_477, 30_001, 10_378, 1] {
+                    let recognised = recognise::udp_payload(&payload, SocketAddr::from((*group, port)));
+                    if let Some(recognised) = recognised.filter(|recognised| recognised.is_certain) {
+                        assert_eq!(recognised.application, own, "{folder} in {group}");
+                        found += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(found > 1_000, "{found}");
+}
+
+#[test]
+fn a_capture_whose_venue_nothing_says_is_in_doubt() {
+    for (folder, own) in FOLDERS.into_iter().filter(|(_, own)| own.spec().needs_group) {
+        // The definition of a future is none of the messages that are read.
+        for payload in payloads(folder).into_iter().filter(|payload| payload.get(9) != Some(&0xBB)) {
+            let mut feed = Feed::new(FeedOptions::default());
+            assert!(send(&mut feed, "224.0.62.2:30501", &payload).is_empty());
+            let problem = feed.problems().kept()[0].kind.to_string();
+            let said = problem.strip_prefix("what is sent to 224.0.62.2:30501 may be ");
+            let said = said.unwrap_or_else(|| panic!("{folder}: {problem}: {payload:x?}"));
+            let names = said.strip_suffix(": name the protocol").unwrap();
+            assert!(names.split(" or ").any(|name| name == own.spec().name), "{problem}");
+        }
+    }
+}
+
+#[test]
+fn an_imbalance_without_the_newer_fields_says_the_same() {
+    let arca = FeedOptions {
+        application: Some(Application::NyseIntegrated25),
+        publisher: Some(Publisher::ARCX_PILLAR),
+        ..FeedOptions::default()
+    };
+    let mut reader = CaptureReader::open(&capture("nyse-pillar-integrated/ImbalanceMessage.pcap")).unwrap();
+    let packet = reader.next_packet().unwrap().unwrap();
+    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    // One message of 73 bytes behind the header.
+    assert_eq!((payload[16], payload[3]), (73, 1));
+    let mut older = payload[..16 + 67].to_vec();
+    (older[0], older[16]) = (payload[0] - 6, 67);
+    let [newer, older] = [&payload, &older].map(|payload| {
+        let mut feed = Feed::new(arca.clone());
+        let events = send(&mut feed, "224.0.62.2:30501", payload);
+        assert_eq!((feed.problems().total, feed.messages()), (0, 1), "{:?}", feed.problems().kept());
+        events
+    });
+    assert!(!newer.is_empty() && newer == older, "{newer:?} {older:?}");
+}
+
+/// The headers of PITCH and MITCH are alike: an empty packet is of either.
+#[test]
+fn a_heartbeat_in_a_group_makes_no_messages_of_another_protocol_those_of_the_group() {
+    let group = "239.192.130.1:30101";
+    let heartbeat = [8, 0, 0, 1, 1, 0, 0, 0];
+    // A deletion of MITCH: length, D, nanoseconds, order, and the rest.
+    let mut mitch = vec![27, 0, 1, 1, 1, 0, 0, 0, 19, b'D'];
+    mitch.resize(27, 0);
+    let mut pitch = vec![22, 0, 1, 1, 1, 0, 0, 0, 14, 0x29];
+    pitch.resize(22, 0);
+    let mut feed = Feed::new(FeedOptions::default());
+    assert!(send(&mut feed, group, &heartbeat).is_empty() && send(&mut feed, group, &mitch).is_empty());
+    assert_eq!(feed.counters().unrecognised_packets, 1);
+    let problem = feed.problems().kept()[0].kind.to_string();
+    assert_eq!(problem, "what is sent to 239.192.130.1:30101 may be mitch: name the protocol");
+    // A message says it.
+    let events = send(&mut feed, group, &pitch);
+    assert!(events.iter().any(|event| event.kind == EventKind::Delete), "{events:?}");
+    assert_eq!((feed.channels().len(), feed.channels()[0].publisher()), (1, Publisher::BATS_PITCH));
+}
+
+#[test]
+fn the_times_of_cboes_options_and_futures_count_in_chicago() {
+    for (folder, publisher) in
+        [("cboe-pitch-options", Publisher::XCBO_PITCH), ("cboe-pitch-futures", Publisher::XCBF_PITCH)]
+    {
+        for entry in std::fs::read_dir(capture(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let options = FeedOptions {
+                application: Some(Application::CboePitch241),
+                publisher: Some(publisher),
+                ..FeedOptions::default()
+            };
+            let (events, _) = events_with(options, path.to_str().unwrap());
+            for event in events.iter().filter(|event| event.kind != EventKind::SymbolMapping) {
+                let after = event.ts_recv.0.abs_diff(event.ts_event.0);
+                assert!(after < Nanos::SECOND, "{path:?}: {event:?}");
+            }
+        }
+    }
+}
+
 /// MoldUDP64 carries two feeds, and a heartbeat does not say of which it is.
 #[test]
 fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
@@ -418,7 +553,8 @@ fn an_unknown_protocol_is_reported_once_and_counted_each_time() {
     }
     assert_eq!(feed.counters().unrecognised_packets, 3);
     assert_eq!(feed.problems().kept().len(), 1);
-    let expected = ProblemKind::UnknownProtocol { destination: "239.1.1.1:5000".parse().unwrap() };
+    let destination = "239.1.1.1:5000".parse().unwrap();
+    let expected = ProblemKind::UnknownProtocol { destination, possible: Vec::new() };
     assert_eq!(feed.problems().kept()[0].kind, expected);
 }
 

@@ -93,6 +93,10 @@ pub const TEXAS: Venue = Venue { id: 13, mic: "XCHI", name: "NYSE Texas" };
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
 /// Members Exchange.
 pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
+/// Cboe Options, also called C1.
+pub const CBOE_OPTIONS: Venue = Venue { id: 22, mic: "XCBO", name: "Cboe Options" };
+/// Cboe Futures Exchange.
+pub const CBOE_FUTURES: Venue = Venue { id: 52, mic: "XCBF", name: "Cboe Futures" };
 /// London Stock Exchange, which DBN has no number for.
 pub const LSE: Venue = Venue { id: Venue::FIRST_OWN, mic: "XLON", name: "LSE" };
 
@@ -121,7 +125,7 @@ const fn sip(publisher: Publisher, venue: Venue) -> Feed {
 }
 
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 40] = [
+pub const FEEDS: [Feed; 42] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
@@ -138,6 +142,18 @@ pub const FEEDS: [Feed; 40] = [
     Feed { publisher: Publisher::BATY_PITCH, dataset: "BATY.PITCH", venue: BYX, detail: Detail::Orders },
     Feed { publisher: Publisher::EDGA_PITCH, dataset: "EDGA.PITCH", venue: EDGA, detail: Detail::Orders },
     Feed { publisher: Publisher::EDGX_PITCH, dataset: "EDGX.PITCH", venue: EDGX, detail: Detail::Orders },
+    Feed {
+        publisher: Publisher::XCBO_PITCH,
+        dataset: "XCBO.PITCH",
+        venue: CBOE_OPTIONS,
+        detail: Detail::Orders,
+    },
+    Feed {
+        publisher: Publisher::XCBF_PITCH,
+        dataset: "XCBF.PITCH",
+        venue: CBOE_FUTURES,
+        detail: Detail::Orders,
+    },
     Feed { publisher: Publisher::XNYS_PILLAR, dataset: "XNYS.PILLAR", venue: NYSE, detail: Detail::Orders },
     Feed {
         publisher: Publisher::XCIS_PILLAR,
@@ -214,6 +230,10 @@ impl Publisher {
     pub const IEXG_DEEP_PLUS: Self = Self(Self::FIRST_OWN + 1);
     /// LSE MITCH, which DBN has no number for.
     pub const XLON_MITCH: Self = Self(Self::FIRST_OWN + 2);
+    /// Cboe Futures PITCH.
+    pub const XCBF_PITCH: Self = Self(105);
+    /// Cboe Options PITCH, which DBN has no number for.
+    pub const XCBO_PITCH: Self = Self(Self::FIRST_OWN + 3);
     /// From here on the numbers are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 

@@ -80,6 +80,7 @@ impl Summary {
                 "channel": channel.identity.to_string(),
                 "protocol": channel.application.protocol(),
                 "venue": channel.publisher.venue_name(),
+                "is_venue_presumed": channel.is_venue_presumed,
                 "lines": channel.lines,
                 "packets": channel.counters.packets,
                 "messages": channel.counters.messages,

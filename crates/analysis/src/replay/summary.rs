@@ -34,6 +34,8 @@ pub struct ChannelSummary {
     pub sequence: SequenceCounters,
     /// Destinations that carried it.
     pub lines: usize,
+    /// Nothing says of which venue it is: [`FeedSpec::is_presumed`](tapeworks_feed::FeedSpec::is_presumed).
+    pub is_venue_presumed: bool,
 }
 
 /// Messages of a channel that did not come.
@@ -243,6 +245,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             counters: *channel.counters(),
             sequence: *channel.sequence(),
             lines: channel.lines().len(),
+            is_venue_presumed: channel.application().spec().is_presumed(options.publisher, channel.lines()),
         })
         .collect();
     let place = |(channel, gap, received): &(u16, Gap, Nanos)| GapSummary {

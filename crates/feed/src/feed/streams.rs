@@ -153,7 +153,8 @@ impl Feed {
     fn give_up(&mut self, flow: Flow, bytes: usize) {
         self.counters.unrecognised_packets += 1;
         self.skip(Skipped::Unknown, bytes);
-        self.note_at(self.stream_place.place, ProblemKind::UnknownProtocol { destination: flow.destination });
+        let (destination, possible) = (flow.destination, Vec::new());
+        self.note_at(self.stream_place.place, ProblemKind::UnknownProtocol { destination, possible });
     }
 
     fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], sink: &mut S) {

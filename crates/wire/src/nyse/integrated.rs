@@ -425,7 +425,7 @@ tapeworks_wire_macros::protocol! {
     }
 
     /// Imbalance: an auction that is being prepared.
-    message Imbalance = 105, 73 bytes {
+    message Imbalance = 105, 67..=73 bytes {
         length                          @ 0 : u16,
         source_time                     @ 4 : seconds_since_epoch<u32>,
         source_time_ns                  @ 8 : nanoseconds<u32>,
@@ -447,9 +447,10 @@ tapeworks_wire_macros::protocol! {
         auction_status                  @ 64: AuctionStatus,
         freeze_status                   @ 65: FreezeStatus,
         extensions                      @ 66: u8,
-        unpaired_quantity               @ 67: u32,
-        unpaired_side                   @ 71: ImbalanceSide,
-        reserved_1                      @ 72: u8,
+        /// Not before 2.5, nor the two behind it.
+        unpaired_quantity               @ 67 since "2.5": u32,
+        unpaired_side                   @ 71 since "2.5": ImbalanceSide,
+        reserved_1                      @ 72 since "2.5": u8,
     }
 
     /// Add order refresh: an order of the book, in a refresh.
