@@ -1,7 +1,7 @@
 //! What a trade updates: the volume, the high and low, the last price. By the sale conditions of the SIPs.
 //!
-//! Of the direct feeds NYSE's alone has them. Elsewhere the condition that a venue would report follows from what it says: whether a trade is printable, whether it is of an
-//! auction, its size, and its time. The latter two rules hold for NYSE's trades too, whose letters `I` and `T` say the same.
+//! Of the direct feeds NYSE's has them, and IEX's in part: odd lot, extended hours, auction. Elsewhere the condition that a venue would report follows from what it says: whether a trade is printable, whether it is of an
+//! auction, its size, and its time. The latter two rules hold for the trades of those two too, whose `I` and `T` say the same.
 //!
 //! | trade | letter | volume | high and low | last |
 //! | --- | --- | --- | --- | --- |
