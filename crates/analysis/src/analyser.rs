@@ -473,7 +473,7 @@ struct FramedFile {
 }
 
 /// Finds protocols and messages in packets.
-struct Analyser {
+pub(crate) struct Analyser {
     /// The feed that the user sets.
     forced: Option<Application>,
     /// How TCP streams are read.
@@ -513,7 +513,7 @@ impl ReadStreams {
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
 impl Analyser {
-    fn new(read_as: Option<ReadAs>) -> Self {
+    pub(crate) fn new(read_as: Option<ReadAs>) -> Self {
         Self {
             forced: read_as.and_then(ReadAs::feed),
             streams: ReadStreams::of(read_as),
@@ -557,7 +557,8 @@ impl Analyser {
         }
     }
 
-    fn application(&mut self, datagram: &Datagram<'_>) -> Option<Application> {
+    /// The feed of a datagram.
+    pub(crate) fn application(&mut self, datagram: &Datagram<'_>) -> Option<Application> {
         if self.forced.is_some() {
             return self.forced;
         }
@@ -581,7 +582,8 @@ impl Analyser {
         Some(application)
     }
 
-    fn datagram(
+    /// Shows the messages of a UDP packet.
+    pub(crate) fn datagram(
         &mut self,
         place: &Place,
         datagram: &Datagram<'_>,
@@ -636,7 +638,8 @@ impl Analyser {
         self.trackers.entry(channel).or_default().arrive(first, count)
     }
 
-    fn segment(
+    /// Shows the messages that a segment of TCP completes.
+    pub(crate) fn segment(
         &mut self,
         place: &Place,
         datagram: &Datagram<'_>,
@@ -658,7 +661,7 @@ impl Analyser {
     }
 
     /// The end of a file, or of all captures: what streams still hold.
-    fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
+    pub(crate) fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
         let nowhere = Place { file: 0, number: 0, offset: 0, time: None };
         let mut flow = ControlFlow::Continue(());
         let (connections, streams) = (&mut self.connections, self.streams);
@@ -679,7 +682,7 @@ impl Analyser {
     }
 
     /// A message of a file without packets, or a SoupBinTCP packet without its length.
-    fn frame(
+    pub(crate) fn frame(
         &mut self,
         file: usize,
         framing: FileFormat,

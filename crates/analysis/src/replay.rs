@@ -30,11 +30,13 @@ use crate::input::{self, Input, InputError, Source};
 use crate::timer::ServiceTimer;
 
 mod directory;
+mod issue_names;
 mod json;
 mod summary;
 mod walk;
 
 pub use directory::{Directory, Listing};
+use issue_names::IssueNames;
 use summary::summarise;
 pub use summary::{
     BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, GapSummary, KEPT_GAPS, Summary, Top, Written,
@@ -86,6 +88,8 @@ pub struct Options {
     /// Whether the NBBO and the price levels that orders make are left out where no output, comparison or bar needs them. The summary lacks them then. See
     /// [`BookStage::without_levels`].
     pub skips_unused: bool,
+    /// Whether the names of issues are read, which no event has: [`Listing::issue_name`].
+    pub reads_issue_names: bool,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
     /// What the sizes of the SIPs' quotes count.
@@ -305,6 +309,7 @@ struct Run {
     market: Market,
     buffer: Vec<Event>,
     outlet: Outlet,
+    issue_names: Option<Box<IssueNames>>,
     groups: u64,
     measure: bool,
     times: Option<(Nanos, Nanos)>,
@@ -354,6 +359,7 @@ impl Run {
                 gaps: Vec::new(),
                 error: None,
             },
+            issue_names: options.reads_issue_names.then(|| Box::new(IssueNames::new(options))),
             groups: 0,
             measure: options.measure,
             times: None,
@@ -664,6 +670,9 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                             received,
                             datagram,
                         };
+                        if let Some(names) = &mut run.issue_names {
+                            names.packet(&packet);
+                        }
                         let measured = run.begin_measured();
                         let (feed, schedule, mut edge) = run.edge();
                         feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
@@ -697,6 +706,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             let mut frames = batch.map(|frame| Frame { file, offset: frame.offset, bytes: frame.bytes });
             while left > 0 {
                 let measured = run.begin_measured();
+                let mut names = run.issue_names.take();
                 let (feed, schedule, mut edge) = run.edge();
                 let mut edge = SelfHelpSink { schedule, sink: &mut edge };
                 let mut stage = feed.file(file, *format, *midnight);
@@ -704,9 +714,13 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 for frame in
                     frames.by_ref().take(MEASURED_GROUP.min(usize::try_from(left).unwrap_or(usize::MAX)))
                 {
+                    if let Some(names) = &mut names {
+                        names.frame(file, *format, frame.offset, frame.bytes);
+                    }
                     stage.process(std::slice::from_ref(&frame), &mut edge);
                     taken += 1;
                 }
+                run.issue_names = names;
                 if measured {
                     run.end_measured();
                 }

@@ -75,6 +75,65 @@ fn symbols_spells_a_symbol_of_any_convention_in_all_three() {
 }
 
 #[test]
+fn symbols_has_the_names_of_a_sip_and_the_isins_of_london() {
+    let folder = Folder::new("names");
+    let listed = symbols(&folder, "nasdaq,lse,uqdf,cqs");
+    let of_london = |one: &serde_json::Value| one["symbol"].as_str().unwrap().len() == 16;
+    let (london, others): (Vec<_>, Vec<_>) = listed.iter().partition(|one| of_london(one));
+    assert_eq!((london.len(), others.len()), (40, 40));
+    for one in london {
+        let symbol = one["symbol"].as_str().unwrap();
+        assert_eq!([&one["isin"], &one["currency"]], [&symbol[..12], &symbol[13..]], "{one}");
+        assert!(one["cusip"].is_null() && one["name"].is_null(), "{one}");
+    }
+    for one in &others {
+        let of_venue = |venue: &&serde_json::Value| !venue["name"].is_null();
+        let venue = one["venues"].as_array().unwrap().iter().find(of_venue);
+        assert!(
+            venue.is_none_or(|venue| venue["venue"] == "UTP SIP" && venue["name"] == one["name"]),
+            "{one}"
+        );
+        assert_eq!(one["name"].is_null(), venue.is_none(), "{one}");
+        assert!(one["isin"].is_null(), "{one}");
+    }
+    let named = others.iter().filter(|one| one["name"] == "SIMULATED").count();
+    assert!((1..40).contains(&named), "UQDF has names, CQS has none: {named}");
+    let output = run(&["symbols", &folder.path("session.pcap")]);
+    let text = stdout(&output);
+    let heading = text.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(heading[..5], ["symbol", "CQS", "CMS", "ISIN", "name"]);
+    assert!(text.contains("SIMULATED"), "{text}");
+}
+
+#[test]
+fn symbols_checks_isins_and_cusips_and_gives_one_from_the_other() {
+    let spell = |texts: &[&str]| {
+        let arguments: Vec<&str> = texts.iter().flat_map(|text| ["--spell", text]).collect();
+        run(&[&["symbols", "--json"], &arguments[..]].concat())
+    };
+    let output = spell(&["GB00BH4HKS39.GBX", "US0378331005", "037833100", "CA7800871021", "BRK.B"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let spelled: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let row = |place: usize| {
+        let one = &spelled["symbols"][place];
+        ["convention", "isin", "country", "currency", "cusip"].map(|name| one[name].as_str().unwrap_or("-"))
+    };
+    assert_eq!(row(0), ["ISIN.currency", "GB00BH4HKS39", "GB", "GBX", "-"]);
+    assert_eq!(row(1), ["ISIN", "US0378331005", "US", "-", "037833100"]);
+    assert_eq!(row(2), ["CUSIP", "US0378331005", "US", "-", "037833100"]);
+    assert_eq!(row(3), ["ISIN", "CA7800871021", "CA", "-", "780087102"]);
+    assert_eq!(row(4), ["integrated", "-", "-", "-", "-"]);
+    for (wrong, right) in
+        [("GB00BH4HKS38.GBX", "9"), ("US0378331006", "5"), ("037833101", "0"), ("CA7800871022", "1")]
+    {
+        let output = spell(&[wrong]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let expected = format!("{wrong}: the check digit is wrong: {right} would be right");
+        assert!(stderr(&output).contains(&expected), "{output:?}");
+    }
+}
+
+#[test]
 fn replay_takes_the_round_lots_of_a_venue_without_a_directory_from_prices() {
     let folder = Folder::new("round-lots");
     let session = folder.path("session.pcap");

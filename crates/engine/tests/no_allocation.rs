@@ -6,14 +6,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use tapeworks_engine::{Engine, EngineOptions};
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, write_pcap};
+use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
-use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet};
+use tapeworks_feed::{Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed::{FramedReader, write_frame};
 use tapeworks_packet::net;
@@ -29,7 +31,9 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const MESSAGES: u64 = 120_000;
 const SYMBOLS: u32 = 200;
 
-fn market() -> Through<BookStage, NbboStage> {
+type Market = Through<BookStage, NbboStage>;
+
+fn market() -> Market {
     let capacity = Capacity::for_messages(MESSAGES);
     let nbbo = NbboStage::new(NbboRules::default(), [], capacity.instruments);
     Through::new(BookStage::with_unnamed([], capacity), nbbo)
@@ -87,8 +91,29 @@ fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
         line_b: true,
         ..Scenario::demo()
     };
+    let chain = second_half_without_allocations(&scenario);
+    assert_eq!(chain.first.channels().len(), 4);
+}
+
+/// Venues of the US market and London, so that every protocol of the generator comes, IEX's three feeds beside each other.
+#[test]
+fn the_second_half_of_a_capture_of_every_venue_takes_and_releases_no_memory() {
+    let mut scenario =
+        Scenario { symbols: 60, messages: MESSAGES, bursts: Vec::new(), ..Scenario::us_market(MESSAGES) };
+    let others = [VenueKind::Lse, VenueKind::IexTops, VenueKind::IexDeep];
+    scenario.venues.extend(others.map(|kind| VenueConfig { kind, share: 15, unit: Unit::WHOLE }));
+    let chain = second_half_without_allocations(&scenario);
+    let channels = chain.first.channels();
+    assert_eq!(channels.len(), scenario.venues.len());
+    let run: BTreeSet<&str> = channels.iter().map(|channel| channel.application().protocol()).collect();
+    let all: BTreeSet<&str> = FEEDS.iter().map(|feed| feed.application.protocol()).collect();
+    assert_eq!(run, all, "every feed of the table runs");
+}
+
+/// Runs a capture of a scenario, and counts in its second half.
+fn second_half_without_allocations(scenario: &Scenario) -> Chain<Feed, Market, Event> {
     let mut file = Vec::new();
-    write_pcap(&scenario, &mut file).unwrap();
+    write_pcap(scenario, &mut file).unwrap();
     let all = {
         let mut reader = CaptureReader::new(ByteSource::from_bytes("capture", file.clone())).unwrap();
         while reader.next_packet().unwrap().is_some() {}
@@ -114,9 +139,9 @@ fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
     assert!(taken > 0, "the allocator counts");
     assert_eq!(run(all - all / 2), (0, 0), "allocations and releases in the second half");
     assert_eq!(chain.first.problems().total, 0, "{:?}", chain.first.problems().kept());
-    assert_eq!(chain.first.channels().len(), 4);
     assert!(chain.first.messages() > MESSAGES * 9 / 10);
     assert!(chain.second.first.feeds().iter().all(|books| books.growths() == 0));
+    chain
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: None,
     zero_is_none: false,
     directory: None,
+    issue_name: None,
 };
 
 /// The SIP's own publisher.

@@ -198,6 +198,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: None,
     zero_is_none: false,
     directory: None,
+    issue_name: None,
 };
 
 /// The time of a message, in nanoseconds since 1970: all these feeds have it behind the type and one byte.

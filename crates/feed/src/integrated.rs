@@ -48,6 +48,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: Some("symbol_index"),
     zero_is_none: true,
     directory: Some("SymbolIndexMapping"),
+    issue_name: None,
 };
 
 /// Room for so many indices; NYSE has some 12,000 symbols. A mapping of a greater one is a problem, and its messages are of no instrument.

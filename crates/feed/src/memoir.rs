@@ -38,6 +38,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: Some("security_id"),
     zero_is_none: false,
     directory: Some("InstrumentDirectory"),
+    issue_name: None,
 };
 
 /// The deletion of an order that is not there.

@@ -50,6 +50,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: Some("instrument_id"),
     zero_is_none: false,
     directory: Some("SymbolDirectory"),
+    issue_name: None,
 };
 
 /// Room for so many instruments; London has some 20,000. A directory message of one more is a problem, and its messages are of no instrument.

@@ -30,6 +30,8 @@ pub struct Naming {
     pub zero_is_none: bool,
     /// The message that defines a number.
     pub directory: Option<&'static str>,
+    /// The field of the directory's message with the name of the issue, "COMPANY COMMON STOCK".
+    pub issue_name: Option<&'static str>,
 }
 
 impl Naming {

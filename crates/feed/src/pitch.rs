@@ -38,6 +38,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: None,
     zero_is_none: false,
     directory: None,
+    issue_name: None,
 };
 
 /// The deletion of an order that is not there.

@@ -166,6 +166,9 @@ impl Quotes {
         if instrument < UNWANTED {
             self.quoted.resize(instrument.index() + 1, 0);
             self.quoted[instrument.index()] = 1 << place;
+            // Room for a standing now, before the day is busy: the first limit state takes no memory then.
+            let without = self.quoted.len().saturating_sub(self.standings.len());
+            self.standings.reserve(without);
         }
     }
 

@@ -328,6 +328,7 @@ macro_rules! rows {
                     number: Some("stock_locate"),
                     zero_is_none: true,
                     directory: Some("StockDirectory"),
+                    issue_name: None,
                 },
                 recognise: itch::recognise,
                 needs_group: false,
@@ -613,6 +614,13 @@ mod tests {
             }
             let fields = feed.schema.messages.iter().flat_map(|message| message.fields);
             assert!(fields.clone().any(|field| field.name == feed.naming.symbol), "{}", feed.name);
+            let directory =
+                feed.schema.messages.iter().filter(|message| Some(message.name) == feed.naming.directory);
+            let of_directory = directory.flat_map(|message| message.fields).collect::<Vec<_>>();
+            assert_eq!(of_directory.is_empty(), feed.naming.directory.is_none(), "{}", feed.name);
+            if let Some(name) = feed.naming.issue_name {
+                assert!(of_directory.iter().any(|field| field.name == name), "{}", feed.name);
+            }
             assert!(feed.harmless.is_empty() || (feed.check)(feed.harmless).is_ok(), "{}", feed.name);
         }
     }

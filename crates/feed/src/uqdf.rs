@@ -38,6 +38,7 @@ pub(crate) const NAMING: Naming = Naming {
     number: None,
     zero_is_none: false,
     directory: Some("IssueSymbolDirectory"),
+    issue_name: Some("issue_name"),
 };
 
 /// The SIP's own publisher.

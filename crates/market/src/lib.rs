@@ -15,6 +15,7 @@
 //! | [`orders`] | order reference to order | 1, rarely 2 |
 //! | [`levels`] | price levels of both sides of every book | 1 or 2 |
 //! | [`nbbo`] | best across venues | 1 per venue that quotes the instrument |
+//! | [`identifiers`] | ISIN and CUSIP: check digits, and one from the other | none |
 //! | [`luld`] | limit up, limit down price bands, and how quotes stand to them | 1 per NBBO that is compared, where a SIP sends bands |
 //! | [`quote_conditions`] | which quotes of a SIP's participants count in a national best | none |
 //! | [`round_lots`] | round lots by price and date, and of venues that state none | none |
@@ -23,6 +24,7 @@
 pub mod book;
 pub mod conflate;
 pub mod event;
+pub mod identifiers;
 pub mod image;
 pub mod instrument;
 pub mod levels;

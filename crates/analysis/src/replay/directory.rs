@@ -7,7 +7,7 @@ use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::{InstrumentId, Nanos, Publisher};
 
 /// What a feed says of an instrument.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
     /// Its last definition.
     pub definition: Option<Definition>,
@@ -19,6 +19,8 @@ pub struct Listing {
     pub bands: Option<PriceBands>,
     /// The last word of a SIP on how its national best stands to them.
     pub standing: Option<Standing>,
+    /// The name of the issue, where the feed sends one and the replay [reads them](super::Options::reads_issue_names).
+    pub issue_name: Option<Box<str>>,
 }
 
 /// What feeds say of instruments, by instrument and feed.
@@ -58,6 +60,11 @@ impl Directory {
                 listing.is_short_sell_restricted = status.is_short_sell_restricted;
             }
         }
+    }
+
+    /// Takes the name of an issue.
+    pub(super) fn name(&mut self, instrument: InstrumentId, publisher: Publisher, name: Box<str>) {
+        self.0.entry((instrument, publisher)).or_default().issue_name = Some(name);
     }
 
     /// What each feed says of an instrument, by the feeds' numbers.

@@ -224,7 +224,12 @@ impl Summary {
 
 /// The summary of what went through `run`; the loop fills in the rest.
 pub(super) fn summarise(run: Run, options: &Options) -> Summary {
-    let Run { feed, market, mut outlet, .. } = run;
+    let Run { feed, market, mut outlet, issue_names, .. } = run;
+    for ((symbol, publisher), name) in issue_names.into_iter().flat_map(|names| names.finish()) {
+        if let Some(instrument) = outlet.instruments.find(symbol) {
+            outlet.directory.name(instrument, publisher, name);
+        }
+    }
     let mut bars = outlet.bars.take().map(|bars| *bars);
     if let Some(bars) = &mut bars {
         bars.finish();

@@ -202,6 +202,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         self_help: arguments.self_help,
         sip_sizes: arguments.sip_sizes.into(),
         skips_unused: false,
+        reads_issue_names: false,
         measure: arguments.measure,
         compare_sip: false,
         bars: None,

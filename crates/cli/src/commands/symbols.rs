@@ -1,4 +1,4 @@
-//! `tapeworks symbols`: the symbol directory of a day, and how markets spell a symbol.
+//! `tapeworks symbols`: the symbol directory of a day, and how markets spell a symbol or number an issue.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::{self, Listing, Summary};
 use tapeworks_feed::Application;
 use tapeworks_market::event::{Status, StatusAction};
+use tapeworks_market::identifiers::{Cusip, IdentifierError, Isin};
 use tapeworks_market::luld::{LimitState, PriceBands};
 use tapeworks_market::price::price_e9;
 use tapeworks_market::symbology::{Convention, convert, describe};
@@ -20,23 +21,24 @@ use crate::terminal::{self, Bar};
 use crate::values::{self, Symbols};
 use crate::{output, report};
 
-/// List the symbols of a day: spelling, round lot, tick, listing market, venues and trading status.
+/// List the symbols of a day: spelling, ISIN, name, round lot, tick, listing market, venues and trading status.
 ///
 /// Reads the same files as replay. A symbol is the same at every venue, in the spelling of Nasdaq's integrated platform; the
-/// spellings of the CTA's tapes (CQS) and of NYSE (CMS) are beside it.
+/// spellings of the CTA's tapes (CQS) and of NYSE (CMS) are beside it. London's symbols are an ISIN and a currency.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks symbols testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks symbols session.pcap --symbols AAPL,MSFT --json
   tapeworks symbols --spell 'BRK.B' --spell 'BAC PRL'
+  tapeworks symbols --spell GB00BH4HKS39.GBX --spell US0378331005 --spell 037833100
 
-Exit code 2: no convention has a symbol of --spell. 3: messages are missing, or some of the input could not be read or applied.")]
+Exit code 2: no convention has a symbol of --spell, or a check digit of it is wrong. 3: messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
     /// Captures or message files, merged by time; - is standard input.
     #[arg(required_unless_present = "spell", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Spell a symbol in every convention, instead of reading files; may be given several times.
+    /// Spell a symbol in every convention, or check an ISIN or CUSIP, instead of reading files; may be given several times.
     #[arg(long, value_name = "SYMBOL", conflicts_with = "files")]
     spell: Vec<String>,
     /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
@@ -69,6 +71,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         inputs: arguments.files,
         threads: replay::default_threads(),
         skips_unused: true,
+        reads_issue_names: true,
         ..replay::Options::default()
     };
     let mut bar = Bar::new("Reading");
@@ -143,6 +146,16 @@ impl Row<'_> {
         convert(self.symbol.as_str(), Convention::Integrated, convention)
     }
 
+    /// The ISIN and the currency of which the symbol is made.
+    fn isin(&self) -> Option<(Isin, &str)> {
+        Isin::with_currency(self.symbol.as_str())?.ok()
+    }
+
+    /// The name of the issue, by the first venue that sends one.
+    fn name(&self) -> Option<&str> {
+        self.listings.iter().find_map(|(_, listing)| listing.issue_name.as_deref())
+    }
+
     /// What the venues say of it, each value once, in the order of the venues.
     fn values<T: PartialEq>(&self, of: impl Fn(&Listing) -> Option<T>) -> Vec<T> {
         let mut values = Vec::new();
@@ -178,6 +191,9 @@ impl Row<'_> {
         if has(|listing| listing.definition.is_some_and(|one| one.is_test)) {
             remarks.push("test".to_owned());
         }
+        if let Some(Err(error)) = Isin::with_currency(self.symbol.as_str()) {
+            remarks.push(format!("no ISIN: {error}"));
+        }
         if has(|listing| listing.definition.is_some_and(|one| one.is_etp)) {
             remarks.push("exchange-traded product".to_owned());
         }
@@ -203,8 +219,13 @@ impl Row<'_> {
 
     fn to_json(&self) -> Value {
         let symbol = self.symbol.as_str();
+        let isin = self.isin();
         json!({
             "symbol": symbol,
+            "name": self.name(),
+            "isin": isin.map(|(isin, _)| isin.to_string()),
+            "currency": isin.map(|(_, currency)| currency),
+            "cusip": isin.and_then(|(isin, _)| isin.cusip()).map(|cusip| cusip.to_string()),
             "cqs": self.spelled(Convention::Cqs),
             "cms": self.spelled(Convention::Cms),
             "issue": describe(symbol, Convention::Integrated),
@@ -213,6 +234,7 @@ impl Row<'_> {
                 "venue": publisher.venue_name(),
                 "dataset": publisher.feed().map(|feed| feed.dataset),
                 "publisher_id": publisher.0,
+                "name": listing.issue_name,
                 "round_lot": listing.definition.map(|one| one.round_lot).filter(|lot| *lot > 0),
                 "tick_e9": listing.definition.and_then(|one| one.tick).map(|tick| price_e9(Some(tick))),
                 "reference_price_e9":
@@ -244,28 +266,38 @@ fn listed(values: impl IntoIterator<Item = String>) -> String {
 }
 
 fn show(rows: &[Row<'_>], summary: &Summary, paint: Paint) -> String {
-    let mut table = Table::new(&[
-        ("symbol", Align::Left),
-        ("CQS", Align::Left),
-        ("CMS", Align::Left),
-        ("lot", Align::Right),
-        ("tick", Align::Right),
-        ("listed", Align::Left),
-        ("venues", Align::Left),
-        ("remarks", Align::Left),
-    ]);
+    // Columns that no row has anything for are left out.
+    let has_isin = rows.iter().any(|row| row.isin().is_some());
+    let has_name = rows.iter().any(|row| row.name().is_some());
+    let columns = [
+        ("symbol", Align::Left, true),
+        ("CQS", Align::Left, true),
+        ("CMS", Align::Left, true),
+        ("ISIN", Align::Left, has_isin),
+        ("name", Align::Left, has_name),
+        ("lot", Align::Right, true),
+        ("tick", Align::Right, true),
+        ("listed", Align::Left, true),
+        ("venues", Align::Left, true),
+        ("remarks", Align::Left, true),
+    ];
+    let shown = columns.map(|(_, _, is_shown)| is_shown);
+    let mut table = Table::new(&kept(columns.map(|(name, align, _)| (name, align)), shown));
     for row in rows {
         let spelled = |convention| row.spelled(convention).unwrap_or_else(|| "-".to_owned());
-        table.row([
+        let cells = [
             row.symbol.to_string(),
             spelled(Convention::Cqs),
             spelled(Convention::Cms),
+            listed(row.isin().map(|(isin, _)| isin.to_string())),
+            listed(row.name().map(str::to_owned)),
             listed(row.lots().iter().map(u32::to_string)),
             listed(row.ticks().iter().map(ToString::to_string)),
             listed(row.markets().into_iter().map(str::to_owned)),
             listed(row.listings.iter().map(|(publisher, _)| publisher.venue_name())),
             row.remarks(),
-        ]);
+        ];
+        table.row(kept(cells, shown));
     }
     let title = counted(rows.len() as u64, "symbol", "symbols");
     let title = paint.strong(&title);
@@ -273,42 +305,128 @@ fn show(rows: &[Row<'_>], summary: &Summary, paint: Paint) -> String {
     [title.as_str(), "\n", &directory, &report::verdict(summary, paint)].concat()
 }
 
-/// Spells symbols of any convention in all of them.
-fn spell(symbols: &[String], is_json: bool) -> Result {
+/// The columns or cells that are shown.
+fn kept<T, const N: usize>(all: [T; N], shown: [bool; N]) -> Vec<T> {
+    all.into_iter().zip(shown).filter(|(_, is_shown)| *is_shown).map(|(one, _)| one).collect()
+}
+
+/// What a text of `--spell` stands for.
+#[derive(Default)]
+struct Spelled {
+    convention: &'static str,
+    /// What kind of issue it is; the numbers of issues do not say.
+    issue: Option<String>,
+    integrated: Option<String>,
+    cqs: Option<String>,
+    cms: Option<String>,
+    isin: Option<Isin>,
+    currency: Option<String>,
+    cusip: Option<Cusip>,
+}
+
+/// Reads a text of `--spell`. Numbers of issues come first: a symbol has fewer letters, or no check digit.
+fn read(text: &str) -> std::result::Result<Spelled, String> {
     const ALL: [(Convention, &str); 3] =
         [(Convention::Integrated, "integrated"), (Convention::Cqs, "CQS"), (Convention::Cms, "CMS")];
-    let mut table = Table::new(&[
-        ("given", Align::Left),
-        ("read as", Align::Left),
-        ("issue", Align::Left),
-        ("integrated", Align::Left),
-        ("CQS", Align::Left),
-        ("CMS", Align::Left),
-    ]);
-    let (mut objects, mut unread) = (Vec::new(), Vec::new());
+    let wrong = |error: IdentifierError| format!("{text}: {error}");
+    if let Some(parsed) = Isin::with_currency(text) {
+        let (isin, currency) = parsed.map_err(wrong)?;
+        let currency = Some(currency.to_owned());
+        return Ok(Spelled { currency, ..of_isin("ISIN.currency", isin) });
+    }
+    match text.parse::<Isin>() {
+        Ok(isin) => return Ok(of_isin("ISIN", isin)),
+        Err(error @ IdentifierError::CheckDigit { .. }) => return Err(wrong(error)),
+        Err(IdentifierError::Form) => {}
+    }
+    match text.parse::<Cusip>() {
+        Ok(cusip) => {
+            return Ok(Spelled {
+                convention: "CUSIP",
+                isin: cusip.isin(),
+                cusip: Some(cusip),
+                ..Spelled::default()
+            });
+        }
+        // No symbol starts with a digit.
+        Err(error @ IdentifierError::CheckDigit { .. })
+            if text.starts_with(|one: char| one.is_ascii_digit()) =>
+        {
+            return Err(wrong(error));
+        }
+        Err(_) => {}
+    }
+    let of_convention = |(from, name)| {
+        let issue = Some(describe(text, from)?);
+        let [integrated, cqs, cms] = ALL.map(|(to, _)| convert(text, from, to));
+        Some(Spelled { convention: name, issue, integrated, cqs, cms, ..Spelled::default() })
+    };
+    ALL.into_iter().find_map(of_convention).ok_or_else(|| format!("no convention has {text}"))
+}
+
+fn of_isin(convention: &'static str, isin: Isin) -> Spelled {
+    Spelled { convention, isin: Some(isin), cusip: isin.cusip(), ..Spelled::default() }
+}
+
+/// Spells symbols of any convention in all of them.
+fn spell(symbols: &[String], is_json: bool) -> Result {
+    let (mut spelled, mut unread) = (Vec::new(), Vec::new());
     for symbol in symbols {
-        let Some((from, name)) = ALL.into_iter().find(|(from, _)| describe(symbol, *from).is_some()) else {
-            unread.push(symbol.as_str());
-            continue;
-        };
-        let issue = describe(symbol, from).unwrap_or_default();
-        let [integrated, cqs, cms] = ALL.map(|(to, _)| convert(symbol, from, to));
-        if is_json {
-            objects.push(json!({
-                "given": symbol, "convention": name, "issue": issue, "integrated": integrated, "cqs": cqs, "cms": cms,
-            }));
-        } else {
-            let shown = |spelling: Option<String>| spelling.unwrap_or_else(|| "-".to_owned());
-            table.row([symbol.clone(), name.to_owned(), issue, shown(integrated), shown(cqs), shown(cms)]);
+        match read(symbol) {
+            Ok(one) => spelled.push((symbol, one)),
+            Err(why) => unread.push(why),
         }
     }
     if is_json {
-        output::print(&format!("{:#}\n", json!({ "symbols": objects })))?;
-    } else if !table.is_empty() {
-        output::print(&table.render(terminal::width(), terminal::paint()))?;
+        let objects = spelled.iter().map(|(symbol, one)| {
+            json!({
+                "given": symbol, "convention": one.convention, "issue": one.issue,
+                "integrated": one.integrated, "cqs": one.cqs, "cms": one.cms,
+                "isin": one.isin.map(|isin| isin.to_string()), "country": one.isin.as_ref().map(Isin::country),
+                "currency": one.currency, "cusip": one.cusip.map(|cusip| cusip.to_string()),
+            })
+        });
+        output::print(&format!("{:#}\n", json!({ "symbols": objects.collect::<Vec<_>>() })))?;
+    } else if !spelled.is_empty() {
+        output::print(&show_spelled(&spelled).render(terminal::width(), terminal::paint()))?;
     }
     if unread.is_empty() {
         return Ok(Ending::Complete);
     }
-    Err(Failure::Usage(format!("no convention has {}", unread.join(", "))))
+    Err(Failure::Usage(unread.join(", ")))
+}
+
+fn show_spelled(spelled: &[(&String, Spelled)]) -> Table {
+    let has_symbol = spelled.iter().any(|(_, one)| one.issue.is_some());
+    let has_number = spelled.iter().any(|(_, one)| one.isin.is_some());
+    let columns = [
+        ("given", true),
+        ("read as", true),
+        ("issue", has_symbol),
+        ("integrated", has_symbol),
+        ("CQS", has_symbol),
+        ("CMS", has_symbol),
+        ("ISIN", has_number),
+        ("country", has_number),
+        ("currency", has_number),
+        ("CUSIP", has_number),
+    ];
+    let shown = columns.map(|(_, is_shown)| is_shown);
+    let mut table = Table::new(&kept(columns.map(|(name, _)| (name, Align::Left)), shown));
+    for (symbol, one) in spelled {
+        let cells = [
+            Some((*symbol).clone()),
+            Some(one.convention.to_owned()),
+            one.issue.clone(),
+            one.integrated.clone(),
+            one.cqs.clone(),
+            one.cms.clone(),
+            one.isin.map(|isin| isin.to_string()),
+            one.isin.map(|isin| isin.country().to_owned()),
+            one.currency.clone(),
+            one.cusip.map(|cusip| cusip.to_string()),
+        ];
+        table.row(kept(cells.map(listed), shown));
+    }
+    table
 }

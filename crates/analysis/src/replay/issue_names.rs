@@ -1,0 +1,117 @@
+//! The names of issues, which no event has room for: read from the messages by the schema alone, beside the feed.
+//!
+//! Cost: of a packet of a feed without names a compare of its destination; of another one that of the analyser, at every message.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use tapeworks_feed::{Application, FEEDS, FileFormat, Naming, Packet};
+use tapeworks_market::{Publisher, Symbol};
+use tapeworks_packet::net::Transport;
+
+use super::Options;
+use crate::analyser::{Analyser, Item, Message, Place, Visitor};
+use crate::sessions::ReadAs;
+
+/// Reads names from what a replay takes.
+pub(super) struct IssueNames {
+    analyser: Analyser,
+    /// The protocol that the user sets.
+    forced: Option<Application>,
+    found: Found,
+}
+
+/// What was read so far.
+struct Found {
+    /// The publisher that the user sets.
+    named: Option<Publisher>,
+    /// That of the last packet.
+    of_packet: Option<Publisher>,
+    /// The last name of each symbol and publisher.
+    names: BTreeMap<(Symbol, Publisher), Box<str>>,
+}
+
+/// Whether a feed sends names.
+fn has_names(application: Application) -> bool {
+    application.spec().naming.issue_name.is_some()
+}
+
+impl IssueNames {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            analyser: Analyser::new(options.application.map(ReadAs::Feed)),
+            forced: options.application,
+            found: Found { named: options.publisher, of_packet: None, names: BTreeMap::new() },
+        }
+    }
+
+    /// Takes a packet. A cut one is read as far as it goes.
+    pub(super) fn packet(&mut self, packet: &Packet<'_>) {
+        let place = Place {
+            file: packet.file.into(),
+            number: packet.number,
+            offset: packet.offset,
+            time: Some(packet.received),
+        };
+        let application = match packet.datagram.transport {
+            Transport::Udp => self.analyser.application(&packet.datagram),
+            Transport::Tcp(_) => self.forced,
+        };
+        if application.is_some_and(has_names) {
+            let _never_ends = match packet.datagram.transport {
+                Transport::Udp => self.analyser.datagram(&place, &packet.datagram, None, &mut self.found),
+                Transport::Tcp(_) => self.analyser.segment(&place, &packet.datagram, None, &mut self.found),
+            };
+        }
+    }
+
+    /// Takes a frame of a file without packets.
+    pub(super) fn frame(&mut self, file: u16, format: FileFormat, offset: u64, bytes: &[u8]) {
+        if self.forced.is_some_and(has_names) {
+            let _never_ends = self.analyser.frame(file.into(), format, offset, bytes, &mut self.found);
+        }
+    }
+
+    /// The names by symbol and feed.
+    pub(super) fn finish(mut self) -> impl Iterator<Item = ((Symbol, Publisher), Box<str>)> {
+        let _never_ends = self.analyser.end(&mut self.found);
+        self.found.names.into_iter()
+    }
+}
+
+impl Visitor for Found {
+    fn visit(&mut self, _: &Place, item: Item<'_>) -> ControlFlow<()> {
+        match item {
+            Item::Header(header) => self.of_packet = header.publisher,
+            Item::Message(message) => {
+                self.learn(&message);
+            }
+            Item::Fix(_) | Item::Trouble(..) => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Found {
+    /// Takes the name of a message of the directory.
+    fn learn(&mut self, message: &Message<'_>) -> Option<()> {
+        let structure = message.decoded.structure?;
+        let feed = FEEDS.iter().find(|feed| feed.schema.name == message.schema.name)?;
+        let Naming { directory, issue_name, symbol, suffix, .. } = feed.naming;
+        if directory != Some(structure.name) {
+            return None;
+        }
+        let text = |name| {
+            let field = structure.field(name)?;
+            message.decoded.bytes.get(field.offset..field.offset + field.length)
+        };
+        let name = std::str::from_utf8(text(issue_name?)?).ok()?.trim_matches([' ', '\0']);
+        let symbol = feed.naming.symbol_of(text(symbol)?, suffix.and_then(text))?;
+        let of_packet = self.of_packet.filter(|publisher| feed.has(*publisher));
+        let publisher = feed.publisher(self.named.or(of_packet), None);
+        if !name.is_empty() && !name.contains(char::is_control) {
+            self.names.insert((symbol, publisher), name.into());
+        }
+        Some(())
+    }
+}
