@@ -120,3 +120,34 @@ fn two_runs_give_the_same_bytes() {
         assert!(replay(first) == replay(second), "{first} and {second} differ");
     }
 }
+
+/// The names of the US market's venues and London's.
+const EVERY_MARKET: &str =
+    "nasdaq,bx,psx,iex-deep-plus,memx,bzx,byx,edga,edgx,nyse,arca,american,national,texas,lse,uqdf,cqs";
+
+#[test]
+fn two_runs_of_the_us_market_and_london_give_the_same_bytes() {
+    let folder = support::Folder::new("two-runs-us");
+    let generate = |name: &str| {
+        let path = folder.path(name);
+        let sizes = ["--messages", "20000", "--symbols", "20", "--scenario", "us"];
+        let venues = ["--venues", EVERY_MARKET, "--out", &path];
+        let output = run(&[&["exchange", "generate"][..], &sizes, &venues].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", support::stderr(&output));
+        std::fs::read(path).unwrap()
+    };
+    assert!(generate("a.pcap") == generate("b.pcap"), "the same seed gives the same session");
+    let replay = |session: &str, name: &str, schema: &str| {
+        let path = folder.path(name);
+        let output = run(&["replay", &folder.path(session), "--schema", schema, "--out", &path]);
+        assert_eq!(output.status.code(), Some(0), "{}", support::stderr(&output));
+        std::fs::read(path).unwrap()
+    };
+    for (schema, ending) in [("cmbp-1", "dbn"), ("mbo", "parquet")] {
+        let of = |session: &str| {
+            replay(&format!("{session}.pcap"), &format!("{session}-{schema}.{ending}"), schema)
+        };
+        let (first, second) = (of("a"), of("b"));
+        assert!(first.len() > 1_000 && first == second, "{schema} as {ending}");
+    }
+}
