@@ -1,4 +1,4 @@
-//! The feeds beside each other: packets to events, and to books, of the same market in each venue's protocol.
+//! The feeds beside each other: packets to events, and to books, of the same market in each venue's protocol; and a decoder beside a peer.
 
 use tapeworks_exchange::{Packets, Popularity, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
@@ -10,10 +10,11 @@ use tapeworks_stage::{Inline, Sink, Stage as _};
 
 use crate::Options;
 use crate::itch::Tops;
+use crate::memoir;
 use crate::rounds::Rounds;
 
 /// A packet in memory: its frame, and when it was sent.
-type Frame = (Vec<u8>, u64);
+pub type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
 const KINDS: [VenueKind; 10] = [
@@ -105,4 +106,7 @@ pub fn run(options: &Options) {
     }
     to_events.run("packets to normalised events", options.rounds);
     to_books.run("packets to books", options.rounds);
+    if let Some((_, frames)) = venues.iter().find(|(kind, _)| *kind == VenueKind::Memx) {
+        memoir::run(frames, messages, options.rounds);
+    }
 }

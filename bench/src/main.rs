@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
-//! cargo xtask bench feeds             the same minute of a market in each protocol: packets to events, and to books
+//! cargo xtask bench feeds             the same minute of a market in each protocol: packets to events, and to books; MEMX's decode beside sbe_gen
 //! cargo xtask bench resting           a message's cost with 1 and 10 M orders at rest; with --messages 100_000_000, 100 M too
 //! cargo xtask bench ring [--part P]    the lab's spsc-queue, disruptor, allocators and waiting, with peers; or one of them
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
@@ -21,6 +21,7 @@ mod foreign;
 mod gateway;
 mod itch;
 mod lab;
+mod memoir;
 mod naive;
 mod parquet;
 mod peers;
