@@ -508,7 +508,10 @@ fn read_venue(
     });
     let feed =
         venue.parsed(reading, "publisher", "a feed such as \"XNAS.ITCH\", or DBN's number of one", publisher);
-    let publisher = feed.or(application.and_then(|application| application.spec().only_publisher()));
+    // A channel of all publishers is of the first, whichever of them is named.
+    let shared = application.map(|application| application.spec()).filter(|spec| spec.channels_are_shared);
+    let only = application.and_then(|application| application.spec().only_publisher());
+    let publisher = shared.and_then(|spec| spec.only_publisher()).or(feed).or(only);
     if publisher.is_none() && !venue.has("publisher") {
         venue.missing(reading, "publisher");
     }

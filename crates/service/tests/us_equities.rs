@@ -19,7 +19,7 @@ fn dataset(publisher: Publisher) -> &'static str {
 }
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples").join(name)
 }
 
 #[test]
