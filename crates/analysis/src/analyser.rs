@@ -479,6 +479,8 @@ pub(crate) struct Analyser {
     /// How TCP streams are read.
     streams: ReadStreams,
     applications: HashMap<SocketAddr, Application>,
+    /// By a packet that several feeds may have sent.
+    presumed: HashMap<SocketAddr, Application>,
     last: Option<(SocketAddr, Application)>,
     trackers: HashMap<ChannelIdentity, SequenceTracker>,
     reassembler: Reassembler,
@@ -518,6 +520,7 @@ impl Analyser {
             forced: read_as.and_then(ReadAs::feed),
             streams: ReadStreams::of(read_as),
             applications: HashMap::new(),
+            presumed: HashMap::new(),
             last: None,
             trackers: HashMap::new(),
             reassembler: Reassembler::new(Limits::default()),
@@ -569,9 +572,14 @@ impl Analyser {
         let application = match self.applications.get(&datagram.destination) {
             Some(known) => *known,
             None => {
-                let recognised = recognise::udp_payload(datagram.payload, datagram.destination)?;
-                // What several feeds may have sent says nothing of the next packet.
+                let (payload, destination) = (datagram.payload, datagram.destination);
+                let Some(recognised) = recognise::udp_payload(payload, destination) else {
+                    let presumed = self.presumed.get(&destination).copied();
+                    return presumed.filter(|_| recognise::possible(payload).is_empty());
+                };
+                // What several feeds may have sent says nothing of the next packet that a feed fits.
                 if !recognised.is_certain {
+                    self.presumed.insert(destination, recognised.application);
                     return Some(recognised.application);
                 }
                 self.applications.insert(datagram.destination, recognised.application);

@@ -392,7 +392,7 @@ impl Counter<'_> {
         let Some(channel) = self.channel(header.channel) else { return };
         channel.packets += 1;
         if let Some((_, destination)) = header.addresses {
-            channel.venue = header.publisher;
+            channel.venue = header.publisher.or(channel.venue);
             *channel.lines.entry(destination).or_default() += 1;
         }
         channel.ends_of_session += u64::from(header.is_end_of_session);

@@ -275,7 +275,11 @@ impl Feed {
         let recognised = recognise::udp_payload(payload, address);
         let destination = &mut self.destinations[at];
         let Some(Recognised { application, is_certain }) = recognised else {
-            let presumed = destination.application.filter(|application| !application.spec().needs_group);
+            // A feed that its group alone says is given up for one that the bytes fit.
+            let is_other = |application: &Application| {
+                application.spec().needs_group && !recognise::possible(payload).is_empty()
+            };
+            let presumed = destination.application.filter(|application| !is_other(application));
             if presumed.is_none() || !destination.is_tentative {
                 self.note_unrecognised(at, packet);
                 return None;

@@ -296,8 +296,8 @@ fn detail_of(
 ) -> u8 {
     let is_priced = settlement != Settlement::Cash
         && exemption != TradeThroughExemption::QualifiedContingentTrade
-        && sale != SaleCondition::ContingentTrade;
-    let is_late = matches!(hours, ExtendedHours::Sold | ExtendedHours::ExtendedHoursSoldOutOfSequence);
+        && sale != SaleCondition::ContingentTrade
+        && hours != ExtendedHours::ExtendedHoursSoldOutOfSequence;
     let mut detail = 0;
     if printable == PrintableFlag::NotPrintedToSip {
         detail |= Event::NOT_PRINTABLE;
@@ -305,7 +305,7 @@ fn detail_of(
     if !is_priced {
         detail |= Event::NOT_HIGH_LOW | Event::NOT_LAST;
     }
-    if is_late {
+    if hours == ExtendedHours::Sold {
         detail |= Event::NOT_LAST;
     }
     detail
@@ -314,7 +314,7 @@ fn detail_of(
 /// Where the sale conditions of an execution are.
 const CONDITIONS: usize = 38;
 
-/// Whether the sale conditions of an execution are those of most: none that [`detail_of`] heeds. `false` for some others.
+/// Whether an execution has no sale condition that [`detail_of`] heeds. `false` for a settlement that is not known.
 #[inline(always)]
 fn is_usual(is_execution: bool, message: &[u8]) -> bool {
     const USUAL: [u8; 4] = *b"@   ";
@@ -324,7 +324,7 @@ fn is_usual(is_execution: bool, message: &[u8]) -> bool {
     let conditions =
         select_unpredictable(is_execution, u32::from_le_bytes(*bytes), u32::from_le_bytes(USUAL));
     let [settlement, exemption, hours, sale] = conditions.to_le_bytes();
-    settlement == b'@' && hours == b' ' && exemption != b'7' && sale != b'V'
+    settlement == b'@' && hours != b'Z' && hours != b'U' && exemption != b'7' && sale != b'V'
 }
 
 impl IntegratedNormaliser {
@@ -1103,7 +1103,7 @@ mod tests {
             ((all.0, TradeThroughExemption::IntermarketSweepOrder, all.2, SaleCondition::OddLotTrade), 0),
             ((all.0, TradeThroughExemption::OpeningTrade, ExtendedHours::ExtendedHoursTrade, all.3), 0),
             ((all.0, all.1, ExtendedHours::Sold, all.3), Event::NOT_LAST),
-            ((all.0, all.1, ExtendedHours::ExtendedHoursSoldOutOfSequence, all.3), Event::NOT_LAST),
+            ((all.0, all.1, ExtendedHours::ExtendedHoursSoldOutOfSequence, all.3), volume),
             ((Settlement::Cash, all.1, all.2, all.3), volume),
             ((all.0, TradeThroughExemption::QualifiedContingentTrade, all.2, all.3), volume),
             ((all.0, all.1, all.2, SaleCondition::ContingentTrade), volume),
@@ -1142,6 +1142,8 @@ mod tests {
                     trade_condition_3,
                     trade_condition_4,
                 };
+                // Those without one can take the path of frequent messages.
+                assert_eq!(is_usual(true, &execution.encode()), detail == 0, "{conditions:?}");
                 for message in [&execution.encode()[..], &trade.encode()] {
                     assert_eq!(feed.take(0, message)[0].detail, detail | unprinted, "{conditions:?}");
                 }

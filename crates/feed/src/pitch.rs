@@ -628,6 +628,19 @@ mod tests {
     }
 
     #[test]
+    fn a_day_that_the_user_sets_is_the_same_date_in_chicago() {
+        // Midnight in New York.
+        let midnight = Nanos(OPEN - u64::from(OPEN_SECOND) * Nanos::SECOND);
+        for (publisher, hours) in [(Publisher::BATY_PITCH, 0), (Publisher::XCBO_PITCH, 1)] {
+            let mut feed = Feed::new(None);
+            let start = Start { publisher, midnight, is_midnight_fixed: true, sip_sizes: Default::default() };
+            feed.normaliser = PitchNormaliser::new(&start);
+            let second = feed.take(10, &time(OPEN_SECOND))[0];
+            assert_eq!(second.ts_event, Nanos(OPEN + hours * 3_600 * Nanos::SECOND), "{publisher:?}");
+        }
+    }
+
+    #[test]
     fn behind_a_gap_the_second_is_that_of_the_receive_time() {
         let mut feed = Feed::new(None);
         feed.take(10, &time(OPEN_SECOND));

@@ -29,8 +29,11 @@ pub(crate) struct SplitTimes {
 impl SplitTimes {
     /// A unit before its first message, of a venue whose midnight is `zone`'s.
     pub(crate) fn new(start: &Start, zone: Zone) -> Self {
+        // That of the same date: midnight in New York is before midnight in Chicago, and behind London's. 0: no day is known.
+        let noon = start.midnight.0.saturating_add(NANOSECONDS_OF_HALF_A_DAY);
+        let midnight = zone.midnight_before(Nanos(noon)).filter(|_| start.midnight != Nanos(0));
         Self {
-            midnight: zone.midnight_before(start.midnight).unwrap_or(start.midnight),
+            midnight: midnight.unwrap_or(start.midnight),
             is_midnight_fixed: start.is_midnight_fixed,
             second: None,
             continuity: Continuity::default(),

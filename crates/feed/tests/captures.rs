@@ -341,6 +341,12 @@ fn a_heartbeat_in_a_group_makes_no_messages_of_another_protocol_those_of_the_gro
     assert_eq!(feed.counters().unrecognised_packets, 1);
     let problem = feed.problems().kept()[0].kind.to_string();
     assert_eq!(problem, "what is sent to 239.192.130.1:30101 may be mitch: name the protocol");
+    // A message that no feed has is one of the group's that is not known, and not missing.
+    let mut unknown = pitch.clone();
+    (unknown[9], unknown[4]) = (0xBB, 1);
+    assert!(send(&mut feed, group, &unknown).is_empty());
+    assert_eq!((feed.counters().unrecognised_packets, feed.problems().unknown_messages), (1, 1));
+    pitch[4] = 2;
     // A message says it.
     let events = send(&mut feed, group, &pitch);
     assert!(events.iter().any(|event| event.kind == EventKind::Delete), "{events:?}");

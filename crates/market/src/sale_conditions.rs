@@ -10,8 +10,8 @@
 //! | odd lot, from 2013-12-09 on | `I` | yes | no | no |
 //! | odd lot before: it was not reported | | no | no | no |
 //! | outside of regular hours | `T` | yes | no | no |
-//! | NYSE: sold, that is reported late; and so outside of regular hours | `Z`, `U` | yes | yes | no |
-//! | NYSE: for cash; of a qualified contingent trade; contingent | `C`, `7`, `V` | yes | no | no |
+//! | NYSE: sold, that is reported late | `Z` | yes | yes | no |
+//! | NYSE: reported late, of extended hours; for cash; of a qualified contingent trade; contingent | `U`, `C`, `7`, `V` | yes | no | no |
 //! | not printable: the venue reports it again, in bulk | | no | no | no |
 //!
 //! The table is that of the consolidated tapes as public copies have it (CTS, UTDF); neither it nor the date of odd lots is verified.

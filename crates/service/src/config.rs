@@ -511,6 +511,7 @@ fn read_venue(
     // A channel of all publishers is of the first, whichever of them is named.
     let shared = application.map(|application| application.spec()).filter(|spec| spec.channels_are_shared);
     let only = application.and_then(|application| application.spec().only_publisher());
+    let shared = shared.filter(|spec| feed.is_none_or(|feed| spec.has(feed)));
     let publisher = shared.and_then(|spec| spec.only_publisher()).or(feed).or(only);
     if publisher.is_none() && !venue.has("publisher") {
         venue.missing(reading, "publisher");

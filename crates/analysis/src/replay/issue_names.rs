@@ -1,6 +1,7 @@
 //! The names of issues, which no event has room for: read from the messages by the schema alone, beside the feed.
 //!
-//! Cost: of a packet of a feed without names a compare of its destination; of another one that of the analyser, at every message.
+//! Cost: of a packet of a feed without names a compare of its destination, of one of no known feed the check of every feed, of another one that of the analyser at every
+//! message.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

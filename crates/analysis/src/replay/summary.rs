@@ -250,7 +250,10 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             counters: *channel.counters(),
             sequence: *channel.sequence(),
             lines: channel.lines().len(),
-            is_venue_presumed: channel.application().spec().is_presumed(options.publisher, channel.lines()),
+            is_venue_presumed: channel
+                .application()
+                .spec()
+                .is_presumed(options.publisher, channel.lines().get(..1).unwrap_or_default()),
         })
         .collect();
     let place = |(channel, gap, received): &(u16, Gap, Nanos)| GapSummary {
