@@ -481,7 +481,7 @@ fn every_feed_of_the_table_can_be_a_venue_and_one_with_one_publisher_names_none(
         assert_eq!((venue.application, venue.publisher), (feed.application, only));
         // Channels of all publishers are of the first, whichever is named.
         for one in feed.publishers.iter().filter(|_| feed.channels_are_shared) {
-            let named = format!("publisher = {}", one.publisher.0);
+            let named = format!("publisher = \"{}\"", one.publisher.0);
             let venue = &Config::parse("p.toml", &of(&named)).unwrap().plant.venues[0];
             assert_eq!(venue.publisher, only, "{}", one.publisher.0);
         }
