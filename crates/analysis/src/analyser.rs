@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-use tapeworks_feed::recognise;
+use tapeworks_feed::recognise::{self, Shown};
 use tapeworks_feed::sequence::{Arrival, SequenceTracker};
 use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
@@ -478,9 +478,7 @@ pub(crate) struct Analyser {
     forced: Option<Application>,
     /// How TCP streams are read.
     streams: ReadStreams,
-    applications: HashMap<SocketAddr, Application>,
-    /// By a packet that several feeds may have sent.
-    presumed: HashMap<SocketAddr, Application>,
+    shown: HashMap<SocketAddr, Shown>,
     last: Option<(SocketAddr, Application)>,
     trackers: HashMap<ChannelIdentity, SequenceTracker>,
     reassembler: Reassembler,
@@ -519,8 +517,7 @@ impl Analyser {
         Self {
             forced: read_as.and_then(ReadAs::feed),
             streams: ReadStreams::of(read_as),
-            applications: HashMap::new(),
-            presumed: HashMap::new(),
+            shown: HashMap::new(),
             last: None,
             trackers: HashMap::new(),
             reassembler: Reassembler::new(Limits::default()),
@@ -569,22 +566,9 @@ impl Analyser {
             Some((address, application)) if address == datagram.destination => return Some(application),
             _ => {}
         }
-        let application = match self.applications.get(&datagram.destination) {
-            Some(known) => *known,
-            None => {
-                let (payload, destination) = (datagram.payload, datagram.destination);
-                let Some(recognised) = recognise::udp_payload(payload, destination) else {
-                    let presumed = self.presumed.get(&destination).copied();
-                    return presumed.filter(|_| recognise::possible(payload).is_empty());
-                };
-                // What several feeds may have sent says nothing of the next packet that a feed fits.
-                if !recognised.is_certain {
-                    self.presumed.insert(destination, recognised.application);
-                    return Some(recognised.application);
-                }
-                self.applications.insert(datagram.destination, recognised.application);
-                recognised.application
-            }
+        let shown = self.shown.entry(datagram.destination).or_default();
+        let Some(application) = shown.certain() else {
+            return shown.packet(datagram.payload, datagram.destination);
         };
         self.last = Some((datagram.destination, application));
         Some(application)
@@ -646,8 +630,7 @@ impl Analyser {
         self.trackers.entry(channel).or_default().arrive(first, count)
     }
 
-    /// Shows the messages that a segment of TCP completes.
-    pub(crate) fn segment(
+    fn segment(
         &mut self,
         place: &Place,
         datagram: &Datagram<'_>,
@@ -669,7 +652,7 @@ impl Analyser {
     }
 
     /// The end of a file, or of all captures: what streams still hold.
-    pub(crate) fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
+    fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
         let nowhere = Place { file: 0, number: 0, offset: 0, time: None };
         let mut flow = ControlFlow::Continue(());
         let (connections, streams) = (&mut self.connections, self.streams);
@@ -690,7 +673,7 @@ impl Analyser {
     }
 
     /// A message of a file without packets, or a SoupBinTCP packet without its length.
-    pub(crate) fn frame(
+    fn frame(
         &mut self,
         file: usize,
         framing: FileFormat,
@@ -735,7 +718,8 @@ impl Analyser {
 /// The publisher of a channel, if its bytes or its destination say it.
 fn publisher_of(application: Application, destination: SocketAddr) -> Option<Publisher> {
     let spec = application.spec();
-    (!spec.is_presumed(None, &[destination])).then(|| spec.publisher(None, Some(destination)))
+    let destination = Some(destination);
+    (!spec.is_presumed(None, destination)).then(|| spec.publisher(None, destination))
 }
 
 /// Shows a datagram of no feed.

@@ -21,7 +21,7 @@ use crate::channel::{Channel, ChannelIdentity, Packet};
 use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::recognise::{self, Recognised};
+use crate::recognise::{self, Shown};
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
@@ -52,12 +52,10 @@ pub struct FeedOptions {
 #[derive(Debug)]
 struct Destination {
     address: SocketAddr,
-    application: Option<Application>,
+    shown: Shown,
     /// The channel of its last packet, and the line of that channel that it carries.
     channel: Option<(usize, Line)>,
     is_noted: bool,
-    /// So far packets without messages came, which several feeds may have sent.
-    is_tentative: bool,
 }
 
 /// Counters of input.
@@ -227,15 +225,9 @@ impl Feed {
 
     fn other_destination(&mut self, address: SocketAddr) -> usize {
         let destinations = &mut self.destinations;
-        let application = self.options.application;
+        let shown = Shown::by_user(self.options.application);
         self.last_destination = *self.by_address.entry(address).or_insert_with(|| {
-            destinations.push(Destination {
-                address,
-                application,
-                channel: None,
-                is_noted: false,
-                is_tentative: false,
-            });
+            destinations.push(Destination { address, shown, channel: None, is_noted: false });
             destinations.len() - 1
         });
         self.last_destination
@@ -258,9 +250,9 @@ impl Feed {
             return;
         }
         let at = self.destination(packet.datagram.destination);
-        let application = match self.destinations[at].application {
-            Some(application) if !self.destinations[at].is_tentative => application,
-            _ => match self.recognise(at, packet) {
+        let application = match self.destinations[at].shown.certain() {
+            Some(application) => application,
+            None => match self.recognise(at, packet) {
                 Some(application) => application,
                 None => return,
             },
@@ -271,23 +263,13 @@ impl Feed {
     #[cold]
     #[inline(never)]
     fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
-        let (payload, address) = (packet.datagram.payload, packet.datagram.destination);
-        let recognised = recognise::udp_payload(payload, address);
         let destination = &mut self.destinations[at];
-        let Some(Recognised { application, is_certain }) = recognised else {
-            // A feed that its group alone says is given up for one that the bytes fit.
-            let is_other = |application: &Application| {
-                application.spec().needs_group && !recognise::possible(payload).is_empty()
-            };
-            let presumed = destination.application.filter(|application| !is_other(application));
-            if presumed.is_none() || !destination.is_tentative {
-                self.note_unrecognised(at, packet);
-                return None;
-            }
-            return presumed;
+        let before = destination.shown.application();
+        let found = destination.shown.packet(packet.datagram.payload, destination.address);
+        let Some(application) = found else {
+            self.note_unrecognised(at, packet);
+            return None;
         };
-        let before = destination.application.replace(application);
-        destination.is_tentative = !is_certain;
         let channel = destination.channel.filter(|_| before.is_some_and(|before| before != application));
         if let Some((index, _)) = channel {
             self.rename_channel(index, application, packet);

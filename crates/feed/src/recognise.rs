@@ -32,6 +32,48 @@ pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Recognised
     Some(Recognised { application: feed.application, is_certain })
 }
 
+/// What the packets to a destination have shown of their feed so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Shown {
+    application: Option<Application>,
+    is_certain: bool,
+}
+
+impl Shown {
+    /// The user says the feed.
+    #[must_use]
+    pub const fn by_user(application: Option<Application>) -> Self {
+        Self { application, is_certain: application.is_some() }
+    }
+
+    /// The feed, certain or not.
+    #[must_use]
+    pub const fn application(&self) -> Option<Application> {
+        self.application
+    }
+
+    /// The feed that all further packets are of.
+    #[inline]
+    #[must_use]
+    pub const fn certain(&self) -> Option<Application> {
+        if self.is_certain { self.application } else { None }
+    }
+
+    /// Takes a packet of a destination whose feed is not [certain](Self::certain): the feed that the packet is of. One that no feed fits is of the feed that
+    /// the packets before may be of, unless only the group says that and the bytes fit another.
+    pub fn packet(&mut self, payload: &[u8], destination: SocketAddr) -> Option<Application> {
+        match udp_payload(payload, destination) {
+            Some(Recognised { application, is_certain }) => {
+                *self = Self { application: Some(application), is_certain };
+                self.application
+            }
+            None => self
+                .application
+                .filter(|presumed| !presumed.spec().needs_group || possible(payload).is_empty()),
+        }
+    }
+}
+
 /// The names of the feeds that a UDP payload may be of, where its destination does not say of which it is.
 pub fn possible(payload: &[u8]) -> Vec<&'static str> {
     let fitting = FEEDS.iter().filter(|feed| feed.needs_group && (feed.recognise)(payload));

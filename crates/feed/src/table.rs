@@ -86,42 +86,42 @@ impl FeedSpec {
         self.publishers.iter().any(|one| one.publisher == publisher)
     }
 
+    /// The publisher whose group a destination is.
+    fn of_group(&self, destination: SocketAddr) -> Option<Publisher> {
+        let IpAddr::V4(group) = destination.ip() else { return None };
+        self.publishers.iter().find(|one| one.groups.contains(&group)).map(|one| one.publisher)
+    }
+
+    /// The publisher of a channel, if something says it: the user, who names one of the feed's, or else the group.
+    fn known_publisher(
+        &self,
+        named: Option<Publisher>,
+        destination: Option<SocketAddr>,
+    ) -> Option<Publisher> {
+        let named = named.filter(|publisher| self.has(*publisher));
+        named.or_else(|| self.of_group(destination?))
+    }
+
     /// The publisher of a channel: the user's, if it is one of the feed's; else that of the group; else the first.
     #[must_use]
     pub fn publisher(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> Publisher {
-        let named = named.filter(|publisher| self.has(*publisher));
-        let of_group = || {
-            let Some(IpAddr::V4(group)) = destination.map(|destination| destination.ip()) else {
-                return None;
-            };
-            self.publishers.iter().find(|one| one.groups.contains(&group)).map(|one| one.publisher)
-        };
         let first = || self.publishers.first().map(|one| one.publisher);
-        named.or_else(of_group).or_else(first).unwrap_or_default()
+        self.known_publisher(named, destination).or_else(first).unwrap_or_default()
     }
 
-    /// Whether the publisher of a channel is only presumed: the bytes do not say it, its destinations are no groups of the feed's, and the user
+    /// Whether the [publisher](Self::publisher) of a channel is only presumed: the bytes do not say it, nor does its group, and the user
     /// names none.
     #[must_use]
-    pub fn is_presumed(&self, named: Option<Publisher>, destinations: &[SocketAddr]) -> bool {
-        let is_known = |destination: &SocketAddr| match destination.ip() {
-            IpAddr::V4(group) => self.publishers.iter().any(|one| one.groups.contains(&group)),
-            IpAddr::V6(_) => false,
-        };
+    pub fn is_presumed(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> bool {
         self.needs_group
             && self.only_publisher().is_none()
-            && !named.is_some_and(|publisher| self.has(publisher))
-            && !destinations.iter().any(is_known)
+            && self.known_publisher(named, destination).is_none()
     }
 
     /// Whether a UDP payload to this destination is certainly of this feed.
     #[must_use]
     pub fn recognises(&self, payload: &[u8], destination: SocketAddr) -> bool {
-        let is_group = |one: &PublisherSpec| match destination.ip() {
-            IpAddr::V4(group) => one.groups.contains(&group),
-            IpAddr::V6(_) => false,
-        };
-        (!self.needs_group || self.publishers.iter().any(is_group)) && (self.recognise)(payload)
+        (!self.needs_group || self.of_group(destination).is_some()) && (self.recognise)(payload)
     }
 
     /// The publishers whose messages a channel carries: `of_channel` alone, or all of the feed's.

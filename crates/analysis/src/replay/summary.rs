@@ -253,7 +253,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             is_venue_presumed: channel
                 .application()
                 .spec()
-                .is_presumed(options.publisher, channel.lines().get(..1).unwrap_or_default()),
+                .is_presumed(options.publisher, channel.lines().first().copied()),
         })
         .collect();
     let place = |(channel, gap, received): &(u16, Gap, Nanos)| GapSummary {
