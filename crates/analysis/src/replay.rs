@@ -706,7 +706,6 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             let mut frames = batch.map(|frame| Frame { file, offset: frame.offset, bytes: frame.bytes });
             while left > 0 {
                 let measured = run.begin_measured();
-                let mut names = run.issue_names.take();
                 let (feed, schedule, mut edge) = run.edge();
                 let mut edge = SelfHelpSink { schedule, sink: &mut edge };
                 let mut stage = feed.file(file, *format, *midnight);
@@ -714,13 +713,9 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 for frame in
                     frames.by_ref().take(MEASURED_GROUP.min(usize::try_from(left).unwrap_or(usize::MAX)))
                 {
-                    if let Some(names) = &mut names {
-                        names.frame(file, *format, frame.offset, frame.bytes);
-                    }
                     stage.process(std::slice::from_ref(&frame), &mut edge);
                     taken += 1;
                 }
-                run.issue_names = names;
                 if measured {
                     run.end_measured();
                 }

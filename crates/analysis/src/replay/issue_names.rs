@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use tapeworks_feed::{Application, FEEDS, FileFormat, Naming, Packet};
+use tapeworks_feed::{Application, FEEDS, Naming, Packet};
 use tapeworks_market::{Publisher, Symbol};
 use tapeworks_packet::net::Transport;
 
@@ -17,8 +17,6 @@ use crate::sessions::ReadAs;
 /// Reads names from what a replay takes.
 pub(super) struct IssueNames {
     analyser: Analyser,
-    /// The protocol that the user sets.
-    forced: Option<Application>,
     found: Found,
 }
 
@@ -41,41 +39,27 @@ impl IssueNames {
     pub(super) fn new(options: &Options) -> Self {
         Self {
             analyser: Analyser::new(options.application.map(ReadAs::Feed)),
-            forced: options.application,
             found: Found { named: options.publisher, of_packet: None, names: BTreeMap::new() },
         }
     }
 
-    /// Takes a packet. A cut one is read as far as it goes.
+    /// Takes a packet. A cut one is read as far as it goes. What comes by TCP, or in a file without packets, is of a feed without names.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
-        let place = Place {
-            file: packet.file.into(),
-            number: packet.number,
-            offset: packet.offset,
-            time: Some(packet.received),
-        };
-        let application = match packet.datagram.transport {
-            Transport::Udp => self.analyser.application(&packet.datagram),
-            Transport::Tcp(_) => self.forced,
-        };
-        if application.is_some_and(has_names) {
-            let _never_ends = match packet.datagram.transport {
-                Transport::Udp => self.analyser.datagram(&place, &packet.datagram, None, &mut self.found),
-                Transport::Tcp(_) => self.analyser.segment(&place, &packet.datagram, None, &mut self.found),
+        let is_read = matches!(packet.datagram.transport, Transport::Udp)
+            && self.analyser.application(&packet.datagram).is_some_and(has_names);
+        if is_read {
+            let place = Place {
+                file: packet.file.into(),
+                number: packet.number,
+                offset: packet.offset,
+                time: Some(packet.received),
             };
-        }
-    }
-
-    /// Takes a frame of a file without packets.
-    pub(super) fn frame(&mut self, file: u16, format: FileFormat, offset: u64, bytes: &[u8]) {
-        if self.forced.is_some_and(has_names) {
-            let _never_ends = self.analyser.frame(file.into(), format, offset, bytes, &mut self.found);
+            let _never_ends = self.analyser.datagram(&place, &packet.datagram, None, &mut self.found);
         }
     }
 
     /// The names by symbol and feed.
-    pub(super) fn finish(mut self) -> impl Iterator<Item = ((Symbol, Publisher), Box<str>)> {
-        let _never_ends = self.analyser.end(&mut self.found);
+    pub(super) fn finish(self) -> impl Iterator<Item = ((Symbol, Publisher), Box<str>)> {
         self.found.names.into_iter()
     }
 }
