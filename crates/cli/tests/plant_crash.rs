@@ -166,7 +166,7 @@ fn a_killed_plant_loses_and_repeats_nothing_for_a_client_that_resumes() {
         ("BZX", VenueKind::Bzx, "pitch", "BATS.PITCH"),
         ("Arca", VenueKind::Arca, "integrated", "ARCX.PILLAR"),
         ("LSE", VenueKind::Lse, "mitch", "XLON.MITCH"),
-        ("UTP", VenueKind::Uqdf, "uqdf", ""),
+        ("UTP", VenueKind::Uqdf, "uqdf", "EQUS.SIP"),
     ]
     .into_iter()
     .enumerate()
@@ -176,11 +176,8 @@ fn a_killed_plant_loses_and_repeats_nothing_for_a_client_that_resumes() {
         venue.live.faults.iter_mut().for_each(|faults| faults.lost_per_million = 5_000);
         venue.retransmission = Some(free_port(2 * number as u32));
         venue.snapshot = Some(free_port(2 * number as u32 + 1));
-        // The SIP's channels are of all its participants.
-        let publisher =
-            if publisher.is_empty() { String::new() } else { format!("publisher = \"{publisher}\"\n") };
         text.push_str(&format!(
-            "[[venue]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\n{publisher}lines = [\"{}\", \"{}\"]\nretransmission = \"{}\"\nsnapshot = \"{}\"\n",
+            "[[venue]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\npublisher = \"{publisher}\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{}\"\nsnapshot = \"{}\"\n",
             group(1), group(2), venue.retransmission.unwrap(), venue.snapshot.unwrap(),
         ));
         venues.push(venue);

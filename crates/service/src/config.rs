@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
-use tapeworks_feed::{Application, clock};
+use tapeworks_feed::{Application, FeedSpec, clock};
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
 use tapeworks_market::round_lots::SipSizes;
@@ -508,11 +508,11 @@ fn read_venue(
     });
     let feed =
         venue.parsed(reading, "publisher", "a feed such as \"XNAS.ITCH\", or DBN's number of one", publisher);
-    // A channel of all publishers is of the first, whichever of them is named.
-    let shared = application.map(|application| application.spec()).filter(|spec| spec.channels_are_shared);
-    let only = application.and_then(|application| application.spec().only_publisher());
-    let shared = shared.filter(|spec| feed.is_none_or(|feed| spec.has(feed)));
-    let publisher = shared.and_then(|spec| spec.only_publisher()).or(feed).or(only);
+    let spec = application.map(Application::spec);
+    // Where there is no choice it is that one, whichever of the feed's is named: a channel of all publishers is of the first.
+    let only = spec.and_then(FeedSpec::only_publisher);
+    let is_of_feed = |named: Publisher| spec.is_some_and(|spec| spec.has(named));
+    let publisher = only.filter(|_| feed.is_none_or(is_of_feed)).or(feed);
     if publisher.is_none() && !venue.has("publisher") {
         venue.missing(reading, "publisher");
     }
