@@ -297,7 +297,7 @@ impl Compared {
             Whose::Ours => (ours, theirs, 1),
             Whose::Sips => (theirs, ours, 0),
         };
-        while other.front().is_some_and(|(_, time)| time.0 + LONGEST_WAIT_NS < now.0) {
+        while other.front().is_some_and(|(_, time)| time.0.saturating_add(LONGEST_WAIT_NS) < now.0) {
             other.pop_front();
             self.unpaired[other_unpaired] += 1;
         }
@@ -410,7 +410,7 @@ impl Comparison {
         Difference::ALL.into_iter().enumerate().filter_map(|(place, difference)| {
             let count = self.symbols().fold(Count::default(), |sum, (_, one)| {
                 let count = one.differences[place];
-                Count { times: sum.times + count.times, ns: sum.ns + count.ns }
+                Count { times: sum.times + count.times, ns: sum.ns.saturating_add(count.ns) }
             });
             Some((difference, count, self.examples[place]?))
         })

@@ -182,10 +182,10 @@ impl Stats {
         (seconds > 0.0).then(|| self.messages() as f64 / seconds)
     }
 
-    /// Messages missing in all channels.
+    /// Messages missing in all channels; `u64::MAX` where damaged sequence numbers make them more.
     #[must_use]
     pub fn missing(&self) -> u64 {
-        self.channels.iter().map(|(_, channel)| channel.missing).sum()
+        self.channels.iter().map(|(_, channel)| channel.missing).fold(0, u64::saturating_add)
     }
 
     /// The symbols with the most messages, the most first.

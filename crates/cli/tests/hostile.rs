@@ -20,9 +20,10 @@ use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Folder, captures, command, free_port, root, run, signal, stderr, stdout};
+use support::{Folder, captures, command, free_port, packets, root, run, signal, stderr, stdout};
 use tapeworks_exchange::random::Random;
 use tapeworks_journal::{JournalOptions, JournalWriter, Record};
+use tapeworks_packet::capture::{Writer, WriterOptions};
 
 /// How long one run of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +92,32 @@ impl Rounds {
             }
         }
     }
+
+    /// A capture of the same packets with damage where sessions, sequence numbers, counts, times and lengths stand: at the beginnings of
+    /// some payloads, behind headers of Ethernet, IPv4 and UDP; and with some receive times that are far away.
+    fn damage_packets(&mut self, mut packets: Vec<(u64, Vec<u8>)>) -> Vec<u8> {
+        for _ in 0..=self.below(8) {
+            let place = self.below(packets.len());
+            let (time, bytes) = &mut packets[place];
+            if self.below(6) == 0 {
+                *time = *self.one_of(&[0, 1, 999_999_999, (1 << 32) * 1_000_000_000 - 1]);
+                continue;
+            }
+            let (at, length) = (42 + self.below(48), *self.one_of(&[1, 2, 4, 8, 16]));
+            let Some(end) = bytes.len().checked_sub(1).map(|last| last.min(at + length)) else { continue };
+            match self.below(4) {
+                0 => bytes[at.min(end)] ^= 1 << self.below(8),
+                1 => bytes[at.min(end)..end].fill(0),
+                2 => bytes[at.min(end)..end].fill(0xff),
+                _ => bytes[at.min(end)..end].fill_with(|| self.random.bits() as u8),
+            }
+        }
+        let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+        for (time, bytes) in &packets {
+            writer.write_packet(*time, bytes).unwrap();
+        }
+        writer.finish().unwrap()
+    }
 }
 
 /// Waits for the program; one that does not end in time is a failure.
@@ -134,22 +161,36 @@ fn is_sound(output: &Output, errors: &str, codes: &[i32], what: &str) {
 
 #[test]
 fn damaged_captures_are_reported_and_never_break_a_command() {
-    let mut rounds = Rounds::new(1, 12);
+    let mut rounds = Rounds::new(1, 24);
     let folder = Folder::new("hostile-captures");
     let captures: Vec<String> = captures().into_iter().filter(|path| !path.ends_with(".md")).collect();
+    let market = folder.path("market.pcap");
+    let arguments = ["exchange", "generate", "--scenario", "us", "--messages", "3000", "--out", &market];
+    assert!(run(&arguments).status.success());
     let (damaged, out) = (folder.path("damaged.pcap"), folder.path("out"));
     while rounds.next() {
-        let capture = rounds.one_of(&captures).clone();
-        let mut bytes = fs::read(root().join(&capture)).unwrap();
-        rounds.damage(&mut bytes);
+        // What has one packet alone shows little of what comes behind a damaged one.
+        let is_of_market = rounds.below(2) == 0;
+        let capture = if is_of_market { market.clone() } else { rounds.one_of(&captures).clone() };
+        let mut bytes = if rounds.below(2) == 0 {
+            rounds.damage_packets(packets(&capture))
+        } else {
+            fs::read(root().join(&capture)).unwrap()
+        };
+        if rounds.below(2) == 0 {
+            rounds.damage(&mut bytes);
+        }
         fs::write(&damaged, &bytes).unwrap();
         let csv = format!("{out}.csv");
         let parquet = format!("{out}.parquet");
-        let commands: [&[&str]; 5] = [
+        let commands: [&[&str]; 8] = [
             &["dump", &damaged],
             &["stats", &damaged],
             &["replay", &damaged, "--force", "--schema", "mbo", "--out", &csv],
             &["replay", &damaged, "--force", "--schema", "cmbp-1", "--out", &parquet],
+            &["replay", &damaged, "--force", "--schema", "ohlcv-1s", "--out", &csv],
+            &["compare", "sip", &damaged],
+            &["symbols", &damaged],
             &["study", &damaged],
         ];
         let arguments = *rounds.one_of(&commands);
@@ -157,6 +198,38 @@ fn damaged_captures_are_reported_and_never_break_a_command() {
         let what = format!("seed {}: {} of {capture}", rounds.seed, arguments.join(" "));
         is_sound(&output, &errors, &[0, 1, 2, 3], &what);
         assert!(!folder.files().iter().any(|name| name.contains(".partial")), "{what}: {:?}", folder.files());
+    }
+}
+
+/// Each of two sessions misses nearly all that 64 bits can number: together more than that.
+#[test]
+fn sessions_that_miss_more_than_can_be_counted_are_never_clean() {
+    let folder = Folder::new("hostile-numbers");
+    let (_, first) =
+        packets("testdata/captures/nasdaq-itch50/AddOrderNoMpidAttributionMessage.pcap").swap_remove(0);
+    // Behind Ethernet with the tag of a VLAN, IPv4 and UDP: ten bytes of the session, eight of the number.
+    let (session, number) = (46..56, 56..64);
+    let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+    for name in [*b"SESSION001", *b"SESSION002"] {
+        for at in [1, u64::MAX - 100] {
+            let mut bytes = first.clone();
+            bytes[session.clone()].copy_from_slice(&name);
+            bytes[number.clone()].copy_from_slice(&at.to_be_bytes());
+            writer.write_packet(1_700_000_000_000_000_000, &bytes).unwrap();
+        }
+    }
+    let path = folder.write("far.pcap", &writer.finish().unwrap());
+    let csv = folder.path("far.csv");
+    for arguments in [
+        &["stats", &path][..],
+        &["study", &path],
+        &["replay", &path],
+        &["replay", &path, "--schema", "mbo", "--out", &csv],
+    ] {
+        let output = run(arguments);
+        let text = stdout(&output) + &stderr(&output);
+        is_sound(&output, &text, &[3], &arguments.join(" "));
+        assert!(text.contains("18,446,744,073,709,551,615 messages missing"), "{text}");
     }
 }
 

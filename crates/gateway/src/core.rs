@@ -1051,7 +1051,7 @@ fn on_event<S: VenueSession, D: Disk>(
             }
         }
         VenueEvent::Missing { app_id, first, count } => {
-            desk.counters.missing += count;
+            desk.counters.missing = desk.counters.missing.saturating_add(count);
             let (number, bytes) = (report_number(app_id, first), &count.to_le_bytes());
             desk.entries.push(Entry { kind: Kind::Missing, client: 0, number, time_ns, bytes });
             let text = format!(

@@ -216,9 +216,9 @@ impl Summary {
         self.written.iter().map(|written| written.summary.out_of_range).sum()
     }
 
-    /// Messages that did not come, over all channels.
+    /// Messages that did not come, over all channels; `u64::MAX` where damaged sequence numbers make them more.
     pub fn missing_messages(&self) -> u64 {
-        self.channels.iter().map(|channel| channel.sequence.missing_messages).sum()
+        self.channels.iter().map(|channel| channel.sequence.missing_messages).fold(0, u64::saturating_add)
     }
 }
 

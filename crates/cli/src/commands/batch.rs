@@ -403,7 +403,7 @@ fn show(plan: &Plan, report: &Report) -> String {
     let has_channels = plan.tasks.iter().any(|task| task.kind == Kind::Channels);
     for record in records.filter(|record| !has_channels || record.task.kind == Kind::Channels) {
         unclean += u64::from(!record.is_clean);
-        missing += record.missing_messages;
+        missing = missing.saturating_add(record.missing_messages);
     }
     if unclean > 0 {
         let tasks = counted(unclean, "task", "tasks");

@@ -177,7 +177,8 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
             thousands(one.unpaired[1]),
         ]);
     }
-    let sum = |of: fn(&Compared) -> u64| rows.iter().map(|(_, one)| of(one)).sum::<u64>();
+    // A damaged receive time lasts for centuries, of each symbol.
+    let sum = |of: fn(&Compared) -> u64| rows.iter().map(|(_, one)| of(one)).fold(0, u64::saturating_add);
     let (ns, equal_price, equal) =
         (sum(|one| one.ns), sum(|one| one.equal_price_ns), sum(|one| one.equal_ns));
     let [low, middle, high] = microseconds(Lags::percentiles(&of_all(&rows), PERCENTS));

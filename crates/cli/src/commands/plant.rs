@@ -282,7 +282,8 @@ fn serve(
         show(&report) + &report.multicast.as_ref().map(show_multicast).unwrap_or_default()
     };
     output::print(&text)?;
-    let missing: u64 = report.plant.channels.iter().map(|channel| channel.counters.missing).sum();
+    let missing =
+        report.plant.channels.iter().map(|channel| channel.counters.missing).fold(0, u64::saturating_add);
     Ok(match (has_failed, missing) {
         (false, 0) => Ending::Complete,
         _ => Ending::WithProblems,

@@ -202,7 +202,7 @@ impl LiveFeed {
             return;
         };
         if first > relayed.next {
-            relayed.missing += first - relayed.next;
+            relayed.missing = relayed.missing.saturating_add(first - relayed.next);
             relayed.gaps += 1;
             relayed.put_gaps(sink);
         }

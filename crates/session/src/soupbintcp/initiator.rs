@@ -395,7 +395,7 @@ impl SoupInitiator {
         each(SoupEvent::LoggedIn { place: self.place, is_new_session });
         if first > expected {
             let count = first - expected;
-            self.counters.missing += count;
+            self.counters.missing = self.counters.missing.saturating_add(count);
             each(SoupEvent::Missing { first: expected, count });
         }
     }
