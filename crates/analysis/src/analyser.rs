@@ -67,7 +67,7 @@ pub struct Header<'a> {
     pub messages: u64,
     /// Whether it ends the session.
     pub is_end_of_session: bool,
-    /// Its place in the channel's sequence: what is missing before it, and what came before.
+    /// Its place in the channel's sequence: what is missing before it, what came before, and whether it is plausible.
     pub arrival: Arrival,
 }
 
@@ -82,7 +82,7 @@ pub struct Message<'a> {
     pub channel: ChannelIdentity,
     /// Its number in the channel's sequence.
     pub sequence: Option<u64>,
-    /// Whether the channel had brought it (or reported it missing) before.
+    /// Whether the channel had brought it (or reported it missing) before, or its packet is [implausible](Arrival::is_implausible).
     pub is_repeated: bool,
     /// Whether the packet ends inside it.
     pub is_cut: bool,
@@ -510,8 +510,6 @@ impl ReadStreams {
     }
 }
 
-const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
-
 impl Analyser {
     pub(crate) fn new(read_as: Option<ReadAs>) -> Self {
         Self {
@@ -622,6 +620,11 @@ impl Analyser {
             is_end_of_session,
             arrival: self.arrive(channel, first, count),
         };
+        let beyond = if cut.is_none() { packet.promised_beyond() } else { 0 };
+        if let (1.., Some(tracker)) = (beyond, self.trackers.get_mut(&channel)) {
+            // As the feed does.
+            tracker.cannot_read(beyond.min(count - header.arrival.skip));
+        }
         let schema_of = |_: &[u8]| application.spec().schema;
         blocks(place, schema_of, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
     }
@@ -830,7 +833,7 @@ fn soup_packet(
             soupbintcp::Message::decode(packet),
             Ok(soupbintcp::Message::EndOfSession(_))
         ),
-        arrival: IN_ORDER,
+        arrival: Arrival::IN_ORDER,
     };
     visitor.visit(place, Item::Header(header))?;
     let Some(bytes) = payload else { return ControlFlow::Continue(()) };
@@ -1147,7 +1150,7 @@ fn session_packets(
             first_sequence: None,
             messages: 1,
             is_end_of_session: false,
-            arrival: IN_ORDER,
+            arrival: Arrival::IN_ORDER,
         };
         let message = |schema: &'static Schema, bytes, sequence| Message {
             schema,

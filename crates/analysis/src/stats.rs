@@ -408,6 +408,15 @@ impl Counter<'_> {
             };
             self.keep(place, text);
         }
+        if let (true, Some(first)) = (header.arrival.is_implausible, header.first_sequence) {
+            self.problem(
+                place,
+                format!(
+                    "message {first} of {} is implausibly far from the next: the packet is skipped",
+                    header.channel
+                ),
+            );
+        }
         if let Some(error) = header.decoded.error {
             self.problem(place, error.to_string());
         }

@@ -43,6 +43,7 @@ use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
 use crate::recovery::OpenGaps;
+use crate::sequence::MOST_AHEAD;
 use crate::table::Application;
 use line::LineFollower;
 use session::Successor;
@@ -59,10 +60,6 @@ const MOST_GAPS: usize = 1 << 16;
 
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
-
-/// A packet further ahead than this is taken for a stray one: at a million messages a second it would be minutes ahead. If
-/// nothing else comes, the venue has reset the numbers.
-pub const MOST_AHEAD: u64 = 1 << 28;
 
 /// Where a channel begins at its first packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -48,7 +48,6 @@ pub struct Frame<'a> {
 }
 
 /// A message in its place.
-const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
 /// The identity of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -247,6 +246,11 @@ impl Channel {
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
             self.put_gap(gap, context, packet.received, sink);
         }
+        if arrival.is_implausible {
+            let kind = self.implausible(context.sequence);
+            problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
+            return None;
+        }
         if count == 0 {
             *(if is_end { &mut self.counters.ends_of_session } else { &mut self.counters.heartbeats }) += 1;
             return None;
@@ -256,6 +260,16 @@ impl Channel {
             return None;
         }
         Some(arrival.skip)
+    }
+
+    /// The problem of a packet that was skipped.
+    #[cold]
+    const fn implausible(&self, first: u64) -> ProblemKind {
+        let expected = match self.tracker.next() {
+            Some(next) => next,
+            None => first,
+        };
+        ProblemKind::Implausible { first, expected }
     }
 
     /// The publishers whose messages it carries.
@@ -356,7 +370,7 @@ impl Channel {
         self.next_number = sequence.saturating_add(1);
         let context = Context { received, sequence, channel: self.number, line: Line::A };
         let arrival = self.tracker.arrive(sequence, 1);
-        if arrival != IN_ORDER && self.renumbered(arrival, message, context, place, problems, sink) {
+        if arrival != Arrival::IN_ORDER && self.renumbered(arrival, message, context, place, problems, sink) {
             return;
         }
         self.message(message, &context, place, problems, symbols, sink);
@@ -377,6 +391,10 @@ impl Channel {
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
             self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
+        }
+        if arrival.is_implausible {
+            let kind = self.implausible(context.sequence);
+            problems.note(Problem { file, packet, offset, kind });
         }
         arrival.skip > 0
     }

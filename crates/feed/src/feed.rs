@@ -350,6 +350,11 @@ impl Feed {
         let unread = self.read_packet(index, line, read, packet, sink);
         if unread > 0 {
             let channel = &mut self.channels[index];
+            let is_promised = T::packet(packet.datagram.payload).is_ok_and(|read| read.promised_beyond() > 0);
+            if is_promised && !packet.datagram.truncated {
+                // The count is damaged, or the venue's: the next packet shows whether there were such messages.
+                return channel.tracker.cannot_read(unread);
+            }
             let context =
                 Context { received: Some(packet.received), sequence: first, channel: channel.number, line };
             channel.lose(first.saturating_add(count), unread, context, packet.received, sink);

@@ -49,6 +49,14 @@ pub enum ProblemKind {
     Contradiction(Contradiction),
     /// Messages of a channel are missing.
     Gap(Gap),
+    /// The packet's number lies further from the one expected than [`MOST_AHEAD`](crate::sequence::MOST_AHEAD), and the packet before does not
+    /// confirm it: its messages were not used.
+    Implausible {
+        /// The packet's first number.
+        first: u64,
+        /// The number expected.
+        expected: u64,
+    },
     /// A message without a sequence number on a SoupBinTCP connection: order entry, which is not read.
     Unsequenced {
         /// Its length.
@@ -81,6 +89,12 @@ impl fmt::Display for ProblemKind {
                     f,
                     "messages {first} to {} of the channel are missing",
                     first.saturating_add(count - 1)
+                )
+            }
+            Self::Implausible { first, expected } => {
+                write!(
+                    f,
+                    "message {first} is implausibly far from {expected}, the next of the channel: the packet is skipped"
                 )
             }
             Self::Unsequenced { bytes } => {
@@ -175,7 +189,10 @@ impl Problems {
             ProblemKind::Message(_) => self.bad_messages += 1,
             ProblemKind::StreamHole { .. } => self.stream_holes += 1,
             ProblemKind::Contradiction(_) => self.contradictions += 1,
-            ProblemKind::UnknownProtocol { .. } | ProblemKind::Unsequenced { .. } | ProblemKind::Gap(_) => {}
+            ProblemKind::UnknownProtocol { .. }
+            | ProblemKind::Unsequenced { .. }
+            | ProblemKind::Gap(_)
+            | ProblemKind::Implausible { .. } => {}
         }
         if self.kept.len() < KEPT_PROBLEMS {
             self.kept.push(problem);

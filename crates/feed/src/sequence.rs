@@ -2,8 +2,14 @@
 //!
 //! A channel numbers its messages from 1. A packet names the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
+//!
+//! A damaged number must not make late, or duplicate, all that follows. So a packet further away than [`MOST_AHEAD`] moves the sequence only once
+//! the next packet confirms it.
 
 use tapeworks_market::event::Gap;
+
+/// A packet further ahead than this is taken for a stray one: at a million messages a second it would be minutes ahead.
+pub const MOST_AHEAD: u64 = 1 << 28;
 
 /// How many gaps are remembered, so that a late message is not taken for a duplicate.
 pub const REMEMBERED_GAPS: usize = 16;
@@ -15,6 +21,13 @@ pub struct Arrival {
     pub skip: u64,
     /// Messages missing before the packet.
     pub gap: Option<Gap>,
+    /// The packet lies implausibly far from the number expected ([`MOST_AHEAD`]): it is skipped whole, and the sequence stays where it is.
+    pub is_implausible: bool,
+}
+
+impl Arrival {
+    /// The next packet of its channel.
+    pub const IN_ORDER: Self = Self { skip: 0, gap: None, is_implausible: false };
 }
 
 /// Counters of a channel's sequence.
@@ -29,6 +42,19 @@ pub struct SequenceCounters {
     pub gaps: u64,
     /// Messages in them.
     pub missing_messages: u64,
+    /// Packets of a capture, heartbeats too, that were [implausible](Arrival::is_implausible). A live line [counts its
+    /// own](crate::arbitration::LineCounters::implausible).
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub implausible_packets: u64,
+}
+
+/// An implausible packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Implausible {
+    /// The number that was expected.
+    next: u64,
+    /// That of its first message.
+    first: u64,
 }
 
 /// Follows one channel.
@@ -38,6 +64,12 @@ pub struct SequenceTracker {
     next: Option<u64>,
     gaps: [Option<Gap>; REMEMBERED_GAPS],
     newest_gap: usize,
+    /// The last implausible packet. What comes live has been judged by its [arbiter](crate::arbitration): there is none.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    implausible: Option<Implausible>,
+    /// Where the first packet ended: while nothing has followed it, its number may be the damaged one.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    start: Option<u64>,
     counters: SequenceCounters,
 }
 
@@ -65,12 +97,13 @@ impl SequenceTracker {
         match self.next {
             Some(next) if next == first => {
                 self.next = Some(first.saturating_add(count));
-                Arrival { skip: 0, gap: None }
+                Arrival::IN_ORDER
             }
             Some(next) => self.out_of_order(next, first, count),
             None => {
-                self.next = Some(first.saturating_add(count));
-                Arrival { skip: 0, gap: None }
+                self.start = Some(first.saturating_add(count));
+                self.next = self.start;
+                Arrival::IN_ORDER
             }
         }
     }
@@ -79,18 +112,34 @@ impl SequenceTracker {
     #[inline(never)]
     fn out_of_order(&mut self, next: u64, first: u64, count: u64) -> Arrival {
         let end = first.saturating_add(count);
+        let is_far_behind = self.start == Some(next) && end.saturating_add(MOST_AHEAD) < next;
+        if is_far_behind || first > next.saturating_add(MOST_AHEAD) {
+            let before = self.implausible.replace(Implausible { next, first });
+            let confirms =
+                |before: &Implausible| before.next == next && before.first.abs_diff(first) <= MOST_AHEAD;
+            let Some(before) = before.filter(confirms) else {
+                self.counters.implausible_packets += 1;
+                return Arrival { skip: count, gap: None, is_implausible: true };
+            };
+            self.implausible = None;
+            if is_far_behind {
+                // The channel begins with the packet that this one confirms.
+                self.restart(before.first.min(first));
+                return self.arrive(first, count);
+            }
+        }
         if first > next {
             self.next = Some(end);
             let gap = Gap { first: next, count: first - next };
             self.remember(gap);
-            return Arrival { skip: 0, gap: Some(gap) };
+            return Arrival { skip: 0, gap: Some(gap), is_implausible: false };
         }
         let skip = count.min(next - first);
         let late = self.take_late(first, skip);
         self.counters.late_messages += late;
         self.counters.duplicate_messages += skip - late;
         self.next = Some(next.max(end));
-        Arrival { skip, gap: None }
+        Arrival { skip, gap: None, is_implausible: false }
     }
 
     /// Gives the messages of `gap` up: the next expected message is behind them.
@@ -104,6 +153,7 @@ impl SequenceTracker {
     /// The next expected message is `next`: a snapshot holds all before it.
     pub fn restart(&mut self, next: u64) {
         self.next = Some(next);
+        self.start = None;
         self.gaps = [None; REMEMBERED_GAPS];
     }
 
@@ -158,11 +208,18 @@ mod tests {
 
     use super::*;
 
+    const IMPLAUSIBLE: Arrival = Arrival { skip: 5, gap: None, is_implausible: true };
+    const FAR: u64 = 1 << 40;
+
+    fn gap(first: u64, count: u64) -> Arrival {
+        Arrival { skip: 0, gap: Some(Gap { first, count }), is_implausible: false }
+    }
+
     #[test]
     fn a_late_joiner_starts_where_it_joins() {
         let mut tracker = SequenceTracker::default();
-        assert_eq!(tracker.arrive(500, 3), Arrival { skip: 0, gap: None });
-        assert_eq!(tracker.arrive(503, 1), Arrival { skip: 0, gap: None });
+        assert_eq!(tracker.arrive(500, 3), Arrival::IN_ORDER);
+        assert_eq!(tracker.arrive(503, 1), Arrival::IN_ORDER);
         assert_eq!(tracker.next(), Some(504));
     }
 
@@ -170,22 +227,27 @@ mod tests {
     fn a_heartbeat_reveals_a_gap_and_takes_no_number() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 1);
-        assert_eq!(tracker.arrive(2, 0), Arrival { skip: 0, gap: None });
-        assert_eq!(tracker.arrive(5, 0), Arrival { skip: 0, gap: Some(Gap { first: 2, count: 3 }) });
-        assert_eq!(tracker.arrive(5, 1), Arrival { skip: 0, gap: None });
+        assert_eq!(tracker.arrive(2, 0), Arrival::IN_ORDER);
+        assert_eq!(tracker.arrive(5, 0), gap(2, 3));
+        assert_eq!(tracker.arrive(5, 1), Arrival::IN_ORDER);
     }
 
     #[test]
     fn overlapping_messages_are_skipped_and_late_ones_distinguished_from_duplicates() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 4);
-        assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None });
+        assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None, is_implausible: false });
         assert_eq!(tracker.counters().duplicate_messages, 2);
         tracker.arrive(10, 1);
-        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None });
-        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None });
-        let expected =
-            SequenceCounters { duplicate_messages: 4, late_messages: 2, gaps: 1, missing_messages: 3 };
+        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, is_implausible: false });
+        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, is_implausible: false });
+        let expected = SequenceCounters {
+            duplicate_messages: 4,
+            late_messages: 2,
+            gaps: 1,
+            missing_messages: 3,
+            implausible_packets: 0,
+        };
         assert_eq!(*tracker.counters(), expected);
     }
 
@@ -196,7 +258,7 @@ mod tests {
         let gap = Gap { first: 2, count: 3 };
         tracker.give_up(gap);
         tracker.lose(gap);
-        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None });
+        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None, is_implausible: false });
         let counters = tracker.counters();
         assert_eq!((counters.late_messages, counters.duplicate_messages), (3, 0));
     }
@@ -208,6 +270,54 @@ mod tests {
         tracker.arrive(0, u64::MAX);
         tracker.arrive(u64::MAX, u64::MAX);
         assert_eq!(tracker.next(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_number_far_ahead_moves_the_sequence_once_the_next_packet_confirms_it() {
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(1, 5);
+        assert_eq!(tracker.arrive(6 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(11, 5), gap(6, 5), "the damaged packet had these");
+        assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
+        // Two far ones with another between do not confirm each other, and far ones at different places neither.
+        assert_eq!(tracker.arrive(21 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(21, 5), Arrival::IN_ORDER);
+        assert_eq!(tracker.arrive(26 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(26 + 2 * FAR, 5), IMPLAUSIBLE);
+        // The copy of the other line confirms it, or the next packet; also one that is behind.
+        assert_eq!(tracker.arrive(25 + 2 * FAR, 5), gap(26, 2 * FAR - 1));
+        assert_eq!(tracker.arrive(30 + 2 * FAR, 5), Arrival::IN_ORDER);
+        assert_eq!(tracker.counters().implausible_packets, 4);
+        let (gaps, missing) = (tracker.counters().gaps, tracker.counters().missing_messages);
+        assert_eq!((gaps, missing), (2, 5 + 2 * FAR - 1));
+    }
+
+    #[test]
+    fn a_gap_that_is_plausible_is_one_at_once() {
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(1, 5);
+        assert_eq!(tracker.arrive(6 + MOST_AHEAD, 5), gap(6, MOST_AHEAD));
+        assert_eq!(tracker.arrive(11 + 2 * MOST_AHEAD + 1, 5), IMPLAUSIBLE);
+    }
+
+    #[test]
+    fn a_first_number_far_ahead_is_forgotten_once_two_packets_contradict_it() {
+        let mut tracker = SequenceTracker::default();
+        assert_eq!(tracker.arrive(FAR, 5), Arrival::IN_ORDER);
+        assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(11, 5), gap(6, 5));
+        assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
+        // With two lines nothing is missing.
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(FAR, 5);
+        assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(6, 5), Arrival::IN_ORDER);
+        // A second packet that is damaged, and not the first.
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(FAR, 5);
+        assert_eq!(tracker.arrive(0, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(FAR + 10, 5), gap(FAR + 5, 5));
+        assert_eq!(tracker.arrive(0, 5), Arrival { skip: 5, gap: None, is_implausible: false }, "a copy");
     }
 
     proptest! {
@@ -228,6 +338,48 @@ mod tests {
             prop_assert_eq!(arrived, delivered.len() as u64 + counters.duplicate_messages + counters.late_messages);
             prop_assert_eq!(missing, counters.missing_messages);
             prop_assert!(counters.late_messages <= counters.missing_messages);
+        }
+
+        /// On a line alone one damaged number costs the messages of one packet; where both lines bring all, none. That of the first packet costs the
+        /// second too, which contradicts it.
+        #[test]
+        fn a_damaged_number_costs_one_packet_at_most(
+            counts in prop::collection::vec(1u64..6, 3..20),
+            damaged in 0usize..40,
+            number in any::<u64>(),
+            lines in 1usize..3,
+        ) {
+            const FIRST: u64 = 1_000;
+            prop_assume!(number > FIRST + 2 * MOST_AHEAD);
+            let ends = counts.iter().scan(FIRST, |next, count| { *next += count; Some(*next) });
+            let packets = ends.zip(&counts).flat_map(|(end, count)| vec![(end - count, *count); lines]);
+            let mut packets: Vec<(u64, u64)> = packets.collect();
+            let place = damaged % packets.len();
+            packets[place].0 = number;
+            let mut tracker = SequenceTracker::default();
+            let mut delivered = std::collections::BTreeSet::new();
+            for (at, (first, count)) in packets.iter().enumerate() {
+                let arrival = tracker.arrive(*first, *count);
+                let new = first.saturating_add(arrival.skip)..first.saturating_add(*count);
+                if at != place {
+                    for number in new {
+                        prop_assert!(delivered.insert(number), "{} came twice", number);
+                    }
+                }
+            }
+            let all = counts.iter().sum::<u64>();
+            let lost = all - delivered.len() as u64;
+            let most = match (lines, place) {
+                (1, 0) => counts[0] + counts[1],
+                (_, 0) => counts[0],
+                (1, _) => counts[place],
+                _ => 0,
+            };
+            prop_assert!(lost <= most, "{} lost, at most {}", lost, most);
+            if lines == 1 && place + 1 < packets.len() && place > 0 {
+                prop_assert_eq!(tracker.counters().missing_messages, lost);
+            }
+            prop_assert_eq!(tracker.counters().implausible_packets, 1);
         }
     }
 }

@@ -511,6 +511,50 @@ fn a_gap_comes_before_the_messages_behind_it() {
 }
 
 #[test]
+fn a_damaged_number_far_ahead_does_not_make_late_what_follows() {
+    let mut feed = Feed::new(FeedOptions::default());
+    send(&mut feed, LINE_A, &mold(SESSION, 1, 3));
+    // One bit is flipped.
+    let flipped = 4 | 1 << 40;
+    assert!(send(&mut feed, LINE_A, &mold(SESSION, flipped, 2)).is_empty());
+    let events = send(&mut feed, LINE_A, &mold(SESSION, 6, 1));
+    assert_eq!(kinds(&events), [EventKind::Gap, EventKind::Delete]);
+    assert_eq!(events[0].gap(), Some(Gap { first: 4, count: 2 }));
+    assert_eq!(kinds(&send(&mut feed, LINE_A, &mold(SESSION, 7, 1))), [EventKind::Delete]);
+    let sequence = *feed.channels()[0].sequence();
+    assert_eq!((sequence.implausible_packets, sequence.gaps), (1, 1));
+    assert_eq!((sequence.missing_messages, sequence.late_messages), (2, 0));
+    let problem = feed.problems().kept()[0].kind.to_string();
+    assert_eq!(
+        problem,
+        "message 1099511627780 is implausibly far from 4, the next of the channel: the packet is skipped"
+    );
+    // The other line brings what a damaged packet had.
+    assert!(send(&mut feed, LINE_A, &mold(SESSION, 8 | 1 << 50, 2)).is_empty());
+    assert_eq!(kinds(&send(&mut feed, LINE_B, &mold(SESSION, 8, 2))), [EventKind::Delete; 2]);
+}
+
+#[test]
+fn a_damaged_count_does_not_make_late_what_follows() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let mut bytes = mold(SESSION, 1, 3);
+    bytes[18..20].copy_from_slice(&40_000u16.to_be_bytes());
+    assert_eq!(kinds(&send(&mut feed, LINE_A, &bytes)), [EventKind::Delete; 3]);
+    assert_eq!((feed.problems().bad_framing, feed.problems().total), (1, 1));
+    assert_eq!(kinds(&send(&mut feed, LINE_A, &mold(SESSION, 4, 2))), [EventKind::Delete; 2]);
+    // A copy with such a count leaves the sequence where it is.
+    bytes[18..20].copy_from_slice(&6u16.to_be_bytes());
+    assert!(send(&mut feed, LINE_B, &bytes).is_empty());
+    // The count was right, and the venue has sent the rest elsewhere.
+    bytes[10..18].copy_from_slice(&6u64.to_be_bytes());
+    assert_eq!(kinds(&send(&mut feed, LINE_A, &bytes)), [EventKind::Delete; 3]);
+    let events = send(&mut feed, LINE_A, &mold(SESSION, 12, 1));
+    assert_eq!(kinds(&events), [EventKind::Gap, EventKind::Delete]);
+    assert_eq!(events[0].gap(), Some(Gap { first: 9, count: 3 }));
+    assert_eq!(feed.channels()[0].sequence().missing_messages, 3);
+}
+
+#[test]
 fn another_session_begins_a_channel_of_its_own() {
     let mut feed = Feed::new(FeedOptions::default());
     send(&mut feed, LINE_A, &mold(SESSION, 900, 1));
@@ -767,6 +811,19 @@ fn stream(feed: &mut Feed, pieces: &[(u32, &[u8])]) -> Vec<Event> {
     }
     feed.finish(&mut |event| events.push(event));
     events
+}
+
+/// The numbers of a stream go on from its login, which may be damaged, also over the orders in it.
+#[test]
+fn a_stream_whose_login_has_the_last_number_is_read_to_its_end() {
+    let login = [&[0, 31, b'A'][..], format!("SESSION1  {:>20}", u64::MAX).as_bytes()].concat();
+    let mut order_deleted = vec![0, 19, b'S', b'C'];
+    order_deleted.resize(21, 0);
+    let first = [login, soup(&add(7, b"AAPL    ", 1))].concat();
+    let rest = [order_deleted, soup(&add(7, b"AAPL    ", 2))].concat();
+    let mut feed = Feed::new(FeedOptions::default());
+    let events = stream(&mut feed, &[(0, &first), (first.len() as u32, &rest)]);
+    assert_eq!((added(&events), feed.counters().session_bytes), (vec![1, 2], 21));
 }
 
 fn added(events: &[Event]) -> Vec<u64> {

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use tapeworks_wire::framing::{Blocks, LengthPrefix};
+use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError};
 
@@ -192,6 +192,18 @@ pub struct Packet<'a, Prefix> {
     pub header_bytes: usize,
     /// The messages.
     pub blocks: Blocks<'a, Prefix>,
+}
+
+impl<Prefix: LengthPrefix> Packet<'_, Prefix> {
+    /// How many messages the count promises beyond the end of a datagram that ends behind a whole one: if nothing has cut it there, the count is
+    /// damaged. It walks all messages.
+    #[must_use]
+    pub fn promised_beyond(&self) -> u64 {
+        match self.blocks.clone().last() {
+            Some(Err(FramingError::Missing { blocks, .. })) => blocks,
+            _ => 0,
+        }
+    }
 }
 
 /// A request for messages that are missing.

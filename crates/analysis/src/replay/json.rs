@@ -89,6 +89,7 @@ impl Summary {
                 "late_messages": channel.sequence.late_messages,
                 "gaps": channel.sequence.gaps,
                 "missing_messages": channel.sequence.missing_messages,
+                "implausible_packets": channel.sequence.implausible_packets,
             })).collect::<Vec<_>>(),
             "first_gaps": self.gaps.iter().take(100).map(|gap| json!({
                 "channel": self.channels.get(gap.channel).map(|channel| channel.identity.to_string()),

@@ -36,7 +36,7 @@ pub struct LineCounters {
     pub of_past_sessions: u64,
     /// Packets of a session of another feed on the same transport.
     pub of_other_feeds: u64,
-    /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](super::MOST_AHEAD)), and those of another session while the one
+    /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](crate::sequence::MOST_AHEAD)), and those of another session while the one
     /// that is followed went on; and those behind a sequence gap whose messages a line still brought afterwards.
     pub implausible: u64,
     /// Answers of whose messages none was requested, or of which all had come.
