@@ -295,7 +295,7 @@ fn make<D: Disk>(
         }
         let mut behind = None;
         if record.kind == LOST {
-            lost += if (begin..end).contains(&time) { record.extra } else { 0 };
+            lost = if (begin..end).contains(&time) { lost.saturating_add(record.extra) } else { lost };
             let at = (record.number, time);
             match losses.behind::<D>(journal, at, &engine, engine_options) {
                 Some(Behind::From(state)) => {

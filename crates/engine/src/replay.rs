@@ -63,7 +63,7 @@ pub fn replay_in<D: Disk>(
     let mut lost = 0;
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
-            lost += if record.line == NUMBERED { 0 } else { record.extra };
+            lost = if record.line == NUMBERED { lost } else { record.extra.saturating_add(lost) };
             engine.inputs_lost(Nanos(record.time), &mut events);
         }
         if let Some(input) = input_of(&record) {

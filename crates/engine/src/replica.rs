@@ -92,7 +92,7 @@ impl<F: FnMut(u64, &NbboUpdate<'_>, &Instruments)> Sink<NbboUpdate<'_>> for Outl
     #[inline]
     fn put(&mut self, update: NbboUpdate<'_>) {
         (self.each)(self.event, &update, self.instruments);
-        self.event += self.step;
+        self.event = self.event.saturating_add(self.step);
     }
 }
 
@@ -139,7 +139,7 @@ impl Market {
         let step = u64::from(alone != Some(0));
         let mut outlet = Outlet { each, instruments: &self.instruments, event: self.next, step };
         self.stages.process(batch, &mut outlet);
-        self.next += taken as u64;
+        self.next = self.next.saturating_add(taken as u64);
         self.now = self.now.max(last.ts_recv);
         (taken, special)
     }

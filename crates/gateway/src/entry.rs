@@ -171,12 +171,16 @@ pub struct Entry<'a> {
 
 /// The number of a report with its App ID.
 pub(crate) const fn report_number(app_id: u8, number: u64) -> u64 {
+    let number = if number > MOST_REPORTS { MOST_REPORTS } else { number };
     (app_id as u64) << 56 | number
 }
 
+/// The highest number of a report that has room beside its App ID. No venue sends so many in a day: a higher one is a venue's error.
+const MOST_REPORTS: u64 = (1 << 56) - 1;
+
 /// The App ID and the number of a report.
 pub(crate) const fn of_report_number(number: u64) -> (u8, u64) {
-    ((number >> 56) as u8, number & ((1 << 56) - 1))
+    ((number >> 56) as u8, number & MOST_REPORTS)
 }
 
 /// Entries that are collected.
@@ -355,6 +359,7 @@ mod tests {
     #[test]
     fn a_report_number_has_both_parts() {
         assert_eq!(of_report_number(report_number(255, 7)), (255, 7));
-        assert_eq!(of_report_number(report_number(0, (1 << 56) - 1)), (0, (1 << 56) - 1));
+        assert_eq!(of_report_number(report_number(0, MOST_REPORTS)), (0, MOST_REPORTS));
+        assert_eq!(of_report_number(report_number(3, u64::MAX)), (3, MOST_REPORTS), "not of another App ID");
     }
 }

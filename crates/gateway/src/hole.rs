@@ -46,7 +46,7 @@ pub(crate) fn unsynced<D: Disk>(
     let mut cut = Cut { from, lost, ..Cut::default() };
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
-            cut.lost += record.extra;
+            cut.lost = cut.lost.saturating_add(record.extra);
             continue;
         }
         let is_synced =

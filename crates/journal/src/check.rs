@@ -94,7 +94,7 @@ pub fn verify_in<D: Disk>(
                 records += 1;
                 payload_bytes += record.payload.len() as u64;
                 times = Some((times.map_or(record.time, |(begin, _)| begin), record.time));
-                lost += if record.kind == LOST { record.extra } else { 0 };
+                lost = if record.kind == LOST { record.extra.saturating_add(lost) } else { lost };
             },
             |place| {
                 damaged += place.records.end - place.records.start;
@@ -113,7 +113,7 @@ pub fn verify_in<D: Disk>(
         }
         verified.records += records;
         verified.payload_bytes += payload_bytes;
-        verified.lost += lost;
+        verified.lost = verified.lost.saturating_add(lost);
         verified.damaged += damaged;
         verified.times = times;
         verified.damage.extend(damage);

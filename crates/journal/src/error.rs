@@ -31,6 +31,12 @@ pub enum JournalError {
         /// The most bytes.
         limit: usize,
     },
+    /// The last number is taken, as by a file that is none of the journal's.
+    #[error("{}: no number is left for another record: its last segment has a number in its name that no journal comes to", folder.display())]
+    NoNumber {
+        /// The journal.
+        folder: PathBuf,
+    },
     /// A journal is not cut where it has a record, nor before its last segment.
     #[error("{}: is not cut before record {number}: that is not damaged, or not of the last segment", folder.display())]
     NoHole {

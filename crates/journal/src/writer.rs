@@ -447,8 +447,11 @@ impl<D: Disk> JournalWriter<D> {
     fn put(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         self.fit(record.time, (RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
         let number = self.next;
+        let Some(next) = number.checked_add(1) else {
+            return Err(JournalError::NoNumber { folder: self.folder.clone() });
+        };
         Record { number, ..*record }.encode(&mut self.buffer);
-        self.next += 1;
+        self.next = next;
         Ok(number)
     }
 

@@ -290,6 +290,39 @@ fn a_missing_segment_or_header_loses_only_the_records_of_that_segment() {
     assert_eq!(found(folder.path()), (numbers, lost));
 }
 
+/// No record has the last number, so that each has a next.
+#[test]
+fn a_stray_file_with_the_last_number_takes_no_record_and_is_named() {
+    for name in [u64::MAX, u64::MAX - 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        (0..10).for_each(|number| append(&mut writer, number));
+        drop(writer);
+        fs::write(folder.path().join(format!("{name:020}.journal")), []).unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        let record = Record { kind: 3, ..Record::default() };
+        let mut appended = 0;
+        let error = loop {
+            match writer.append(&record) {
+                Ok(_) => appended += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, JournalError::NoNumber { .. }), "{error}");
+        assert_eq!(appended, u64::MAX - name);
+        drop(writer);
+        // What was there before is read.
+        let mut reader = JournalReader::open(folder.path()).unwrap();
+        for number in 0..10 {
+            assert_eq!(reader.next().unwrap().unwrap().number, number);
+        }
+        while reader.next().unwrap().is_some() {}
+        verify(folder.path(), || true).unwrap();
+        repair(folder.path(), || true).unwrap();
+        verify(folder.path(), || true).unwrap();
+    }
+}
+
 #[test]
 fn zeros_before_sound_records_are_damage_and_not_the_end_of_the_journal() {
     let folder = tempfile::tempdir().unwrap();

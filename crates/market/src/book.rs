@@ -531,7 +531,12 @@ impl Books {
     #[cold]
     #[inline(never)]
     fn refuse_beyond(&mut self, event: &mut Event) {
-        if event.instrument < InstrumentId::UNKNOWN && self.is_beyond(event.instrument) {
+        let is_beyond = match event.instrument {
+            InstrumentId::ALL => event.kind.is_of_one_instrument(),
+            InstrumentId::UNKNOWN => false,
+            instrument => self.is_beyond(instrument),
+        };
+        if is_beyond {
             self.counters.instruments_beyond += 1;
             event.instrument = InstrumentId::UNKNOWN;
         }

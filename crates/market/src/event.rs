@@ -71,6 +71,14 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Whether an event of this kind is never of [all instruments](InstrumentId::ALL).
+    pub(crate) const fn is_of_one_instrument(self) -> bool {
+        !matches!(
+            self,
+            Self::Clear | Self::Status | Self::Gap | Self::Session | Self::Other | Self::Recovered
+        )
+    }
+
     /// Whether it is about one order of a book.
     #[must_use]
     pub const fn is_of_order(self) -> bool {

@@ -276,6 +276,13 @@ fn a_number_far_beyond_the_known_ones_is_refused_and_takes_no_memory() {
     }
     let books = market.0.first.feed(NASDAQ).unwrap();
     assert_eq!((books.bytes(), books.counters().instruments_beyond), (before, 6));
+    // What is of one instrument cannot be of all, as another plant's events may say.
+    for kind in [EventKind::Trade, EventKind::Add, EventKind::Quote, EventKind::Imbalance] {
+        let updates = market.send(Event::new(kind, NASDAQ, InstrumentId::ALL));
+        assert!(updates.iter().all(|update| update.0 == InstrumentId::UNKNOWN), "{updates:?}");
+    }
+    let books = market.0.first.feed(NASDAQ).unwrap();
+    assert_eq!((books.bytes(), books.counters().instruments_beyond), (before, 10));
     // The next ones are taken, as they come.
     let next = InstrumentId(books.instrument_count() as u32);
     market.order(NASDAQ, next, 3, Side::Bid, 1000, 100);

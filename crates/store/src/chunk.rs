@@ -93,13 +93,18 @@ pub(crate) enum Values<'v> {
 /// No key: the value is not in the dictionary yet.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
+/// From here on a number's key is in a map, not in a table: instruments have lower numbers, unless a server gives them others.
+const MOST_NUMBERED: u32 = 1 << 22;
+
 /// The texts of a column, in the order of their first appearance in the row group.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     plain: Vec<u8>,
     count: u32,
-    /// The keys of values that have a number (a letter, an instrument).
+    /// The keys of values that have a number (a letter, an instrument), up to [`MOST_NUMBERED`].
     by_number: Vec<u32>,
+    /// Those of higher numbers, as a server may give them.
+    by_high_number: HashMap<u32, u32>,
     /// The keys of values that have none.
     by_text: HashMap<String, u32>,
 }
@@ -140,19 +145,27 @@ impl Dictionary {
     ) -> u32 {
         match self.by_number.get(number as usize) {
             Some(key) if *key != NO_KEY => *key,
-            _ => text(number).map_or(NO_KEY, |text| self.add(number, text)),
+            _ => self.add(number, text),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn add(&mut self, number: u32, text: &str) -> u32 {
-        let key = self.push(text);
-        let number = number as usize;
-        if number >= self.by_number.len() {
-            self.by_number.resize((number + 1).next_power_of_two(), NO_KEY);
+    fn add<'t>(&mut self, number: u32, text: impl FnOnce(u32) -> Option<&'t str>) -> u32 {
+        if let Some(key) = self.by_high_number.get(&number) {
+            return *key;
         }
-        self.by_number[number] = key;
+        let Some(text) = text(number) else { return NO_KEY };
+        let key = self.push(text);
+        if number >= MOST_NUMBERED {
+            self.by_high_number.insert(number, key);
+            return key;
+        }
+        let place = number as usize;
+        if place >= self.by_number.len() {
+            self.by_number.resize((place + 1).next_power_of_two(), NO_KEY);
+        }
+        self.by_number[place] = key;
         key
     }
 
@@ -355,4 +368,20 @@ fn write(to: &mut Vec<u8>, page: DataOrDictionary, uncompressed: usize) -> Resul
     let spec = SerializedPageWriter::new(&mut to).write_page(CompressedPage::new(page, uncompressed))?;
     to.into_inner()?;
     Ok(spec.uncompressed_size as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_high_number_takes_no_memory_and_keeps_its_key() {
+        let mut dictionary = Dictionary::default();
+        let text = |number| (number != 5).then_some("text");
+        assert_eq!(dictionary.key_of_number(u32::MAX, text), 0);
+        assert_eq!(dictionary.key_of_number(7, text), 1);
+        assert_eq!(dictionary.key_of_number(u32::MAX, text), 0);
+        assert_eq!(dictionary.key_of_number(5, text), NO_KEY);
+        assert_eq!(dictionary.by_number.len(), 8);
+    }
 }

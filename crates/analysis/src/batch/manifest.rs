@@ -187,8 +187,8 @@ pub(super) fn manifest(
         "totals": {
             "tasks": records.len(),
             "files": outputs().count(),
-            "records": outputs().map(|output| output.records).sum::<u64>(),
-            "bytes": outputs().map(|output| output.bytes).sum::<u64>(),
+            "records": outputs().map(|output| output.records).fold(0, u64::saturating_add),
+            "bytes": outputs().map(|output| output.bytes).fold(0, u64::saturating_add),
         },
         "failed_inputs": failed_inputs,
         "failed_tasks": failed_tasks.iter().map(failed).collect::<Vec<_>>(),

@@ -82,7 +82,7 @@ impl<'t> Elsewhere<'t> {
         let Some((bytes, task)) = self.tasks.iter().find(|(_, task)| task.name == name) else {
             return ControlFlow::Continue(());
         };
-        self.replayed += bytes;
+        self.replayed = self.replayed.saturating_add(*bytes);
         let result = error.map_or(Ok(()), |why| Err(TaskError::Elsewhere { why, is_of_input }));
         let ended = watch(Step::Ended(task, result));
         if self.show(watch).is_break() { ControlFlow::Break(()) } else { ended }
@@ -258,7 +258,7 @@ pub fn run(
         folder.withdraw(&name)?;
     }
     let mut progress = Progress {
-        total_bytes: left.iter().map(|task| task.input_bytes()).sum(),
+        total_bytes: left.iter().map(|task| task.input_bytes()).fold(0, u64::saturating_add),
         tasks: left.len(),
         ..Progress::default()
     };

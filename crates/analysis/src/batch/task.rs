@@ -210,7 +210,7 @@ impl Task {
             Some(object) => object.size,
             None => fs::metadata(path).map_or(0, |there| there.len()),
         };
-        self.inputs.iter().map(size).sum()
+        self.inputs.iter().map(size).fold(0, u64::saturating_add)
     }
 
     /// What was listed of an input that is an object.
@@ -501,7 +501,7 @@ fn record_of(
         received: clock::iso(gap.received),
     });
     // The writers are the replay's guests, which its own report shows without a name.
-    let lost = outputs.iter().map(|output| output.values_out_of_range).sum::<u64>();
+    let lost = outputs.iter().map(|output| output.values_out_of_range).fold(0, u64::saturating_add);
     Record {
         task: task.clone(),
         channels: (0..summary.channels.len()).filter_map(channel).collect(),

@@ -302,8 +302,8 @@ fn made<'r>(records: impl Iterator<Item = &'r Record> + Clone) -> String {
     format!(
         "{}, {}, {}",
         counted(outputs().count() as u64, "file", "files"),
-        counted(outputs().map(|output| output.records).sum(), "record", "records"),
-        bytes(outputs().map(|output| output.bytes).sum())
+        counted(outputs().map(|output| output.records).fold(0, u64::saturating_add), "record", "records"),
+        bytes(outputs().map(|output| output.bytes).fold(0, u64::saturating_add))
     )
 }
 
@@ -384,7 +384,8 @@ fn show(plan: &Plan, report: &Report) -> String {
     let mut schemas: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
     for output in records.clone().flat_map(|record| &record.outputs) {
         let (files, records, bytes) = schemas.entry(&output.schema).or_default();
-        (*files, *records, *bytes) = (*files + 1, *records + output.records, *bytes + output.bytes);
+        (*files, *records, *bytes) =
+            (*files + 1, records.saturating_add(output.records), bytes.saturating_add(output.bytes));
     }
     let mut table = Table::new(&[
         ("schema", Align::Left),

@@ -123,7 +123,7 @@ fn load_numbers(path: &Path) -> Result<Option<(u64, u64)>> {
         Ok(text) => {
             let mut numbers = text.split_whitespace().map(str::parse::<u64>);
             match (numbers.next(), numbers.next()) {
-                (Some(Ok(incoming)), Some(Ok(outgoing))) if incoming > 0 && outgoing > 0 => {
+                (Some(Ok(incoming @ 1..u64::MAX)), Some(Ok(outgoing @ 1..u64::MAX))) => {
                     Ok(Some((incoming, outgoing)))
                 }
                 _ => Err(wrong()),

@@ -148,7 +148,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
             thousands(number(&venue["gaps"])),
             thousands(number(&venue["missing"])),
             thousands(number(&venue["snapshots"]["applied"])),
-            thousands(lines().map(|line| number(&line["kernel_drops"])).sum()),
+            thousands(lines().map(|line| number(&line["kernel_drops"])).fold(0, u64::saturating_add)),
         ]);
     }
     out.push_str(&venues.render(width, paint));
@@ -192,7 +192,8 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
 fn outputs(now: &Value, before: Option<&Value>) -> String {
     let paint = terminal::paint();
     let bad = |count: u64| if count == 0 { "0".to_owned() } else { paint.bad(&thousands(count)) };
-    let sum = |of: &Value, keys: &[&str]| keys.iter().map(|key| number(&of[*key])).sum::<u64>();
+    let sum =
+        |of: &Value, keys: &[&str]| keys.iter().map(|key| number(&of[*key])).fold(0, u64::saturating_add);
     let mut out = String::new();
     let multicast = &now["multicast"];
     if multicast.is_object() {
@@ -238,7 +239,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             thousands(number(&aeron["read_streams"])),
             thousands(number(&aeron["streams"])),
             thousands(number(&aeron["unread"])),
-            bad(["dropped_slow", "dropped_full", "refused"].iter().map(|key| number(&aeron[*key])).sum()),
+            bad(sum(aeron, &["dropped_slow", "dropped_full", "refused"])),
             thousands(number(&aeron["waiting"])),
             thousands(number(&aeron["replays"])),
             thousands(number(&aeron["refused_replays"])),
@@ -281,7 +282,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             thousands(rate(now, before, "/otel/spans")),
             thousands(number(&traces["traces"])),
             thousands(number(&traces["waiting"])),
-            bad(number(&traces["dropped"]) + number(&traces["unfollowed"])),
+            bad(sum(traces, &["dropped", "unfollowed"])),
             bad(number(&traces["refused_spans"])),
             thousands(number(&traces["failures"])),
         );

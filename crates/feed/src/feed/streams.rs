@@ -206,7 +206,8 @@ impl Feed {
                 if recognise::is_order_of_stream(soup) {
                     let channel = &mut self.channels[index];
                     channel.counters.packets += 1;
-                    channel.next_number += u64::from(soup.get(2) == Some(&soupbintcp::SequencedData::TAG));
+                    let is_numbered = soup.get(2) == Some(&soupbintcp::SequencedData::TAG);
+                    channel.next_number = channel.next_number.saturating_add(u64::from(is_numbered));
                     self.skip(Skipped::Session, soup.len());
                     continue;
                 }

@@ -35,7 +35,7 @@ impl Event {
         bytes
     }
 
-    /// The event of such bytes; `None` if its kind or side is none.
+    /// The event of such bytes; `None` if its kind or side is none. The least of all prices, which no venue has, is none.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let long =
@@ -48,7 +48,7 @@ impl Event {
             ts_event: Nanos(long(0)?),
             ts_recv: Nanos(long(1)?),
             order_id: long(2)?,
-            price: Price::from_e9(long(3)? as i64),
+            price: Price::from_e9(long(3)? as i64).filter(|price| price.e9() != i64::MIN),
             channel_sequence: long(4)?,
             aux: long(5)?,
             instrument: InstrumentId(word(48)?),

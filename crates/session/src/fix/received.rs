@@ -39,7 +39,8 @@ impl<'a> Received<'a> {
             message,
             begin_string: begin_string(message),
             message_type: value(35).unwrap_or_default(),
-            sequence: value(34).and_then(|text| read_unsigned(text).ok()),
+            // There must be a next one.
+            sequence: value(34).and_then(|text| read_unsigned(text).ok()).filter(|number| *number < u64::MAX),
             sender_comp_id: value(49),
             target_comp_id: value(56),
             sending_ns: time(52),

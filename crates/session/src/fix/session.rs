@@ -714,7 +714,11 @@ impl Session {
     fn ask(&mut self, highest: u64, store: &mut dyn Store, now_ns: u64) {
         let begin = store.next_incoming();
         let bound = self.link.settings.resend_bound;
-        let end = if bound == 0 { 0 } else { (begin + bound - 1).min(highest.saturating_sub(1)).max(begin) };
+        let end = if bound == 0 {
+            0
+        } else {
+            begin.saturating_add(bound - 1).min(highest.saturating_sub(1)).max(begin)
+        };
         self.counters.resend_requests += 1;
         self.gap = Some(Gap { highest, asked: if end == 0 { u64::MAX } else { end }, asked_ns: now_ns });
         self.reply(store, b"2", &[], now_ns, |writer| _ = writer.number(7, begin).number(16, end));
@@ -890,7 +894,7 @@ impl Session {
     /// SequenceReset with GapFillFlag, in sequence.
     fn gap_fill(&mut self, received: &Received<'_>, sequence: u64, store: &mut dyn Store, now_ns: u64) {
         match received.number(36) {
-            Some(next) if next > sequence => self.expect(next, store),
+            Some(next) if next > sequence && next < u64::MAX => self.expect(next, store),
             // It never goes back.
             _ => {
                 self.expect(sequence + 1, store);
@@ -923,7 +927,7 @@ impl Session {
         application.admin(received);
         let expected = store.next_incoming();
         match received.number(36) {
-            Some(next) if next > expected => self.expect(next, store),
+            Some(next) if next > expected && next < u64::MAX => self.expect(next, store),
             Some(next) if next == expected => self.counters.needless_resets += 1,
             _ => {
                 let rejection = Rejection { reason: RejectReason::ValueIncorrect, tag: None };
