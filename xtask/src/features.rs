@@ -1,6 +1,7 @@
 //! The cargo features of our crates: those that a run builds the workspace with, and each of them alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use crate::process::{self, Program, cargo};
 use crate::tools::{self, Lack};
@@ -51,11 +52,23 @@ impl Features {
         if self.more.is_empty() { run } else { run.arg("--features").arg(self.more.join(",")) }
     }
 
-    /// Builds what the workspace has for others to run: these programs and examples.
+    /// Builds what the workspace has for others to run: these programs and examples. What this process has built is there: cargo, asked again,
+    /// would wait for the builds of the steps beside.
     pub(crate) fn build(&self, kind: &str, names: &[&str]) -> Result<(), Lack> {
-        let run =
-            self.workspace("build").with_features_of_tests().args(names.iter().flat_map(|name| [kind, name]));
-        run.run().map_err(Lack::Failed)
+        static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let is_built = |name: &&&str| {
+            let built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+            built.contains(&format!("{kind} {name} {}", self.more.join(",")))
+        };
+        let missing: Vec<&str> = names.iter().filter(|name| !is_built(name)).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let named = missing.iter().flat_map(|name| [kind, name]);
+        self.workspace("build").with_features_of_tests().args(named).run().map_err(Lack::Failed)?;
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        built.extend(missing.iter().map(|name| format!("{kind} {name} {}", self.more.join(","))));
+        Ok(())
     }
 }
 
