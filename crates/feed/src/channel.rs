@@ -47,8 +47,6 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A message in its place.
-
 /// The identity of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -121,11 +121,11 @@ fn load_numbers(path: &Path) -> Result<Option<(u64, u64)>> {
         || Failure::Failed(format!("{}: not the numbers of a session, two in a line", path.display()));
     match std::fs::read_to_string(path) {
         Ok(text) => {
-            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-            match (numbers.next(), numbers.next()) {
-                (Some(Ok(incoming @ 1..u64::MAX)), Some(Ok(outgoing @ 1..u64::MAX))) => {
-                    Ok(Some((incoming, outgoing)))
-                }
+            let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+            // Behind each of them there is another.
+            let mut next = || numbers.next().flatten().filter(|number| (1..u64::MAX).contains(number));
+            match (next(), next()) {
+                (Some(incoming), Some(outgoing)) => Ok(Some((incoming, outgoing))),
                 _ => Err(wrong()),
             }
         }
