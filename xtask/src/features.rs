@@ -56,9 +56,12 @@ impl Features {
     /// would wait for the builds of the steps beside.
     pub(crate) fn build(&self, kind: &str, names: &[&str]) -> Result<(), Lack> {
         static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let folder =
+            process::target_folder().join(if kind == "--example" { "debug/examples" } else { "debug" });
         let is_built = |name: &&&str| {
             let built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-            built.contains(&format!("{kind} {name} {}", self.more.join(",")))
+            // A full disk may have cost it.
+            built.contains(&format!("{kind} {name} {}", self.more.join(","))) && folder.join(name).is_file()
         };
         let missing: Vec<&str> = names.iter().filter(|name| !is_built(name)).copied().collect();
         if missing.is_empty() {

@@ -104,21 +104,38 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     features.build("--example", &["live_server", "stream_server"])?;
     features.build("--bin", &["tapeworks"])?;
     let server = |name: &str| process::target_folder().join("debug/examples").join(name);
-    let tests = process::program(&python)
-        .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
-        .arg(package.join("tests"))
-        .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
-        .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
-        .env("TAPEWORKS_PROGRAM", process::target_folder().join("debug/tapeworks"))
-        .env("TAPEWORKS_CLOUD", "1")
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    tests.run().map_err(Lack::Failed)?;
-    let tests = process::program(&nautilus)
+    let tests = |of: &[&str]| {
+        let tests =
+            process::program(&python).args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).args(of);
+        tests
+            .folder(&package)
+            .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
+            .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
+            .env("TAPEWORKS_PROGRAM", process::target_folder().join("debug/tapeworks"))
+            .env("TAPEWORKS_CLOUD", "1")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .run()
+            .map_err(Lack::Failed)
+    };
+    std::thread::scope(|scope| {
+        // Most of its time Ray waits to see that a process of its is gone.
+        let of_ray = scope.spawn(|| tests(&["tests/test_ray.py"]));
+        tests(&["tests", "--ignore", "tests/test_ray.py"])
+            .and_then(|()| python_beside_ray(&python, &nautilus, &package))
+            .and(of_ray.join().unwrap_or_else(|_| Err(Lack::Failed("the tests of Ray panicked".into()))))
+    })?;
+    Ok("the wheel builds, its tests pass, the notebook runs, and mypy and pyright have nothing to say of its types"
+        .into())
+}
+
+/// What of the package's checks has nothing to do with Ray: nautilus_trader, the notebook, the types.
+fn python_beside_ray(python: &Path, nautilus: &Path, package: &Path) -> Result<(), Lack> {
+    let tests = process::program(nautilus)
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
         .arg(package.join("tests/test_nautilus.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
-    let notebook = process::program(&python)
+    let notebook = process::program(python)
         .arg(process::root().join("interop/run_notebook.py"))
         .args(["--notebook", "docs/src/notebooks/day.ipynb", "--page", "docs/src/notebook.md", "--figures"])
         .arg(process::target_folder().join("interop/notebook"))
@@ -126,16 +143,14 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     notebook.run().map_err(Lack::Failed)?;
     let sources = ["python/tapeworks", "tests/typed_use.py"].map(|name| package.join(name));
     // What it need not know of others stands in the configuration.
-    let types = process::program(&python)
+    let types = process::program(python)
         .args(["-m", "mypy", "--strict", "--cache-dir=/dev/null", "--config-file"])
         .arg(package.join("pyproject.toml"))
         .args(&sources);
     types.run().map_err(Lack::Failed)?;
     // Else it asks whichever Python comes first on the path what is installed.
-    let types = process::program(&python).args(["-m", "pyright", "--pythonpath"]).arg(&python).args(&sources);
-    types.run().map_err(Lack::Failed)?;
-    Ok("the wheel builds, its tests pass, the notebook runs, and mypy and pyright have nothing to say of its types"
-        .into())
+    let types = process::program(python).args(["-m", "pyright", "--pythonpath"]).arg(python).args(&sources);
+    types.run().map_err(Lack::Failed)
 }
 
 pub(crate) fn needs_of_python_package() -> Result<(), Lack> {

@@ -82,8 +82,10 @@ pub struct Message<'a> {
     pub channel: ChannelIdentity,
     /// Its number in the channel's sequence.
     pub sequence: Option<u64>,
-    /// Whether the channel had brought it (or reported it missing) before, or its packet is [implausible](Arrival::is_implausible).
+    /// Whether the channel had brought it (or reported it missing) before.
     pub is_repeated: bool,
+    /// Whether its packet is [implausible](Arrival::is_implausible), so that it does not count.
+    pub is_implausible: bool,
     /// Whether the packet ends inside it.
     pub is_cut: bool,
 }
@@ -620,13 +622,16 @@ impl Analyser {
             is_end_of_session,
             arrival: self.arrive(channel, first, count),
         };
-        let beyond = if cut.is_none() { packet.promised_beyond() } else { 0 };
-        if let (1.., Some(tracker)) = (beyond, self.trackers.get_mut(&channel)) {
-            // As the feed does.
-            tracker.cannot_read(beyond.min(count - header.arrival.skip));
-        }
         let schema_of = |_: &[u8]| application.spec().schema;
-        blocks(place, schema_of, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
+        let header_bytes = packet.header_bytes as u64;
+        let read = blocks(place, schema_of, &header, header_bytes, packet.blocks, payload, cut, visitor)?;
+        let is_whole = cut.is_none() && !datagram.truncated;
+        if let Some(tracker) = self.trackers.get_mut(&channel).filter(|_| read < count && is_whole)
+            && T::promises_too_many(payload)
+        {
+            tracker.cannot_read(header.arrival.unread(count, read));
+        }
+        ControlFlow::Continue(())
     }
 
     fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
@@ -699,6 +704,7 @@ impl Analyser {
                     channel,
                     sequence: None,
                     is_repeated: false,
+                    is_implausible: false,
                     is_cut: false,
                 };
                 visitor.visit(&place, Item::Message(message))
@@ -737,7 +743,7 @@ fn unknown_datagram(place: &Place, datagram: &Datagram<'_>, visitor: &mut impl V
     visitor.visit(place, Item::Trouble(&trouble, datagram.payload))
 }
 
-/// Shows a packet's header and the messages in it.
+/// Shows a packet's header and the messages in it. Returns how many of these are whole.
 #[expect(clippy::too_many_arguments, reason = "one call")]
 fn blocks<Prefix: LengthPrefix>(
     place: &Place,
@@ -748,7 +754,7 @@ fn blocks<Prefix: LengthPrefix>(
     payload: &[u8],
     cut: Option<(usize, u32)>,
     visitor: &mut impl Visitor,
-) -> ControlFlow<()> {
+) -> ControlFlow<(), u64> {
     visitor.visit(place, Item::Header(*header))?;
     let mut number = 0;
     let mut broken = None;
@@ -763,7 +769,8 @@ fn blocks<Prefix: LengthPrefix>(
                 decoded: schema.decode(bytes),
                 channel: header.channel,
                 sequence: header.first_sequence.map(|first| first.saturating_add(number)),
-                is_repeated: number < header.arrival.skip,
+                is_repeated: number < header.arrival.skip && !header.arrival.is_implausible,
+                is_implausible: header.arrival.is_implausible,
                 is_cut,
             }
         };
@@ -780,18 +787,22 @@ fn blocks<Prefix: LengthPrefix>(
         }
         number += 1;
     }
-    let lost = header.messages.saturating_sub(number.saturating_sub(1));
+    let read = number - u64::from(broken.is_some());
+    // What a count promises behind a whole message may never have been sent.
+    let is_promise = matches!(broken, Some((_, FramingError::Missing { .. })));
+    let lost = if is_promise { 0 } else { header.messages.saturating_sub(read) };
     match (cut, broken) {
         (Some((kept, original)), broken) => {
             let at = broken.map_or(*place, |(at, _)| at);
             let trouble = Trouble::CutPacket { kept, original, error: broken.map(|(_, error)| error) };
-            visitor.visit(&at, Item::Trouble(&trouble, &[]))
+            visitor.visit(&at, Item::Trouble(&trouble, &[]))?;
         }
         (None, Some((at, error))) => {
-            visitor.visit(&at, Item::Trouble(&Trouble::Framing { error, lost }, &[]))
+            visitor.visit(&at, Item::Trouble(&Trouble::Framing { error, lost }, &[]))?;
         }
-        (None, None) => ControlFlow::Continue(()),
+        (None, None) => {}
     }
+    ControlFlow::Continue(read)
 }
 
 /// The source of a SoupBinTCP packet.
@@ -857,6 +868,7 @@ fn soup_packet(
                 channel: envelope.channel,
                 sequence,
                 is_repeated: false,
+                is_implausible: false,
                 is_cut: false,
             };
             visitor.visit(&place, Item::Message(message))
@@ -1158,6 +1170,7 @@ fn session_packets(
             channel: header.channel,
             sequence,
             is_repeated: false,
+            is_implausible: false,
             is_cut: false,
         };
         match session.form {

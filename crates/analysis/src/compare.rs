@@ -147,8 +147,8 @@ pub struct Example {
 pub struct Count {
     /// How often it began.
     pub times: u64,
-    /// How long it lasted, in nanoseconds.
-    pub ns: u64,
+    /// How long it lasted, in nanoseconds; over several symbols the sum.
+    pub ns: u128,
 }
 
 /// The lags of a symbol.
@@ -256,7 +256,7 @@ impl Compared {
         let mut has_other_price = false;
         for (bit, (difference, count)) in Difference::ALL.iter().zip(&mut self.differences).enumerate() {
             if self.now & 1 << bit != 0 {
-                count.ns += elapsed;
+                count.ns += u128::from(elapsed);
                 has_other_price |= difference.is_of_price();
             }
         }
@@ -410,7 +410,7 @@ impl Comparison {
         Difference::ALL.into_iter().enumerate().filter_map(|(place, difference)| {
             let count = self.symbols().fold(Count::default(), |sum, (_, one)| {
                 let count = one.differences[place];
-                Count { times: sum.times + count.times, ns: sum.ns.saturating_add(count.ns) }
+                Count { times: sum.times + count.times, ns: sum.ns + count.ns }
             });
             Some((difference, count, self.examples[place]?))
         })

@@ -93,6 +93,8 @@ pub struct ChannelStats {
     pub gaps: u64,
     /// Messages in them.
     pub missing: u64,
+    /// Packets that are [implausible](tapeworks_feed::sequence::Arrival::is_implausible). Their messages are not counted.
+    pub implausible_packets: u64,
     /// Packets without messages.
     pub heartbeats: u64,
     /// Ends of session.
@@ -271,6 +273,7 @@ impl Stats {
                 "repeated_messages": channel.repeated,
                 "gaps": channel.gaps,
                 "missing_messages": channel.missing,
+                "implausible_packets": channel.implausible_packets,
                 "heartbeats": channel.heartbeats,
                 "ends_of_session": channel.ends_of_session,
                 "first_sequence": channel.sequence.map(|(first, _)| first),
@@ -395,6 +398,12 @@ impl Counter<'_> {
             channel.venue = header.publisher.or(channel.venue);
             *channel.lines.entry(destination).or_default() += 1;
         }
+        if let (true, Some(first)) = (header.arrival.is_implausible, header.first_sequence) {
+            channel.implausible_packets += 1;
+            let what = "is implausibly far from the next: the packet is skipped";
+            self.problem(place, format!("message {first} of {} {what}", header.channel));
+            return;
+        }
         channel.ends_of_session += u64::from(header.is_end_of_session);
         channel.heartbeats += u64::from(header.messages == 0 && !header.is_end_of_session);
         if let Some(gap) = header.arrival.gap {
@@ -407,15 +416,6 @@ impl Counter<'_> {
                 format!("messages {} to {last} of {} are missing", gap.first, header.channel)
             };
             self.keep(place, text);
-        }
-        if let (true, Some(first)) = (header.arrival.is_implausible, header.first_sequence) {
-            self.problem(
-                place,
-                format!(
-                    "message {first} of {} is implausibly far from the next: the packet is skipped",
-                    header.channel
-                ),
-            );
         }
         if let Some(error) = header.decoded.error {
             self.problem(place, error.to_string());
@@ -459,7 +459,7 @@ impl Counter<'_> {
 
     fn message(&mut self, place: &Place, message: &Message<'_>) {
         let Some(channel) = self.channel(message.channel) else { return };
-        if message.is_cut {
+        if message.is_cut || message.is_implausible {
             // Its packet is reported as a problem.
             return;
         }

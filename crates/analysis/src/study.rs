@@ -297,7 +297,7 @@ impl Visitor for Arrivals<'_> {
     fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()> {
         match item {
             Item::Header(header) => self.header(&header),
-            Item::Message(message) if message.is_repeated => {}
+            Item::Message(message) if message.is_repeated || message.is_implausible => {}
             Item::Message(message) => self.message(place, &message),
             // Sessions of orders do not pass through the engine that is studied.
             Item::Fix(_) => {}

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 use support::{Folder, captures, command, free_port, packets, root, run, signal, stderr, stdout};
 use tapeworks_exchange::random::Random;
 use tapeworks_journal::{JournalOptions, JournalWriter, Record};
-use tapeworks_packet::capture::{Writer, WriterOptions};
+use tapeworks_packet::capture::{LinkType, Writer, WriterOptions};
+use tapeworks_packet::net;
 
 /// How long one run of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,7 +95,7 @@ impl Rounds {
     }
 
     /// A capture of the same packets with damage where sessions, sequence numbers, counts, times and lengths stand: at the beginnings of
-    /// some payloads, behind headers of Ethernet, IPv4 and UDP; and with some receive times that are far away.
+    /// some payloads. Some receive times are far away.
     fn damage_packets(&mut self, mut packets: Vec<(u64, Vec<u8>)>) -> Vec<u8> {
         for _ in 0..=self.below(8) {
             let place = self.below(packets.len());
@@ -103,13 +104,16 @@ impl Rounds {
                 *time = *self.one_of(&[0, 1, 999_999_999, (1 << 32) * 1_000_000_000 - 1]);
                 continue;
             }
-            let (at, length) = (42 + self.below(48), *self.one_of(&[1, 2, 4, 8, 16]));
-            let Some(end) = bytes.len().checked_sub(1).map(|last| last.min(at + length)) else { continue };
+            let Ok(datagram) = net::parse(LinkType::ETHERNET, bytes) else { continue };
+            let payload = datagram.payload_offset..datagram.payload_offset + datagram.payload.len();
+            let part = &mut bytes[payload];
+            let at = self.below(part.len().min(48));
+            let end = part.len().min(at + self.one_of(&[1, 2, 4, 8, 16]));
             match self.below(4) {
-                0 => bytes[at.min(end)] ^= 1 << self.below(8),
-                1 => bytes[at.min(end)..end].fill(0),
-                2 => bytes[at.min(end)..end].fill(0xff),
-                _ => bytes[at.min(end)..end].fill_with(|| self.random.bits() as u8),
+                0 if !part.is_empty() => part[at] ^= 1 << self.below(8),
+                1 => part[at..end].fill(0),
+                2 => part[at..end].fill(0xff),
+                _ => part[at..end].fill_with(|| self.random.bits() as u8),
             }
         }
         let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
@@ -172,12 +176,13 @@ fn damaged_captures_are_reported_and_never_break_a_command() {
         // What has one packet alone shows little of what comes behind a damaged one.
         let is_of_market = rounds.below(2) == 0;
         let capture = if is_of_market { market.clone() } else { rounds.one_of(&captures).clone() };
-        let mut bytes = if rounds.below(2) == 0 {
+        let of_packets = rounds.below(2) == 0;
+        let mut bytes = if of_packets {
             rounds.damage_packets(packets(&capture))
         } else {
             fs::read(root().join(&capture)).unwrap()
         };
-        if rounds.below(2) == 0 {
+        if !of_packets || rounds.below(2) == 0 {
             rounds.damage(&mut bytes);
         }
         fs::write(&damaged, &bytes).unwrap();
@@ -231,6 +236,47 @@ fn sessions_that_miss_more_than_can_be_counted_are_never_clean() {
         let text = stdout(&output) + &stderr(&output);
         is_sound(&output, &text, &[3], &arguments.join(" "));
         assert!(text.contains("18,446,744,073,709,551,615 messages missing"), "{text}");
+    }
+}
+
+/// One damaged number or count costs the messages of its packet, and replay and stats say the same of it.
+#[test]
+fn one_damaged_header_costs_one_packet() {
+    let folder = Folder::new("hostile-header");
+    let packets = packets("testdata/captures/simulated/iex-deep-plus.pcap");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = run(arguments);
+        is_sound(&output, &stderr(&output), &[0, 3], &arguments.join(" "));
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    let counted = |of: &serde_json::Value| {
+        let sum = |key: &str| {
+            let channels = of["channels"].as_array().unwrap();
+            channels.iter().map(|channel| channel[key].as_u64().unwrap()).sum::<u64>()
+        };
+        ["messages", "repeated_messages", "missing_messages", "implausible_packets"].map(sum)
+    };
+    let whole = counted(&json(&["stats", "--json", "testdata/captures/simulated/iex-deep-plus.pcap"]));
+    assert_eq!(whole[1..], [0; 3]);
+    let offset = |bytes: &[u8]| net::parse(LinkType::ETHERNET, bytes).unwrap().payload_offset;
+    let count_of = |bytes: &[u8]| u16::from_le_bytes([bytes[offset(bytes) + 14], bytes[offset(bytes) + 15]]);
+    let busy: Vec<usize> = (1..packets.len() - 1).filter(|place| count_of(&packets[*place].1) > 0).collect();
+    // IEX-TP: the number's highest byte but one, or the count's high byte.
+    for (place, at, costs) in [(busy[busy.len() / 2], 30, true), (busy[busy.len() / 3], 15, false)] {
+        let mut damaged = packets.clone();
+        let bytes = &mut damaged[place].1;
+        let (lost, at) = (u64::from(count_of(bytes)), offset(bytes) + at);
+        bytes[at] ^= 0x40;
+        let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+        for (time, bytes) in &damaged {
+            writer.write_packet(*time, bytes).unwrap();
+        }
+        let path = folder.write("damaged.pcap", &writer.finish().unwrap());
+        let (stats, replay) = (json(&["stats", "--json", &path]), json(&["replay", "--json", &path]));
+        let lost = if costs { lost } else { 0 };
+        assert_eq!(counted(&stats), [whole[0] - lost, 0, lost, u64::from(costs)], "{stats}");
+        assert_eq!(counted(&stats), counted(&replay), "{replay}");
+        assert_eq!(replay["channels"][0]["late_messages"], 0, "{replay}");
     }
 }
 

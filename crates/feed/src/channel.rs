@@ -245,7 +245,8 @@ impl Channel {
             self.put_gap(gap, context, packet.received, sink);
         }
         if arrival.is_implausible {
-            let kind = self.implausible(context.sequence);
+            let (first, expected) = (context.sequence, self.tracker.next().unwrap_or_default());
+            let kind = ProblemKind::Implausible { first, expected };
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
             return None;
         }
@@ -258,16 +259,6 @@ impl Channel {
             return None;
         }
         Some(arrival.skip)
-    }
-
-    /// The problem of a packet that was skipped.
-    #[cold]
-    const fn implausible(&self, first: u64) -> ProblemKind {
-        let expected = match self.tracker.next() {
-            Some(next) => next,
-            None => first,
-        };
-        ProblemKind::Implausible { first, expected }
     }
 
     /// The publishers whose messages it carries.
@@ -367,7 +358,7 @@ impl Channel {
         let sequence = self.next_number;
         self.next_number = sequence.saturating_add(1);
         let context = Context { received, sequence, channel: self.number, line: Line::A };
-        let arrival = self.tracker.arrive(sequence, 1);
+        let arrival = self.tracker.arrive_counted(sequence);
         if arrival != Arrival::IN_ORDER && self.renumbered(arrival, message, context, place, problems, sink) {
             return;
         }
@@ -389,10 +380,6 @@ impl Channel {
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
             self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
-        }
-        if arrival.is_implausible {
-            let kind = self.implausible(context.sequence);
-            problems.note(Problem { file, packet, offset, kind });
         }
         arrival.skip > 0
     }

@@ -350,9 +350,8 @@ impl Feed {
         let unread = self.read_packet(index, line, read, packet, sink);
         if unread > 0 {
             let channel = &mut self.channels[index];
-            let is_promised = T::packet(packet.datagram.payload).is_ok_and(|read| read.promised_beyond() > 0);
-            if is_promised && !packet.datagram.truncated {
-                // The count is damaged, or the venue's: the next packet shows whether there were such messages.
+            if !packet.datagram.truncated && T::promises_too_many(packet.datagram.payload) {
+                // The count is damaged, or the messages are missing. The next packet shows which.
                 return channel.tracker.cannot_read(unread);
             }
             let context =

@@ -3,8 +3,8 @@
 //! A channel numbers its messages from 1. A packet names the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
 //!
-//! A damaged number must not make late, or duplicate, all that follows. So a packet further away than [`MOST_AHEAD`] moves the sequence only once
-//! the next packet confirms it.
+//! A damaged number must not make late, or duplicate, all that follows. So a packet more than [`MOST_AHEAD`] ahead moves the sequence only if the next
+//! packet confirms it, and a channel's first number is forgotten if two packets contradict it.
 
 use tapeworks_market::event::Gap;
 
@@ -17,17 +17,22 @@ pub const REMEMBERED_GAPS: usize = 16;
 /// The place of a packet in its channel's sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Messages at the start of the packet that came before, or come too late.
+    /// Messages at the start of the packet that came before, or come too late; all of them where the packet is implausible.
     pub skip: u64,
     /// Messages missing before the packet.
     pub gap: Option<Gap>,
-    /// The packet lies implausibly far from the number expected ([`MOST_AHEAD`]): it is skipped whole, and the sequence stays where it is.
+    /// The packet lies implausibly far from the number expected ([`MOST_AHEAD`]). The sequence stays where it is.
     pub is_implausible: bool,
 }
 
 impl Arrival {
     /// The next packet of its channel.
     pub const IN_ORDER: Self = Self { skip: 0, gap: None, is_implausible: false };
+
+    /// How many messages, the last, are unread of a packet that announced `count` and of which `read` could be read.
+    pub const fn unread(&self, count: u64, read: u64) -> u64 {
+        count.saturating_sub(if read > self.skip { read } else { self.skip })
+    }
 }
 
 /// Counters of a channel's sequence.
@@ -67,7 +72,7 @@ pub struct SequenceTracker {
     /// The last implausible packet. What comes live has been judged by its [arbiter](crate::arbitration): there is none.
     #[cfg_attr(feature = "serde", serde(skip))]
     implausible: Option<Implausible>,
-    /// Where the first packet ended: while nothing has followed it, its number may be the damaged one.
+    /// Where the first packet ended, until another packet agrees with it: its number may be the damaged one.
     #[cfg_attr(feature = "serde", serde(skip))]
     start: Option<u64>,
     counters: SequenceCounters,
@@ -95,25 +100,36 @@ impl SequenceTracker {
     #[inline]
     pub fn arrive(&mut self, first: u64, count: u64) -> Arrival {
         match self.next {
-            Some(next) if next == first => {
+            Some(next) if next == first && count > 0 => {
                 self.next = Some(first.saturating_add(count));
                 Arrival::IN_ORDER
             }
-            Some(next) => self.out_of_order(next, first, count),
-            None => {
-                self.start = Some(first.saturating_add(count));
-                self.next = self.start;
+            _ => self.place(first, count, true),
+        }
+    }
+
+    /// Takes a message whose number the caller has counted from a login. No number is implausible: that of the next message confirms any.
+    #[inline]
+    pub fn arrive_counted(&mut self, number: u64) -> Arrival {
+        match self.next {
+            Some(next) if next == number => {
+                self.next = Some(number.saturating_add(1));
                 Arrival::IN_ORDER
             }
+            _ => self.place(number, 1, false),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn out_of_order(&mut self, next: u64, first: u64, count: u64) -> Arrival {
+    fn place(&mut self, first: u64, count: u64, is_judged: bool) -> Arrival {
         let end = first.saturating_add(count);
+        let Some(next) = self.next else {
+            (self.start, self.next) = (Some(end), Some(end));
+            return Arrival::IN_ORDER;
+        };
         let is_far_behind = self.start == Some(next) && end.saturating_add(MOST_AHEAD) < next;
-        if is_far_behind || first > next.saturating_add(MOST_AHEAD) {
+        if is_judged && (is_far_behind || first > next.saturating_add(MOST_AHEAD)) {
             let before = self.implausible.replace(Implausible { next, first });
             let confirms =
                 |before: &Implausible| before.next == next && before.first.abs_diff(first) <= MOST_AHEAD;
@@ -127,6 +143,9 @@ impl SequenceTracker {
                 self.restart(before.first.min(first));
                 return self.arrive(first, count);
             }
+        } else {
+            // It agrees with the sequence, and with its first packet.
+            (self.implausible, self.start) = (None, None);
         }
         if first > next {
             self.next = Some(end);
@@ -160,7 +179,11 @@ impl SequenceTracker {
     /// The last `unread` messages of the packet that came last cannot be read: they are expected again.
     #[cold]
     pub fn cannot_read(&mut self, unread: u64) {
-        self.next = self.next.map(|next| next.saturating_sub(unread));
+        let next = self.next.map(|next| next.saturating_sub(unread));
+        if self.start == self.next {
+            self.start = next;
+        }
+        self.next = next;
     }
 
     /// Reports messages that a packet announced and does not hold, or that cannot be decoded, as missing.
@@ -279,7 +302,11 @@ mod tests {
         assert_eq!(tracker.arrive(6 + FAR, 5), IMPLAUSIBLE);
         assert_eq!(tracker.arrive(11, 5), gap(6, 5), "the damaged packet had these");
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
-        // Two far ones with another between do not confirm each other, and far ones at different places neither.
+        // Two far ones with another between do not confirm each other, be it a heartbeat or a copy, and far ones at different places neither.
+        assert!(tracker.arrive(21 + FAR, 0).is_implausible);
+        assert_eq!(tracker.arrive(21, 0), Arrival::IN_ORDER);
+        assert_eq!(tracker.arrive(21 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(16, 5).skip, 5);
         assert_eq!(tracker.arrive(21 + FAR, 5), IMPLAUSIBLE);
         assert_eq!(tracker.arrive(21, 5), Arrival::IN_ORDER);
         assert_eq!(tracker.arrive(26 + FAR, 5), IMPLAUSIBLE);
@@ -287,7 +314,7 @@ mod tests {
         // The copy of the other line confirms it, or the next packet; also one that is behind.
         assert_eq!(tracker.arrive(25 + 2 * FAR, 5), gap(26, 2 * FAR - 1));
         assert_eq!(tracker.arrive(30 + 2 * FAR, 5), Arrival::IN_ORDER);
-        assert_eq!(tracker.counters().implausible_packets, 4);
+        assert_eq!(tracker.counters().implausible_packets, 6);
         let (gaps, missing) = (tracker.counters().gaps, tracker.counters().missing_messages);
         assert_eq!((gaps, missing), (2, 5 + 2 * FAR - 1));
     }
@@ -307,11 +334,27 @@ mod tests {
         assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
         assert_eq!(tracker.arrive(11, 5), gap(6, 5));
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
-        // With two lines nothing is missing.
+        // The damaged packet's copy is what contradicts it.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 5);
         assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
         assert_eq!(tracker.arrive(6, 5), Arrival::IN_ORDER);
+        // Its count is damaged too.
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(FAR, 40_000);
+        tracker.cannot_read(39_997);
+        assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(11, 5), gap(6, 5));
+        // A heartbeat or a copy agrees with it.
+        for (first, count) in [(FAR + 5, 0), (FAR, 5)] {
+            let mut tracker = SequenceTracker::default();
+            tracker.arrive(FAR, 5);
+            tracker.arrive(first, count);
+            for _ in 0..3 {
+                assert_eq!(tracker.arrive(6, 5).skip, 5, "they came before");
+            }
+            assert_eq!(tracker.counters().implausible_packets, 0);
+        }
         // A second packet that is damaged, and not the first.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 5);
@@ -340,8 +383,8 @@ mod tests {
             prop_assert!(counters.late_messages <= counters.missing_messages);
         }
 
-        /// On a line alone one damaged number costs the messages of one packet; where both lines bring all, none. That of the first packet costs the
-        /// second too, which contradicts it.
+        /// On a line alone one damaged number costs the messages of its packet; where both lines bring all, none. A damaged first number costs the first
+        /// packet, and on a line alone the second, which contradicts it.
         #[test]
         fn a_damaged_number_costs_one_packet_at_most(
             counts in prop::collection::vec(1u64..6, 3..20),

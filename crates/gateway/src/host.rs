@@ -749,7 +749,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 }
                 Err(_) if planted!("sent-though-not-written") => return Ok(()),
                 Err(error) => {
-                    if now.steady_ns - began.steady_ns >= self.settings.disk_patience.as_nanos() as u64
+                    // Waiting gives no room to a journal without another number.
+                    let is_final = matches!(error, JournalError::NoNumber { .. });
+                    if is_final
+                        || now.steady_ns - began.steady_ns >= self.settings.disk_patience.as_nanos() as u64
                         || stop.load(Ordering::Acquire)
                     {
                         return Err(StartError::Store(error));

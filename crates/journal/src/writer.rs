@@ -307,7 +307,7 @@ impl<D: Disk> JournalWriter<D> {
     #[must_use]
     pub const fn unsynced_records(&self) -> u64 {
         // The next append puts the count of lost records first.
-        (self.next + (self.lost_since > 0) as u64).saturating_sub(self.synced)
+        self.next.saturating_add((self.lost_since > 0) as u64).saturating_sub(self.synced)
     }
 
     /// Cuts the journal off before the record `number`, which is damaged or missing, and is one of the last segment: a power loss may have

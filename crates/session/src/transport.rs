@@ -14,7 +14,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
+use tapeworks_wire::framing::{Blocks, LengthPrefix};
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError};
 
@@ -194,18 +194,6 @@ pub struct Packet<'a, Prefix> {
     pub blocks: Blocks<'a, Prefix>,
 }
 
-impl<Prefix: LengthPrefix> Packet<'_, Prefix> {
-    /// How many messages the count promises beyond the end of a datagram that ends behind a whole one: if nothing has cut it there, the count is
-    /// damaged. It walks all messages.
-    #[must_use]
-    pub fn promised_beyond(&self) -> u64 {
-        match self.blocks.clone().last() {
-            Some(Err(FramingError::Missing { blocks, .. })) => blocks,
-            _ => 0,
-        }
-    }
-}
-
 /// A request for messages that are missing.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -281,6 +269,13 @@ pub trait Transport {
         read == header.count
             && payload.get(header_bytes + blocks.offset()..).is_some_and(Self::is_end)
             && Self::length(payload).is_none_or(|length| length == payload.len())
+    }
+
+    /// Whether a datagram's count promises messages beyond its end, which lies behind a whole message. If the datagram is not cut, the count is damaged.
+    #[must_use]
+    fn promises_too_many(payload: &[u8]) -> bool {
+        let Ok(Packet { mut blocks, .. }) = Self::packet(payload) else { return false };
+        blocks.by_ref().any(|block| block.is_err()) && Self::is_end(blocks.trailing())
     }
 
     /// The fields of a datagram's header, for tools that show them.

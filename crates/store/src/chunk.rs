@@ -93,7 +93,7 @@ pub(crate) enum Values<'v> {
 /// No key: the value is not in the dictionary yet.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
-/// From here on a number's key is in a map, not in a table: instruments have lower numbers, unless a server gives them others.
+/// From here on a number's key is in a map, not in a table, which would take 16 MB: a server may give its instruments any number.
 const MOST_NUMBERED: u32 = 1 << 22;
 
 /// The texts of a column, in the order of their first appearance in the row group.
@@ -101,7 +101,7 @@ const MOST_NUMBERED: u32 = 1 << 22;
 pub(crate) struct Dictionary {
     plain: Vec<u8>,
     count: u32,
-    /// The keys of values that have a number (a letter, an instrument), up to [`MOST_NUMBERED`].
+    /// The keys of values that have a number (a letter, an instrument), below [`MOST_NUMBERED`].
     by_number: Vec<u32>,
     /// Those of higher numbers, as a server may give them.
     by_high_number: HashMap<u32, u32>,

@@ -122,11 +122,11 @@ fn rows<'c>(comparison: &'c Comparison, summary: &Summary) -> Vec<(String, &'c C
 }
 
 /// A part of a time in percent.
-fn percent(part: u64, whole: u64) -> Option<f64> {
+fn percent(part: u128, whole: u128) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }
 
-fn shown_percent(part: u64, whole: u64) -> String {
+fn shown_percent(part: u128, whole: u128) -> String {
     percent(part, whole).map_or_else(|| "-".to_owned(), |percent| format!("{percent:.3}"))
 }
 
@@ -167,8 +167,8 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
         table.row([
             symbol.clone(),
             one.sip.map_or_else(String::new, |sip| sip.venue_name()),
-            shown_percent(one.equal_price_ns, one.ns),
-            shown_percent(one.equal_ns, one.ns),
+            shown_percent(one.equal_price_ns.into(), one.ns.into()),
+            shown_percent(one.equal_ns.into(), one.ns.into()),
             thousands(one.lags.pairs()),
             low,
             middle,
@@ -177,8 +177,8 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
             thousands(one.unpaired[1]),
         ]);
     }
-    // A damaged receive time lasts for centuries, of each symbol.
-    let sum = |of: fn(&Compared) -> u64| rows.iter().map(|(_, one)| of(one)).fold(0, u64::saturating_add);
+    // A damaged receive time is decades away, for each symbol.
+    let sum = |of: fn(&Compared) -> u64| rows.iter().map(|(_, one)| u128::from(of(one))).sum::<u128>();
     let (ns, equal_price, equal) =
         (sum(|one| one.ns), sum(|one| one.equal_price_ns), sum(|one| one.equal_ns));
     let [low, middle, high] = microseconds(Lags::percentiles(&of_all(&rows), PERCENTS));
@@ -187,7 +187,7 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
         "\nOver all symbols: prices are equal for {} % of the time, sizes too for {} %. {}; the SIP is later by {low} us (p1), {middle} us (p50), {high} us (p99).\n\n",
         shown_percent(equal_price, ns),
         shown_percent(equal, ns),
-        counted(sum(|one| one.lags.pairs()), "price is a pair", "prices are pairs"),
+        counted(of_all(&rows).iter().map(|lags| lags.pairs()).sum(), "price is a pair", "prices are pairs"),
     );
     let mut differences =
         Table::new(&[("difference", Align::Left), ("times", Align::Right), ("of the time %", Align::Right)]);
@@ -244,8 +244,8 @@ fn to_json(comparison: &Comparison, summary: &Summary) -> Value {
                 "compared_ns": one.ns,
                 "equal_prices_ns": one.equal_price_ns,
                 "equal_ns": one.equal_ns,
-                "equal_prices_percent": percent(one.equal_price_ns, one.ns),
-                "equal_percent": percent(one.equal_ns, one.ns),
+                "equal_prices_percent": percent(one.equal_price_ns.into(), one.ns.into()),
+                "equal_percent": percent(one.equal_ns.into(), one.ns.into()),
                 "changes": one.changes[0],
                 "sip_changes": one.changes[1],
                 "lag": lags(&[&one.lags]),
@@ -260,7 +260,7 @@ fn to_json(comparison: &Comparison, summary: &Summary) -> Value {
             json!({
                 "difference": difference.words(),
                 "times": count.times,
-                "ns": count.ns,
+                "ns": u64::try_from(count.ns).unwrap_or(u64::MAX),
                 "first": {
                     "symbol": name(summary, example.instrument),
                     "time": time(example.time),

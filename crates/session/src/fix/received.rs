@@ -39,8 +39,10 @@ impl<'a> Received<'a> {
             message,
             begin_string: begin_string(message),
             message_type: value(35).unwrap_or_default(),
-            // There must be a next one.
-            sequence: value(34).and_then(|text| read_unsigned(text).ok()).filter(|number| *number < u64::MAX),
+            // NewSeqNo (36) can name the next one, and there is one behind that.
+            sequence: value(34)
+                .and_then(|text| read_unsigned(text).ok())
+                .filter(|number| *number < u64::MAX - 1),
             sender_comp_id: value(49),
             target_comp_id: value(56),
             sending_ns: time(52),

@@ -656,8 +656,8 @@ impl Session {
         }
         let Some(sequence) = received.sequence else {
             match self.state {
-                State::Fresh => self.finish(End::Refused("a Logon without MsgSeqNum")),
-                _ => self.close_with(store, "MsgSeqNum is missing", End::LoggedOut, now_ns),
+                State::Fresh => self.finish(End::Refused("a Logon without a valid MsgSeqNum")),
+                _ => self.close_with(store, "MsgSeqNum is missing or not valid", End::LoggedOut, now_ns),
             }
             return;
         };
