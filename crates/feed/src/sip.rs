@@ -139,7 +139,7 @@ pub(crate) struct Quote {
 pub(crate) struct Quotes {
     /// By instrument: the publishers, by the place in the table of publishers.
     quoted: Vec<u32>,
-    /// By instrument: how the national best stands to the price bands; up to the last one with a standing.
+    /// By instrument: how the national best stands to the price bands; at least as many as `quoted` has.
     standings: Vec<Standing>,
 }
 
@@ -166,9 +166,9 @@ impl Quotes {
         if instrument < UNWANTED {
             self.quoted.resize(instrument.index() + 1, 0);
             self.quoted[instrument.index()] = 1 << place;
-            // Room for a standing now, before the day is busy: the first limit state takes no memory then.
-            let without = self.quoted.len().saturating_sub(self.standings.len());
-            self.standings.reserve(without);
+            // A place for its standing now, before the day is busy: the first limit state takes no memory then.
+            let places = self.quoted.len().max(self.standings.len());
+            self.standings.resize(places, Standing::default());
         }
     }
 
@@ -262,7 +262,7 @@ impl Quotes {
         time: Nanos,
         to: &mut Target<'_, S>,
     ) {
-        self.standings.clear();
+        self.standings.fill(Standing::default());
         self.clear(publishers, None, time, to);
     }
 

@@ -242,6 +242,8 @@ const NO_DEPTH: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Books {
     publisher: Publisher,
+    /// The lot of a new book: see [`Feed::round_lot`](crate::venue::Feed::round_lot). 0 for none.
+    round_lot: u32,
     books: Vec<Book>,
     levels: LevelStore,
     orders: OrderIndex,
@@ -260,9 +262,11 @@ impl Books {
     /// Empty books of a feed.
     pub fn new(publisher: Publisher, capacity: Capacity) -> Self {
         let capacity = if publisher.is_of_sip() { capacity.of_quotes() } else { capacity };
+        let round_lot = publisher.feed().and_then(|feed| feed.round_lot).unwrap_or(0);
         Self {
             publisher,
-            books: vec![Book::default(); capacity.instruments],
+            round_lot,
+            books: vec![Book { round_lot, ..Book::default() }; capacity.instruments],
             levels: LevelStore::with_capacity(capacity.levels),
             orders: OrderIndex::with_capacity(capacity.orders),
             next_priority: 0,
@@ -283,7 +287,7 @@ impl Books {
 
     /// [`Books::image`] in the memory of an earlier image: new memory costs several times what the copy does.
     pub fn image_into(&self, image: &mut BooksImage) {
-        let blank = BookImage { epoch: self.newborn, ..BookImage::default() };
+        let blank = BookImage { epoch: self.newborn, round_lot: self.round_lot, ..BookImage::default() };
         let mut count = 0;
         for (index, book) in self.books.iter().enumerate() {
             if count == image.books.len() {
@@ -550,7 +554,7 @@ impl Books {
             return None;
         }
         let wanted = (instrument.index() + 1).next_power_of_two();
-        self.books.resize(wanted, Book { epoch: self.newborn, ..Book::default() });
+        self.books.resize(wanted, Book { epoch: self.newborn, round_lot: self.round_lot, ..Book::default() });
         Some(())
     }
 

@@ -1,7 +1,8 @@
 //! Round lots: what a rule says by price and date, and what another venue says.
 //!
-//! A venue's directory states the round lot of each instrument, and that counts for the venue. A feed without such a directory
-//! (Cboe's PITCH) takes the lot of its books from others, in this order:
+//! A venue's directory states the round lot of each instrument, and that counts for the venue. A feed of contracts has a lot of one
+//! ([`Feed::round_lot`](crate::venue::Feed::round_lot)). A feed of stocks without such a directory (Cboe's PITCH) takes the lot of its books from
+//! others, in this order:
 //!
 //! 1. the market that lists the instrument, by its own directory;
 //! 2. another venue, of several the one that stands first in the table of the NBBO; then a SIP;

@@ -63,6 +63,9 @@ pub struct Feed {
     pub venue: Venue,
     /// Its detail.
     pub detail: Detail,
+    /// The round lot of each of its instruments before the venue states one. One where they are contracts, which have no odd lots. `None`: see
+    /// [`round_lots`](crate::round_lots).
+    pub round_lot: Option<u32>,
 }
 
 /// Nasdaq.
@@ -119,57 +122,42 @@ pub const UTP: Venue = Venue { id: 60, mic: "UTP", name: "UTP SIP" };
 /// FINRA's Alternative Display Facility.
 pub const FINRA_ADF: Venue = Venue { id: 61, mic: "XADF", name: "FINRA ADF" };
 
+/// A feed of stocks that comes from the venue itself.
+const fn direct(publisher: Publisher, dataset: &'static str, venue: Venue, detail: Detail) -> Feed {
+    Feed { publisher, dataset, venue, detail, round_lot: None }
+}
+
+/// A feed of options or futures, with every displayed order.
+const fn of_contracts(publisher: Publisher, dataset: &'static str, venue: Venue) -> Feed {
+    Feed { publisher, dataset, venue, detail: Detail::Orders, round_lot: Some(1) }
+}
+
 /// The feed of a participant as a securities information processor shows it.
 const fn sip(publisher: Publisher, venue: Venue) -> Feed {
-    Feed { publisher, dataset: "EQUS.SIP", venue, detail: Detail::Quotes }
+    direct(publisher, "EQUS.SIP", venue, Detail::Quotes)
 }
 
 /// The feeds we know, by publisher number.
 pub const FEEDS: [Feed; 42] = [
-    Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
-    Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
-    Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
-    Feed { publisher: Publisher::IEXG_TOPS, dataset: "IEXG.TOPS", venue: IEX, detail: Detail::Quotes },
-    Feed { publisher: Publisher::IEXG_DEEP, dataset: "IEXG.DEEP", venue: IEX, detail: Detail::Levels },
-    Feed {
-        publisher: Publisher::IEXG_DEEP_PLUS,
-        dataset: "IEXG.DEEPPLUS",
-        venue: IEX,
-        detail: Detail::Orders,
-    },
-    Feed { publisher: Publisher::MEMX_MEMOIR, dataset: "MEMX.MEMOIR", venue: MEMX, detail: Detail::Orders },
-    Feed { publisher: Publisher::BATS_PITCH, dataset: "BATS.PITCH", venue: BZX, detail: Detail::Orders },
-    Feed { publisher: Publisher::BATY_PITCH, dataset: "BATY.PITCH", venue: BYX, detail: Detail::Orders },
-    Feed { publisher: Publisher::EDGA_PITCH, dataset: "EDGA.PITCH", venue: EDGA, detail: Detail::Orders },
-    Feed { publisher: Publisher::EDGX_PITCH, dataset: "EDGX.PITCH", venue: EDGX, detail: Detail::Orders },
-    Feed {
-        publisher: Publisher::XCBO_PITCH,
-        dataset: "XCBO.PITCH",
-        venue: CBOE_OPTIONS,
-        detail: Detail::Orders,
-    },
-    Feed {
-        publisher: Publisher::XCBF_PITCH,
-        dataset: "XCBF.PITCH",
-        venue: CBOE_FUTURES,
-        detail: Detail::Orders,
-    },
-    Feed { publisher: Publisher::XNYS_PILLAR, dataset: "XNYS.PILLAR", venue: NYSE, detail: Detail::Orders },
-    Feed {
-        publisher: Publisher::XCIS_PILLAR,
-        dataset: "XCIS.PILLAR",
-        venue: NATIONAL,
-        detail: Detail::Orders,
-    },
-    Feed {
-        publisher: Publisher::XASE_PILLAR,
-        dataset: "XASE.PILLAR",
-        venue: AMERICAN,
-        detail: Detail::Orders,
-    },
-    Feed { publisher: Publisher::XCHI_PILLAR, dataset: "XCHI.PILLAR", venue: TEXAS, detail: Detail::Orders },
-    Feed { publisher: Publisher::ARCX_PILLAR, dataset: "ARCX.PILLAR", venue: ARCA, detail: Detail::Orders },
-    Feed { publisher: Publisher::XLON_MITCH, dataset: "XLON.MITCH", venue: LSE, detail: Detail::Orders },
+    direct(Publisher::XNAS_ITCH, "XNAS.ITCH", NASDAQ, Detail::Orders),
+    direct(Publisher::XBOS_ITCH, "XBOS.ITCH", BX, Detail::Orders),
+    direct(Publisher::XPSX_ITCH, "XPSX.ITCH", PSX, Detail::Orders),
+    direct(Publisher::IEXG_TOPS, "IEXG.TOPS", IEX, Detail::Quotes),
+    direct(Publisher::IEXG_DEEP, "IEXG.DEEP", IEX, Detail::Levels),
+    direct(Publisher::IEXG_DEEP_PLUS, "IEXG.DEEPPLUS", IEX, Detail::Orders),
+    direct(Publisher::MEMX_MEMOIR, "MEMX.MEMOIR", MEMX, Detail::Orders),
+    direct(Publisher::BATS_PITCH, "BATS.PITCH", BZX, Detail::Orders),
+    direct(Publisher::BATY_PITCH, "BATY.PITCH", BYX, Detail::Orders),
+    direct(Publisher::EDGA_PITCH, "EDGA.PITCH", EDGA, Detail::Orders),
+    direct(Publisher::EDGX_PITCH, "EDGX.PITCH", EDGX, Detail::Orders),
+    of_contracts(Publisher::XCBO_PITCH, "XCBO.PITCH", CBOE_OPTIONS),
+    of_contracts(Publisher::XCBF_PITCH, "XCBF.PITCH", CBOE_FUTURES),
+    direct(Publisher::XNYS_PILLAR, "XNYS.PILLAR", NYSE, Detail::Orders),
+    direct(Publisher::XCIS_PILLAR, "XCIS.PILLAR", NATIONAL, Detail::Orders),
+    direct(Publisher::XASE_PILLAR, "XASE.PILLAR", AMERICAN, Detail::Orders),
+    direct(Publisher::XCHI_PILLAR, "XCHI.PILLAR", TEXAS, Detail::Orders),
+    direct(Publisher::ARCX_PILLAR, "ARCX.PILLAR", ARCA, Detail::Orders),
+    direct(Publisher::XLON_MITCH, "XLON.MITCH", LSE, Detail::Orders),
     sip(Publisher::SIP_XASE, AMERICAN),
     sip(Publisher::SIP_XBOS, BX),
     sip(Publisher::SIP_XCIS, NATIONAL),

@@ -263,6 +263,28 @@ fn a_contradicted_book_can_be_excluded_and_stays_excluded_in_a_checkpoint() {
     assert_eq!(market.bid(ONE), Some(("10.01".into(), 100, NASDAQ)));
 }
 
+/// Contracts have no odd lots, in books that grow, are emptied or restored too.
+#[test]
+fn a_contract_is_a_round_lot() {
+    let options = Publisher::XCBO_PITCH;
+    let mut market = Market::new(NbboRules::default());
+    market.order(options, ONE, 1, Side::Bid, 1000, 3);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 3, options)));
+    market.order(Publisher::BATS_PITCH, TWO, 1, Side::Bid, 1000, 3);
+    assert_eq!(market.bid(TWO), None, "an odd lot of shares");
+    let image = market.0.first.image();
+    let books = BookStage::from_image(&image, |_| Default::default()).unwrap();
+    assert_eq!(books.image(), image);
+    let nbbo = NbboStage::from_image(NbboRules::default(), market.0.second.image()).unwrap();
+    let mut market = Market(Through::new(books, nbbo));
+    market.send(Event::new(EventKind::Clear, options, InstrumentId::ALL));
+    let far = InstrumentId(700);
+    for (id, instrument) in [(7, TWO), (8, far)] {
+        market.order(options, instrument, id, Side::Bid, 999, 1);
+        assert_eq!(market.bid(instrument), Some(("9.99".into(), 1, options)), "{instrument:?}");
+    }
+}
+
 #[test]
 fn a_number_far_beyond_the_known_ones_is_refused_and_takes_no_memory() {
     let mut market = Market::new(NbboRules::default());
