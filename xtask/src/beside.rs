@@ -1,4 +1,4 @@
-//! Steps that run beside the others: they wait for servers, clients and package managers more than they compute. Another process of ours runs them one after
+//! Steps that run beside the others. Most of them wait for servers, clients and package managers more than they compute. Another process of ours runs them one after
 //! the other; what it prints is shown when it has ended.
 
 use std::fs::File;

@@ -58,10 +58,11 @@ impl Features {
         static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let folder =
             process::target_folder().join(if kind == "--example" { "debug/examples" } else { "debug" });
+        let key = |name: &str| format!("{kind} {name} {}", self.more.join(","));
         let is_built = |name: &&&str| {
             let built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-            // A full disk may have cost it.
-            built.contains(&format!("{kind} {name} {}", self.more.join(","))) && folder.join(name).is_file()
+            // Where the disk was full it has been removed.
+            built.contains(&key(name)) && folder.join(name).is_file()
         };
         let missing: Vec<&str> = names.iter().filter(|name| !is_built(name)).copied().collect();
         if missing.is_empty() {
@@ -70,7 +71,7 @@ impl Features {
         let named = missing.iter().flat_map(|name| [kind, name]);
         self.workspace("build").with_features_of_tests().args(named).run().map_err(Lack::Failed)?;
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-        built.extend(missing.iter().map(|name| format!("{kind} {name} {}", self.more.join(","))));
+        built.extend(missing.iter().map(|name| key(name)));
         Ok(())
     }
 }

@@ -119,10 +119,15 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     };
     std::thread::scope(|scope| {
         // Most of its time Ray waits to see that a process of its is gone.
-        let of_ray = scope.spawn(|| tests(&["tests/test_ray.py"]));
-        tests(&["tests", "--ignore", "tests/test_ray.py"])
-            .and_then(|()| python_beside_ray(&python, &nautilus, &package))
-            .and(of_ray.join().unwrap_or_else(|_| Err(Lack::Failed("the tests of Ray panicked".into()))))
+        let of_ray = scope.spawn(|| tests(&["tests/test_ray.py", "tests/test_cloud.py"]));
+        let rest = tests(&["tests", "--ignore", "tests/test_ray.py", "--ignore", "tests/test_cloud.py"])
+            .and_then(|()| python_beside_ray(&python, &nautilus, &package));
+        let of_ray =
+            of_ray.join().unwrap_or_else(|_| Err(Lack::Failed("the thread of Ray's tests panicked".into())));
+        match (rest, of_ray) {
+            (Err(Lack::Failed(one)), Err(Lack::Failed(other))) => Err(Lack::Failed(one + "\n" + &other)),
+            (rest, of_ray) => rest.and(of_ray),
+        }
     })?;
     Ok("the wheel builds, its tests pass, the notebook runs, and mypy and pyright have nothing to say of its types"
         .into())

@@ -19,8 +19,8 @@ struct Step {
     /// What must hold.
     what: &'static str,
     when: When,
-    /// Whether a long run has it beside the others. Most of these steps wait more than they compute. Some short ones that do so are among the others,
-    /// so that both lanes end at about the same time.
+    /// Whether a long run has it in the lane beside the others. Steps that wait more than they compute are there, but for three short ones: so both lanes end
+    /// at about the same time.
     is_beside: bool,
     /// Whether the tools that it needs are there: checked before anything is built for it.
     needs: fn() -> Result<(), Lack>,
@@ -76,7 +76,7 @@ const fn nothing() -> Result<(), Lack> {
     Ok(())
 }
 
-/// Behind it the steps that wait may begin: it builds the program that they run.
+/// Behind it the steps of the other lane may begin: it builds the program that they run.
 const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
@@ -492,7 +492,7 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
         When::Covers(paths) => names.is_empty() && !touches(changed.as_deref(), paths),
         _ => false,
     };
-    // A whole long run has two lanes: what waits more than it computes runs beside the rest, once its program is built.
+    // A whole long run has two lanes: the steps marked `is_beside` run beside the rest, once their program is built.
     let has_lanes = *long && names.is_empty();
     let mut beside = None;
     for step in STEPS.iter().filter(|step| is_wanted(step)) {
@@ -536,9 +536,9 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
             free_gigabytes: free_gigabytes(),
         });
         if has_lanes && step.name == BEFORE_LANES {
-            let waiting =
+            let of_beside =
                 STEPS.iter().filter(|step| step.is_beside && is_wanted(step) && !is_unchanged(step));
-            beside = Beside::start(waiting.map(|step| step.name).collect())?;
+            beside = Beside::start(of_beside.map(|step| step.name).collect())?;
         }
     }
     ended.extend(beside.map(Beside::join).into_iter().flatten());

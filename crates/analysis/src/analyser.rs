@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use tapeworks_feed::recognise::{self, Shown};
-use tapeworks_feed::sequence::{Arrival, SequenceTracker};
+use tapeworks_feed::sequence::{Arrival, SequenceTracker, unread};
 use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
 use tapeworks_market::{Nanos, Publisher};
@@ -609,7 +609,12 @@ impl Analyser {
             return unknown_datagram(place, datagram, visitor);
         };
         let channel = ChannelIdentity::of_datagram(packet.header.session, datagram.destination.port());
-        let tapeworks_session::Header { first, count, is_end_of_session, .. } = packet.header;
+        let tapeworks_session::Header { first, mut count, is_end_of_session, .. } = packet.header;
+        let is_whole = cut.is_none() && !datagram.truncated;
+        if is_whole && self.trackers.get(&channel).is_some_and(|tracker| tracker.overlaps(first, count)) {
+            // As the feed judges a copy.
+            count = T::overcounted(payload).unwrap_or(count);
+        }
         let header = Header {
             schema: T::SCHEMA,
             decoded: T::fields(payload),
@@ -618,18 +623,17 @@ impl Analyser {
             addresses: Some((datagram.source, datagram.destination)),
             vlan: datagram.vlan,
             first_sequence: Some(first),
-            messages: count,
+            messages: packet.header.count,
             is_end_of_session,
             arrival: self.arrive(channel, first, count),
         };
         let schema_of = |_: &[u8]| application.spec().schema;
         let header_bytes = packet.header_bytes as u64;
-        let read = blocks(place, schema_of, &header, header_bytes, packet.blocks, payload, cut, visitor)?;
-        let is_whole = cut.is_none() && !datagram.truncated;
-        if let Some(tracker) = self.trackers.get_mut(&channel).filter(|_| read < count && is_whole)
-            && T::promises_too_many(payload)
-        {
-            tracker.cannot_read(header.arrival.unread(count, read));
+        let is_end = |behind: &[u8]| is_whole && T::is_end(behind);
+        let overcounted =
+            blocks(place, schema_of, is_end, &header, header_bytes, packet.blocks, payload, cut, visitor)?;
+        if let (Some(read), Some(tracker)) = (overcounted, self.trackers.get_mut(&channel)) {
+            tracker.cannot_read(unread(count, header.arrival.skip, read));
         }
         ControlFlow::Continue(())
     }
@@ -743,18 +747,20 @@ fn unknown_datagram(place: &Place, datagram: &Datagram<'_>, visitor: &mut impl V
     visitor.visit(place, Item::Trouble(&trouble, datagram.payload))
 }
 
-/// Shows a packet's header and the messages in it. Returns how many of these are whole.
+/// Shows a packet's header and the messages in it. Returns their number if the packet is whole and its count promises more; `is_end`: whether a packet may end
+/// with these bytes behind its messages.
 #[expect(clippy::too_many_arguments, reason = "one call")]
 fn blocks<Prefix: LengthPrefix>(
     place: &Place,
     schema_of: impl Fn(&[u8]) -> &'static Schema,
+    is_end: impl Fn(&[u8]) -> bool,
     header: &Header<'_>,
     header_length: u64,
     mut blocks: Blocks<'_, Prefix>,
     payload: &[u8],
     cut: Option<(usize, u32)>,
     visitor: &mut impl Visitor,
-) -> ControlFlow<(), u64> {
+) -> ControlFlow<(), Option<u64>> {
     visitor.visit(place, Item::Header(*header))?;
     let mut number = 0;
     let mut broken = None;
@@ -769,8 +775,8 @@ fn blocks<Prefix: LengthPrefix>(
                 decoded: schema.decode(bytes),
                 channel: header.channel,
                 sequence: header.first_sequence.map(|first| first.saturating_add(number)),
-                is_repeated: number < header.arrival.skip && !header.arrival.is_implausible,
-                is_implausible: header.arrival.is_implausible,
+                is_repeated: number < header.arrival.skip && !header.arrival.is_implausible(),
+                is_implausible: header.arrival.is_implausible(),
                 is_cut,
             }
         };
@@ -788,9 +794,9 @@ fn blocks<Prefix: LengthPrefix>(
         number += 1;
     }
     let read = number - u64::from(broken.is_some());
-    // What a count promises behind a whole message may never have been sent.
-    let is_promise = matches!(broken, Some((_, FramingError::Missing { .. })));
-    let lost = if is_promise { 0 } else { header.messages.saturating_sub(read) };
+    let is_overcounted = broken.is_some() && is_end(blocks.trailing());
+    // What a count promises behind the end may never have been sent.
+    let lost = if is_overcounted { 0 } else { header.messages.saturating_sub(read) };
     match (cut, broken) {
         (Some((kept, original)), broken) => {
             let at = broken.map_or(*place, |(at, _)| at);
@@ -802,7 +808,7 @@ fn blocks<Prefix: LengthPrefix>(
         }
         (None, None) => {}
     }
-    ControlFlow::Continue(read)
+    ControlFlow::Continue(is_overcounted.then_some(read))
 }
 
 /// The source of a SoupBinTCP packet.
@@ -1203,7 +1209,7 @@ fn session_packets(
                     };
                     let schema_of = |message: &[u8]| session.schema_of(message);
                     let header_bytes = found.header_bytes as u64;
-                    blocks(&at, schema_of, &header, header_bytes, found.blocks, packet, None, visitor)?;
+                    blocks(&at, schema_of, <[u8]>::is_empty, &header, header_bytes, found.blocks, packet, None, visitor)?;
                 }
                 Err(error) => visitor.visit(&at, Item::Trouble(&Trouble::Transport(error), packet))?,
             }),

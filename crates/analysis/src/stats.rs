@@ -19,6 +19,7 @@ use crate::fix::{FixMessage, UNDECLARED};
 use crate::input::Input;
 use crate::sessions::ReadAs;
 use crate::subjects::{Subjects, own_time};
+use tapeworks_feed::ProblemKind;
 use tapeworks_feed::clock;
 
 /// How many problems are kept with their places; all are counted.
@@ -398,10 +399,9 @@ impl Counter<'_> {
             channel.venue = header.publisher.or(channel.venue);
             *channel.lines.entry(destination).or_default() += 1;
         }
-        if let (true, Some(first)) = (header.arrival.is_implausible, header.first_sequence) {
+        if let (Some(expected), Some(first)) = (header.arrival.far_from, header.first_sequence) {
             channel.implausible_packets += 1;
-            let what = "is implausibly far from the next: the packet is skipped";
-            self.problem(place, format!("message {first} of {} {what}", header.channel));
+            self.problem(place, ProblemKind::Implausible { first, expected }.to_string());
             return;
         }
         channel.ends_of_session += u64::from(header.is_end_of_session);

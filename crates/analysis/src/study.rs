@@ -319,7 +319,7 @@ impl Arrivals<'_> {
             study.missing = study.missing.saturating_add(gap.count);
         }
         study.problems += u64::from(header.decoded.error.is_some());
-        study.problems += u64::from(header.arrival.is_implausible);
+        study.problems += u64::from(header.arrival.is_implausible());
     }
 
     fn message(&mut self, place: &Place, message: &Message<'_>) {

@@ -216,7 +216,7 @@ fn sessions_that_miss_more_than_can_be_counted_are_never_clean() {
     let (session, number) = (46..56, 56..64);
     let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
     for name in [*b"SESSION001", *b"SESSION002"] {
-        // A packet so far ahead counts once the next confirms it.
+        // The first packet so far ahead is skipped. The next one shows that the sequence goes on there.
         for at in [1, u64::MAX - 200, u64::MAX - 100] {
             let mut bytes = first.clone();
             bytes[session.clone()].copy_from_slice(&name);
@@ -239,7 +239,7 @@ fn sessions_that_miss_more_than_can_be_counted_are_never_clean() {
     }
 }
 
-/// One damaged number or count costs the messages of its packet, and replay and stats say the same of it.
+/// One damaged number or count costs the messages of its packet, or none, and replay and stats say the same of it; also where a second line has it.
 #[test]
 fn one_damaged_header_costs_one_packet() {
     let folder = Folder::new("hostile-header");
@@ -262,19 +262,29 @@ fn one_damaged_header_costs_one_packet() {
     let count_of = |bytes: &[u8]| u16::from_le_bytes([bytes[offset(bytes) + 14], bytes[offset(bytes) + 15]]);
     let busy: Vec<usize> = (1..packets.len() - 1).filter(|place| count_of(&packets[*place].1) > 0).collect();
     // IEX-TP: the number's highest byte but one, or the count's high byte.
-    for (place, at, costs) in [(busy[busy.len() / 2], 30, true), (busy[busy.len() / 3], 15, false)] {
+    let damages = [(busy[busy.len() / 2], 30, true), (busy[busy.len() / 3], 15, false)];
+    for ((place, at, costs), is_copied) in damages.into_iter().flat_map(|one| [(one, false), (one, true)]) {
         let mut damaged = packets.clone();
+        let copied = packets[place].clone();
         let bytes = &mut damaged[place].1;
         let (lost, at) = (u64::from(count_of(bytes)), offset(bytes) + at);
         bytes[at] ^= 0x40;
+        if is_copied {
+            // A copy comes first, so the damaged packet is one that came before, but for its number.
+            damaged.insert(place, copied);
+        }
         let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
         for (time, bytes) in &damaged {
             writer.write_packet(*time, bytes).unwrap();
         }
         let path = folder.write("damaged.pcap", &writer.finish().unwrap());
         let (stats, replay) = (json(&["stats", "--json", &path]), json(&["replay", "--json", &path]));
-        let lost = if costs { lost } else { 0 };
-        assert_eq!(counted(&stats), [whole[0] - lost, 0, lost, u64::from(costs)], "{stats}");
+        let (lost, repeated) = match (costs, is_copied) {
+            (true, false) => (lost, 0),
+            (false, true) => (0, lost),
+            _ => (0, 0),
+        };
+        assert_eq!(counted(&stats), [whole[0] - lost, repeated, lost, u64::from(costs)], "{stats}");
         assert_eq!(counted(&stats), counted(&replay), "{replay}");
         assert_eq!(replay["channels"][0]["late_messages"], 0, "{replay}");
     }

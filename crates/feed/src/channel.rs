@@ -15,7 +15,7 @@ use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::sequence::{Arrival, SequenceCounters, SequenceTracker};
+use crate::sequence::{Arrival, SequenceCounters, SequenceTracker, unread};
 #[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
@@ -244,9 +244,8 @@ impl Channel {
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
             self.put_gap(gap, context, packet.received, sink);
         }
-        if arrival.is_implausible {
-            let (first, expected) = (context.sequence, self.tracker.next().unwrap_or_default());
-            let kind = ProblemKind::Implausible { first, expected };
+        if let Some(expected) = arrival.far_from {
+            let kind = ProblemKind::Implausible { first: context.sequence, expected };
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
             return None;
         }
@@ -320,7 +319,7 @@ impl Channel {
                 Err(error) => {
                     broken(error, packet, offset, problems);
                     // Those before `skip` came in another packet.
-                    return count.saturating_sub(number.max(skip));
+                    return unread(count, skip, number);
                 }
             }
         }

@@ -346,11 +346,16 @@ impl Feed {
                 None => return,
             },
         };
+        let mut read = read;
+        if self.channels[index].tracker.overlaps(read.header.first, read.header.count) {
+            // A copy with a damaged count brings nothing that is new.
+            read.header.count = overcounted::<T>(packet).unwrap_or(read.header.count);
+        }
         let Header { first, count, .. } = read.header;
         let unread = self.read_packet(index, line, read, packet, sink);
         if unread > 0 {
             let channel = &mut self.channels[index];
-            if !packet.datagram.truncated && T::promises_too_many(packet.datagram.payload) {
+            if overcounted::<T>(packet).is_some() {
                 // The count is damaged, or the messages are missing. The next packet shows which.
                 return channel.tracker.cannot_read(unread);
             }
@@ -529,4 +534,11 @@ impl<'p, S: Sink<Event>> Stage<Packet<'p>, S> for Feed {
             self.packet(packet, sink);
         }
     }
+}
+
+/// The number of messages in a captured packet that is whole, and whose count promises more.
+#[cold]
+#[inline(never)]
+fn overcounted<T: UdpTransport>(packet: &Packet<'_>) -> Option<u64> {
+    if packet.datagram.truncated { None } else { T::overcounted(packet.datagram.payload) }
 }

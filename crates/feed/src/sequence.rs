@@ -3,8 +3,8 @@
 //! A channel numbers its messages from 1. A packet names the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
 //!
-//! A damaged number must not make late, or duplicate, all that follows. So a packet more than [`MOST_AHEAD`] ahead moves the sequence only if the next
-//! packet confirms it, and a channel's first number is forgotten if two packets contradict it.
+//! A damaged number must not make late, or duplicate, all that follows. So a packet more than [`MOST_AHEAD`] ahead is skipped. If the next one lies there
+//! too, the sequence goes on from that one. A channel's first number is forgotten if the next two packets lie more than that before it, and near each other.
 
 use tapeworks_market::event::Gap;
 
@@ -21,18 +21,23 @@ pub struct Arrival {
     pub skip: u64,
     /// Messages missing before the packet.
     pub gap: Option<Gap>,
-    /// The packet lies implausibly far from the number expected ([`MOST_AHEAD`]). The sequence stays where it is.
-    pub is_implausible: bool,
+    /// The number expected, if the packet lies implausibly far from it ([`MOST_AHEAD`]). The sequence stays there.
+    pub far_from: Option<u64>,
 }
 
 impl Arrival {
     /// The next packet of its channel.
-    pub const IN_ORDER: Self = Self { skip: 0, gap: None, is_implausible: false };
+    pub const IN_ORDER: Self = Self { skip: 0, gap: None, far_from: None };
 
-    /// How many messages, the last, are unread of a packet that announced `count` and of which `read` could be read.
-    pub const fn unread(&self, count: u64, read: u64) -> u64 {
-        count.saturating_sub(if read > self.skip { read } else { self.skip })
+    /// Whether the packet lies implausibly far from the number expected.
+    pub const fn is_implausible(&self) -> bool {
+        self.far_from.is_some()
     }
+}
+
+/// The messages at the end of a packet of `count` that nobody has read, if `skip` came before and `read` could be read.
+pub const fn unread(count: u64, skip: u64, read: u64) -> u64 {
+    count.saturating_sub(if read > skip { read } else { skip })
 }
 
 /// Counters of a channel's sequence.
@@ -99,25 +104,30 @@ impl SequenceTracker {
     /// is the number expected next.
     #[inline]
     pub fn arrive(&mut self, first: u64, count: u64) -> Arrival {
-        match self.next {
-            Some(next) if next == first && count > 0 => {
-                self.next = Some(first.saturating_add(count));
-                Arrival::IN_ORDER
-            }
-            _ => self.place(first, count, true),
-        }
+        self.arrive_as(first, count, true)
     }
 
     /// Takes a message whose number the caller has counted from a login. No number is implausible: that of the next message confirms any.
     #[inline]
     pub fn arrive_counted(&mut self, number: u64) -> Arrival {
+        self.arrive_as(number, 1, false)
+    }
+
+    #[inline(always)]
+    fn arrive_as(&mut self, first: u64, count: u64, is_judged: bool) -> Arrival {
         match self.next {
-            Some(next) if next == number => {
-                self.next = Some(number.saturating_add(1));
+            Some(next) if next == first && count > 0 => {
+                self.next = Some(first.saturating_add(count));
                 Arrival::IN_ORDER
             }
-            _ => self.place(number, 1, false),
+            _ => self.place(first, count, is_judged),
         }
+    }
+
+    /// Whether a packet begins before the number expected, and has more than what came before by its count: that is looked at twice.
+    #[inline]
+    pub fn overlaps(&self, first: u64, count: u64) -> bool {
+        self.next.is_some_and(|next| first < next && first.saturating_add(count) > next)
     }
 
     #[cold]
@@ -135,7 +145,7 @@ impl SequenceTracker {
                 |before: &Implausible| before.next == next && before.first.abs_diff(first) <= MOST_AHEAD;
             let Some(before) = before.filter(confirms) else {
                 self.counters.implausible_packets += 1;
-                return Arrival { skip: count, gap: None, is_implausible: true };
+                return Arrival { skip: count, gap: None, far_from: Some(next) };
             };
             self.implausible = None;
             if is_far_behind {
@@ -151,14 +161,14 @@ impl SequenceTracker {
             self.next = Some(end);
             let gap = Gap { first: next, count: first - next };
             self.remember(gap);
-            return Arrival { skip: 0, gap: Some(gap), is_implausible: false };
+            return Arrival { skip: 0, gap: Some(gap), far_from: None };
         }
         let skip = count.min(next - first);
         let late = self.take_late(first, skip);
         self.counters.late_messages += late;
         self.counters.duplicate_messages += skip - late;
         self.next = Some(next.max(end));
-        Arrival { skip, gap: None, is_implausible: false }
+        Arrival { skip, gap: None, far_from: None }
     }
 
     /// Gives the messages of `gap` up: the next expected message is behind them.
@@ -180,9 +190,9 @@ impl SequenceTracker {
     #[cold]
     pub fn cannot_read(&mut self, unread: u64) {
         let next = self.next.map(|next| next.saturating_sub(unread));
-        if self.start == self.next {
-            self.start = next;
-        }
+        // Of the first packet; any other agrees with it, and with no stray one.
+        self.start = if self.start == self.next { next } else { None };
+        self.implausible = None;
         self.next = next;
     }
 
@@ -231,11 +241,14 @@ mod tests {
 
     use super::*;
 
-    const IMPLAUSIBLE: Arrival = Arrival { skip: 5, gap: None, is_implausible: true };
+    fn far_from(next: u64) -> Arrival {
+        Arrival { skip: 5, gap: None, far_from: Some(next) }
+    }
+
     const FAR: u64 = 1 << 40;
 
     fn gap(first: u64, count: u64) -> Arrival {
-        Arrival { skip: 0, gap: Some(Gap { first, count }), is_implausible: false }
+        Arrival { skip: 0, gap: Some(Gap { first, count }), far_from: None }
     }
 
     #[test]
@@ -259,11 +272,11 @@ mod tests {
     fn overlapping_messages_are_skipped_and_late_ones_distinguished_from_duplicates() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 4);
-        assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None, is_implausible: false });
+        assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None, far_from: None });
         assert_eq!(tracker.counters().duplicate_messages, 2);
         tracker.arrive(10, 1);
-        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, is_implausible: false });
-        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, is_implausible: false });
+        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, far_from: None });
+        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, far_from: None });
         let expected = SequenceCounters {
             duplicate_messages: 4,
             late_messages: 2,
@@ -281,7 +294,7 @@ mod tests {
         let gap = Gap { first: 2, count: 3 };
         tracker.give_up(gap);
         tracker.lose(gap);
-        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None, is_implausible: false });
+        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None, far_from: None });
         let counters = tracker.counters();
         assert_eq!((counters.late_messages, counters.duplicate_messages), (3, 0));
     }
@@ -299,18 +312,18 @@ mod tests {
     fn a_number_far_ahead_moves_the_sequence_once_the_next_packet_confirms_it() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 5);
-        assert_eq!(tracker.arrive(6 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(6 + FAR, 5), far_from(6));
         assert_eq!(tracker.arrive(11, 5), gap(6, 5), "the damaged packet had these");
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
         // Two far ones with another between do not confirm each other, be it a heartbeat or a copy, and far ones at different places neither.
-        assert!(tracker.arrive(21 + FAR, 0).is_implausible);
+        assert!(tracker.arrive(21 + FAR, 0).is_implausible());
         assert_eq!(tracker.arrive(21, 0), Arrival::IN_ORDER);
-        assert_eq!(tracker.arrive(21 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(21 + FAR, 5), far_from(21));
         assert_eq!(tracker.arrive(16, 5).skip, 5);
-        assert_eq!(tracker.arrive(21 + FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(21 + FAR, 5), far_from(21));
         assert_eq!(tracker.arrive(21, 5), Arrival::IN_ORDER);
-        assert_eq!(tracker.arrive(26 + FAR, 5), IMPLAUSIBLE);
-        assert_eq!(tracker.arrive(26 + 2 * FAR, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(26 + FAR, 5), far_from(26));
+        assert_eq!(tracker.arrive(26 + 2 * FAR, 5), far_from(26));
         // The copy of the other line confirms it, or the next packet; also one that is behind.
         assert_eq!(tracker.arrive(25 + 2 * FAR, 5), gap(26, 2 * FAR - 1));
         assert_eq!(tracker.arrive(30 + 2 * FAR, 5), Arrival::IN_ORDER);
@@ -324,27 +337,34 @@ mod tests {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 5);
         assert_eq!(tracker.arrive(6 + MOST_AHEAD, 5), gap(6, MOST_AHEAD));
-        assert_eq!(tracker.arrive(11 + 2 * MOST_AHEAD + 1, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(11 + 2 * MOST_AHEAD + 1, 5), far_from(11 + MOST_AHEAD));
     }
 
     #[test]
     fn a_first_number_far_ahead_is_forgotten_once_two_packets_contradict_it() {
         let mut tracker = SequenceTracker::default();
         assert_eq!(tracker.arrive(FAR, 5), Arrival::IN_ORDER);
-        assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(6, 5), far_from(FAR + 5));
         assert_eq!(tracker.arrive(11, 5), gap(6, 5));
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
         // The damaged packet's copy is what contradicts it.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 5);
-        assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(6, 5), far_from(FAR + 5));
         assert_eq!(tracker.arrive(6, 5), Arrival::IN_ORDER);
         // Its count is damaged too.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 40_000);
         tracker.cannot_read(39_997);
-        assert_eq!(tracker.arrive(6, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(6, 5), far_from(FAR + 3));
         assert_eq!(tracker.arrive(11, 5), gap(6, 5));
+        // A heartbeat with a damaged count clears a stray one too.
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(1, 5);
+        assert_eq!(tracker.arrive(6 + FAR, 5), far_from(6));
+        tracker.arrive(6, 16_384);
+        tracker.cannot_read(16_384);
+        assert_eq!(tracker.arrive(11 + FAR, 5), far_from(6));
         // A heartbeat or a copy agrees with it.
         for (first, count) in [(FAR + 5, 0), (FAR, 5)] {
             let mut tracker = SequenceTracker::default();
@@ -358,9 +378,9 @@ mod tests {
         // A second packet that is damaged, and not the first.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 5);
-        assert_eq!(tracker.arrive(0, 5), IMPLAUSIBLE);
+        assert_eq!(tracker.arrive(0, 5), far_from(FAR + 5));
         assert_eq!(tracker.arrive(FAR + 10, 5), gap(FAR + 5, 5));
-        assert_eq!(tracker.arrive(0, 5), Arrival { skip: 5, gap: None, is_implausible: false }, "a copy");
+        assert_eq!(tracker.arrive(0, 5), Arrival { skip: 5, gap: None, far_from: None }, "a copy");
     }
 
     proptest! {

@@ -542,9 +542,11 @@ fn a_damaged_count_does_not_make_late_what_follows() {
     assert_eq!(kinds(&send(&mut feed, LINE_A, &bytes)), [EventKind::Delete; 3]);
     assert_eq!((feed.problems().bad_framing, feed.problems().total), (1, 1));
     assert_eq!(kinds(&send(&mut feed, LINE_A, &mold(SESSION, 4, 2))), [EventKind::Delete; 2]);
-    // A copy with such a count leaves the sequence where it is.
-    bytes[18..20].copy_from_slice(&6u16.to_be_bytes());
+    // A copy with such a count brings nothing, and leaves the sequence where it is.
     assert!(send(&mut feed, LINE_B, &bytes).is_empty());
+    let sequence = *feed.channels()[0].sequence();
+    assert_eq!((sequence.duplicate_messages, sequence.missing_messages), (3, 0));
+    bytes[18..20].copy_from_slice(&6u16.to_be_bytes());
     // The count was right, and the venue has sent the rest elsewhere.
     bytes[10..18].copy_from_slice(&6u64.to_be_bytes());
     assert_eq!(kinds(&send(&mut feed, LINE_A, &bytes)), [EventKind::Delete; 3]);
@@ -813,7 +815,7 @@ fn stream(feed: &mut Feed, pieces: &[(u32, &[u8])]) -> Vec<Event> {
     events
 }
 
-/// The numbers of a stream go on from its login, which may be damaged, also over the orders in it.
+/// The numbers of a stream go on from its login. Orders in the stream take numbers too. The login's may be damaged.
 #[test]
 fn a_stream_whose_login_has_the_last_number_is_read_to_its_end() {
     let login = [&[0, 31, b'A'][..], format!("SESSION1  {:>20}", u64::MAX).as_bytes()].concat();

@@ -271,11 +271,18 @@ pub trait Transport {
             && Self::length(payload).is_none_or(|length| length == payload.len())
     }
 
-    /// Whether a datagram's count promises messages beyond its end, which lies behind a whole message. If the datagram is not cut, the count is damaged.
+    /// The number of messages in a datagram that ends behind a whole one while its count promises more. If the datagram is not cut, its count or its
+    /// length is damaged, or the sender has left messages out.
     #[must_use]
-    fn promises_too_many(payload: &[u8]) -> bool {
-        let Ok(Packet { mut blocks, .. }) = Self::packet(payload) else { return false };
-        blocks.by_ref().any(|block| block.is_err()) && Self::is_end(blocks.trailing())
+    fn overcounted(payload: &[u8]) -> Option<u64> {
+        let mut blocks = Self::packet(payload).ok()?.blocks;
+        let mut read = 0;
+        loop {
+            match blocks.next()? {
+                Ok(_) => read += 1,
+                Err(_) => return Self::is_end(blocks.trailing()).then_some(read),
+            }
+        }
     }
 
     /// The fields of a datagram's header, for tools that show them.

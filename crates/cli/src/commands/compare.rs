@@ -177,7 +177,7 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
             thousands(one.unpaired[1]),
         ]);
     }
-    // A damaged receive time is decades away, for each symbol.
+    // A damaged receive time adds decades to each symbol's time: 64 bits may not hold the sum.
     let sum = |of: fn(&Compared) -> u64| rows.iter().map(|(_, one)| u128::from(of(one))).sum::<u128>();
     let (ns, equal_price, equal) =
         (sum(|one| one.ns), sum(|one| one.equal_price_ns), sum(|one| one.equal_ns));

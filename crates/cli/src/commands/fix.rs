@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use tapeworks_gateway::client::{ClientError, FixClient};
 use tapeworks_gateway::order_line::{FORMS, OrderBook, OrderLine};
 use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{Role, Settings};
+use tapeworks_session::fix::{HIGHEST_SEQUENCE, Role, Settings};
 
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
@@ -122,8 +122,8 @@ fn load_numbers(path: &Path) -> Result<Option<(u64, u64)>> {
     match std::fs::read_to_string(path) {
         Ok(text) => {
             let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
-            // Behind each of them there is another.
-            let mut next = || numbers.next().flatten().filter(|number| (1..u64::MAX).contains(number));
+            let mut next =
+                || numbers.next().flatten().filter(|number| (1..=HIGHEST_SEQUENCE).contains(number));
             match (next(), next()) {
                 (Some(incoming), Some(outgoing)) => Ok(Some((incoming, outgoing))),
                 _ => Err(wrong()),

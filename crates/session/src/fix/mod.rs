@@ -31,7 +31,7 @@ mod tests;
 
 pub use dictionary::{Dictionary, DictionaryError};
 pub use link::{Link, SendError};
-pub use received::Received;
+pub use received::{HIGHEST_SEQUENCE, Received};
 pub use schedule::{Schedule, ScheduleError};
 pub use session::{Application, Counters, End, Session, Verdict};
 pub use settings::{Role, Settings};

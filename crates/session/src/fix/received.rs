@@ -4,6 +4,9 @@ use tapeworks_wire::fix::{begin_string, read_flag, read_timestamp, read_unsigned
 
 use super::validate::Part;
 
+/// The highest MsgSeqNum (34) and NewSeqNo (36), as the dictionaries' integers have 63 bits.
+pub const HIGHEST_SEQUENCE: u64 = i64::MAX as u64;
+
 /// The header of a received message. What is absent or malformed is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
@@ -39,10 +42,9 @@ impl<'a> Received<'a> {
             message,
             begin_string: begin_string(message),
             message_type: value(35).unwrap_or_default(),
-            // NewSeqNo (36) can name the next one, and there is one behind that.
             sequence: value(34)
                 .and_then(|text| read_unsigned(text).ok())
-                .filter(|number| *number < u64::MAX - 1),
+                .filter(|number| *number <= HIGHEST_SEQUENCE),
             sender_comp_id: value(49),
             target_comp_id: value(56),
             sending_ns: time(52),

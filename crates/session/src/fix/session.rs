@@ -13,7 +13,7 @@ use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
 
 use super::dictionary::Dictionary;
 use super::link::{Link, SendError};
-use super::received::Received;
+use super::received::{HIGHEST_SEQUENCE, Received};
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
 use super::validate::{Part, Rejection, Room, split, validate};
@@ -894,7 +894,7 @@ impl Session {
     /// SequenceReset with GapFillFlag, in sequence.
     fn gap_fill(&mut self, received: &Received<'_>, sequence: u64, store: &mut dyn Store, now_ns: u64) {
         match received.number(36) {
-            Some(next) if next > sequence && next < u64::MAX => self.expect(next, store),
+            Some(next) if next > sequence && next <= HIGHEST_SEQUENCE => self.expect(next, store),
             // It never goes back.
             _ => {
                 self.expect(sequence + 1, store);
@@ -927,7 +927,7 @@ impl Session {
         application.admin(received);
         let expected = store.next_incoming();
         match received.number(36) {
-            Some(next) if next > expected && next < u64::MAX => self.expect(next, store),
+            Some(next) if next > expected && next <= HIGHEST_SEQUENCE => self.expect(next, store),
             Some(next) if next == expected => self.counters.needless_resets += 1,
             _ => {
                 let rejection = Rejection { reason: RejectReason::ValueIncorrect, tag: None };

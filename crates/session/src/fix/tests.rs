@@ -788,10 +788,11 @@ fn numbers_go_on_past_32_bits_and_do_not_wrap() {
     pair.assert_in_step();
     let beyond = pair.say_as("4", 0, "", &format!("36={}|", u64::MAX));
     assert!(beyond[0].contains("|371=36|"), "{beyond:?}");
-    // A number without a next one is none.
-    pair.say_as("0", u64::MAX - 1, "", "");
+    // The highest is a number as any other. Behind it there is none.
+    assert_eq!((pair.end(), pair.store.next_incoming()), (None, i64::MAX as u64 + 1));
+    pair.say_as("0", i64::MAX as u64 + 1, "", "");
     assert!(matches!(pair.end(), Some(End::LoggedOut)), "{:?}", pair.end());
-    for last in [u64::MAX - 1, u64::MAX] {
+    for last in [i64::MAX as u64 + 1, u64::MAX] {
         let mut pair = Pair::new(settings());
         pair.say_as("A", last, "", "98=0|108=30|");
         assert!(matches!(pair.end(), Some(End::Refused(_))), "{:?}", pair.end());
