@@ -15,7 +15,7 @@ use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::sequence::{Arrival, SequenceCounters, SequenceTracker, unread};
+use crate::sequence::{SequenceCounters, SequenceTracker, unread};
 #[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
@@ -238,6 +238,24 @@ impl Channel {
         sink: &mut S,
     ) -> Option<u64> {
         self.counters.packets += 1;
+        if self.tracker.advance(context.sequence, count) {
+            return Some(0);
+        }
+        self.begin_elsewhere(count, is_end, context, packet, problems, sink)
+    }
+
+    /// [`Channel::begin`] of a packet that is not the next one, or has no messages.
+    #[cold]
+    #[inline(never)]
+    fn begin_elsewhere<S: Sink<Event>>(
+        &mut self,
+        count: u64,
+        is_end: bool,
+        context: &Context,
+        packet: &Packet<'_>,
+        problems: &mut Problems,
+        sink: &mut S,
+    ) -> Option<u64> {
         let arrival = self.tracker.arrive(context.sequence, count);
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
@@ -357,8 +375,7 @@ impl Channel {
         let sequence = self.next_number;
         self.next_number = sequence.saturating_add(1);
         let context = Context { received, sequence, channel: self.number, line: Line::A };
-        let arrival = self.tracker.arrive_counted(sequence);
-        if arrival != Arrival::IN_ORDER && self.renumbered(arrival, message, context, place, problems, sink) {
+        if !self.tracker.advance(sequence, 1) && self.renumbered(message, context, place, problems, sink) {
             return;
         }
         self.message(message, &context, place, problems, symbols, sink);
@@ -369,13 +386,13 @@ impl Channel {
     #[inline(never)]
     fn renumbered<S: Sink<Event>>(
         &mut self,
-        arrival: Arrival,
         message: &[u8],
         context: Context,
         (file, packet, offset): (u16, u64, u64),
         problems: &mut Problems,
         sink: &mut S,
     ) -> bool {
+        let arrival = self.tracker.arrive_counted(context.sequence);
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
             self.put_gap(gap, &context, self.normaliser.time_of(message), sink);

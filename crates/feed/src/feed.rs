@@ -22,6 +22,7 @@ use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise::{self, Shown};
+use crate::sequence::SequenceTracker;
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
@@ -347,9 +348,9 @@ impl Feed {
             },
         };
         let mut read = read;
-        if self.channels[index].tracker.overlaps(read.header.first, read.header.count) {
-            // A copy with a damaged count brings nothing that is new.
-            read.header.count = overcounted::<T>(packet).unwrap_or(read.header.count);
+        let tracker = &self.channels[index].tracker;
+        if tracker.next() != Some(read.header.first) {
+            read.header.count = judged_count::<T>(tracker, &read.header, packet);
         }
         let Header { first, count, .. } = read.header;
         let unread = self.read_packet(index, line, read, packet, sink);
@@ -534,6 +535,14 @@ impl<'p, S: Sink<Event>> Stage<Packet<'p>, S> for Feed {
             self.packet(packet, sink);
         }
     }
+}
+
+/// The number of messages in a captured packet that is not the next one. A copy with a damaged count has no new ones.
+#[cold]
+#[inline(never)]
+fn judged_count<T: UdpTransport>(tracker: &SequenceTracker, header: &Header, packet: &Packet<'_>) -> u64 {
+    let is_judged = tracker.overlaps(header.first, header.count);
+    Some(packet).filter(|_| is_judged).and_then(overcounted::<T>).unwrap_or(header.count)
 }
 
 /// The number of messages in a captured packet that is whole, and whose count promises more.

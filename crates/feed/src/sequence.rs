@@ -100,28 +100,27 @@ impl SequenceTracker {
         &self.counters
     }
 
+    /// Takes a packet of `count` messages if its first number is the one expected. Returns whether it was.
+    #[inline]
+    pub fn advance(&mut self, first: u64, count: u64) -> bool {
+        let is_next = self.next == Some(first) && count > 0;
+        if is_next {
+            self.next = Some(first.saturating_add(count));
+        }
+        is_next
+    }
+
     /// Takes a packet whose first message is `first` and which has `count` messages; 0 is a heartbeat, whose `first`
     /// is the number expected next.
     #[inline]
     pub fn arrive(&mut self, first: u64, count: u64) -> Arrival {
-        self.arrive_as(first, count, true)
+        if self.advance(first, count) { Arrival::IN_ORDER } else { self.place(first, count, true) }
     }
 
     /// Takes a message whose number the caller has counted from a login. No number is implausible: that of the next message confirms any.
     #[inline]
     pub fn arrive_counted(&mut self, number: u64) -> Arrival {
-        self.arrive_as(number, 1, false)
-    }
-
-    #[inline(always)]
-    fn arrive_as(&mut self, first: u64, count: u64, is_judged: bool) -> Arrival {
-        match self.next {
-            Some(next) if next == first && count > 0 => {
-                self.next = Some(first.saturating_add(count));
-                Arrival::IN_ORDER
-            }
-            _ => self.place(first, count, is_judged),
-        }
+        if self.advance(number, 1) { Arrival::IN_ORDER } else { self.place(number, 1, false) }
     }
 
     /// Whether a packet begins before the number expected, and has more than what came before by its count: that is looked at twice.
