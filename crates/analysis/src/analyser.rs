@@ -613,7 +613,7 @@ impl Analyser {
         let is_whole = cut.is_none() && !datagram.truncated;
         if is_whole && self.trackers.get(&channel).is_some_and(|tracker| tracker.overlaps(first, count)) {
             // As the feed judges a copy.
-            count = T::overcounted(payload).unwrap_or(count);
+            count = T::overcounted(payload).map_or(count, |(held, _)| held);
         }
         let header = Header {
             schema: T::SCHEMA,

@@ -265,7 +265,8 @@ fn one_damaged_header_costs_one_packet() {
     let damages = [(busy[busy.len() / 2], 30, true), (busy[busy.len() / 3], 15, false)];
     for ((place, at, costs), is_copied) in damages.into_iter().flat_map(|one| [(one, false), (one, true)]) {
         let mut damaged = packets.clone();
-        let copied = packets[place].clone();
+        let (copied, what) =
+            (packets[place].clone(), format!("packet {place}, byte {at}, copied: {is_copied}"));
         let bytes = &mut damaged[place].1;
         let (lost, at) = (u64::from(count_of(bytes)), offset(bytes) + at);
         bytes[at] ^= 0x40;
@@ -286,6 +287,8 @@ fn one_damaged_header_costs_one_packet() {
         };
         assert_eq!(counted(&stats), [whole[0] - lost, repeated, lost, u64::from(costs)], "{stats}");
         assert_eq!(counted(&stats), counted(&replay), "{replay}");
+        let codes = [["stats"], ["replay"]].map(|command| run(&[command[0], &path]).status.code());
+        assert_eq!(codes, [Some(3); 2], "{what}");
         assert_eq!(replay["channels"][0]["late_messages"], 0, "{replay}");
     }
 }

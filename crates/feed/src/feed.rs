@@ -15,14 +15,13 @@ use tapeworks_planted::planted;
 use tapeworks_session::{Header, SessionId, Transport as UdpTransport, for_transport};
 use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::DecodeError;
-use tapeworks_wire::framing::LengthPrefix;
+use tapeworks_wire::framing::{FramingError, LengthPrefix};
 
 use crate::channel::{Channel, ChannelIdentity, Packet};
 use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise::{self, Shown};
-use crate::sequence::SequenceTracker;
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
@@ -348,9 +347,8 @@ impl Feed {
             },
         };
         let mut read = read;
-        let tracker = &self.channels[index].tracker;
-        if tracker.next() != Some(read.header.first) {
-            read.header.count = judged_count::<T>(tracker, &read.header, packet);
+        if self.channels[index].tracker.next() != Some(read.header.first) {
+            self.judge_count::<T>(index, packet, &mut read.header);
         }
         let Header { first, count, .. } = read.header;
         let unread = self.read_packet(index, line, read, packet, sink);
@@ -363,6 +361,23 @@ impl Feed {
             let context =
                 Context { received: Some(packet.received), sequence: first, channel: channel.number, line };
             channel.lose(first.saturating_add(count), unread, context, packet.received, sink);
+        }
+    }
+
+    /// A captured packet that is not the next one: a copy with a damaged count has no more messages than it holds.
+    #[cold]
+    #[inline(never)]
+    fn judge_count<T: UdpTransport>(&mut self, index: usize, packet: &Packet<'_>, header: &mut Header) {
+        let tracker = &self.channels[index].tracker;
+        if !tracker.overlaps(header.first, header.count) {
+            return;
+        }
+        let Some((count, error)) = overcounted::<T>(packet) else { return };
+        header.count = count;
+        // What is new in it is read, and the error noted there.
+        if !tracker.overlaps(header.first, count) {
+            let Packet { file, number, offset, .. } = *packet;
+            self.problems.note(Problem { file, packet: number, offset, kind: ProblemKind::Framing(error) });
         }
     }
 
@@ -537,17 +552,9 @@ impl<'p, S: Sink<Event>> Stage<Packet<'p>, S> for Feed {
     }
 }
 
-/// The number of messages in a captured packet that is not the next one. A copy with a damaged count has no new ones.
+/// The number of messages in a captured packet that is whole and whose count promises more, and what is wrong with it.
 #[cold]
 #[inline(never)]
-fn judged_count<T: UdpTransport>(tracker: &SequenceTracker, header: &Header, packet: &Packet<'_>) -> u64 {
-    let is_judged = tracker.overlaps(header.first, header.count);
-    Some(packet).filter(|_| is_judged).and_then(overcounted::<T>).unwrap_or(header.count)
-}
-
-/// The number of messages in a captured packet that is whole, and whose count promises more.
-#[cold]
-#[inline(never)]
-fn overcounted<T: UdpTransport>(packet: &Packet<'_>) -> Option<u64> {
+fn overcounted<T: UdpTransport>(packet: &Packet<'_>) -> Option<(u64, FramingError)> {
     if packet.datagram.truncated { None } else { T::overcounted(packet.datagram.payload) }
 }

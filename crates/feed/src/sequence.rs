@@ -123,7 +123,8 @@ impl SequenceTracker {
         if self.advance(number, 1) { Arrival::IN_ORDER } else { self.place(number, 1, false) }
     }
 
-    /// Whether a packet begins before the number expected, and has more than what came before by its count: that is looked at twice.
+    /// Whether a packet begins before the number expected and, by its count, ends behind it. The count of one that ends before it is believed, since nobody reads
+    /// that packet.
     #[inline]
     pub fn overlaps(&self, first: u64, count: u64) -> bool {
         self.next.is_some_and(|next| first < next && first.saturating_add(count) > next)
@@ -188,6 +189,9 @@ impl SequenceTracker {
     /// The last `unread` messages of the packet that came last cannot be read: they are expected again.
     #[cold]
     pub fn cannot_read(&mut self, unread: u64) {
+        if unread == 0 {
+            return;
+        }
         let next = self.next.map(|next| next.saturating_sub(unread));
         // Of the first packet; any other agrees with it, and with no stray one.
         self.start = if self.start == self.next { next } else { None };

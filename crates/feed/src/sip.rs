@@ -139,7 +139,7 @@ pub(crate) struct Quote {
 pub(crate) struct Quotes {
     /// By instrument: the publishers, by the place in the table of publishers.
     quoted: Vec<u32>,
-    /// By instrument: how the national best stands to the price bands; at least as many as `quoted` has.
+    /// By instrument: how the national best stands to the price bands; as many as `quoted` has, or more.
     standings: Vec<Standing>,
 }
 

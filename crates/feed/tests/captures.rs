@@ -529,9 +529,15 @@ fn a_damaged_number_far_ahead_does_not_make_late_what_follows() {
         problem,
         "message 1099511627780 is implausibly far from 4, the next of the channel: the packet is skipped"
     );
-    // The other line brings what a damaged packet had.
-    assert!(send(&mut feed, LINE_A, &mold(SESSION, 8 | 1 << 50, 2)).is_empty());
-    assert_eq!(kinds(&send(&mut feed, LINE_B, &mold(SESSION, 8, 2))), [EventKind::Delete; 2]);
+    // One whose count is damaged too is confirmed as any other.
+    let mut far = mold(SESSION, 8 | 1 << 45, 2);
+    far[18] = 0x40;
+    assert!(send(&mut feed, LINE_A, &far).is_empty());
+    let events = send(&mut feed, LINE_A, &mold(SESSION, 10 | 1 << 45, 1));
+    assert_eq!(kinds(&events), [EventKind::Gap, EventKind::Delete]);
+    let next = 11 | 1 << 45;
+    assert!(send(&mut feed, LINE_A, &mold(SESSION, next | 1 << 50, 2)).is_empty());
+    assert_eq!(kinds(&send(&mut feed, LINE_B, &mold(SESSION, next, 2))), [EventKind::Delete; 2]);
 }
 
 #[test]
@@ -546,6 +552,7 @@ fn a_damaged_count_does_not_make_late_what_follows() {
     assert!(send(&mut feed, LINE_B, &bytes).is_empty());
     let sequence = *feed.channels()[0].sequence();
     assert_eq!((sequence.duplicate_messages, sequence.missing_messages), (3, 0));
+    assert_eq!((feed.problems().bad_framing, feed.problems().total), (2, 2));
     bytes[18..20].copy_from_slice(&6u16.to_be_bytes());
     // The count was right, and the venue has sent the rest elsewhere.
     bytes[10..18].copy_from_slice(&6u64.to_be_bytes());

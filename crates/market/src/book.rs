@@ -341,7 +341,8 @@ impl Books {
                 state: InstrumentState::from_bits(kept.state),
                 quoted: kept.quoted,
                 reach: kept.reach,
-                round_lot: kept.round_lot,
+                // An image of an earlier build may have none of a contract.
+                round_lot: if kept.round_lot == 0 { books.round_lot } else { kept.round_lot },
                 ..Book::default()
             };
             for (side, levels) in [Side::Bid, Side::Ask].into_iter().zip(&kept.levels) {
@@ -1002,7 +1003,8 @@ impl<'a> BookRef<'a> {
     /// Shares in a round lot, if the venue has said.
     #[inline]
     pub fn round_lot(self) -> Option<u32> {
-        self.books.books.get(self.instrument.index()).map(|book| book.round_lot).filter(|lot| *lot > 0)
+        let book = self.books.books.get(self.instrument.index());
+        Some(book.map_or(self.books.round_lot, |book| book.round_lot)).filter(|lot| *lot > 0)
     }
 
     /// The trading state.

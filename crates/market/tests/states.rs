@@ -278,7 +278,10 @@ fn a_contract_is_a_round_lot() {
     let nbbo = NbboStage::from_image(NbboRules::default(), market.0.second.image()).unwrap();
     let mut market = Market(Through::new(books, nbbo));
     market.send(Event::new(EventKind::Clear, options, InstrumentId::ALL));
-    let far = InstrumentId(700);
+    // Behind the table's end.
+    let far = InstrumentId(5_000);
+    assert!(far.index() >= market.0.first.feed(options).unwrap().instrument_count());
+    assert_eq!(market.0.first.feed(options).unwrap().book(far).round_lot(), Some(1));
     for (id, instrument) in [(7, TWO), (8, far)] {
         market.order(options, instrument, id, Side::Bid, 999, 1);
         assert_eq!(market.bid(instrument), Some(("9.99".into(), 1, options)), "{instrument:?}");

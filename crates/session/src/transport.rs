@@ -14,7 +14,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use tapeworks_wire::framing::{Blocks, LengthPrefix};
+use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError};
 
@@ -271,16 +271,16 @@ pub trait Transport {
             && Self::length(payload).is_none_or(|length| length == payload.len())
     }
 
-    /// The number of messages in a datagram that ends behind a whole one while its count promises more. If the datagram is not cut, its count or its
-    /// length is damaged, or the sender has left messages out.
+    /// The number of messages in a datagram that ends behind a whole one while its count promises more, and the error behind them. If the datagram is not cut, its
+    /// count or its length is damaged, or the sender has left messages out.
     #[must_use]
-    fn overcounted(payload: &[u8]) -> Option<u64> {
+    fn overcounted(payload: &[u8]) -> Option<(u64, FramingError)> {
         let mut blocks = Self::packet(payload).ok()?.blocks;
         let mut read = 0;
         loop {
             match blocks.next()? {
                 Ok(_) => read += 1,
-                Err(_) => return Self::is_end(blocks.trailing()).then_some(read),
+                Err(error) => return Self::is_end(blocks.trailing()).then_some((read, error)),
             }
         }
     }

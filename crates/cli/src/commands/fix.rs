@@ -122,8 +122,9 @@ fn load_numbers(path: &Path) -> Result<Option<(u64, u64)>> {
     match std::fs::read_to_string(path) {
         Ok(text) => {
             let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
-            let mut next =
-                || numbers.next().flatten().filter(|number| (1..=HIGHEST_SEQUENCE).contains(number));
+            // Behind the highest number a session has come to its end.
+            let possible = 1..=HIGHEST_SEQUENCE + 1;
+            let mut next = || numbers.next().flatten().filter(|number| possible.contains(number));
             match (next(), next()) {
                 (Some(incoming), Some(outgoing)) => Ok(Some((incoming, outgoing))),
                 _ => Err(wrong()),

@@ -783,6 +783,14 @@ fn numbers_go_on_past_32_bits_and_do_not_wrap() {
     assert_eq!(pair.order("a"), [echoed(last + 1, "a")]);
     let answers = pair.say("2", &format!("7={}|16=0|", last + 1));
     assert_eq!(answers, [echoed(last + 1, "a").replacen("|11", "|43=Y|11", 1)]);
+    // A number that no message may have is not the next.
+    for body in [format!("36={}|", i64::MAX as u64 + 1), format!("123=Y|36={}|", i64::MAX as u64 + 1)] {
+        let expected = pair.store.next_incoming();
+        let refused = pair.say("4", &body);
+        assert!(refused[0].contains("|371=36|"), "{refused:?}");
+        assert!(pair.store.next_incoming() <= expected + 1, "{body}");
+        pair.next = pair.store.next_incoming();
+    }
     pair.next = i64::MAX as u64;
     assert_eq!(pair.say_as("4", 0, "", &format!("36={}|", i64::MAX)), [""; 0]);
     pair.assert_in_step();
