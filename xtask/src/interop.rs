@@ -118,7 +118,7 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
             .map_err(Lack::Failed)
     };
     std::thread::scope(|scope| {
-        // Most of its time Ray waits to see that a process of its is gone.
+        // These tests wait most of the time: Ray notices late that a process is gone.
         let of_ray = scope.spawn(|| tests(&["tests/test_ray.py", "tests/test_cloud.py"]));
         let rest = tests(&["tests", "--ignore", "tests/test_ray.py", "--ignore", "tests/test_cloud.py"])
             .and_then(|()| python_beside_ray(&python, &nautilus, &package));

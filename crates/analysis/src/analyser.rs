@@ -1208,8 +1208,8 @@ fn session_packets(
                         ..header
                     };
                     let schema_of = |message: &[u8]| session.schema_of(message);
-                    let header_bytes = found.header_bytes as u64;
-                    blocks(&at, schema_of, <[u8]>::is_empty, &header, header_bytes, found.blocks, packet, None, visitor)?;
+                    let (is_end, length) = (<[u8]>::is_empty, found.header_bytes as u64);
+                    blocks(&at, schema_of, is_end, &header, length, found.blocks, packet, None, visitor)?;
                 }
                 Err(error) => visitor.visit(&at, Item::Trouble(&Trouble::Transport(error), packet))?,
             }),

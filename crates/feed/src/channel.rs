@@ -218,7 +218,7 @@ impl Channel {
 /// A block of a packet is not whole.
 #[cold]
 #[inline(never)]
-fn broken(error: FramingError, packet: &Packet<'_>, offset: u64, problems: &mut Problems) {
+pub(crate) fn broken(error: FramingError, packet: &Packet<'_>, offset: u64, problems: &mut Problems) {
     if !packet.datagram.truncated {
         let kind = ProblemKind::Framing(error);
         problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });

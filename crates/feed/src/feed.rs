@@ -17,7 +17,7 @@ use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{FramingError, LengthPrefix};
 
-use crate::channel::{Channel, ChannelIdentity, Packet};
+use crate::channel::{Channel, ChannelIdentity, Packet, broken};
 use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
@@ -376,8 +376,7 @@ impl Feed {
         header.count = count;
         // What is new in it is read, and the error noted there.
         if !tracker.overlaps(header.first, count) {
-            let Packet { file, number, offset, .. } = *packet;
-            self.problems.note(Problem { file, packet: number, offset, kind: ProblemKind::Framing(error) });
+            broken(error, packet, packet.offset, &mut self.problems);
         }
     }
 
