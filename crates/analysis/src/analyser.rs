@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
+use tapeworks_feed::channels::{Arriving, Channels, HeldPacket, Sequenced, Step};
 use tapeworks_feed::recognise::{self, Shown};
-use tapeworks_feed::sequence::{Arrival, SequenceTracker, unread};
+use tapeworks_feed::sequence::{Arrival, unread};
 use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
 use tapeworks_market::{Nanos, Publisher};
@@ -84,8 +85,8 @@ pub struct Message<'a> {
     pub sequence: Option<u64>,
     /// Whether the channel had brought it (or reported it missing) before.
     pub is_repeated: bool,
-    /// Whether its packet is [implausible](Arrival::is_implausible), so that it does not count.
-    pub is_implausible: bool,
+    /// Whether its packet is [refused](Arrival::is_refused), so that it does not count.
+    pub is_refused: bool,
     /// Whether the packet ends inside it.
     pub is_cut: bool,
 }
@@ -482,7 +483,9 @@ pub(crate) struct Analyser {
     streams: ReadStreams,
     shown: HashMap<SocketAddr, Shown>,
     last: Option<(SocketAddr, Application)>,
-    trackers: HashMap<ChannelIdentity, SequenceTracker>,
+    channels: Channels<Sequenced>,
+    /// The channel of the last packet to each destination.
+    by_destination: HashMap<SocketAddr, usize>,
     reassembler: Reassembler,
     connections: HashMap<Flow, Connection>,
     /// Of the files without packets, by their place among the inputs.
@@ -519,7 +522,8 @@ impl Analyser {
             streams: ReadStreams::of(read_as),
             shown: HashMap::new(),
             last: None,
-            trackers: HashMap::new(),
+            channels: Channels::default(),
+            by_destination: HashMap::new(),
             reassembler: Reassembler::new(Limits::default()),
             connections: HashMap::new(),
             framed: HashMap::new(),
@@ -604,42 +608,132 @@ impl Analyser {
                 return visitor.visit(place, Item::Trouble(&Trouble::Transport(error), payload));
             }
         };
-        let session = &packet.header.session;
-        let Some(application) = Application::of_session(session, application, self.forced) else {
+        let header = packet.header;
+        let Some(application) = Application::of_session(&header.session, application, self.forced) else {
             return unknown_datagram(place, datagram, visitor);
         };
-        let channel = ChannelIdentity::of_datagram(packet.header.session, datagram.destination.port());
+        let arriving = tapeworks_feed::Packet {
+            // Files beyond 65,536 would share a number; no command line holds so many.
+            file: u16::try_from(place.file).unwrap_or(u16::MAX),
+            number: place.number,
+            offset: place.offset,
+            received: place.time.unwrap_or_default(),
+            datagram: Datagram { truncated: datagram.truncated || cut.is_some(), ..*datagram },
+        };
+        let at = self.channel_of(application, datagram.destination);
+        let arriving = Arriving { packet: &arriving, header, application, channel: at };
+        let make = |identity, _: Option<&Sequenced>| Sequenced::new(identity, application);
+        let step = self.channels.place(&arriving, make);
+        self.show_refused(visitor)?;
+        let (index, skipped) = match step {
+            Step::OfChannel(index) => (index, None),
+            Step::Skipped(index, arrival) => (index, Some(arrival)),
+            Step::Held => return ControlFlow::Continue(()),
+            Step::Restarted { to, held, .. } => {
+                for held in held {
+                    self.held_packet(application, &held, visitor)?;
+                }
+                (to, None)
+            }
+        };
+        let publisher = publisher_of(application, datagram.destination);
+        self.by_destination.insert(datagram.destination, index);
+        self.show_packet::<T>(place, application, publisher, datagram, cut, (index, skipped), packet, visitor)
+    }
+
+    /// The channel of the last packet to a destination, or the channel of its venue.
+    fn channel_of(&self, application: Application, destination: SocketAddr) -> Option<usize> {
+        self.by_destination.get(&destination).copied().or_else(|| {
+            let venue = publisher_of(application, destination);
+            let is_it = |channel: &Sequenced| {
+                channel.application() == application
+                    && !channel.is_replaced()
+                    && self.by_destination.iter().any(|(other, index)| {
+                        self.channels.get(*index).is_some_and(|other| std::ptr::eq(other, channel))
+                            && publisher_of(application, *other) == venue
+                    })
+            };
+            application.spec().has_one_session.then(|| self.channels.iter().rposition(is_it)).flatten()
+        })
+    }
+
+    /// Reads a packet that was held.
+    fn held_packet(
+        &mut self,
+        application: Application,
+        held: &HeldPacket,
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
+        let (place, packet) = (place_of(held), held.packet());
+        for_transport!(application.transport(), T => {
+            self.packet_of::<T>(&place, application, &packet.datagram, None, visitor)
+        })
+    }
+
+    /// Shows the packets that waited and were refused.
+    fn show_refused(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
+        for (index, held, refusal) in self.channels.take_refused() {
+            let (place, datagram) = (place_of(&held), held.packet().datagram);
+            let application = self.channels[index].application();
+            let publisher = publisher_of(application, datagram.destination);
+            for_transport!(application.transport(), T => {
+                if let Ok(packet) = T::packet(datagram.payload) {
+                    let refused = Some(Arrival::refused(packet.header.count, refusal));
+                    self.show_packet::<T>(
+                        &place, application, publisher, &datagram, None, (index, refused), packet, visitor,
+                    )?;
+                }
+            });
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Shows a packet of a channel, which is skipped if that is known already.
+    #[expect(clippy::too_many_arguments, reason = "two calls")]
+    fn show_packet<T: UdpTransport>(
+        &mut self,
+        place: &Place,
+        application: Application,
+        publisher: Option<Publisher>,
+        datagram: &Datagram<'_>,
+        cut: Option<(usize, u32)>,
+        (index, skipped): (usize, Option<Arrival>),
+        packet: tapeworks_session::Packet<'_, T::Prefix>,
+        visitor: &mut impl Visitor,
+    ) -> ControlFlow<()> {
+        let payload = datagram.payload;
         let tapeworks_session::Header { first, mut count, is_end_of_session, .. } = packet.header;
         let is_whole = cut.is_none() && !datagram.truncated;
-        if is_whole && self.trackers.get(&channel).is_some_and(|tracker| tracker.overlaps(first, count)) {
+        let channel = &mut self.channels[index];
+        if is_whole && channel.tracker.overlaps(first, count) {
             // As the feed judges a copy.
             count = T::overcounted(payload).map_or(count, |(held, _)| held);
+        }
+        let is_new = channel.tracker.next().is_none_or(|next| next <= first);
+        if let (Some(Ok(message)), true, None) = (packet.blocks.clone().next(), is_new, skipped) {
+            channel.run.note(first, T::sent_ns(payload), message, place.time.unwrap_or_default());
         }
         let header = Header {
             schema: T::SCHEMA,
             decoded: T::fields(payload),
-            channel,
-            publisher: publisher_of(application, datagram.destination),
+            channel: *channel.identity(),
+            publisher,
             addresses: Some((datagram.source, datagram.destination)),
             vlan: datagram.vlan,
             first_sequence: Some(first),
             messages: packet.header.count,
             is_end_of_session,
-            arrival: self.arrive(channel, first, count),
+            arrival: skipped.unwrap_or_else(|| channel.tracker.arrive(first, count)),
         };
         let schema_of = |_: &[u8]| application.spec().schema;
         let header_bytes = packet.header_bytes as u64;
         let is_end = |behind: &[u8]| is_whole && T::is_end(behind);
         let overcounted =
             blocks(place, schema_of, is_end, &header, header_bytes, packet.blocks, payload, cut, visitor)?;
-        if let (Some(read), Some(tracker)) = (overcounted, self.trackers.get_mut(&channel)) {
-            tracker.cannot_read(unread(count, header.arrival.skip, read));
+        if let (Some(read), None) = (overcounted, skipped) {
+            self.channels[index].tracker.cannot_read(unread(count, header.arrival.skip, read));
         }
         ControlFlow::Continue(())
-    }
-
-    fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
-        self.trackers.entry(channel).or_default().arrive(first, count)
     }
 
     fn segment(
@@ -663,8 +757,12 @@ impl Analyser {
         flow
     }
 
-    /// The end of a file, or of all captures: what streams still hold.
+    /// The end of a file, or of all captures: shows the packets and bytes that still waited.
     fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
+        for (application, held) in self.channels.finish() {
+            self.held_packet(application, &held, visitor)?;
+        }
+        self.show_refused(visitor)?;
         let nowhere = Place { file: 0, number: 0, offset: 0, time: None };
         let mut flow = ControlFlow::Continue(());
         let (connections, streams) = (&mut self.connections, self.streams);
@@ -708,7 +806,7 @@ impl Analyser {
                     channel,
                     sequence: None,
                     is_repeated: false,
-                    is_implausible: false,
+                    is_refused: false,
                     is_cut: false,
                 };
                 visitor.visit(&place, Item::Message(message))
@@ -726,6 +824,11 @@ impl Analyser {
             }
         }
     }
+}
+
+fn place_of(held: &HeldPacket) -> Place {
+    let HeldPacket { file, number, offset, received, .. } = *held;
+    Place { file: usize::from(file), number, offset, time: Some(received) }
 }
 
 /// The publisher of a channel, if its bytes or its destination say it.
@@ -775,8 +878,8 @@ fn blocks<Prefix: LengthPrefix>(
                 decoded: schema.decode(bytes),
                 channel: header.channel,
                 sequence: header.first_sequence.map(|first| first.saturating_add(number)),
-                is_repeated: number < header.arrival.skip && !header.arrival.is_implausible(),
-                is_implausible: header.arrival.is_implausible(),
+                is_repeated: number < header.arrival.skip && !header.arrival.is_refused(),
+                is_refused: header.arrival.is_refused(),
                 is_cut,
             }
         };
@@ -874,7 +977,7 @@ fn soup_packet(
                 channel: envelope.channel,
                 sequence,
                 is_repeated: false,
-                is_implausible: false,
+                is_refused: false,
                 is_cut: false,
             };
             visitor.visit(&place, Item::Message(message))
@@ -1176,7 +1279,7 @@ fn session_packets(
             channel: header.channel,
             sequence,
             is_repeated: false,
-            is_implausible: false,
+            is_refused: false,
             is_cut: false,
         };
         match session.form {

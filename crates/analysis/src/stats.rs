@@ -94,7 +94,7 @@ pub struct ChannelStats {
     pub gaps: u64,
     /// Messages in them.
     pub missing: u64,
-    /// Packets that are [implausible](tapeworks_feed::sequence::Arrival::is_implausible). Their messages are not counted.
+    /// Packets that are [refused](tapeworks_feed::sequence::Arrival::is_refused). Their messages are not counted.
     pub implausible_packets: u64,
     /// Packets without messages.
     pub heartbeats: u64,
@@ -399,9 +399,9 @@ impl Counter<'_> {
             channel.venue = header.publisher.or(channel.venue);
             *channel.lines.entry(destination).or_default() += 1;
         }
-        if let (Some(expected), Some(first)) = (header.arrival.far_from, header.first_sequence) {
+        if let (Some(refusal), Some(first)) = (header.arrival.refusal, header.first_sequence) {
             channel.implausible_packets += 1;
-            self.problem(place, ProblemKind::Implausible { first, expected }.to_string());
+            self.problem(place, ProblemKind::Refused { first, refusal }.to_string());
             return;
         }
         channel.ends_of_session += u64::from(header.is_end_of_session);
@@ -459,7 +459,7 @@ impl Counter<'_> {
 
     fn message(&mut self, place: &Place, message: &Message<'_>) {
         let Some(channel) = self.channel(message.channel) else { return };
-        if message.is_cut || message.is_implausible {
+        if message.is_cut || message.is_refused {
             // Its packet is reported as a problem.
             return;
         }

@@ -297,7 +297,7 @@ impl Visitor for Arrivals<'_> {
     fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()> {
         match item {
             Item::Header(header) => self.header(&header),
-            Item::Message(message) if message.is_repeated || message.is_implausible => {}
+            Item::Message(message) if message.is_repeated || message.is_refused => {}
             Item::Message(message) => self.message(place, &message),
             // Sessions of orders do not pass through the engine that is studied.
             Item::Fix(_) => {}
@@ -319,7 +319,7 @@ impl Arrivals<'_> {
             study.missing = study.missing.saturating_add(gap.count);
         }
         study.problems += u64::from(header.decoded.error.is_some());
-        study.problems += u64::from(header.arrival.is_implausible());
+        study.problems += u64::from(header.arrival.is_refused());
     }
 
     fn message(&mut self, place: &Place, message: &Message<'_>) {

@@ -43,6 +43,7 @@ use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
 use crate::recovery::OpenGaps;
+use crate::run::{Dialect, Evidence, Run, Verdict};
 use crate::sequence::MOST_AHEAD;
 use crate::table::Application;
 use line::LineFollower;
@@ -206,6 +207,10 @@ pub struct Arbiter {
     forgotten: u64,
     /// Sessions that may follow.
     successors: Vec<Successor>,
+    /// What tells copies from a restart.
+    run: Run,
+    /// Packets that may begin a restart: see [`Run`].
+    suspects: Vec<Held>,
     past: Option<SessionId>,
     /// When the sequence last went on by a message.
     advanced: Nanos,
@@ -255,6 +260,8 @@ impl Arbiter {
             given_up: Ranges::default(),
             forgotten: 0,
             successors: Vec::new(),
+            run: Run::default(),
+            suspects: Vec::new(),
             past: None,
             advanced: Nanos(0),
             confirmed: Nanos(0),
@@ -282,10 +289,12 @@ impl Arbiter {
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let waiting = self.successors.iter().flat_map(|successor| &successor.packets);
-        let held: usize = self.held.iter().chain(waiting).map(|held| held.payload.len()).sum();
+        let held: usize =
+            self.held.iter().chain(waiting).chain(&self.suspects).map(|held| held.payload.len()).sum();
         self.held_bytes == held
             && self.successors.iter().all(Successor::is_sound)
             && self.given_up.is_sound()
+            && self.run.is_sound()
             && self.are_gaps_sound()
             && self.lines.iter().all(|line| line.gaps.is_sound())
     }
@@ -355,7 +364,9 @@ impl Arbiter {
 
     /// Packets held behind a sequence gap, while joining, or of sessions that may follow.
     pub fn held_packets(&self) -> usize {
-        self.held.len() + self.successors.iter().map(|successor| successor.packets.len()).sum::<usize>()
+        self.held.len()
+            + self.suspects.len()
+            + self.successors.iter().map(|successor| successor.packets.len()).sum::<usize>()
     }
 
     /// Whether packets of another session wait.
@@ -449,15 +460,15 @@ impl Arbiter {
         if self.advanced.0 > self.confirmed.0 { self.advanced } else { self.confirmed }
     }
 
-    /// Whether a packet is a copy of what came before and can change nothing. Of two lines every second packet is one, and is not walked.
+    /// Whether a packet is a copy of one that was delivered. Of two lines every second packet is one, and is not walked.
     #[inline]
-    fn is_known(&self, header: &Header, received: Nanos) -> bool {
+    fn is_known(&self, header: &Header, payload: &[u8]) -> bool {
         let end = header.first.saturating_add(header.count);
         self.next.is_some_and(|next| header.first < next && end <= next)
             && !header.is_end_of_session
             && !self.is_silent
             && self.given_up.end_by(header.first)
-            && received.since(self.stood()) <= self.options.silence_ns
+            && self.run.is_copy(self.transport, header.first, payload)
     }
 
     /// Whether the messages of a packet are what its header says.
@@ -537,6 +548,7 @@ impl Arbiter {
         let is_in_order = self.next == Some(header.first)
             && header.count > 0
             && self.held.is_empty()
+            && self.suspects.is_empty()
             && !self.is_silent
             && !header.is_end_of_session;
         if is_in_order {
@@ -548,6 +560,7 @@ impl Arbiter {
             self.advanced = received;
             self.lines[place(line)].counters.won += count;
             self.counters.messages += count;
+            self.run.note_payload(self.transport, header.first, payload, received);
             deliver(Delivery::Packet { line, received, payload, header: *header });
             return;
         }
@@ -565,9 +578,12 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
-        if !self.is_known(header, received) {
+        if !self.is_known(header, payload) {
             if !self.is_whole(payload) && !planted!("unsound-behind-a-gap") {
                 self.lines[place(line)].counters.malformed += 1;
+                return;
+            }
+            if !self.is_of_run(header, line, received, payload, deliver) {
                 return;
             }
             if self.next.is_some_and(|next| header.first > next.saturating_add(MOST_AHEAD)) {
@@ -578,6 +594,95 @@ impl Arbiter {
         self.lines[place(line)].see(header, received);
         self.last = Some(received);
         self.out_of_order(header, line, received, payload, deliver);
+    }
+
+    /// Whether a sound packet that is not the next one belongs to the run that is followed. The first packets of another run are held
+    /// until they are confirmed; then it begins with them.
+    fn is_of_run(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) -> bool {
+        let end = header.first.saturating_add(header.count);
+        let Some(next) = self.next.filter(|next| *next != header.first) else {
+            self.refuse_suspects();
+            return true;
+        };
+        let old = header.first..end.min(next);
+        let dialect = Dialect::of(self.transport, self.application);
+        let evidence = Evidence { header: *header, payload, received, dialect };
+        if !old.is_empty() && self.given_up.within(&old).next().is_some() {
+            self.run.note_late(&evidence);
+            return true;
+        }
+        match self.run.judge(&evidence, next) {
+            Verdict::OfRun => {
+                if end > next {
+                    self.refuse_suspects();
+                }
+                if header.count == 0 {
+                    self.run.note_heartbeat(received, header.is_end_of_session);
+                }
+                true
+            }
+            Verdict::Past | Verdict::CopyOfSuspect => {
+                self.lines[place(line)].counters.duplicate += header.count;
+                false
+            }
+            Verdict::Differs | Verdict::Undecided => {
+                self.lines[place(line)].counters.implausible += 1;
+                self.refuse_suspects();
+                false
+            }
+            Verdict::Suspect { continues } => {
+                if !continues {
+                    let suspects = std::mem::take(&mut self.suspects);
+                    self.drop_stray(suspects);
+                }
+                let held = self.copy_of(header, line, received, payload);
+                self.suspects.push(held);
+                false
+            }
+            Verdict::Restart => {
+                self.restart(header, line, received, payload, deliver);
+                false
+            }
+        }
+    }
+
+    /// The venue has started the numbers over: follows them from 1, beginning with the suspects and this packet.
+    #[cold]
+    fn restart(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        self.counters.sequence_resets += 1;
+        let suspects = std::mem::take(&mut self.suspects);
+        let run = self.run.next_run();
+        self.begin(header.session, 1, received, deliver);
+        self.run = run;
+        for held in suspects {
+            self.held_bytes -= held.payload.len();
+            if held.header.first.saturating_add(held.header.count) <= header.first {
+                self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
+            }
+            self.let_go(held.payload);
+        }
+        self.of_session(header, line, received, payload, deliver);
+    }
+
+    /// Nothing confirms the packets that may have begun a restart.
+    fn refuse_suspects(&mut self) {
+        self.run.refuse_suspects();
+        let suspects = std::mem::take(&mut self.suspects);
+        self.drop_stray(suspects);
     }
 
     fn out_of_order(
@@ -602,12 +707,6 @@ impl Arbiter {
         }
         if header.first > next {
             self.hold(header, line, received, payload, deliver);
-        } else if self.is_reset(header, next, received) {
-            self.counters.sequence_resets += 1;
-            self.begin(header.session, 1, received, deliver);
-            let follower = &mut self.lines[place(line)];
-            (follower.begin, follower.next) = (header.first, Some(header.first.saturating_add(header.count)));
-            self.out_of_order(header, line, received, payload, deliver);
         } else {
             if !is_gap_open {
                 self.heard(received, deliver);
@@ -664,15 +763,6 @@ impl Arbiter {
         }
     }
 
-    /// Whether an old number shows that the numbers were reset: the sequence has not advanced for the time of silence, although
-    /// lines bring packets.
-    fn is_reset(&self, header: &Header, next: u64, received: Nanos) -> bool {
-        header.first < next
-            && header.first.saturating_add(header.count) < next
-            && received.since(self.stood()) > self.options.silence_ns
-            && self.gaps.is_empty()
-    }
-
     /// Takes a packet whose first message is the next one or one before it.
     fn take(
         &mut self,
@@ -706,6 +796,9 @@ impl Arbiter {
             }
             self.next = Some(end);
             *if header.count > 0 { &mut self.advanced } else { &mut self.confirmed } = received;
+            if header.first == next {
+                self.run.note_payload(self.transport, header.first, payload, received);
+            }
             deliver(Delivery::Packet { line, received, payload, header: *header });
         }
     }

@@ -13,9 +13,10 @@ use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 
+use crate::channels::Sequenced;
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::sequence::{SequenceCounters, SequenceTracker, unread};
+use crate::sequence::{SequenceCounters, unread};
 #[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
@@ -58,6 +59,8 @@ pub enum ChannelIdentity {
         /// The UDP port, where the transport's header does not name the channel; else 0. Live channels have their place
         /// in the configuration here.
         port: u16,
+        /// How many times the venue has started the numbers of the session over.
+        run: u16,
     },
     /// One direction of a TCP connection.
     SoupBinTcp {
@@ -86,14 +89,35 @@ impl ChannelIdentity {
     #[must_use]
     pub const fn of_datagram(session: SessionId, port: u16) -> Self {
         let port = if session.transport().names_channel() { 0 } else { port };
-        Self::Datagrams { session, port }
+        Self::Datagrams { session, port, run: 0 }
+    }
+
+    /// The channel after a restart.
+    #[must_use]
+    pub const fn next_run(self) -> Self {
+        match self {
+            Self::Datagrams { run, .. } => self.of_run(run.saturating_add(1)),
+            other => other,
+        }
+    }
+
+    /// The same session with this run.
+    #[must_use]
+    pub const fn of_run(self, run: u16) -> Self {
+        match self {
+            Self::Datagrams { session, port, .. } => Self::Datagrams { session, port, run },
+            other => other,
+        }
     }
 }
 
 impl fmt::Display for ChannelIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Datagrams { session, port } => session.describe(f, *port),
+            Self::Datagrams { session, port, run } => {
+                session.describe(f, *port)?;
+                if *run == 0 { Ok(()) } else { write!(f, " run {}", u32::from(*run) + 1) }
+            }
             Self::SoupBinTcp { source, destination } => write!(f, "SoupBinTCP {source} to {destination}"),
             Self::File { file } => write!(f, "file {}", file + 1),
             Self::Stream { source, destination } => write!(f, "TCP {source} to {destination}"),
@@ -121,17 +145,30 @@ pub struct ChannelCounters {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub struct Channel {
-    identity: ChannelIdentity,
-    application: Application,
+    pub(crate) sequenced: Sequenced,
     publisher: Publisher,
     pub(crate) number: u16,
-    pub(crate) tracker: SequenceTracker,
     /// Of a stream or file, whose messages carry no numbers: the next one's.
     pub(crate) next_number: u64,
     pub(crate) normaliser: ChannelNormaliser,
     /// Destinations that carry it: line A first.
     lines: Vec<SocketAddr>,
+    /// Whether an instrument is one of its own, by number. Only kept in a capture; `None` of a feed whose venues have one channel.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(crate) has: Option<Vec<bool>>,
     pub(crate) counters: ChannelCounters,
+}
+
+impl AsRef<Sequenced> for Channel {
+    fn as_ref(&self) -> &Sequenced {
+        &self.sequenced
+    }
+}
+
+impl AsMut<Sequenced> for Channel {
+    fn as_mut(&mut self) -> &mut Sequenced {
+        &mut self.sequenced
+    }
 }
 
 impl Channel {
@@ -144,21 +181,21 @@ impl Channel {
         start: &Start,
     ) -> Self {
         Self {
-            identity,
-            application,
+            sequenced: Sequenced::new(identity, application),
             publisher: start.publisher,
             number,
-            tracker: SequenceTracker::default(),
             next_number: 1,
             normaliser: ChannelNormaliser::new(application, start),
             lines: Vec::new(),
+            has: (!application.spec().has_one_session && !application.transport().names_channel())
+                .then(Vec::new),
             counters: ChannelCounters::default(),
         }
     }
 
     /// It is of another feed than was thought, with the same transport. It has had no message.
     pub(crate) fn rename(&mut self, application: Application, start: &Start) {
-        self.application = application;
+        self.sequenced.rename(application);
         self.publisher = start.publisher;
         self.normaliser = ChannelNormaliser::new(application, start);
     }
@@ -166,21 +203,21 @@ impl Channel {
     /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
-        ensure(self.tracker.is_sound(), "a channel's gaps")?;
-        let is_fitting = matches!(&self.identity, ChannelIdentity::Datagrams { session, .. }
-            if self.application.spec().takes(session));
-        ensure(is_fitting && self.normaliser.application() == self.application, "a channel's feed")?;
+        ensure(self.sequenced.tracker.is_sound(), "a channel's gaps")?;
+        let is_fitting = matches!(self.identity(), ChannelIdentity::Datagrams { session, .. }
+            if self.application().spec().takes(session));
+        ensure(is_fitting && self.normaliser.application() == self.application(), "a channel's feed")?;
         ensure(self.normaliser.is_sound(symbols), "a channel's instruments")
     }
 
     /// Its identity.
     pub const fn identity(&self) -> &ChannelIdentity {
-        &self.identity
+        self.sequenced.identity()
     }
 
     /// Its protocol.
     pub const fn application(&self) -> Application {
-        self.application
+        self.sequenced.application()
     }
 
     /// The publisher that the channel was opened for. Of a feed whose channels are shared, one of several.
@@ -195,12 +232,30 @@ impl Channel {
 
     /// Duplicate, late and missing messages.
     pub const fn sequence(&self) -> &SequenceCounters {
-        self.tracker.counters()
+        self.sequenced.tracker.counters()
     }
 
     /// Where it was sent: line A first.
     pub fn lines(&self) -> &[SocketAddr] {
         &self.lines
+    }
+
+    /// Whether it carries a session that came to a port.
+    #[inline]
+    pub(crate) fn carries(&self, session: &SessionId, port: u16) -> bool {
+        let wanted = ChannelIdentity::of_datagram(*session, port);
+        !self.sequenced.is_replaced() && self.identity().of_run(0) == wanted
+    }
+
+    /// It takes the place of a channel, and has its lines.
+    pub(crate) fn takes_lines_of(&mut self, before: &Self) {
+        self.lines.clone_from(&before.lines);
+    }
+
+    /// The instruments that it has carried in a capture.
+    pub(crate) fn instruments(&self) -> Vec<InstrumentId> {
+        let numbers = self.has.iter().flatten().enumerate().filter(|(_, has)| **has);
+        numbers.map(|(number, _)| InstrumentId(number as u32)).collect()
     }
 
     pub(crate) fn line_of(&mut self, destination: SocketAddr) -> Line {
@@ -238,7 +293,7 @@ impl Channel {
         sink: &mut S,
     ) -> Option<u64> {
         self.counters.packets += 1;
-        if self.tracker.advance(context.sequence, count) {
+        if self.sequenced.tracker.advance(context.sequence, count) {
             return Some(0);
         }
         self.begin_elsewhere(count, is_end, context, packet, problems, sink)
@@ -256,14 +311,14 @@ impl Channel {
         problems: &mut Problems,
         sink: &mut S,
     ) -> Option<u64> {
-        let arrival = self.tracker.arrive(context.sequence, count);
+        let arrival = self.sequenced.tracker.arrive(context.sequence, count);
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
             self.put_gap(gap, context, packet.received, sink);
         }
-        if let Some(expected) = arrival.far_from {
-            let kind = ProblemKind::Implausible { first: context.sequence, expected };
+        if let Some(refusal) = arrival.refusal {
+            let kind = ProblemKind::Refused { first: context.sequence, refusal };
             problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
             return None;
         }
@@ -280,7 +335,7 @@ impl Channel {
 
     /// The publishers whose messages it carries.
     pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
-        self.application.spec().publishers_on(self.publisher)
+        self.application().spec().publishers_on(self.publisher)
     }
 
     /// Puts out a gap for each publisher of the channel, at the receive time or, without one, at `otherwise`.
@@ -357,7 +412,7 @@ impl Channel {
         let gap = Gap { first: end.saturating_sub(unread), count: unread };
         // The message before it, if that is of this packet.
         context.sequence = context.sequence.max(gap.first.saturating_sub(1));
-        self.tracker.lose(gap);
+        self.sequenced.tracker.lose(gap);
         self.put_gap(gap, &context, received, sink);
     }
 
@@ -375,7 +430,9 @@ impl Channel {
         let sequence = self.next_number;
         self.next_number = sequence.saturating_add(1);
         let context = Context { received, sequence, channel: self.number, line: Line::A };
-        if !self.tracker.advance(sequence, 1) && self.renumbered(message, context, place, problems, sink) {
+        if !self.sequenced.tracker.advance(sequence, 1)
+            && self.renumbered(message, context, place, problems, sink)
+        {
             return;
         }
         self.message(message, &context, place, problems, symbols, sink);
@@ -392,7 +449,7 @@ impl Channel {
         problems: &mut Problems,
         sink: &mut S,
     ) -> bool {
-        let arrival = self.tracker.arrive_counted(context.sequence);
+        let arrival = self.sequenced.tracker.arrive_counted(context.sequence);
         if let Some(gap) = arrival.gap {
             problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
             self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
@@ -427,7 +484,7 @@ impl Channel {
         sink: &mut S,
     ) {
         let mut to = Target { context, symbols, sink };
-        let is_done = if self.application.is_first() {
+        let is_done = if self.application().is_first() {
             self.normaliser.frequent::<_, true>(message, &mut to)
         } else {
             self.normaliser.frequent::<_, false>(message, &mut to)
@@ -476,7 +533,7 @@ impl Channel {
         // one.
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
-            self.tracker.lose(gap);
+            self.sequenced.tracker.lose(gap);
             self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
         }
     }

@@ -67,6 +67,11 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// Whether a message begins the day, or resets the block sequence number.
+pub(crate) fn restarts(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::StartOfDay(_) | Message::ResetBlockSequenceNumber(_)))
+}
+
 /// The participant's time of a message, in nanoseconds since 1970.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let number =

@@ -7,21 +7,24 @@ use std::net::SocketAddr;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::SelfHelp;
+use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
 use tapeworks_packet::net::Transport;
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler};
 use tapeworks_planted::planted;
-use tapeworks_session::{Header, SessionId, Transport as UdpTransport, for_transport};
+use tapeworks_session::{Header, Transport as UdpTransport, for_transport};
 use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{FramingError, LengthPrefix};
 
 use crate::channel::{Channel, ChannelIdentity, Packet, broken};
+use crate::channels::{Arriving, Channels, Step};
 use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise::{self, Shown};
+use crate::sequence::Arrival;
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
@@ -79,8 +82,7 @@ pub struct FeedCounters {
 pub struct Feed {
     options: FeedOptions,
     symbols: SymbolTable,
-    channels: Vec<Channel>,
-    by_identity: HashMap<ChannelIdentity, usize>,
+    channels: Channels<Channel>,
     destinations: Vec<Destination>,
     by_address: HashMap<SocketAddr, usize>,
     last_destination: usize,
@@ -97,8 +99,7 @@ impl Feed {
         Self {
             symbols: SymbolTable::new(options.symbols.clone()),
             options,
-            channels: Vec::new(),
-            by_identity: HashMap::new(),
+            channels: Channels::default(),
             destinations: Vec::new(),
             by_address: HashMap::new(),
             last_destination: 0,
@@ -120,7 +121,7 @@ impl Feed {
     #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         self.symbols.save(writer)?;
-        writer.put(&self.channels)?;
+        writer.put(&&*self.channels)?;
         writer.put(&self.problems.counts())?;
         writer.put(&self.counters)
     }
@@ -130,13 +131,14 @@ impl Feed {
     pub(crate) fn restore(options: FeedOptions, reader: &mut Reader<'_>) -> Result<Self, StateError> {
         let mut feed = Self::new(options);
         feed.symbols = SymbolTable::restore(feed.options.symbols.clone(), reader)?;
-        feed.channels = reader.take()?;
+        let channels: Vec<Channel> = reader.take()?;
         feed.problems = Problems::from_counts(reader.take()?);
         feed.counters = reader.take()?;
-        for (index, channel) in feed.channels.iter().enumerate() {
+        let mut identities = HashSet::new();
+        for channel in channels {
             channel.check(&feed.symbols)?;
-            let earlier = feed.by_identity.insert(*channel.identity(), index);
-            ensure(earlier.is_none(), "a channel is there twice")?;
+            ensure(identities.insert(*channel.identity()), "a channel is there twice")?;
+            feed.channels.add(channel);
         }
         Ok(feed)
     }
@@ -194,14 +196,12 @@ impl Feed {
         publisher: Publisher,
         midnight: Nanos,
     ) -> usize {
-        if let Some(index) = self.by_identity.get(&identity) {
-            return *index;
+        if let Some(index) = self.channels.current(&identity) {
+            return index;
         }
         let start = self.start(publisher, midnight);
-        let index = self.channels.len();
-        self.channels.push(Channel::new(identity, application, index as u16, &start));
-        self.by_identity.insert(identity, index);
-        index
+        let number = self.channels.len() as u16;
+        self.channels.add(Channel::new(identity, application, number, &start))
     }
 
     /// The start of a channel.
@@ -300,29 +300,136 @@ impl Feed {
         }
     }
 
-    /// The channel of a packet whose session is not that of the destination's last packet. `None`: no feed has such a session.
+    /// Places a packet that is not the next one of its destination's channel: returns its channel and line, unless nothing of it is read
+    /// now. Packets that waited for it are read before.
     #[cold]
     #[inline(never)]
-    fn change_channel(
+    fn place<T: UdpTransport, S: Sink<Event>>(
         &mut self,
         at: usize,
-        packet: &Packet<'_>,
-        session: &SessionId,
         application: Application,
+        packet: &Packet<'_>,
+        header: Header,
+        sink: &mut S,
     ) -> Option<(usize, Line)> {
-        let Some(application) = Application::of_session(session, application, self.options.application)
+        let Some(application) =
+            Application::of_session(&header.session, application, self.options.application)
         else {
             self.note_unrecognised(at, packet);
             return None;
         };
         let address = self.destinations[at].address;
-        let identity = ChannelIdentity::of_datagram(*session, address.port());
         let publisher = application.spec().publisher(self.options.publisher, Some(address));
-        let midnight = self.midnight(Some(packet.received));
-        let index = self.admit(identity, application, publisher, midnight);
+        let start = self.start(publisher, self.midnight(Some(packet.received)));
+        let number = self.channels.len() as u16;
+        let make = |identity, before: Option<&Channel>| {
+            let mut channel = Channel::new(identity, application, number, &start);
+            if let Some(before) = before {
+                channel.takes_lines_of(before);
+            }
+            channel
+        };
+        let channel = self.destinations[at].channel.map(|(index, _)| index);
+        let channel = channel.or_else(|| self.channel_of_venue(application, publisher));
+        let step = self.channels.place(&Arriving { packet, header, application, channel }, make);
+        self.note_refused();
+        let index = match step {
+            Step::OfChannel(index) => index,
+            Step::Held => return None,
+            Step::Skipped(index, arrival) => {
+                self.skip_packet(index, &arrival, packet, &header);
+                return None;
+            }
+            Step::Restarted { from, to, held } => {
+                self.clear(from, to, packet.received, sink);
+                for held in held {
+                    let held = held.packet();
+                    let at = self.destination(held.datagram.destination);
+                    self.datagram::<T, S>(at, application, &held, sink);
+                }
+                to
+            }
+        };
         let line = self.channels[index].line_of(address);
         self.destinations[at].channel = Some((index, line));
         Some((index, line))
+    }
+
+    /// The input ends: reads the packets that still wait, or reports them.
+    fn finish_channels<S: Sink<Event>>(&mut self, sink: &mut S) {
+        for (application, held) in self.channels.finish() {
+            let packet = held.packet();
+            let at = self.destination(packet.datagram.destination);
+            for_transport!(application.transport(), T => self.datagram::<T, S>(at, application, &packet, sink));
+        }
+        self.note_refused();
+    }
+
+    /// The channel of a venue that has one session at a time.
+    fn channel_of_venue(&self, application: Application, publisher: Publisher) -> Option<usize> {
+        if !application.spec().has_one_session {
+            return None;
+        }
+        let is_it = |channel: &Channel| {
+            channel.application() == application
+                && channel.publisher() == publisher
+                && !channel.sequenced.is_replaced()
+                && matches!(channel.identity(), ChannelIdentity::Datagrams { .. })
+        };
+        self.channels.iter().rposition(is_it)
+    }
+
+    /// Counts a packet of which nothing is used.
+    fn skip_packet(&mut self, index: usize, arrival: &Arrival, packet: &Packet<'_>, header: &Header) {
+        let line = self.channels[index].line_of(packet.datagram.destination);
+        let counters = &mut self.channels[index].counters;
+        counters.packets += 1;
+        if let Some(refusal) = arrival.refusal {
+            let kind = ProblemKind::Refused { first: header.first, refusal };
+            self.problems.note(Problem {
+                file: packet.file,
+                packet: packet.number,
+                offset: packet.offset,
+                kind,
+            });
+        } else {
+            counters.duplicate_packets[usize::from(line == Line::B)] += 1;
+        }
+    }
+
+    /// Reports the packets that waited and were refused.
+    fn note_refused(&mut self) {
+        for (index, held, refusal) in self.channels.take_refused() {
+            let transport = self.channels[index].application().transport();
+            let first = transport.header(held.packet().datagram.payload).map_or(0, |header| header.first);
+            let kind = ProblemKind::Refused { first, refusal };
+            self.problems.note(Problem { file: held.file, packet: held.number, offset: held.offset, kind });
+        }
+    }
+
+    /// A channel takes the place of another, whose books are emptied.
+    fn clear<S: Sink<Event>>(&mut self, from: usize, to: usize, now: Nanos, sink: &mut S) {
+        let publisher = self.channels[from].publisher();
+        let application = self.channels[from].application();
+        let is_alone = !self.channels.iter().enumerate().any(|(index, other)| {
+            index != to
+                && !other.sequenced.is_replaced()
+                && other.application() == application
+                && (other.publisher() == publisher || application.spec().channels_are_shared)
+        });
+        if is_alone {
+            let events = self.events_of(to, EventKind::Clear, now);
+            events.for_each(|event| sink.put(event));
+            return;
+        }
+        let instruments = self.channels[from].instruments();
+        let last = instruments.last().copied();
+        for publisher in self.channels[to].publishers() {
+            for instrument in &instruments {
+                let event = self.event_of(to, EventKind::Clear, (publisher, *instrument), now);
+                sink.put(if Some(*instrument) == last { event } else { event.with_more_clears() });
+            }
+        }
     }
 
     #[inline]
@@ -333,30 +440,40 @@ impl Feed {
         packet: &Packet<'_>,
         sink: &mut S,
     ) {
-        let read = match T::packet(packet.datagram.payload) {
+        let mut read = match T::packet(packet.datagram.payload) {
             Ok(read) => read,
             Err(error) => return self.bad_header(packet, error),
         };
-        let session = read.header.session;
-        let identity = ChannelIdentity::of_datagram(session, packet.datagram.destination.port());
-        let (index, line) = match self.destinations[at].channel {
-            Some((index, line)) if *self.channels[index].identity() == identity => (index, line),
-            _ => match self.change_channel(at, packet, &session, application) {
-                Some(found) => found,
+        let is_next = |(index, _): &(usize, Line)| {
+            let channel = &self.channels[*index];
+            channel.carries(&read.header.session, packet.datagram.destination.port())
+                && channel.sequenced.is_next(&read.header)
+        };
+        let (index, line) = match self.destinations[at].channel.filter(is_next) {
+            Some(found) => found,
+            None => match self.place::<T, S>(at, application, packet, read.header, sink) {
+                Some(found) => {
+                    self.judge_count::<T>(found.0, packet, &mut read.header);
+                    found
+                }
                 None => return,
             },
         };
-        let mut read = read;
-        if self.channels[index].tracker.next() != Some(read.header.first) {
-            self.judge_count::<T>(index, packet, &mut read.header);
-        }
         let Header { first, count, .. } = read.header;
-        let unread = self.read_packet(index, line, read, packet, sink);
+        let sent_ns = T::sent_ns(packet.datagram.payload);
+        let message = read.blocks.clone().next().and_then(Result::ok);
+        let is_new = self.channels[index].sequenced.tracker.next().is_none_or(|next| next <= first);
+        if let (Some(message), true) = (message, is_new) {
+            self.channels[index].sequenced.run.note(first, sent_ns, message, packet.received);
+        }
+        let mut has = self.channels[index].has.take();
+        let unread = self.read_packet(index, line, read, packet, &mut Noting { has: &mut has, sink });
+        self.channels[index].has = has;
         if unread > 0 {
             let channel = &mut self.channels[index];
             if overcounted::<T>(packet).is_some() {
                 // The count is damaged, or the messages are missing. The next packet shows which.
-                return channel.tracker.cannot_read(unread);
+                return channel.sequenced.tracker.cannot_read(unread);
             }
             let context =
                 Context { received: Some(packet.received), sequence: first, channel: channel.number, line };
@@ -368,7 +485,7 @@ impl Feed {
     #[cold]
     #[inline(never)]
     fn judge_count<T: UdpTransport>(&mut self, index: usize, packet: &Packet<'_>, header: &mut Header) {
-        let tracker = &self.channels[index].tracker;
+        let tracker = &self.channels[index].sequenced.tracker;
         if !tracker.overlaps(header.first, header.count) {
             return;
         }
@@ -429,7 +546,7 @@ impl Feed {
         match decoded {
             Ok(0) => 0,
             Ok(unread) => {
-                self.channels[index].tracker.cannot_read(unread);
+                self.channels[index].sequenced.tracker.cannot_read(unread);
                 unread
             }
             Err(error) => {
@@ -443,7 +560,7 @@ impl Feed {
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
         let channel = &mut self.channels[index];
-        channel.tracker.give_up(gap);
+        channel.sequenced.tracker.give_up(gap);
         if planted!("gap-filled-silently") {
             return;
         }
@@ -476,7 +593,7 @@ impl Feed {
         let mut event = Event::new(kind, publisher, instrument);
         (event.ts_event, event.ts_recv) = (now, now);
         event.channel = channel.number;
-        event.channel_sequence = channel.tracker.next().unwrap_or_default();
+        event.channel_sequence = channel.sequenced.tracker.next().unwrap_or_default();
         event
     }
 
@@ -515,14 +632,17 @@ impl Feed {
         self.channels[index].number = number;
     }
 
-    /// The channel's session begins anew under the same name.
-    pub(crate) fn begin_anew(&mut self, index: usize) {
-        self.channels[index].normaliser.begin_anew();
+    /// The venue starts the numbers of a channel's session over. Returns the channel that takes its place.
+    pub(crate) fn next_run(&mut self, index: usize, now: Nanos) -> usize {
+        let old = &self.channels[index];
+        let start = self.start(old.publisher(), self.midnight(Some(now)));
+        let channel = Channel::new(old.identity().next_run(), old.application(), old.number, &start);
+        self.channels.add(channel)
     }
 
-    /// The channel goes on behind a snapshot, with the message numbered `next`.
+    /// The channel continues after a snapshot, with the message numbered `next`.
     pub(crate) fn restart(&mut self, index: usize, next: u64) {
-        self.channels[index].tracker.restart(next);
+        self.channels[index].sequenced.tracker.restart(next);
     }
 
     #[cold]
@@ -539,6 +659,35 @@ impl Feed {
     #[cold]
     fn note_at(&mut self, (file, packet, offset): (u16, u64, u64), kind: ProblemKind) {
         self.problems.note(Problem { file, packet, offset, kind });
+    }
+}
+
+/// Notes the instruments of a channel that is one of several of its venue, so that a restart empties their books and no others.
+///
+/// Cost: a load for each event of such a channel, and a branch for each event of any other.
+struct Noting<'s, S> {
+    has: &'s mut Option<Vec<bool>>,
+    sink: &'s mut S,
+}
+
+impl<S: Sink<Event>> Sink<Event> for Noting<'_, S> {
+    #[inline]
+    fn put(&mut self, event: Event) {
+        if let Some(has) = self.has {
+            match has.get_mut(event.instrument.index()) {
+                Some(place) => *place = true,
+                None => note_instrument(has, event.instrument),
+            }
+        }
+        self.sink.put(event);
+    }
+}
+
+#[cold]
+fn note_instrument(has: &mut Vec<bool>, instrument: InstrumentId) {
+    if instrument.0 < MAX_INSTRUMENTS {
+        has.resize(instrument.index() + 1, false);
+        has[instrument.index()] = true;
     }
 }
 

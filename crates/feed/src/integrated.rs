@@ -59,6 +59,11 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// Whether a message resets the sequence number.
+pub(crate) fn restarts(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::SequenceNumberReset(_)))
+}
+
 /// Whether a UDP payload is a packet of Pillar with messages of the Integrated feed. Of which venue, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<Pillar>(payload, check)

@@ -36,6 +36,11 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// Whether a message is the System Event that begins a session (event code `O`, ITCH 5.0, section 4.1).
+pub(crate) fn restarts(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::SystemEvent(event)) if event.event_code() == EventCode::StartOfMessages)
+}
+
 /// The time of a message, in nanoseconds since midnight.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     timestamp(message).map(|time| time.nanoseconds())
@@ -98,10 +103,6 @@ impl Normaliser for ItchNormaliser {
 
     fn forget_unnamed(&mut self) {
         self.locates.forget_unnamed();
-    }
-
-    fn begin_anew(&mut self) {
-        self.locates.begin_anew();
     }
 }
 

@@ -22,6 +22,7 @@
 
 pub mod arbitration;
 mod channel;
+pub mod channels;
 pub mod clock;
 mod continuity;
 mod cqs;
@@ -42,6 +43,7 @@ mod publisher;
 mod ranges;
 pub mod recognise;
 mod recovery;
+pub mod run;
 #[cfg(feature = "serde")]
 mod saved;
 pub mod sequence;

@@ -177,17 +177,6 @@ impl Locates {
         self.unnamed.clear();
     }
 
-    /// The venue begins anew under the same name, perhaps with other numbers: what was known is presumed.
-    pub(crate) fn begin_anew(&mut self) {
-        self.unnamed.clear();
-        for (instrument, (_, source)) in self.instruments.iter_mut().zip(&mut self.names) {
-            if matches!(source, Source::Message | Source::Directory) {
-                *source = Source::Presumed { instrument: *instrument, votes: FIRST_VOTES };
-                *instrument = InstrumentId::UNKNOWN;
-            }
-        }
-    }
-
     /// An order message is about a locate that nothing has named.
     pub(crate) fn note_unnamed(&mut self, locate: u16) {
         self.unnamed.insert(locate);
@@ -394,33 +383,9 @@ mod tests {
     use super::*;
 
     const FIRST: [u8; 8] = *b"FIRST   ";
-    const SECOND: [u8; 8] = *b"SECOND  ";
 
     fn infer(locates: &mut Locates, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
         locates.infer(locate, stock, || InstrumentId(if stock == FIRST { 0 } else { 1 }))
-    }
-
-    #[test]
-    fn a_venue_that_begins_anew_under_its_name_may_number_otherwise() {
-        let mut locates = Locates::default();
-        for (locate, stock, instrument) in [(1, FIRST, 0), (2, SECOND, 1)] {
-            assert!(locates.define(locate, stock, || InstrumentId(instrument)).is_ok());
-        }
-        locates.begin_anew();
-        // What was known is presumed until the messages say otherwise.
-        assert_eq!((locates.confirmed(1), locates.get(1)), (InstrumentId::UNKNOWN, InstrumentId(0)));
-        assert!(infer(&mut locates, 1, SECOND).is_err());
-        let refused = infer(&mut locates, 1, SECOND).unwrap_err();
-        // The other locate has lost the symbol by these messages too.
-        assert_eq!((refused.instrument, refused.corrected), (InstrumentId(0), Some(InstrumentId::UNKNOWN)));
-        assert_eq!(locates.get(1), InstrumentId::UNKNOWN);
-        let refused = infer(&mut locates, 1, SECOND).unwrap_err();
-        assert_eq!((refused.instrument, refused.corrected), (InstrumentId(1), Some(InstrumentId(1))));
-        assert_eq!((locates.get(1), locates.get(2)), (InstrumentId(1), InstrumentId::UNKNOWN));
-        assert_eq!(infer(&mut locates, 2, FIRST).unwrap(), InstrumentId(0));
-        // A directory is believed at once.
-        assert!(locates.define(2, FIRST, || InstrumentId(0)).unwrap().corrected.is_none());
-        assert_eq!(locates.confirmed(2), InstrumentId(0));
     }
 
     #[cfg(feature = "serde")]

@@ -61,6 +61,20 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// Whether a message is the System Event that begins the day (event code `O`).
+pub(crate) fn restarts(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::SystemEvent(event)) if event.event_code() == EventCode::StartOfDay)
+}
+
+/// The time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds of its second.
+pub(crate) fn time(message: &[u8]) -> Option<u64> {
+    let message = message.get(..usize::from(*message.first()?))?;
+    match Message::decode(message) {
+        Ok(Message::Time(time)) => Some(u64::from(time.seconds().0) * tapeworks_market::Nanos::SECOND),
+        _ => None,
+    }
+}
+
 /// Whether a UDP payload is a packet with messages of MITCH. Of which venue, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<MitchUnit>(payload, check)

@@ -213,9 +213,6 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
     /// The books were rebuilt: no order of an unnamed instrument is missing.
     fn forget_unnamed(&mut self) {}
 
-    /// The venue begins its session anew under the same name. What the messages of before said of numbers may not hold any more.
-    fn begin_anew(&mut self) {}
-
     /// The number of the last message that any book of the last snapshot has, where books are of several numbers; else 0.
     fn snapshot_reaches(&self) -> u64 {
         0

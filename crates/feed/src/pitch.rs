@@ -53,6 +53,15 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// The time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds of its second.
+pub(crate) fn time(message: &[u8]) -> Option<u64> {
+    let message = message.get(..usize::from(*message.first()?))?;
+    match Message::decode(message) {
+        Ok(Message::Time(time)) => Some(u64::from(time.time().0) * tapeworks_market::Nanos::SECOND),
+        _ => None,
+    }
+}
+
 /// Whether a UDP payload is a packet of a unit with messages of PITCH. Of which venue, and whether of its equities, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<CboeUnit>(payload, check)

@@ -9,6 +9,7 @@ use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::FramingError;
 
 use crate::locates::Contradiction;
+use crate::sequence::Refusal;
 
 /// The first problems are kept with their places; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
@@ -49,13 +50,12 @@ pub enum ProblemKind {
     Contradiction(Contradiction),
     /// Messages of a channel are missing.
     Gap(Gap),
-    /// The packet's number lies further from the one expected than [`MOST_AHEAD`](crate::sequence::MOST_AHEAD), and the packet before does not
-    /// confirm it: its messages were not used.
-    Implausible {
+    /// The packet's number, or its session, does not fit the channel: its messages were not used.
+    Refused {
         /// The packet's first number.
         first: u64,
-        /// The number expected.
-        expected: u64,
+        /// Why.
+        refusal: Refusal,
     },
     /// A message without a sequence number on a SoupBinTCP connection: order entry, which is not read.
     Unsequenced {
@@ -91,10 +91,20 @@ impl fmt::Display for ProblemKind {
                     first.saturating_add(count - 1)
                 )
             }
-            Self::Implausible { first, expected } => {
+            Self::Refused { first, refusal: Refusal::Far(expected) } => {
                 write!(
                     f,
                     "message {first} is implausibly far from {expected}, the next of the channel: the packet is skipped"
+                )
+            }
+            Self::Refused { first, refusal: Refusal::Contradicts(expected) } => write!(
+                f,
+                "message {first} is old and no copy, and no restart of the channel, whose next is {expected}, is confirmed: the packet is skipped"
+            ),
+            Self::Refused { first, refusal: Refusal::OtherSession } => {
+                write!(
+                    f,
+                    "message {first} is of a session that the channel does not carry: the packet is skipped"
                 )
             }
             Self::Unsequenced { bytes } => {
@@ -192,7 +202,7 @@ impl Problems {
             ProblemKind::UnknownProtocol { .. }
             | ProblemKind::Unsequenced { .. }
             | ProblemKind::Gap(_)
-            | ProblemKind::Implausible { .. } => {}
+            | ProblemKind::Refused { .. } => {}
         }
         if self.kept.len() < KEPT_PROBLEMS {
             self.kept.push(problem);

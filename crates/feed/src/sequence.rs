@@ -21,17 +21,34 @@ pub struct Arrival {
     pub skip: u64,
     /// Messages missing before the packet.
     pub gap: Option<Gap>,
-    /// The number expected, if the packet lies implausibly far from it ([`MOST_AHEAD`]). The sequence stays there.
-    pub far_from: Option<u64>,
+    /// Why none of the packet's messages is used. The sequence stays where it is.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a packet is skipped whose number does not fit its channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its number lies more than [`MOST_AHEAD`] from this one, the next of the channel.
+    Far(u64),
+    /// Its number had other content before, or is old without being a copy, and nothing confirms a restart of the channel, whose next
+    /// number is this one.
+    Contradicts(u64),
+    /// It is of another session than the one that the channel carries.
+    OtherSession,
 }
 
 impl Arrival {
     /// The next packet of its channel.
-    pub const IN_ORDER: Self = Self { skip: 0, gap: None, far_from: None };
+    pub const IN_ORDER: Self = Self { skip: 0, gap: None, refusal: None };
 
-    /// Whether the packet lies implausibly far from the number expected.
-    pub const fn is_implausible(&self) -> bool {
-        self.far_from.is_some()
+    /// A packet of `count` messages that is skipped.
+    pub const fn refused(count: u64, refusal: Refusal) -> Self {
+        Self { skip: count, gap: None, refusal: Some(refusal) }
+    }
+
+    /// Whether the packet is skipped because its number does not fit.
+    pub const fn is_refused(&self) -> bool {
+        self.refusal.is_some()
     }
 }
 
@@ -52,7 +69,7 @@ pub struct SequenceCounters {
     pub gaps: u64,
     /// Messages in them.
     pub missing_messages: u64,
-    /// Packets of a capture, heartbeats too, that were [implausible](Arrival::is_implausible). A live line [counts its
+    /// Packets of a capture, heartbeats too, that were [refused](Arrival::is_refused). A live line [counts its
     /// own](crate::arbitration::LineCounters::implausible).
     #[cfg_attr(feature = "serde", serde(skip))]
     pub implausible_packets: u64,
@@ -87,6 +104,18 @@ impl SequenceTracker {
     /// The number expected next; `None` before the first packet.
     pub const fn next(&self) -> Option<u64> {
         self.next
+    }
+
+    /// Whether a packet has messages of a remembered gap.
+    pub fn is_missing(&self, first: u64, count: u64) -> bool {
+        let end = first.saturating_add(count);
+        let overlaps = |gap: &Gap| first < gap.first.saturating_add(gap.count) && end > gap.first;
+        self.gaps.iter().flatten().any(overlaps)
+    }
+
+    /// Whether no second packet has confirmed the number of the first yet.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.start.is_some() && self.start == self.next
     }
 
     /// Whether a restored state is valid.
@@ -133,6 +162,10 @@ impl SequenceTracker {
     #[cold]
     #[inline(never)]
     fn place(&mut self, first: u64, count: u64, is_judged: bool) -> Arrival {
+        if first == 0 && count == 0 {
+            // No message has the number 0, so such a heartbeat names none.
+            return Arrival::IN_ORDER;
+        }
         let end = first.saturating_add(count);
         let Some(next) = self.next else {
             (self.start, self.next) = (Some(end), Some(end));
@@ -145,7 +178,7 @@ impl SequenceTracker {
                 |before: &Implausible| before.next == next && before.first.abs_diff(first) <= MOST_AHEAD;
             let Some(before) = before.filter(confirms) else {
                 self.counters.implausible_packets += 1;
-                return Arrival { skip: count, gap: None, far_from: Some(next) };
+                return Arrival::refused(count, Refusal::Far(next));
             };
             self.implausible = None;
             if is_far_behind {
@@ -161,14 +194,14 @@ impl SequenceTracker {
             self.next = Some(end);
             let gap = Gap { first: next, count: first - next };
             self.remember(gap);
-            return Arrival { skip: 0, gap: Some(gap), far_from: None };
+            return Arrival { skip: 0, gap: Some(gap), refusal: None };
         }
         let skip = count.min(next - first);
         let late = self.take_late(first, skip);
         self.counters.late_messages += late;
         self.counters.duplicate_messages += skip - late;
         self.next = Some(next.max(end));
-        Arrival { skip, gap: None, far_from: None }
+        Arrival { skip, gap: None, refusal: None }
     }
 
     /// Gives the messages of `gap` up: the next expected message is behind them.
@@ -197,6 +230,20 @@ impl SequenceTracker {
         self.start = if self.start == self.next { next } else { None };
         self.implausible = None;
         self.next = next;
+    }
+
+    /// Skips a packet of `count` messages.
+    #[cold]
+    pub fn refuse(&mut self, count: u64, refusal: Refusal) -> Arrival {
+        self.counters.implausible_packets += 1;
+        Arrival::refused(count, refusal)
+    }
+
+    /// Counts the messages of a packet that came before.
+    #[cold]
+    pub fn repeat(&mut self, count: u64) -> Arrival {
+        self.counters.duplicate_messages += count;
+        Arrival { skip: count, gap: None, refusal: None }
     }
 
     /// Reports messages that a packet announced and does not hold, or that cannot be decoded, as missing.
@@ -245,13 +292,13 @@ mod tests {
     use super::*;
 
     fn far_from(next: u64) -> Arrival {
-        Arrival { skip: 5, gap: None, far_from: Some(next) }
+        Arrival::refused(5, Refusal::Far(next))
     }
 
     const FAR: u64 = 1 << 40;
 
     fn gap(first: u64, count: u64) -> Arrival {
-        Arrival { skip: 0, gap: Some(Gap { first, count }), far_from: None }
+        Arrival { skip: 0, gap: Some(Gap { first, count }), refusal: None }
     }
 
     #[test]
@@ -275,11 +322,11 @@ mod tests {
     fn overlapping_messages_are_skipped_and_late_ones_distinguished_from_duplicates() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 4);
-        assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None, far_from: None });
+        assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None, refusal: None });
         assert_eq!(tracker.counters().duplicate_messages, 2);
         tracker.arrive(10, 1);
-        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, far_from: None });
-        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, far_from: None });
+        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, refusal: None });
+        assert_eq!(tracker.arrive(8, 2), Arrival { skip: 2, gap: None, refusal: None });
         let expected = SequenceCounters {
             duplicate_messages: 4,
             late_messages: 2,
@@ -297,7 +344,7 @@ mod tests {
         let gap = Gap { first: 2, count: 3 };
         tracker.give_up(gap);
         tracker.lose(gap);
-        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None, far_from: None });
+        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None, refusal: None });
         let counters = tracker.counters();
         assert_eq!((counters.late_messages, counters.duplicate_messages), (3, 0));
     }
@@ -319,7 +366,7 @@ mod tests {
         assert_eq!(tracker.arrive(11, 5), gap(6, 5), "the damaged packet had these");
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
         // Two far ones with another between do not confirm each other, be it a heartbeat or a copy, and far ones at different places neither.
-        assert!(tracker.arrive(21 + FAR, 0).is_implausible());
+        assert!(tracker.arrive(21 + FAR, 0).is_refused());
         assert_eq!(tracker.arrive(21, 0), Arrival::IN_ORDER);
         assert_eq!(tracker.arrive(21 + FAR, 5), far_from(21));
         assert_eq!(tracker.arrive(16, 5).skip, 5);
@@ -383,7 +430,7 @@ mod tests {
         tracker.arrive(FAR, 5);
         assert_eq!(tracker.arrive(0, 5), far_from(FAR + 5));
         assert_eq!(tracker.arrive(FAR + 10, 5), gap(FAR + 5, 5));
-        assert_eq!(tracker.arrive(0, 5), Arrival { skip: 5, gap: None, far_from: None }, "a copy");
+        assert_eq!(tracker.arrive(0, 5), Arrival { skip: 5, gap: None, refusal: None }, "a copy");
     }
 
     proptest! {

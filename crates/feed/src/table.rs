@@ -65,8 +65,12 @@ pub struct FeedSpec {
     has_session: fn(&SessionId) -> bool,
     /// Whether a message can be read.
     pub check: fn(&[u8]) -> Result<(), DecodeError>,
-    /// The time in a message, as the venue counts it.
+    /// The time in a message, as the venue counts it; the message may be padded to 32 bytes.
     pub time: fn(&[u8]) -> Option<u64>,
+    /// Whether a message says that the venue starts the numbers of its channel over.
+    pub restarts: fn(&[u8]) -> bool,
+    /// A venue has one session at a time, over all its groups.
+    pub has_one_session: bool,
     /// A message about an order that does not exist, with which the plant keeps code warm. Its last byte is of the order's number. Empty:
     /// there is none.
     pub harmless: &'static [u8],
@@ -281,13 +285,6 @@ impl Application {
                 }
             }
 
-            /// See [`Normaliser::begin_anew`].
-            pub(crate) fn begin_anew(&mut self) {
-                match self {
-                    $(Self::$name(normaliser) => normaliser.begin_anew(),)*
-                }
-            }
-
             /// See [`Normaliser::forget_unnamed`].
             pub(crate) fn forget_unnamed(&mut self) {
                 match self {
@@ -335,6 +332,8 @@ macro_rules! rows {
                 has_session: |_| true,
                 check: itch::check,
                 time: itch::time,
+                restarts: itch::restarts,
+                has_one_session: true,
                 harmless: &itch::HARMLESS,
             }
             /// IEX TOPS 1.6 (and 1.5, whose messages are the same).
@@ -349,6 +348,8 @@ macro_rules! rows {
                 has_session: Tops::has_session,
                 check: Tops::check,
                 time: iex::time,
+                restarts: |_| false,
+                has_one_session: false,
                 harmless: &[],
             }
             /// IEX DEEP 1.0.
@@ -363,6 +364,8 @@ macro_rules! rows {
                 has_session: Deep::has_session,
                 check: Deep::check,
                 time: iex::time,
+                restarts: |_| false,
+                has_one_session: false,
                 harmless: &[],
             }
             /// IEX DEEP+ 1.0.
@@ -379,6 +382,8 @@ macro_rules! rows {
                 has_session: DeepPlus::has_session,
                 check: DeepPlus::check,
                 time: iex::time,
+                restarts: |_| false,
+                has_one_session: false,
                 harmless: &iex::HARMLESS,
             }
             /// MEMX MEMOIR Depth 1.3.
@@ -393,6 +398,8 @@ macro_rules! rows {
                 has_session: |_| true,
                 check: memoir::check,
                 time: memoir::time,
+                restarts: |_| false,
+                has_one_session: false,
                 harmless: &memoir::HARMLESS,
             }
             /// Cboe PITCH 2.41.
@@ -439,7 +446,9 @@ macro_rules! rows {
                 needs_group: true,
                 has_session: |_| true,
                 check: pitch::check,
-                time: |_| None,
+                time: pitch::time,
+                restarts: |_| false,
+                has_one_session: false,
                 harmless: &pitch::HARMLESS,
             }
             /// NYSE Integrated (Pillar) 2.5.
@@ -482,6 +491,8 @@ macro_rules! rows {
                 has_session: |_| true,
                 check: integrated::check,
                 time: |_| None,
+                restarts: integrated::restarts,
+                has_one_session: false,
                 // Every message about an order ends with another field.
                 harmless: &[],
             }
@@ -502,7 +513,9 @@ macro_rules! rows {
                 needs_group: true,
                 has_session: |_| true,
                 check: mitch::check,
-                time: |_| None,
+                time: mitch::time,
+                restarts: mitch::restarts,
+                has_one_session: false,
                 // No message ends with an order's number.
                 harmless: &[],
             }
@@ -518,6 +531,8 @@ macro_rules! rows {
                 has_session: |_| true,
                 check: uqdf::check,
                 time: uqdf::time,
+                restarts: uqdf::restarts,
+                has_one_session: false,
                 harmless: &[],
             }
             /// CTA CQS 1.91.
@@ -532,6 +547,8 @@ macro_rules! rows {
                 has_session: cqs::has_session,
                 check: cqs::check,
                 time: cqs::time,
+                restarts: cqs::restarts,
+                has_one_session: false,
                 harmless: &[],
             }
             $($more)*
@@ -557,6 +574,8 @@ rows! {
         has_session: |_| true,
         check: |_| Ok(()),
         time: |_| None,
+        restarts: |_| false,
+        has_one_session: false,
         harmless: &[],
     }
 }

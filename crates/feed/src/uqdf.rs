@@ -49,6 +49,11 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// Whether a message begins the day.
+pub(crate) fn restarts(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::StartOfDay(_)))
+}
+
 /// The SIP's time of a message, in nanoseconds since 1970.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*message.get(5..)?.first_chunk::<8>()?))

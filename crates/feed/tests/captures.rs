@@ -563,13 +563,64 @@ fn a_damaged_count_does_not_make_late_what_follows() {
     assert_eq!(feed.channels()[0].sequence().missing_messages, 3);
 }
 
+/// A packet of a session, received at a time in seconds.
+fn send_at(feed: &mut Feed, line: &str, bytes: &[u8], seconds: u64) -> Vec<EventKind> {
+    let mut events = Vec::new();
+    let received = Nanos(seconds * Nanos::SECOND);
+    let packet = Packet { file: 0, number: 1, offset: 100, received, datagram: datagram(line, bytes) };
+    feed.process(&[packet], &mut |event| events.push(event));
+    kinds(&events)
+}
+
 #[test]
-fn another_session_begins_a_channel_of_its_own() {
+fn another_session_takes_the_place_of_one_that_is_silent() {
     let mut feed = Feed::new(FeedOptions::default());
-    send(&mut feed, LINE_A, &mold(SESSION, 900, 1));
-    let events = send(&mut feed, LINE_A, &mold(b"000000002A", 1, 1));
-    assert_eq!(kinds(&events), [EventKind::Delete], "no gap between sessions");
+    send_at(&mut feed, LINE_A, &mold(SESSION, 900, 1), 100);
+    let other = b"000000002A";
+    assert_eq!(send_at(&mut feed, LINE_A, &mold(other, 1, 1), 103), [EventKind::Clear, EventKind::Delete]);
     assert_eq!(feed.channels().len(), 2);
+    // Late packets of the old session, on the other line too, are read no more.
+    assert_eq!(send_at(&mut feed, LINE_B, &mold(SESSION, 901, 3), 103), []);
+    assert_eq!(send_at(&mut feed, LINE_B, &mold(other, 1, 2), 103), [EventKind::Delete]);
+    assert_eq!((feed.channels().len(), feed.problems().total), (2, 0));
+}
+
+#[test]
+fn another_session_takes_over_with_its_third_packet_in_a_row_and_a_single_packet_of_one_is_reported() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let other = b"000000002A";
+    send_at(&mut feed, LINE_A, &mold(SESSION, 900, 1), 100);
+    assert_eq!(send_at(&mut feed, LINE_A, &mold(other, 1, 1), 100), []);
+    assert_eq!(send_at(&mut feed, LINE_A, &mold(SESSION, 901, 1), 100), [EventKind::Delete]);
+    assert_eq!((feed.channels().len(), feed.problems().total), (1, 1), "the venue's session goes on");
+    for first in [1, 2] {
+        assert_eq!(send_at(&mut feed, LINE_B, &mold(other, first, 1), 100), []);
+    }
+    let events = send_at(&mut feed, LINE_B, &mold(other, 3, 1), 100);
+    assert_eq!(events, [EventKind::Clear, EventKind::Delete, EventKind::Delete, EventKind::Delete]);
+    assert_eq!((feed.channels().len(), feed.problems().total), (2, 1));
+}
+
+#[test]
+fn two_sessions_of_one_venue_do_not_share_its_books() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let (other, elsewhere) = (b"000000002A", "233.54.12.112:26478");
+    for first in 1..50 {
+        assert_eq!(send_at(&mut feed, LINE_A, &mold(SESSION, first, 1), 100), [EventKind::Delete]);
+        assert_eq!(send_at(&mut feed, elsewhere, &mold(other, first, 1), 100), []);
+    }
+    assert_eq!(feed.channels().len(), 1);
+    assert_eq!(feed.problems().total, 48, "the last one still waits");
+}
+
+#[test]
+fn the_last_packets_of_a_capture_may_begin_a_session() {
+    let mut feed = Feed::new(FeedOptions::default());
+    send_at(&mut feed, LINE_A, &mold(SESSION, 900, 1), 100);
+    send_at(&mut feed, LINE_A, &mold(b"000000002A", 1, 1), 100);
+    let mut events = Vec::new();
+    feed.finish(&mut |event: Event| events.push(event.kind));
+    assert_eq!((events, feed.problems().total), (vec![EventKind::Clear, EventKind::Delete], 0));
 }
 
 #[test]

@@ -88,6 +88,17 @@ impl Transport for CtaBlock {
         is_padding(behind_messages)
     }
 
+    fn sent_ns(payload: &[u8]) -> Option<u64> {
+        let block = BlockHeader::decode(payload).ok().filter(|_| !Self::is_answer(payload))?;
+        let seconds = u64::from(block.sip_block_timestamp_seconds().0);
+        Some(seconds * SECOND_NS + block.sip_block_timestamp_nanoseconds().0)
+    }
+
+    fn is_answer(payload: &[u8]) -> bool {
+        BlockHeader::decode(payload)
+            .is_ok_and(|block| block.retransmission_indicator() != RetransmissionIndicator::Original)
+    }
+
     fn fields(payload: &[u8]) -> Decoded<'_> {
         BlockHeader::SCHEMA.decode(payload)
     }

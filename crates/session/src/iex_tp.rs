@@ -70,6 +70,16 @@ impl Transport for IexTp {
             .map(|segment| Self::HEADER_BYTES + usize::from(segment.payload_length()))
     }
 
+    fn sent_ns(payload: &[u8]) -> Option<u64> {
+        Segment::decode(payload).ok().map(|segment| segment.send_time().0)
+    }
+
+    /// A stream offset of 0: no byte of the session was sent before.
+    fn restarts(payload: &[u8]) -> bool {
+        Segment::decode(payload)
+            .is_ok_and(|segment| segment.stream_offset() == 0 && segment.first_message_sequence_number() <= 1)
+    }
+
     fn fields(payload: &[u8]) -> Decoded<'_> {
         Segment::SCHEMA.decode(payload)
     }

@@ -65,6 +65,25 @@ impl Transport for Pillar {
         PillarPacket::decode(payload).ok().map(|packet| usize::from(packet.length()))
     }
 
+    fn sent_ns(payload: &[u8]) -> Option<u64> {
+        let packet = PillarPacket::decode(payload).ok().filter(|_| !Self::is_answer(payload))?;
+        Some(u64::from(packet.send_time().0) * SECOND_NS + packet.send_time_nanoseconds().0)
+    }
+
+    fn is_answer(payload: &[u8]) -> bool {
+        PillarPacket::decode(payload).is_ok_and(|packet| {
+            matches!(
+                packet.delivery_flag(),
+                DeliveryFlag::OneRetransmissionPacket | DeliveryFlag::RetransmissionSequence
+            )
+        })
+    }
+
+    fn restarts(payload: &[u8]) -> bool {
+        PillarPacket::decode(payload)
+            .is_ok_and(|packet| packet.delivery_flag() == DeliveryFlag::SequenceNumberReset)
+    }
+
     fn fields(payload: &[u8]) -> Decoded<'_> {
         PillarPacket::SCHEMA.decode(payload)
     }

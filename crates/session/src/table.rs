@@ -66,6 +66,32 @@ impl TransportKind {
         for_transport!(self, T => T::is_sound(payload))
     }
 
+    /// When the venue sent the payload: see [`Transport::sent_ns`].
+    #[inline]
+    #[must_use]
+    pub fn sent_ns(self, payload: &[u8]) -> Option<u64> {
+        for_transport!(self, T => T::sent_ns(payload))
+    }
+
+    /// Whether the payload answers a request, as far as its header says.
+    #[must_use]
+    pub fn is_answer(self, payload: &[u8]) -> bool {
+        for_transport!(self, T => T::is_answer(payload))
+    }
+
+    /// Whether the header says that the sender starts its numbers over.
+    #[must_use]
+    pub fn restarts(self, payload: &[u8]) -> bool {
+        for_transport!(self, T => T::restarts(payload))
+    }
+
+    /// The first message of a payload; `None` where there is none, or it is cut.
+    #[inline]
+    #[must_use]
+    pub fn first_message(self, payload: &[u8]) -> Option<&[u8]> {
+        for_transport!(self, T => T::packet(payload).ok()?.blocks.next()?.ok())
+    }
+
     /// Hands each whole message of a payload on, with its number.
     pub fn each_message(self, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
         for_transport!(self, T => {

@@ -292,6 +292,25 @@ pub trait Transport {
     /// session of another transport writes nothing.
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize;
 
+    /// When the venue sent the datagram, in nanoseconds since 1970-01-01 00:00 UTC. `None` where the header has no such time,
+    /// and for an answer to a request, whose time is the answer's.
+    #[must_use]
+    fn sent_ns(_payload: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// Whether the datagram answers a request, as far as its header says.
+    #[must_use]
+    fn is_answer(_payload: &[u8]) -> bool {
+        false
+    }
+
+    /// Whether the header says that the sender starts its numbers over with this datagram.
+    #[must_use]
+    fn restarts(_payload: &[u8]) -> bool {
+        false
+    }
+
     /// The numbers of the messages that the server does not have any more, if the datagram is an answer that says so.
     fn unavailable(_payload: &[u8]) -> Option<Range<u64>> {
         None

@@ -17,6 +17,8 @@ impl Arbiter {
         self.lines.iter_mut().for_each(|line| all(&mut line.last));
         let waiting = self.successors.iter_mut().flat_map(|successor| &mut successor.packets);
         self.held.iter_mut().chain(waiting).for_each(|held| set(&mut held.received));
+        self.suspects.iter_mut().for_each(|held| set(&mut held.received));
+        self.run.clock_was_set(ahead_ns);
         self.gaps.clock_was_set(ahead_ns);
         all(&mut self.last);
         set(&mut self.advanced);

@@ -17,6 +17,7 @@ use tapeworks_session::{Header, SessionId};
 
 use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 use crate::recovery::GapReason;
+use crate::run::Run;
 
 /// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
@@ -224,7 +225,7 @@ impl Arbiter {
         gone.into_iter().for_each(|successor| self.drop_stray(successor.packets));
     }
 
-    fn drop_stray(&mut self, packets: VecDeque<Held>) {
+    pub(super) fn drop_stray(&mut self, packets: impl IntoIterator<Item = Held>) {
         for held in packets {
             self.lines[place(held.line)].counters.implausible += 1;
             self.held_bytes -= held.payload.len();
@@ -315,6 +316,9 @@ impl Arbiter {
         self.forgotten = 0;
         self.advanced = now;
         self.is_silent = false;
+        self.run = Run::default();
+        let suspects = std::mem::take(&mut self.suspects);
+        self.drop_stray(suspects);
         while let Some(held) = self.held.pop_front() {
             self.held_bytes -= held.payload.len();
             self.let_go(held.payload);

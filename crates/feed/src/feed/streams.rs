@@ -67,9 +67,9 @@ impl Feed {
         self.reassembler = reassembler;
     }
 
-    /// Ends the streams: hands on bytes that waited behind a gap, and reports packets that the end cut. No segment may come
-    /// after.
+    /// Ends the input: hands on packets and bytes that waited, and reports packets that the end cut. Nothing may come after.
     pub fn finish<S: Sink<Event>>(&mut self, sink: &mut S) {
+        self.finish_channels(sink);
         let mut reassembler = std::mem::take(&mut self.reassembler);
         reassembler.finish(|event| self.stream_event(event, sink));
         self.reassembler = reassembler;
@@ -135,7 +135,7 @@ impl Feed {
         self.note_at(place, kind);
         let channel = &mut self.channels[index];
         let gap = Gap { first: channel.next_number, count: 1 };
-        channel.tracker.lose(gap);
+        channel.sequenced.tracker.lose(gap);
         let context =
             Context { received, sequence: channel.next_number, channel: channel.number, line: Line::A };
         channel.put_gap(gap, &context, Nanos(0), sink);

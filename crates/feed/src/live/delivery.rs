@@ -73,7 +73,7 @@ pub(super) fn place_of(
     now: Nanos,
 ) -> usize {
     // A live channel's number stands in for the port.
-    let identity = ChannelIdentity::Datagrams { session, port: number };
+    let identity = ChannelIdentity::Datagrams { session, port: number, run: 0 };
     let midnight = feed.midnight(Some(now));
     let place = feed.admit(identity, options.application, options.publisher, midnight);
     feed.set_number(place, number);
@@ -139,7 +139,11 @@ impl<S: Sink<Event>> Target<'_, S> {
     fn other(&mut self, delivery: Delivery<'_>, place: Option<usize>) {
         match (delivery, place) {
             (Delivery::Session { session, first, now }, old) => {
-                let place = place_of(self.feed, self.number, self.options, session, now);
+                let mut place = place_of(self.feed, self.number, self.options, session, now);
+                if old == Some(place) {
+                    // The session starts over under its old name.
+                    place = self.feed.next_run(place, now);
+                }
                 self.followed.place = Some(place);
                 self.followed.known_gaps =
                     self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
@@ -152,10 +156,6 @@ impl<S: Sink<Event>> Target<'_, S> {
                 if old.is_some() {
                     // The earlier state is of another session.
                     self.put_all(place, EventKind::Clear, now);
-                }
-                // A session may begin again under its old name.
-                if old == Some(place) {
-                    self.feed.begin_anew(place);
                 }
                 self.feed.restart(place, first);
             }

@@ -1,0 +1,437 @@
+//! The channels of a capture: which one a datagram belongs to, and when a channel starts over.
+//!
+//! A channel is named by its session, its port where the header does not name it, and its run: how many times the venue has started
+//! the numbers of this session over. Replay and analysis share this module, so they agree on every restart. A restart makes another
+//! channel, which begins with nothing of the old one.
+//!
+//! Cost: a datagram that continues its channel never gets here. Any other costs a look into a hash map, and its judgement by the
+//! channel's [`Run`].
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use tapeworks_market::Nanos;
+use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_session::Header;
+
+use crate::channel::{ChannelIdentity, Packet};
+use crate::run::{Dialect, Evidence, Run, Verdict};
+use crate::sequence::{Arrival, Refusal, SequenceTracker};
+use crate::table::Application;
+
+/// What sequencing knows of a channel.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub struct Sequenced {
+    identity: ChannelIdentity,
+    application: Application,
+    /// Its numbers.
+    pub tracker: SequenceTracker,
+    /// What tells its copies from a restart. A live channel's [arbiter](crate::arbitration) has its own.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub run: Run,
+    /// Suspects, until they are confirmed or refused.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    held: Vec<HeldPacket>,
+    /// Another run or session has taken its place.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    is_replaced: bool,
+}
+
+impl Sequenced {
+    /// A channel before its first packet.
+    #[must_use]
+    pub fn new(identity: ChannelIdentity, application: Application) -> Self {
+        Self {
+            identity,
+            application,
+            tracker: SequenceTracker::default(),
+            run: Run::default(),
+            held: Vec::new(),
+            is_replaced: false,
+        }
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub const fn identity(&self) -> &ChannelIdentity {
+        &self.identity
+    }
+
+    /// Its protocol.
+    #[must_use]
+    pub const fn application(&self) -> Application {
+        self.application
+    }
+
+    /// Whether another run or session has taken its place.
+    #[must_use]
+    pub const fn is_replaced(&self) -> bool {
+        self.is_replaced
+    }
+
+    /// It is of another feed than was thought, with the same transport.
+    pub(crate) const fn rename(&mut self, application: Application) {
+        self.application = application;
+    }
+
+    /// Whether a packet is the next one, with nothing to be judged.
+    #[inline]
+    #[must_use]
+    pub fn is_next(&self, header: &Header) -> bool {
+        self.tracker.next() == Some(header.first) && header.count > 0 && !self.run.has_suspects()
+    }
+}
+
+impl AsMut<Self> for Sequenced {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl AsRef<Self> for Sequenced {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// A copy of a packet that waits for those which confirm it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldPacket {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// The packet in the file, from 1.
+    pub number: u64,
+    /// Where its payload starts in the file, in bytes.
+    pub offset: u64,
+    /// When it was received.
+    pub received: Nanos,
+    source: SocketAddr,
+    destination: SocketAddr,
+    vlan: Option<u16>,
+    payload: Vec<u8>,
+}
+
+impl HeldPacket {
+    fn copy_of(packet: &Packet<'_>) -> Self {
+        let Datagram { source, destination, vlan, payload, .. } = packet.datagram;
+        Self {
+            file: packet.file,
+            number: packet.number,
+            offset: packet.offset,
+            received: packet.received,
+            source,
+            destination,
+            vlan,
+            payload: payload.to_vec(),
+        }
+    }
+
+    /// The packet as it came.
+    #[must_use]
+    pub fn packet(&self) -> Packet<'_> {
+        Packet {
+            file: self.file,
+            number: self.number,
+            offset: self.offset,
+            received: self.received,
+            datagram: Datagram {
+                source: self.source,
+                destination: self.destination,
+                vlan: self.vlan,
+                transport: Transport::Udp,
+                payload: &self.payload,
+                payload_offset: 0,
+                truncated: false,
+            },
+        }
+    }
+}
+
+/// What to do with a datagram that does not simply continue its channel.
+#[derive(Debug)]
+pub enum Step {
+    /// It is of this channel, whose sequence decides what is new in it.
+    OfChannel(usize),
+    /// It is of this channel, and none of it is used.
+    Skipped(usize, Arrival),
+    /// It was copied, and waits for others to confirm a restart.
+    Held,
+    /// A channel starts over, or another session takes its place. Its first packets were held; the datagram follows them.
+    Restarted {
+        /// The channel that ends.
+        from: usize,
+        /// The channel that begins.
+        to: usize,
+        /// The packets that were held.
+        held: Vec<HeldPacket>,
+    },
+}
+
+/// A datagram to be placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Arriving<'a, 'p> {
+    /// The datagram.
+    pub packet: &'a Packet<'p>,
+    /// Its header.
+    pub header: Header,
+    /// Its feed.
+    pub application: Application,
+    /// The channel of the last packet to its destination, or the channel of its venue, if there is one.
+    pub channel: Option<usize>,
+}
+
+impl Arriving<'_, '_> {
+    fn identity(&self) -> ChannelIdentity {
+        ChannelIdentity::of_datagram(self.header.session, self.packet.datagram.destination.port())
+    }
+
+    fn evidence(&self) -> Evidence<'_> {
+        Evidence {
+            header: self.header,
+            payload: self.packet.datagram.payload,
+            received: self.packet.received,
+            dialect: Dialect::of(self.application.transport(), Some(self.application)),
+        }
+    }
+
+    /// Whether its messages are what its header says, so that it may restart a channel.
+    fn is_sound(&self) -> bool {
+        !self.packet.datagram.truncated && self.application.transport().is_sound(self.packet.datagram.payload)
+    }
+}
+
+/// The channels, each with what its owner keeps of it.
+#[derive(Debug)]
+pub struct Channels<C> {
+    all: Vec<C>,
+    /// The current run of each session.
+    by_session: HashMap<ChannelIdentity, usize>,
+    /// Suspects that were refused since the owner last took them, with their channels.
+    refused: Vec<(usize, HeldPacket, Refusal)>,
+}
+
+impl<C> Default for Channels<C> {
+    fn default() -> Self {
+        Self { all: Vec::new(), by_session: HashMap::new(), refused: Vec::new() }
+    }
+}
+
+impl<C> std::ops::Deref for Channels<C> {
+    type Target = [C];
+
+    #[inline]
+    fn deref(&self) -> &[C] {
+        &self.all
+    }
+}
+
+impl<C> std::ops::DerefMut for Channels<C> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [C] {
+        &mut self.all
+    }
+}
+
+impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
+    /// The current channel of a session.
+    #[must_use]
+    pub fn current(&self, identity: &ChannelIdentity) -> Option<usize> {
+        self.by_session.get(&identity.of_run(0)).copied()
+    }
+
+    /// Adds a channel, the current one of its session. Returns its place.
+    pub fn add(&mut self, channel: C) -> usize {
+        let index = self.all.len();
+        self.by_session.insert(channel.as_ref().identity.of_run(0), index);
+        self.all.push(channel);
+        index
+    }
+
+    /// The suspects that were refused since the last call, each with its channel and the reason.
+    pub fn take_refused(&mut self) -> Vec<(usize, HeldPacket, Refusal)> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// The channel whose place a session takes: the last one to the same destination, or the one that the header names.
+    fn predecessor(&self, arriving: &Arriving<'_, '_>) -> Option<usize> {
+        let session = &arriving.header.session;
+        let has_place = |channel: &C| {
+            let channel = channel.as_ref();
+            let is_same = matches!(&channel.identity, ChannelIdentity::Datagrams { session: other, .. }
+                if other.is_of_channel_of(session));
+            is_same && !channel.is_replaced
+        };
+        if session.transport().names_channel() {
+            return self.all.iter().rposition(has_place);
+        }
+        let index = arriving.channel?;
+        self.all.get(index).is_some_and(has_place).then_some(index)
+    }
+
+    /// Places a datagram that is not the next one of its destination's channel. `make` makes a channel.
+    #[cold]
+    #[inline(never)]
+    pub fn place(
+        &mut self,
+        arriving: &Arriving<'_, '_>,
+        make: impl FnOnce(ChannelIdentity, Option<&C>) -> C,
+    ) -> Step {
+        let identity = arriving.identity();
+        let count = arriving.header.count;
+        if let Some(index) = self.current(&identity) {
+            let channel = self.all[index].as_mut();
+            if channel.is_replaced {
+                // A late packet of a session that another has replaced.
+                let arrival = channel.tracker.repeat(count);
+                return Step::Skipped(index, arrival);
+            }
+            return self.judge(index, arriving, make);
+        }
+        let Some(index) = self.predecessor(arriving) else {
+            return Step::OfChannel(self.add(make(identity, None)));
+        };
+        let channel = self.all[index].as_mut();
+        let verdict = if arriving.is_sound() {
+            channel.run.judge_session(&arriving.evidence())
+        } else {
+            Verdict::Differs
+        };
+        self.act(index, verdict, Refusal::OtherSession, arriving, |old| make(identity, Some(old)))
+    }
+
+    /// Judges a datagram of the session that a channel carries.
+    fn judge(
+        &mut self,
+        index: usize,
+        arriving: &Arriving<'_, '_>,
+        make: impl FnOnce(ChannelIdentity, Option<&C>) -> C,
+    ) -> Step {
+        let Header { first, count, is_end_of_session, .. } = arriving.header;
+        let channel = self.all[index].as_mut();
+        let next = channel.tracker.next();
+        let is_late = channel.tracker.is_missing(first, count);
+        if is_late {
+            channel.run.note_late(&arriving.evidence());
+        }
+        let verdict = match next {
+            _ if is_late => Verdict::OfRun,
+            // What is implausibly far is for the tracker to judge, and what is damaged restarts nothing.
+            Some(next) if !channel.tracker.is_unconfirmed() || next <= first.saturating_add(count) => {
+                if first != next && arriving.is_sound() {
+                    channel.run.judge(&arriving.evidence(), next)
+                } else {
+                    Verdict::OfRun
+                }
+            }
+            _ => Verdict::OfRun,
+        };
+        if verdict == Verdict::OfRun && count == 0 {
+            channel.run.note_heartbeat(arriving.packet.received, is_end_of_session);
+        }
+        let refusal = Refusal::Contradicts(next.unwrap_or_default());
+        self.act(index, verdict, refusal, arriving, |old| make(old.as_ref().identity.next_run(), Some(old)))
+    }
+
+    fn act(
+        &mut self,
+        index: usize,
+        verdict: Verdict,
+        refusal: Refusal,
+        arriving: &Arriving<'_, '_>,
+        make: impl FnOnce(&C) -> C,
+    ) -> Step {
+        let (count, end) =
+            (arriving.header.count, arriving.header.first.saturating_add(arriving.header.count));
+        let channel = self.all[index].as_mut();
+        match verdict {
+            Verdict::OfRun => {
+                if channel.tracker.next().is_some_and(|next| end > next) {
+                    self.refuse_held(index, refusal);
+                }
+                Step::OfChannel(index)
+            }
+            Verdict::Past | Verdict::CopyOfSuspect => Step::Skipped(index, channel.tracker.repeat(count)),
+            Verdict::Differs => Step::Skipped(index, channel.tracker.refuse(count, refusal)),
+            Verdict::Undecided => {
+                let arrival = channel.tracker.refuse(count, refusal);
+                self.refuse_held(index, refusal);
+                Step::Skipped(index, arrival)
+            }
+            Verdict::Suspect { continues } => {
+                if !continues {
+                    self.drop_held(index, refusal);
+                }
+                self.all[index].as_mut().held.push(HeldPacket::copy_of(arriving.packet));
+                Step::Held
+            }
+            Verdict::Restart => {
+                let held = self.end_of(index, refusal, arriving);
+                let mut channel = make(&self.all[index]);
+                let old = self.all[index].as_ref();
+                channel.as_mut().run = old.run.next_run();
+                // Within a day the venue numbers from 1, and what the capture lacks of that is missing.
+                let is_same_session = old.identity.of_run(0) == channel.as_ref().identity.of_run(0);
+                if is_same_session && !old.run.is_next_day(arriving.packet.received) {
+                    channel.as_mut().tracker.restart(1);
+                }
+                let to = self.add(channel);
+                Step::Restarted { from: index, to, held }
+            }
+        }
+    }
+
+    /// A channel ends. Returns the suspects that the datagram confirms; any others are refused.
+    fn end_of(&mut self, index: usize, refusal: Refusal, arriving: &Arriving<'_, '_>) -> Vec<HeldPacket> {
+        let session = arriving.header.session;
+        let transport = arriving.application.transport();
+        let channel = self.all[index].as_mut();
+        channel.is_replaced = true;
+        channel.run.refuse_suspects();
+        let held = std::mem::take(&mut channel.held);
+        let confirmed = |held: &HeldPacket| {
+            transport.header(&held.payload).is_ok_and(|header| {
+                header.session == session
+                    && header.first.saturating_add(header.count) <= arriving.header.first
+            })
+        };
+        let (confirmed, others): (Vec<_>, Vec<_>) = held.into_iter().partition(confirmed);
+        self.refused.extend(others.into_iter().map(|held| (index, held, refusal)));
+        confirmed
+    }
+
+    /// Refuses the suspects of a channel: a packet of the run came.
+    fn refuse_held(&mut self, index: usize, refusal: Refusal) {
+        self.all[index].as_mut().run.refuse_suspects();
+        self.drop_held(index, refusal);
+    }
+
+    fn drop_held(&mut self, index: usize, refusal: Refusal) {
+        let channel = self.all[index].as_mut();
+        let transport = channel.application.transport();
+        for held in std::mem::take(&mut channel.held) {
+            let count = transport.header(&held.payload).map_or(0, |header| header.count);
+            channel.tracker.refuse(count, refusal);
+            self.refused.push((index, held, refusal));
+        }
+    }
+
+    /// The input ends. Returns the suspects of another session that nothing contradicted: read again, they begin it. Others are refused.
+    pub fn finish(&mut self) -> Vec<(Application, HeldPacket)> {
+        let mut begins = Vec::new();
+        for index in 0..self.all.len() {
+            let channel = self.all[index].as_mut();
+            let next = channel.tracker.next().unwrap_or_default();
+            let is_new = matches!(&channel.identity, ChannelIdentity::Datagrams { session, .. }
+                if channel.run.awaits_session(session));
+            if is_new {
+                channel.run.end();
+                let application = channel.application;
+                begins.extend(std::mem::take(&mut channel.held).into_iter().map(|held| (application, held)));
+            } else {
+                self.refuse_held(index, Refusal::Contradicts(next));
+            }
+        }
+        begins
+    }
+}
