@@ -665,7 +665,7 @@ impl Arbiter {
     ) {
         self.counters.sequence_resets += 1;
         let suspects = std::mem::take(&mut self.suspects);
-        let run = self.run.next_run();
+        let run = self.run.next_run(self.next.unwrap_or_default());
         self.begin(header.session, 1, received, deliver);
         self.run = run;
         for held in suspects {

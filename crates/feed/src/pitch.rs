@@ -53,6 +53,11 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
+/// Whether a message clears the unit, as the first message of a day does. Within a run its number is not an old one.
+pub(crate) fn restarts(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::UnitClear(_)))
+}
+
 /// The time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds of its second.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let message = message.get(..usize::from(*message.first()?))?;

@@ -261,6 +261,8 @@ pub struct Run {
     memory: Memory,
     /// What is remembered of the run before, whose late copies may still come.
     past: Option<Box<Memory>>,
+    /// The number after the last message of the run before, which its late heartbeats name.
+    past_next: u64,
     /// When its last packet was received.
     received: Nanos,
     /// The venue has said the end of the session.
@@ -331,9 +333,10 @@ impl Run {
     }
 
     /// Another run begins. The memory of this one is kept for its late copies.
+    /// `next` is the number that it has not reached.
     #[must_use]
-    pub fn next_run(&self) -> Self {
-        Self { past: Some(Box::new(self.memory.clone())), ..Self::default() }
+    pub fn next_run(&self, next: u64) -> Self {
+        Self { past: Some(Box::new(self.memory.clone())), past_next: next, ..Self::default() }
     }
 
     /// Whether a restored state is valid.
@@ -356,6 +359,9 @@ impl Run {
             return Verdict::Restart;
         }
         if count == 0 {
+            if first > next && first == self.past_next {
+                return Verdict::Past;
+            }
             return self.judge_heartbeat(packet, next);
         }
         let (seen, dialect) = (packet.delivered(), packet.dialect);

@@ -447,7 +447,7 @@ macro_rules! rows {
                 has_session: |_| true,
                 check: pitch::check,
                 time: pitch::time,
-                restarts: |_| false,
+                restarts: pitch::restarts,
                 has_one_session: false,
                 harmless: &pitch::HARMLESS,
             }

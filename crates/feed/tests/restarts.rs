@@ -1,0 +1,218 @@
+//! Channels that a venue starts over, on another day or within one, with and without an announcement.
+//!
+//! The oracle is a feed that reads each run alone: a capture of two runs gives the events of the first, empty books, and the events of
+//! the second.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
+use tapeworks_feed::sequence::Refusal;
+use tapeworks_feed::{Feed, FeedOptions, Packet, ProblemKind};
+use tapeworks_market::{Event, EventKind, Nanos};
+use tapeworks_packet::capture::{CaptureReader, LinkType};
+use tapeworks_packet::net;
+use tapeworks_packet::source::ByteSource;
+use tapeworks_stage::Stage;
+
+const KINDS: [VenueKind; 11] = [
+    VenueKind::Nasdaq,
+    VenueKind::Bx,
+    VenueKind::IexTops,
+    VenueKind::IexDeep,
+    VenueKind::IexDeepPlus,
+    VenueKind::Memx,
+    VenueKind::Bzx,
+    VenueKind::Nyse,
+    VenueKind::Lse,
+    VenueKind::Uqdf,
+    VenueKind::Cqs,
+];
+
+const HOUR_NS: u64 = 3_600 * Nanos::SECOND;
+
+/// A captured frame.
+#[derive(Clone)]
+struct Frame {
+    received: Nanos,
+    link_type: LinkType,
+    bytes: Vec<u8>,
+}
+
+/// The packets of a run that begins an hour before `from`, in hours since midnight.
+fn run(kind: VenueKind, seed: u64, day: u64, from: u64, line_b_skew_ns: u64) -> Vec<Frame> {
+    let scenario = Scenario {
+        seed,
+        midnight_ns: DEFAULT_MIDNIGHT_NS + day * 24 * HOUR_NS,
+        venues: vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }],
+        start_ns: from * HOUR_NS,
+        end_ns: (from + 3) * HOUR_NS,
+        heartbeat_ns: 600 * Nanos::SECOND,
+        line_b: line_b_skew_ns > 0,
+        line_b_skew_ns,
+        ..Scenario::full_session(1_500, 6)
+    };
+    let mut file = Vec::new();
+    write_pcap(&scenario, &mut file).unwrap();
+    let mut reader = CaptureReader::new(ByteSource::from_bytes("memory", file)).unwrap();
+    let mut frames = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        frames.push(Frame {
+            received: Nanos(packet.timestamp_ns),
+            link_type: packet.link_type,
+            bytes: packet.bytes.to_vec(),
+        });
+    }
+    frames
+}
+
+fn read<'f>(frames: impl IntoIterator<Item = &'f Frame>) -> (Vec<Event>, Feed) {
+    let (mut feed, mut events) = (Feed::new(FeedOptions::default()), Vec::new());
+    for (number, frame) in frames.into_iter().enumerate() {
+        let datagram = net::parse(frame.link_type, &frame.bytes).unwrap();
+        let number = number as u64 + 1;
+        let packet = Packet { file: 0, number, offset: 0, received: frame.received, datagram };
+        feed.process(&[packet], &mut |event| events.push(event));
+    }
+    feed.finish(&mut |event| events.push(event));
+    (events, feed)
+}
+
+/// The events as the channel's messages make them, with symbols instead of numbers.
+fn seen(events: &[Event], feed: &Feed) -> Vec<String> {
+    let is_own = |event: &&Event| !matches!(event.kind, EventKind::SymbolMapping | EventKind::Clear | EventKind::Gap);
+    let shown = |event: &Event| {
+        let symbol = feed.instruments().symbols().get(event.instrument.index());
+        let (kind, side, aux) = (event.kind, event.side, event.aux);
+        // The cross of an auction and the like have other fields in these.
+        let (price, size, order) = (event.price, event.size, event.order_id);
+        format!("{kind:?} {symbol:?} {order} {side:?} {price:?} {size} {aux} {}", event.ts_event.0)
+    };
+    events.iter().filter(is_own).map(shown).collect()
+}
+
+/// The events of each run alone.
+fn alone(runs: [&[Frame]; 2]) -> Vec<String> {
+    let of_run = |run: &[Frame]| {
+        let (events, feed) = read(run);
+        seen(&events, &feed)
+    };
+    runs.into_iter().flat_map(of_run).collect()
+}
+
+/// Compares events, and shows the first that differs.
+#[track_caller]
+fn assert_same(found: &[String], expected: &[String], what: impl std::fmt::Debug) {
+    let differs = found.iter().zip(expected).position(|(found, expected)| found != expected);
+    let at = differs.unwrap_or(found.len().min(expected.len()));
+    assert!(
+        found == expected,
+        "{what:?}: {} and {} events, the {at}th: {:?} and {:?}",
+        found.len(),
+        expected.len(),
+        found.get(at),
+        expected.get(at)
+    );
+}
+
+#[test]
+fn the_next_day_of_a_channel_is_read_whole_whichever_day_is_longer() {
+    for kind in KINDS {
+        for line_b_skew_ns in [0, 5_000_000_000] {
+            let (first, second) = (run(kind, 1, 0, 10, line_b_skew_ns), run(kind, 2, 1, 10, line_b_skew_ns));
+            for (first, second) in [(&first[..400], &second[..]), (&first[..], &second[..400])] {
+                let (events, feed) = read(first.iter().chain(second));
+                assert_eq!(feed.problems().total, 0, "{kind:?}: {:?}", feed.problems().kept());
+                assert_eq!(feed.channels().len(), 2, "{kind:?}");
+                assert_same(&seen(&events, &feed), &alone([first, second]), format_args!("{kind:?}"));
+                assert!(events.iter().any(|event| event.kind == EventKind::Clear), "{kind:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_channel_that_starts_over_within_a_day_is_read_whole() {
+    for kind in KINDS {
+        for line_b_skew_ns in [0, 5_000_000_000] {
+            let (first, second) = (run(kind, 1, 0, 5, line_b_skew_ns), run(kind, 2, 0, 12, line_b_skew_ns));
+            let (events, feed) = read(first.iter().chain(&second));
+            assert_eq!(feed.problems().total, 0, "{kind:?}: {:?}", feed.problems().kept());
+            assert_eq!(feed.channels().len(), 2, "{kind:?}");
+            assert_same(&seen(&events, &feed), &alone([&first, &second]), format_args!("{kind:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_restart_whose_first_packets_are_lost_is_found_and_what_is_lost_is_missing() {
+    for kind in KINDS {
+        let (first, second) = (run(kind, 1, 0, 5, 0), run(kind, 2, 0, 12, 0));
+        // The announcement is among the lost packets.
+        let second = &second[12..];
+        let (events, feed) = read(first.iter().chain(second));
+        assert_eq!(feed.channels().len(), 2, "{kind:?}: {:?}", feed.problems().kept());
+        let gaps = events.iter().filter(|event| event.kind == EventKind::Gap).count();
+        assert!(gaps > 0, "{kind:?}");
+        let missing = feed.channels()[1].sequence().missing_messages;
+        assert!(missing > 0, "{kind:?}: {missing}");
+        let all = feed.problems().kept().iter().all(|problem| matches!(problem.kind, ProblemKind::Gap(_)));
+        assert!(all || kind == VenueKind::Memx, "{kind:?}: {:?}", feed.problems().kept());
+        let (of_first, of_second) = (read(&first).1.messages(), read(second).1.messages());
+        assert_eq!(feed.messages(), of_first + of_second, "{kind:?}");
+    }
+}
+
+#[test]
+fn late_copies_of_the_old_run_are_copies_after_the_restart_too() {
+    for kind in KINDS {
+        let (first, second) = (run(kind, 1, 0, 5, 0), run(kind, 2, 0, 12, 0));
+        let expected = alone([&first, &second]);
+        for at in [3, 10, 100, 400] {
+            let (begin, rest) = second.split_at(at);
+            // The last packets, and the first one with its announcement.
+            let late = first[first.len() - 8..].iter().chain(&first[..2]).cloned();
+            let late: Vec<Frame> =
+                late.map(|frame| Frame { received: begin[at - 1].received, ..frame }).collect();
+            let (events, feed) = read(first.iter().chain(begin).chain(&late).chain(rest));
+            assert_same(&seen(&events, &feed), &expected, format_args!("{kind:?} at {at}"));
+            assert_eq!(feed.channels().len(), 2, "{kind:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_late_copy_after_hours_of_silence_restarts_nothing() {
+    for kind in KINDS {
+        let frames = run(kind, 1, 0, 5, 0);
+        let expected = alone([&frames, &[]]);
+        for at in [0, 5, 500, frames.len() - 2] {
+            let received = Nanos(frames.last().unwrap().received.0 + 2 * HOUR_NS);
+            let late = Frame { received, ..frames[at].clone() };
+            let (events, feed) = read(frames.iter().chain([&late]));
+            assert_same(&seen(&events, &feed), &expected, format_args!("{kind:?} at {at}"));
+            assert_eq!((feed.channels().len(), feed.channels()[0].sequence().gaps), (1, 0), "{kind:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_single_packet_with_an_old_number_and_other_content_is_damage() {
+    for kind in KINDS {
+        let (frames, others) = (run(kind, 1, 0, 5, 0), run(kind, 2, 0, 9, 0));
+        let expected = alone([&frames, &[]]);
+        let (begin, rest) = frames.split_at(frames.len() / 2);
+        // From the middle of another run: it announces nothing.
+        let stray = Frame { received: begin[begin.len() - 1].received, ..others[20].clone() };
+        let (events, feed) = read(begin.iter().chain([&stray]).chain(rest));
+        if kind == VenueKind::Memx {
+            // Another session.
+            assert_eq!(feed.channels().len(), 1);
+        }
+        assert_same(&seen(&events, &feed), &expected, format_args!("{kind:?}"));
+        let kinds: Vec<_> = feed.problems().kept().iter().map(|problem| &problem.kind).collect();
+        let is_refused = |kind: &&ProblemKind| {
+            matches!(kind, ProblemKind::Refused { refusal: Refusal::Contradicts(_) | Refusal::OtherSession, .. })
+        };
+        assert!(kinds.len() == 1 && kinds.iter().all(is_refused), "{kind:?}: {kinds:?}");
+    }
+}
