@@ -79,7 +79,8 @@ fn read<'f>(frames: impl IntoIterator<Item = &'f Frame>) -> (Vec<Event>, Feed) {
 
 /// The events as the channel's messages make them, with symbols instead of numbers.
 fn seen(events: &[Event], feed: &Feed) -> Vec<String> {
-    let is_own = |event: &&Event| !matches!(event.kind, EventKind::SymbolMapping | EventKind::Clear | EventKind::Gap);
+    let is_own =
+        |event: &&Event| !matches!(event.kind, EventKind::SymbolMapping | EventKind::Clear | EventKind::Gap);
     let shown = |event: &Event| {
         let symbol = feed.instruments().symbols().get(event.instrument.index());
         let (kind, side, aux) = (event.kind, event.side, event.aux);
@@ -190,7 +191,11 @@ fn a_late_copy_after_hours_of_silence_restarts_nothing() {
             let late = Frame { received, ..frames[at].clone() };
             let (events, feed) = read(frames.iter().chain([&late]));
             assert_same(&seen(&events, &feed), &expected, format_args!("{kind:?} at {at}"));
-            assert_eq!((feed.channels().len(), feed.channels()[0].sequence().gaps), (1, 0), "{kind:?} at {at}");
+            assert_eq!(
+                (feed.channels().len(), feed.channels()[0].sequence().gaps),
+                (1, 0),
+                "{kind:?} at {at}"
+            );
         }
     }
 }
@@ -211,7 +216,10 @@ fn a_single_packet_with_an_old_number_and_other_content_is_damage() {
         assert_same(&seen(&events, &feed), &expected, format_args!("{kind:?}"));
         let kinds: Vec<_> = feed.problems().kept().iter().map(|problem| &problem.kind).collect();
         let is_refused = |kind: &&ProblemKind| {
-            matches!(kind, ProblemKind::Refused { refusal: Refusal::Contradicts(_) | Refusal::OtherSession, .. })
+            matches!(
+                kind,
+                ProblemKind::Refused { refusal: Refusal::Contradicts(_) | Refusal::OtherSession, .. }
+            )
         };
         assert!(kinds.len() == 1 && kinds.iter().all(is_refused), "{kind:?}: {kinds:?}");
     }
