@@ -6,11 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tapeworks_analysis::replay::{Advanced, Walk};
-use tapeworks_feed::ProblemKind;
 use tapeworks_market::book::Books;
 use tapeworks_market::{Flags, InstrumentId, Nanos, Price, Side, Symbol};
 use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net::{self, Datagram, Transport};
+use tapeworks_packet::net::{Datagram, Transport};
 
 use crate::errors::Failure;
 use crate::options::Given;
@@ -260,11 +259,7 @@ impl Feed {
     fn frame(&mut self, frame: &[u8], received: u64) -> PyResult<u64> {
         let walk = self.walk()?;
         let before = walk.messages();
-        match net::parse(LinkType::ETHERNET, frame) {
-            Ok(datagram) => walk.packet(Nanos(received), datagram),
-            Err(error) if error.is_malformed() => walk.note(ProblemKind::Header(error)),
-            Err(_) => {}
-        }
+        walk.frame(LinkType::ETHERNET, frame, Nanos(received));
         Ok(walk.messages() - before)
     }
 

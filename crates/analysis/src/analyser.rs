@@ -17,8 +17,8 @@ use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::CapturedPacket;
-use tapeworks_packet::net::{self, Datagram, Transport};
+use tapeworks_packet::capture::{CapturedDatagram, CapturedPacket};
+use tapeworks_packet::net::{self, Datagram, HeaderError, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
 use tapeworks_session::{Transport as UdpTransport, for_transport};
 use tapeworks_wire::Role;
@@ -27,7 +27,7 @@ use tapeworks_wire::nasdaq::{glimpse50, soupbintcp};
 use tapeworks_wire::schema::{Decoded, Schema};
 
 use crate::fix::{self, FixFault, FixMessage, LogReader};
-use crate::input::{Input, Source};
+use crate::input::{Input, Recognition, Source, Unrecognised};
 use crate::sessions::ReadAs;
 
 /// How many packets or messages go by between two reports of progress.
@@ -241,16 +241,50 @@ pub trait Visitor {
     }
 }
 
+/// Takes note of what was recognised on the way to a visitor.
+struct Noticing<'v, V> {
+    visitor: &'v mut V,
+    recognition: &'v mut Recognition,
+}
+
+impl<V: Visitor> Visitor for Noticing<'_, V> {
+    fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()> {
+        match &item {
+            Item::Header(_) | Item::Message(_) | Item::Fix(_) => self.recognition.recognised += 1,
+            Item::Trouble(trouble, _) => self.recognition.reject(|| trouble.to_string()),
+        }
+        self.visitor.visit(place, item)
+    }
+
+    fn packet(&mut self, file: usize, packet: &CapturedPacket<'_>) -> ControlFlow<()> {
+        self.visitor.packet(file, packet)
+    }
+}
+
 /// How a walk ended.
 #[derive(Debug, Default)]
 pub struct Ended {
     /// The files that could not be read to their end; the items before the error were shown.
     pub damaged: Vec<CaptureError>,
+    /// The captures of which no packet was recognised.
+    pub unrecognised: Vec<Unrecognised>,
     /// The visitor ended it.
     pub is_stopped: bool,
 }
 
 impl Ended {
+    /// Whether every file was read to its end, and something of each was recognised.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.damaged.is_empty() && self.unrecognised.is_empty()
+    }
+
+    /// What is wrong with whole files, a line each.
+    pub fn complaints(&self) -> impl Iterator<Item = String> {
+        let damaged = self.damaged.iter().map(ToString::to_string);
+        damaged.chain(self.unrecognised.iter().map(ToString::to_string))
+    }
+
     /// Takes note of a file that ended early.
     fn take(&mut self, error: CaptureError) {
         match error {
@@ -310,23 +344,23 @@ fn merge(
         }
         let Some((_, index)) = next else { return ControlFlow::Continue(()) };
         // Found by the look at its time, so there is neither an end nor an error here.
-        match inputs.get_mut(index).map(|input| &mut input.source) {
-            Some(Source::Capture(reader)) => {
-                if let Ok(Some(packet)) = reader.next_packet() {
-                    analyser.packet(index, &packet, visitor)?;
+        let Some(Input { source, recognition, .. }) = inputs.get_mut(index) else { continue };
+        match source {
+            Source::Capture(reader) => {
+                if let Ok(Some(packet)) = reader.next_datagram() {
+                    analyser.packet(index, packet, &mut Noticing { visitor, recognition })?;
                 }
             }
-            Some(Source::Framed { reader, format, .. }) => {
+            Source::Framed { reader, format, .. } => {
                 if let Ok(Some(frame)) =
                     reader.next_batch().map(|batch| batch.and_then(|mut batch| batch.next()))
                 {
                     analyser.frame(index, *format, frame.offset, frame.bytes, visitor)?;
                 }
             }
-            Some(Source::FixLog(reader)) => {
+            Source::FixLog(reader) => {
                 log_line(index, reader, visitor)?;
             }
-            None => {}
         }
         steps += 1;
         if steps.is_multiple_of(PROGRESS_STEP) {
@@ -358,12 +392,12 @@ pub fn walk(
         if order == Order::ByFile {
             analyser = Analyser::new(read_as);
         }
-        while let Some(input) = inputs.get_mut(index) {
-            let flow = match &mut input.source {
-                Source::Capture(reader) => match reader.next_packet() {
+        while let Some(Input { source, recognition, .. }) = inputs.get_mut(index) {
+            let flow = match source {
+                Source::Capture(reader) => match reader.next_datagram() {
                     Ok(Some(packet)) => {
                         steps += 1;
-                        analyser.packet(index, &packet, visitor)
+                        analyser.packet(index, packet, &mut Noticing { visitor, recognition })
                     }
                     Ok(None) => break,
                     Err(error) => {
@@ -418,6 +452,7 @@ pub fn walk(
         }
     }
     let _the_last_one = report_progress(inputs, total_bytes, visitor);
+    ended.unrecognised = inputs.iter().filter_map(Input::unrecognised).collect();
     ended
 }
 
@@ -534,18 +569,23 @@ impl Analyser {
     fn packet(
         &mut self,
         file: usize,
-        packet: &CapturedPacket<'_>,
+        CapturedDatagram { packet, datagram }: CapturedDatagram<'_>,
         visitor: &mut impl Visitor,
     ) -> ControlFlow<()> {
-        visitor.packet(file, packet)?;
+        // An incomplete datagram is a report about a packet that was counted before.
+        if !matches!(datagram, Err(HeaderError::Incomplete { .. })) {
+            visitor.packet(file, &packet)?;
+        }
         let place = Place {
             file,
             number: packet.number,
             offset: packet.offset,
             time: Some(Nanos(packet.timestamp_ns)),
         };
-        let datagram = match net::parse(packet.link_type, packet.bytes) {
+        let datagram = match datagram {
             Ok(datagram) => datagram,
+            // Kept until its packet is whole.
+            Err(HeaderError::Fragment { .. }) => return ControlFlow::Continue(()),
             Err(error) if error.is_malformed() => {
                 return visitor.visit(&place, Item::Trouble(&Trouble::Headers(error), packet.bytes));
             }

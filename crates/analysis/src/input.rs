@@ -110,6 +110,37 @@ pub enum Source {
     FixLog(LogReader),
 }
 
+/// What was recognised of the packets of a capture.
+#[derive(Debug, Default)]
+pub(crate) struct Recognition {
+    /// Packets with a known protocol: messages, heartbeats, orders.
+    pub(crate) recognised: u64,
+    /// Why the first of the others has none.
+    first_reason: Option<String>,
+}
+
+impl Recognition {
+    /// Takes note of a packet that is in no known protocol.
+    #[inline]
+    pub(crate) fn reject(&mut self, reason: impl FnOnce() -> String) {
+        if self.first_reason.is_none() {
+            self.first_reason = Some(reason());
+        }
+    }
+}
+
+/// A capture of which no packet was recognised, so that nothing of it was read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}: not one of its {packets} packets has a known protocol; the first: {reason}")]
+pub struct Unrecognised {
+    /// The file.
+    pub file: String,
+    /// How many packets it has.
+    pub packets: u64,
+    /// Why its first packet was not read.
+    pub reason: String,
+}
+
 /// One opened file.
 #[derive(Debug)]
 pub struct Input {
@@ -119,6 +150,8 @@ pub struct Input {
     pub name: String,
     /// Its contents.
     pub source: Source,
+    /// What was recognised of a capture so far.
+    pub(crate) recognition: Recognition,
 }
 
 impl Input {
@@ -143,7 +176,8 @@ impl Input {
             FileKind::Pcap | FileKind::PcapNg => Source::Capture(CaptureReader::new(bytes)?),
             FileKind::Unknown => {
                 if read_as.is_none() && is_log(start) {
-                    return Ok(Self { file, name, source: Source::FixLog(LogReader::new(bytes)) });
+                    let source = Source::FixLog(LogReader::new(bytes));
+                    return Ok(Self { file, name, source, recognition: Recognition::default() });
                 }
                 let of_streams = ReadAs::Feed(Application::OF_STREAMS);
                 let format = match recognise::framing(start) {
@@ -172,7 +206,16 @@ impl Input {
                 Source::Framed { reader: FramedReader::new(bytes), format, midnight, last: Nanos(0) }
             }
         };
-        Ok(Self { file, name, source })
+        Ok(Self { file, name, source, recognition: Recognition::default() })
+    }
+
+    /// What there is to say of a capture that has been read to its end and of which no packet was recognised. A capture without
+    /// packets is not one.
+    pub(crate) fn unrecognised(&self) -> Option<Unrecognised> {
+        let Source::Capture(reader) = &self.source else { return None };
+        let Recognition { recognised, first_reason } = &self.recognition;
+        let reason = first_reason.clone().filter(|_| *recognised == 0)?;
+        Some(Unrecognised { file: self.name.clone(), packets: reader.tally().packets, reason })
     }
 
     /// The file's contents, for people.

@@ -19,7 +19,9 @@ use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
     NbboUpdate, Publisher, Symbol,
 };
-use tapeworks_packet::{CaptureError, net};
+use tapeworks_packet::CaptureError;
+use tapeworks_packet::capture::CapturedDatagram;
+use tapeworks_packet::net::HeaderError;
 use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_store::{Format, Schema, StoreError, Writer};
 
@@ -37,10 +39,10 @@ mod walk;
 
 pub use directory::{Directory, Listing};
 use issue_names::IssueNames;
-use summary::summarise;
 pub use summary::{
     BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, GapSummary, KEPT_GAPS, Summary, Top, Written,
 };
+use summary::{Ended, summarise};
 pub use walk::{Advanced, Walk};
 
 /// A file to write.
@@ -447,13 +449,13 @@ pub fn replay_into(
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     let mut pace = options.speed.map(|speed| Pace { speed, anchor: None, worst: Duration::ZERO });
     let mut file_errors = Vec::new();
-    let mut file_counters = FileCounters::default();
+    let mut ended = Ended::default();
     let mut is_interrupted = false;
     let started = Instant::now();
     let mut turns = 0u64;
     let mut reported = started;
     loop {
-        let next = match next_input(&mut inputs, options, pace.is_some(), &mut file_counters) {
+        let next = match next_input(&mut inputs, options, pace.is_some(), &mut ended) {
             Ok(Some(next)) => next,
             Ok(None) => break,
             Err((_, CaptureError::Stopped { .. })) => {
@@ -462,7 +464,7 @@ pub fn replay_into(
             }
             Err((index, error)) => {
                 file_errors.push(error);
-                file_counters.add(&inputs.remove(index));
+                ended.add(&inputs.remove(index));
                 continue;
             }
         };
@@ -488,14 +490,14 @@ pub fn replay_into(
         let alone = next.is_alone;
         match step(&mut inputs[next.index], &mut run, alone && pace.is_none(), options) {
             Ok(true) => {}
-            Ok(false) => file_counters.add(&inputs.remove(next.index)),
+            Ok(false) => ended.add(&inputs.remove(next.index)),
             Err(CaptureError::Stopped { .. }) => {
                 is_interrupted = true;
                 break;
             }
             Err(error) => {
                 file_errors.push(error);
-                file_counters.add(&inputs.remove(next.index));
+                ended.add(&inputs.remove(next.index));
             }
         }
         if pace.is_some() {
@@ -536,9 +538,10 @@ pub fn replay_into(
     let seen: HashSet<_> = run.outlet.instruments.symbols().iter().copied().collect();
     let mut unseen_symbols: Vec<_> = wanted.copied().filter(|symbol| !seen.contains(symbol)).collect();
     unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
-    inputs.iter().for_each(|input| file_counters.add(input));
+    inputs.iter().for_each(|input| ended.leave(input));
     Ok(Summary {
-        file_counters,
+        file_counters: ended.counters,
+        unrecognised: ended.unrecognised,
         without_day,
         file_errors,
         is_interrupted,
@@ -626,7 +629,7 @@ fn next_input(
     inputs: &mut Vec<Input>,
     options: &Options,
     is_paced: bool,
-    ended: &mut FileCounters,
+    ended: &mut Ended,
 ) -> Result<Option<Turn>, (usize, CaptureError)> {
     if inputs.len() == 1 && !is_paced && options.to.is_none() {
         return Ok(Some(Turn { index: 0, time: None, is_alone: true }));
@@ -656,10 +659,12 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
     match &mut input.source {
         Source::Capture(reader) => {
             for _ in 0..if is_alone { PROGRESS_EVERY } else { 1 } {
-                let Some(captured) = reader.next_packet()? else { return Ok(false) };
+                let Some(CapturedDatagram { packet: captured, datagram }) = reader.next_datagram()? else {
+                    return Ok(false);
+                };
                 let received = Nanos(captured.timestamp_ns);
                 run.saw(received);
-                match net::parse(captured.link_type, captured.bytes) {
+                match datagram {
                     Ok(mut datagram) => {
                         // As in the statistics and the dump: less than the packet had is a cut packet.
                         datagram.truncated |= captured.is_cut();
@@ -675,19 +680,35 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                         }
                         let measured = run.begin_measured();
                         let (feed, schedule, mut edge) = run.edge();
+                        let before = feed.counters().unrecognised_packets;
                         feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
+                        if feed.counters().unrecognised_packets == before {
+                            input.recognition.recognised += 1;
+                        } else {
+                            input
+                                .recognition
+                                .reject(|| format!("unknown protocol to {}", datagram.destination));
+                        }
                         if measured {
                             run.end_measured();
                         }
                     }
-                    Err(error) if error.is_malformed() => run.feed.note(Problem {
-                        file,
-                        packet: captured.number,
-                        offset: captured.offset,
-                        kind: ProblemKind::Header(error),
-                    }),
-                    // Sound packets that are not UDP or TCP over IP: not ours.
-                    Err(_) => run.feed.note_foreign(),
+                    // Kept until its packet is whole.
+                    Err(HeaderError::Fragment { .. }) => {}
+                    Err(error) => {
+                        input.recognition.reject(|| error.to_string());
+                        if error.is_malformed() {
+                            run.feed.note(Problem {
+                                file,
+                                packet: captured.number,
+                                offset: captured.offset,
+                                kind: ProblemKind::Header(error),
+                            });
+                        } else {
+                            // Sound packets that are not UDP or TCP over IP: not ours.
+                            run.feed.note_foreign();
+                        }
+                    }
                 }
                 if options.limit.is_some() {
                     run.messages = run.feed.messages();

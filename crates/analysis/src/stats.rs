@@ -207,7 +207,7 @@ impl Stats {
             && self.missing() == 0
             && self.bad_messages == 0
             && self.unknown.is_empty()
-            && self.ended.damaged.is_empty()
+            && self.ended.is_clean()
     }
 
     /// A time as the files have it: ISO 8601, or the time of day at the venue.
@@ -289,7 +289,7 @@ impl Stats {
                 "offset": problem.place.offset,
                 "problem": problem.text,
             })).collect::<Vec<_>>(),
-            "damaged_files": self.ended.damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "damaged_files": self.ended.complaints().collect::<Vec<_>>(),
         })
     }
 }

@@ -196,7 +196,7 @@ impl Study {
     /// Whether everything was read, nothing was missing and every message had its time.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
-        self.problems == 0 && self.missing == 0 && self.without_time == 0 && self.ended.damaged.is_empty()
+        self.problems == 0 && self.missing == 0 && self.without_time == 0 && self.ended.is_clean()
     }
 
     /// Seconds from the first to the last arrival.
@@ -242,7 +242,7 @@ impl Study {
             "gaps": self.gaps,
             "missing_messages": self.missing,
             "problems": self.problems,
-            "damaged_files": self.ended.damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "damaged_files": self.ended.complaints().collect::<Vec<_>>(),
             "peaks": self.peaks.iter().filter(|peak| peak.messages > 0).map(|peak| json!({
                 "window_ns": peak.window_ns,
                 "messages": peak.messages,

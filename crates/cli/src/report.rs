@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use tapeworks_analysis::analyser::Ended;
 use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::Summary;
 use tapeworks_analysis::study::show_ns;
@@ -303,13 +304,19 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     }
     let rejected: u64 = summary.feeds.iter().map(|feed| feed.counters.rejected()).sum();
     if summary.is_clean() {
+        let heartbeats = summary.channels.iter().map(|channel| channel.counters.heartbeats).sum();
+        let packets = summary.file_counters.packets;
         let text = match summary.is_interrupted {
             true => {
                 "Stopped before the end of the input; everything up to there was understood, nothing is missing."
+                    .to_owned()
             }
-            false => "Everything was understood; nothing is missing.",
+            false => {
+                let holds = without_messages(summary.messages, packets, heartbeats);
+                format!("Everything was understood{holds}; nothing is missing.")
+            }
         };
-        let _infallible = writeln!(out, "{}", paint.good(text));
+        let _infallible = writeln!(out, "{}", paint.good(&text));
     } else {
         let files = &summary.file_counters;
         let parts = [
@@ -317,6 +324,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
             (summary.missing_messages(), "message", "messages", "missing"),
             (rejected, "event", "events", "whose order or level is not in the book"),
             (summary.file_errors.len() as u64, "file", "files", "cut short"),
+            (summary.unrecognised.len() as u64, "file", "files", UNRECOGNISED),
             (
                 files.without_time + files.time_out_of_range,
                 "packet",
@@ -339,16 +347,30 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     out
 }
 
+/// What follows the number of captures of which no packet was recognised.
+const UNRECOGNISED: &str = "without a packet in a known protocol";
+
+/// What input without messages holds instead, to follow "everything was read"; nothing if it has messages.
+pub(crate) fn without_messages(messages: u64, packets: u64, heartbeats: u64) -> String {
+    match (messages, packets, heartbeats) {
+        (0, 0, _) => ", but there are no packets in it".to_owned(),
+        (0, _, 0) => ", but there are no messages in it".to_owned(),
+        (0, _, _) => format!(": {} and no messages", counted(heartbeats, "heartbeat", "heartbeats")),
+        _ => String::new(),
+    }
+}
+
 /// Missing and unreadable messages, in one line.
-pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, damaged: usize, paint: Paint) -> String {
+pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, ended: &Ended, paint: Paint) -> String {
     let mut text = format!(
         "{}, {} missing; {} unreadable",
         counted(gaps, "gap", "gaps"),
         counted(missing, "message", "messages"),
         counted(problems, "place", "places")
     );
-    if damaged > 0 {
-        let _infallible = write!(text, "; {} cut short", counted(damaged as u64, "file", "files"));
+    let files = [(ended.damaged.len(), "cut short"), (ended.unrecognised.len(), UNRECOGNISED)];
+    for (count, what) in files.iter().filter(|(count, _)| *count > 0) {
+        let _infallible = write!(text, "; {} {what}", counted(*count as u64, "file", "files"));
     }
     text.push('.');
     paint.bad(&text)

@@ -15,7 +15,7 @@ mod writer;
 use std::fmt;
 use std::path::Path;
 
-pub use reader::{CaptureReader, CapturedPacket, Tally};
+pub use reader::{CaptureReader, CapturedDatagram, CapturedPacket, Tally};
 pub use writer::{Format, Resolution, Writer, WriterOptions};
 
 use crate::error::CaptureError;
@@ -77,6 +77,10 @@ impl LinkType {
     pub const LOOP: Self = Self(108);
     /// Linux "cooked" capture, version 1 (16 bytes), as of the `any` device.
     pub const LINUX_SLL: Self = Self(113);
+    /// Per-packet information (PPI), which names the link layer after it.
+    pub const PPI: Self = Self(192);
+    /// Endace's extensible record format, which names the link layer after it.
+    pub const ERF: Self = Self(197);
     /// An IPv4 packet with nothing before it.
     pub const IPV4: Self = Self(228);
     /// An IPv6 packet with nothing before it.
@@ -93,6 +97,8 @@ impl fmt::Display for LinkType {
             Self::RAW => "raw IP",
             Self::LOOP => "OpenBSD loopback",
             Self::LINUX_SLL => "Linux cooked v1",
+            Self::PPI => "PPI",
+            Self::ERF => "ERF",
             Self::IPV4 => "raw IPv4",
             Self::IPV6 => "raw IPv6",
             Self::LINUX_SLL2 => "Linux cooked v2",

@@ -13,6 +13,17 @@ pub enum Compression {
     Zstd,
 }
 
+/// The name of a compression that is not read here, and the command that undoes it.
+pub(crate) fn unsupported(first_bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    match first_bytes {
+        [0xfd, b'7', b'z', b'X', ..] => Some(("xz", "xz -d")),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(("bzip2", "bzip2 -d")),
+        [0x04, 0x22, 0x4d, 0x18, ..] => Some(("lz4", "lz4 -d")),
+        [b'P', b'K', 3, 4, ..] => Some(("zip", "unzip")),
+        _ => None,
+    }
+}
+
 impl Compression {
     /// Recognises the magic number at the start of `first_bytes`.
     pub fn detect(first_bytes: &[u8]) -> Self {

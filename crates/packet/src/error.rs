@@ -64,6 +64,18 @@ pub enum CaptureError {
         /// The decompressor's error.
         cause: io::Error,
     },
+    /// The file is compressed in a way that is not read here.
+    #[error(
+        "{file}: is compressed with {compression}; only gzip and zstd are read, so decompress it first with {command}"
+    )]
+    UnsupportedCompression {
+        /// The file as the caller named it.
+        file: Box<str>,
+        /// The compression that the first bytes announce.
+        compression: &'static str,
+        /// A command that decompresses it.
+        command: &'static str,
+    },
     /// The first bytes are neither pcap nor pcapng.
     #[error("{file}: neither pcap nor pcapng: starts with {first_bytes}")]
     UnknownFormat {
@@ -169,6 +181,7 @@ impl CaptureError {
             | Self::Io { file, .. }
             | Self::Stopped { file }
             | Self::Decompress { file, .. }
+            | Self::UnsupportedCompression { file, .. }
             | Self::UnknownFormat { file, .. }
             | Self::TruncatedHeader { file, .. }
             | Self::TruncatedPacket { file, .. }

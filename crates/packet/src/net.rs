@@ -1,21 +1,26 @@
 //! Network headers: from a captured packet to the UDP or TCP payload in it, without copying.
 //!
-//! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback and raw IP;
-//! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293).
+//! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback, raw IP, PPI and ERF;
+//! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293). It looks
+//! through what switches and taps put around a packet: MPLS, GRE, ERSPAN I to III, VXLAN, IP in IP, FabricPath, and
+//! Arista's timestamp header. [`Defragmenter`] also puts IP fragments together.
 //!
 //! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) takes a straight path
 //! over its 42 or 46 bytes of headers, one or two cache lines. All other packets take the general path. Checksums are not
 //! verified: network cards do that, and captures made on a sender hold unfinished ones.
 
 pub mod build;
+mod fragments;
 mod headers;
 pub mod layout;
 pub mod rewrite;
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 use crate::capture::LinkType;
+
+pub use fragments::{Defragmenter, MAX_AGE_NS, MAX_PENDING, Origin};
 
 /// The payload of a UDP datagram or TCP segment, and where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +35,7 @@ pub struct Datagram<'a> {
     pub transport: Transport,
     /// The payload, without any Ethernet padding or trailer.
     pub payload: &'a [u8],
-    /// Where the payload begins in the packet's bytes.
+    /// Where the payload begins in the packet's bytes; of a [reassembled](Defragmenter) datagram, in its first fragment.
     pub payload_offset: usize,
     /// The headers announce more payload than there is: the capture cut the packet, or it is the first fragment of a larger
     /// datagram. The captured part is usable.
@@ -99,6 +104,8 @@ pub enum Layer {
     Ipv4,
     /// IPv6 or one of its extension headers.
     Ipv6,
+    /// A header around another packet: MPLS, GRE, ERSPAN, FabricPath, or a switch's timestamp.
+    Tunnel,
     /// UDP.
     Udp,
     /// TCP.
@@ -112,6 +119,7 @@ impl fmt::Display for Layer {
             Self::Vlan => "VLAN tag",
             Self::Ipv4 => "IPv4 header",
             Self::Ipv6 => "IPv6 header",
+            Self::Tunnel => "tunnel header",
             Self::Udp => "UDP header",
             Self::Tcp => "TCP header",
         })
@@ -171,7 +179,8 @@ pub enum HeaderError {
         /// The IP protocol number.
         protocol: u8,
     },
-    /// A fragment of a datagram, not its first: it has no ports.
+    /// A fragment of an IP packet. [`parse`] reads a first fragment, which has the ports, and returns this for the others;
+    /// a [`Defragmenter`] returns it for every fragment that it keeps.
     #[error("fragment of IP packet {identification} from byte {fragment_offset}")]
     Fragment {
         /// The identification that all fragments of the packet share.
@@ -181,12 +190,39 @@ pub enum HeaderError {
         /// More fragments follow.
         more: bool,
     },
+    /// A [`Defragmenter`] gave up on a packet.
+    #[error(
+        "IP packet {identification} from {sender} to {receiver} is incomplete: only {present} bytes of its fragments came"
+    )]
+    Incomplete {
+        /// The packet's sender.
+        sender: IpAddr,
+        /// Where it goes.
+        receiver: IpAddr,
+        /// The identification that all fragments of the packet share.
+        identification: u32,
+        /// Bytes of its payload that came.
+        present: u32,
+    },
+    /// More headers around each other than any network makes.
+    #[error("too many headers around each other")]
+    TooDeep,
 }
 
 impl HeaderError {
-    /// Whether the packet is damaged or cut, rather than sound and of a kind that carries no UDP or TCP payload.
+    /// Whether the packet is damaged, cut or incomplete, rather than sound and of a kind that carries no UDP or TCP payload.
     pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::TooShort { .. } | Self::BadLength { .. } | Self::BadVersion { .. })
+        match self {
+            Self::TooShort { .. }
+            | Self::BadLength { .. }
+            | Self::BadVersion { .. }
+            | Self::Incomplete { .. }
+            | Self::TooDeep => true,
+            Self::UnsupportedLink(_)
+            | Self::NotIp { .. }
+            | Self::NotTransport { .. }
+            | Self::Fragment { .. } => false,
+        }
     }
 }
 
@@ -229,6 +265,7 @@ fn parse_ipv4_udp(bytes: &[u8], at: usize, vlan: Option<u16>) -> Option<Datagram
     let usual = head[0] == 0x45
         && head[9] == headers::PROTOCOL_UDP
         && be_u16(6) & headers::IPV4_FRAGMENT_BITS == 0
+        && be_u16(22) != headers::VXLAN_PORT
         // Both lengths agree; `get` below checks that the payload is there.
         && total_length == usize::from(be_u16(24)) + 20;
     if !usual {

@@ -36,6 +36,7 @@ use memmap2::{Advice, Mmap};
 
 pub use crate::compression::Compression;
 
+use crate::compression;
 use crate::error::CaptureError;
 use crate::stop;
 
@@ -81,6 +82,16 @@ enum Backing {
     Streamed(Box<Stream>),
 }
 
+/// Names a compression that cannot be read, rather than reading its bytes as something else.
+fn refuse_unsupported(name: &str, first_bytes: &[u8]) -> Result<(), CaptureError> {
+    match compression::unsupported(first_bytes) {
+        Some((compression, command)) => {
+            Err(CaptureError::UnsupportedCompression { file: name.into(), compression, command })
+        }
+        None => Ok(()),
+    }
+}
+
 impl ByteSource {
     /// Opens `path` for reading from front to back; `-` is standard input.
     ///
@@ -88,7 +99,7 @@ impl ByteSource {
     ///
     /// # Errors
     /// [`CaptureError::Missing`], [`CaptureError::Directory`], [`CaptureError::Permission`], [`CaptureError::Empty`],
-    /// or [`CaptureError::Io`] for what else the operating system says.
+    /// [`CaptureError::UnsupportedCompression`], or [`CaptureError::Io`] for what else the operating system says.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         Self::open_with(path, true)
     }
@@ -127,6 +138,7 @@ impl ByteSource {
         }
         let mut magic = [0; 4];
         let magic_len = read_up_to(&mut file, &mut magic).map_err(failed)?;
+        refuse_unsupported(&name, &magic[..magic_len])?;
         if may_map && Compression::detect(&magic[..magic_len]) == Compression::None {
             // SAFETY: the map is private to this `ByteSource`, read-only, and handed out only as slices that borrow
             // it. What cannot be ruled out here, as with any map of a file, is that another process writes or
@@ -168,7 +180,8 @@ impl ByteSource {
     /// number of bytes that `reader` will give, if known.
     ///
     /// # Errors
-    /// [`CaptureError::Empty`] if there is not one byte, [`CaptureError::Io`] if the first read fails.
+    /// [`CaptureError::Empty`] if there is not one byte, [`CaptureError::UnsupportedCompression`], or
+    /// [`CaptureError::Io`] if the first read fails.
     pub fn from_reader(
         name: &str,
         mut reader: Box<dyn Read + Send>,
@@ -180,6 +193,7 @@ impl ByteSource {
         if magic_len == 0 {
             return Err(CaptureError::Empty { file: name.into() });
         }
+        refuse_unsupported(name, &magic[..magic_len])?;
         let compression = Compression::detect(&magic[..magic_len]);
         let count = Arc::new(AtomicU64::new(0));
         let magic = Cursor::new(magic).take(magic_len as u64);

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Instruments, Nanos, NbboStage, NbboUpdate};
-use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::capture::{CaptureReader, CapturedDatagram};
 use tapeworks_packet::framed::FramedReader;
-use tapeworks_packet::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
+use tapeworks_packet::net::{Datagram, HeaderError, TcpFlags, TcpHeader, Transport};
 use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_store::Schema;
@@ -137,8 +137,8 @@ pub fn feed_capture(bytes: &[u8]) {
     };
     let mut chain = Chain::new(Feed::new(FeedOptions::default()), market(), 16);
     let mut records = Records::new();
-    while let Ok(Some(captured)) = reader.next_packet() {
-        match net::parse(captured.link_type, captured.bytes) {
+    while let Ok(Some(CapturedDatagram { packet: captured, datagram })) = reader.next_datagram() {
+        match datagram {
             Ok(datagram) => {
                 let packet = Packet {
                     file: 0,
@@ -155,6 +155,7 @@ pub fn feed_capture(bytes: &[u8]) {
                 offset: captured.offset,
                 kind: ProblemKind::Header(error),
             }),
+            Err(HeaderError::Fragment { .. }) => {}
             Err(_) => chain.first.note_foreign(),
         }
         if captured.number > ENOUGH {

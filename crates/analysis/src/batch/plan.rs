@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
 use tapeworks_market::{Event, Nanos};
-use tapeworks_packet::net;
+use tapeworks_packet::capture::CapturedDatagram;
 use tapeworks_stage::Stage as _;
 
 use super::objects::ObjectInput;
@@ -317,7 +317,7 @@ fn probe_until(
         Source::Capture(reader) => {
             for _ in 0..PROBED_PACKETS {
                 // Damage behind the first packet is for the task to report, which takes what is before it.
-                let captured = match reader.next_packet() {
+                let captured = match reader.next_datagram() {
                     Ok(Some(captured)) => captured,
                     Err(error) if first.is_none() => {
                         *is_enough = false;
@@ -328,9 +328,10 @@ fn probe_until(
                         break;
                     }
                 };
+                let CapturedDatagram { packet: captured, datagram } = captured;
                 let received = Nanos(captured.timestamp_ns);
                 first.get_or_insert(received);
-                if let Ok(datagram) = net::parse(captured.link_type, captured.bytes) {
+                if let Ok(datagram) = datagram {
                     let (number, offset) = (captured.number, captured.offset);
                     feed.process(&[Packet { file: 0, number, offset, received, datagram }], &mut unwanted);
                 }

@@ -509,7 +509,7 @@ fn record_of(
         outputs,
         gaps: gaps.collect(),
         missing_messages: summary.missing_messages(),
-        damaged_files: summary.file_errors.iter().map(ToString::to_string).collect(),
+        damaged_files: summary.complaints().collect(),
         unseen_symbols: unseen_symbols.iter().map(ToString::to_string).collect(),
         is_clean: summary.is_clean() && lost == 0,
         report,

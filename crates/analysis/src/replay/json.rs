@@ -56,7 +56,7 @@ impl Summary {
             "foreign_packets": self.feed_counters.foreign_packets,
             "session_bytes": self.feed_counters.session_bytes,
             "skipped_stream_bytes": self.feed_counters.skipped_stream_bytes,
-            "damaged_files": self.file_errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "damaged_files": self.complaints().collect::<Vec<_>>(),
             "is_interrupted": self.is_interrupted,
             "messages": self.messages,
             "events": self.events,

@@ -17,7 +17,7 @@ use crate::bars::Bars;
 use crate::compare::Comparison;
 
 use super::{Directory, Options, Run};
-use crate::input::{Input, Source};
+use crate::input::{Input, Source, Unrecognised};
 
 /// Counters of a channel.
 #[derive(Clone, Debug)]
@@ -100,6 +100,8 @@ pub struct Busy {
 /// Counters of the readers, all files together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounters {
+    /// Packets of captures.
+    pub packets: u64,
     /// Packets in blocks that have no time; they got that of the packet before.
     pub without_time: u64,
     /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
@@ -108,15 +110,31 @@ pub struct FileCounters {
     pub end_marks: u64,
 }
 
-impl FileCounters {
+/// The inputs that are done.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub(super) counters: FileCounters,
+    pub(super) unrecognised: Vec<Unrecognised>,
+}
+
+impl Ended {
+    /// An input has come to its end.
     pub(super) fn add(&mut self, input: &Input) {
+        self.leave(input);
+        self.unrecognised.extend(input.unrecognised());
+    }
+
+    /// An input is left before its end.
+    pub(super) fn leave(&mut self, input: &Input) {
+        let counters = &mut self.counters;
         match &input.source {
             Source::Capture(reader) => {
                 let tally = reader.tally();
-                self.without_time += tally.without_time;
-                self.time_out_of_range += tally.time_out_of_range;
+                counters.packets += tally.packets;
+                counters.without_time += tally.without_time;
+                counters.time_out_of_range += tally.time_out_of_range;
             }
-            Source::Framed { reader, .. } => self.end_marks += reader.end_marks(),
+            Source::Framed { reader, .. } => counters.end_marks += reader.end_marks(),
             Source::FixLog(_) => {}
         }
     }
@@ -144,6 +162,8 @@ pub struct Summary {
     pub without_day: Vec<String>,
     /// Errors that ended a file early; the packets before were taken.
     pub file_errors: Vec<CaptureError>,
+    /// The captures of which no packet was recognised.
+    pub unrecognised: Vec<Unrecognised>,
     /// Whether it was stopped before the end of its inputs.
     pub is_interrupted: bool,
     /// Messages of all channels.
@@ -203,12 +223,19 @@ impl Summary {
     /// Whether everything in the inputs was understood, nothing was missing, and every value could be written.
     pub fn is_clean(&self) -> bool {
         self.file_errors.is_empty()
+            && self.unrecognised.is_empty()
             && self.file_counters.without_time + self.file_counters.time_out_of_range == 0
             && self.values_lost() == 0
             && self.unseen_symbols.is_empty()
             && self.problems.total + self.unreadable_symbols == 0
             && self.missing_messages() == 0
             && self.feeds.iter().all(|feed| feed.counters.rejected() + feed.counters.instruments_beyond == 0)
+    }
+
+    /// What is wrong with whole files, a line each.
+    pub fn complaints(&self) -> impl Iterator<Item = String> {
+        let damaged = self.file_errors.iter().map(ToString::to_string);
+        damaged.chain(self.unrecognised.iter().map(ToString::to_string))
     }
 
     /// Values that a file could not hold, so that it has none in their place.
@@ -313,6 +340,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         file_counters: FileCounters::default(),
         without_day: Vec::new(),
         file_errors: Vec::new(),
+        unrecognised: Vec::new(),
         is_interrupted: false,
         messages: feed.messages(),
         events: outlet.events,

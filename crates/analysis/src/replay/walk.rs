@@ -4,11 +4,12 @@ use tapeworks_feed::{Packet, ProblemKind};
 use tapeworks_market::nbbo::SelfHelpSink;
 use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
 use tapeworks_packet::CaptureError;
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::net::{Defragmenter, Origin};
 use tapeworks_stage::Stage as _;
 
 use super::{
-    FileCounters, Options, ReplayError, Run, Summary, capacity, input, needs_all, next_input, step,
-    without_day,
+    Ended, Options, ReplayError, Run, Summary, capacity, input, needs_all, next_input, step, without_day,
 };
 use crate::input::Input;
 use crate::replay::summary::summarise;
@@ -22,7 +23,9 @@ pub struct Walk {
     run: Run,
     without_day: Vec<String>,
     file_errors: Vec<CaptureError>,
-    file_counters: FileCounters,
+    ended: Ended,
+    /// Of frames of the caller's.
+    fragments: Defragmenter,
     is_interrupted: bool,
     /// Packets of the caller's.
     packets: u64,
@@ -54,14 +57,14 @@ impl Walk {
         let inputs = input::open_all(&options.inputs, options.application)?;
         let without_day = without_day(&inputs, &options)?;
         let run = Run::new(&options, capacity(&inputs), Vec::new(), (needs_all(&options), true));
-        let (file_errors, file_counters) = (Vec::new(), FileCounters::default());
         Ok(Self {
             options,
             inputs,
             run,
             without_day,
-            file_errors,
-            file_counters,
+            file_errors: Vec::new(),
+            ended: Ended::default(),
+            fragments: Defragmenter::default(),
             is_interrupted: false,
             packets: 0,
         })
@@ -77,7 +80,7 @@ impl Walk {
 
     fn advance_unflushed(&mut self, until: Nanos, most: u64) -> Advanced {
         for _ in 0..most {
-            let next = match next_input(&mut self.inputs, &self.options, true, &mut self.file_counters) {
+            let next = match next_input(&mut self.inputs, &self.options, true, &mut self.ended) {
                 Ok(Some(next)) => next,
                 Ok(None) => return Advanced::Ended,
                 Err((index, error)) => {
@@ -98,7 +101,7 @@ impl Walk {
     }
 
     fn end(&mut self, index: usize, ended: Result<bool, CaptureError>) {
-        self.file_counters.add(&self.inputs.remove(index));
+        self.ended.add(&self.inputs.remove(index));
         match ended {
             Err(CaptureError::Stopped { .. }) => {
                 self.is_interrupted = true;
@@ -120,8 +123,26 @@ impl Walk {
         self.run.messages = self.run.feed.messages();
     }
 
+    /// Takes a captured frame of the caller's, or keeps it as a fragment. Damaged headers are counted; sound frames that are
+    /// not UDP or TCP over IP are passed over.
+    pub fn frame(&mut self, link_type: LinkType, bytes: &[u8], received: Nanos) {
+        let mut fragments = std::mem::take(&mut self.fragments);
+        while fragments.is_pending()
+            && let Some((_, error)) = fragments.take_lost(Some(received.0))
+        {
+            self.note(ProblemKind::Header(error));
+        }
+        let origin = Origin { number: self.packets, offset: 0, timestamp_ns: received.0 };
+        match fragments.parse(link_type, bytes, origin) {
+            Ok((datagram, origin)) => self.packet(Nanos(origin.timestamp_ns), datagram),
+            Err(error) if error.is_malformed() => self.note(ProblemKind::Header(error)),
+            Err(_) => {}
+        }
+        self.fragments = fragments;
+    }
+
     /// Counts a packet of the caller's whose headers cannot be read.
-    pub fn note(&mut self, kind: ProblemKind) {
+    fn note(&mut self, kind: ProblemKind) {
         self.packets += 1;
         self.run.feed.note(tapeworks_feed::Problem { file: 0, packet: self.packets, offset: 0, kind });
     }
@@ -153,12 +174,16 @@ impl Walk {
 
     /// The summary, as of a replay that ends here.
     pub fn finish(mut self) -> Summary {
+        while let Some((_, error)) = self.fragments.take_lost(None) {
+            self.note(ProblemKind::Header(error));
+        }
         let (feed, _, mut edge) = self.run.edge();
         feed.finish(&mut edge);
         self.run.flush();
-        self.inputs.iter().for_each(|input| self.file_counters.add(input));
+        self.inputs.iter().for_each(|input| self.ended.leave(input));
         Summary {
-            file_counters: self.file_counters,
+            file_counters: self.ended.counters,
+            unrecognised: self.ended.unrecognised,
             without_day: self.without_day,
             file_errors: self.file_errors,
             is_interrupted: self.is_interrupted,

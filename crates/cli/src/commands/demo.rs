@@ -238,9 +238,7 @@ fn real_packets(out: &Path, width: usize) -> Result<bool> {
         if summary.is_interrupted {
             return Ok(false);
         }
-        for error in &summary.file_errors {
-            complain(&error.to_string());
-        }
+        summary.complaints().for_each(|text| complain(&text));
         let channel = summary.channels.first();
         let symbols: Vec<&str> = summary.busiest.iter().map(|busy| busy.symbol.as_str()).take(3).collect();
         table.row([

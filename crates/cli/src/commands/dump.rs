@@ -95,9 +95,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     .and_then(|dumped| out.flush().map(|()| dumped))
     .map_err(|error| Failure::from_stdout(&error))?;
     bar.clear();
-    for error in &dumped.ended.damaged {
-        complain(&error.to_string());
-    }
+    dumped.ended.complaints().for_each(|text| complain(&text));
     if crate::interrupt::is_requested() {
         complain(&format!("stopped after {}", counted(dumped.messages, "message", "messages")));
         return Ok(Ending::Interrupted);
@@ -108,7 +106,6 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         complain(&format!("{places} could not be read; {messages} could"));
     }
     complain_of_unseen(&dumped.unseen_symbols);
-    let is_clean =
-        dumped.unseen_symbols.is_empty() && dumped.problems == 0 && dumped.ended.damaged.is_empty();
+    let is_clean = dumped.unseen_symbols.is_empty() && dumped.problems == 0 && dumped.ended.is_clean();
     Ok(if is_clean { Ending::Complete } else { Ending::WithProblems })
 }

@@ -251,9 +251,7 @@ const SHOWN_SYMBOLS: usize = 10;
 
 /// Reports what cut the replay short.
 pub(crate) fn ending(summary: &Summary) -> Ending {
-    for error in &summary.file_errors {
-        complain(&error.to_string());
-    }
+    summary.complaints().for_each(|text| complain(&text));
     if summary.is_interrupted {
         complain("stopped before the end of the input; the output is complete up to there");
         return Ending::Interrupted;

@@ -57,9 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         show(&stats, arguments.top, terminal::paint())
     };
     output::print(&text)?;
-    for error in &stats.ended.damaged {
-        complain(&error.to_string());
-    }
+    stats.ended.complaints().for_each(|text| complain(&text));
     if stats.ended.is_stopped {
         complain("stopped before the end of the input");
         return Ok(Ending::Interrupted);
@@ -183,9 +181,12 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     let problems = stats.problems + stats.bad_messages + stats.unknown.values().sum::<u64>();
     let gaps: u64 = stats.channels.iter().map(|(_, channel)| channel.gaps).sum();
     let verdict = if stats.is_clean() {
-        paint.good("Everything was read; nothing is missing.")
+        let packets = stats.files.iter().map(|file| file.packets).sum::<u64>();
+        let heartbeats = stats.channels.iter().map(|(_, channel)| channel.heartbeats).sum();
+        let holds = report::without_messages(total, packets, heartbeats);
+        paint.good(&format!("Everything was read{holds}; nothing is missing."))
     } else {
-        report::losses(gaps, stats.missing(), problems, stats.ended.damaged.len(), paint)
+        report::losses(gaps, stats.missing(), problems, &stats.ended, paint)
     };
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {

@@ -204,9 +204,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         show(&study, &title, measured.as_ref(), arguments.svg.as_deref(), terminal::paint())
     };
     output::print(&text)?;
-    for error in &study.ended.damaged {
-        complain(&error.to_string());
-    }
+    study.ended.complaints().for_each(|text| complain(&text));
     if study.ended.is_stopped {
         complain("stopped before the end of the input");
         return Ok(Ending::Interrupted);
@@ -266,9 +264,8 @@ fn note(study: &Study, measured: Option<&Measured>) -> String {
 fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Path>, paint: Paint) -> String {
     let mut out = String::new();
     let _infallible = writeln!(out, "{}", paint.strong(title));
-    let damaged = study.ended.damaged.len();
-    if study.gaps > 0 || study.problems > 0 || damaged > 0 {
-        let losses = report::losses(study.gaps, study.missing, study.problems, damaged, paint);
+    if study.gaps > 0 || study.problems > 0 || !study.ended.is_clean() {
+        let losses = report::losses(study.gaps, study.missing, study.problems, &study.ended, paint);
         let _infallible = writeln!(out, "{losses}");
     }
     let Some((first, last)) = study.times else {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Fault, FileKind, LinkType, MAX_CAPTURED_BYTES, Record, Step, pcap, pcapng};
 use crate::error::{CaptureError, FirstBytes};
+use crate::net::{Datagram, Defragmenter, HeaderError, Origin};
 use crate::source::ByteSource;
 
 /// One packet as the capture file has it. Its bytes are those of the file, not copied.
@@ -30,6 +31,17 @@ impl CapturedPacket<'_> {
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_length as usize
     }
+}
+
+/// A captured packet and the datagram in it.
+#[derive(Debug, Clone, Copy)]
+pub struct CapturedDatagram<'a> {
+    /// The packet. A datagram in fragments comes with the packet that completed it, which then has the number, offset and time of
+    /// the first fragment. For [`HeaderError::Incomplete`] it has no bytes, the number and offset of the fragment that was
+    /// captured first, and the time at which the reader gave up.
+    pub packet: CapturedPacket<'a>,
+    /// The datagram, or why there is none. [`HeaderError::Fragment`] means that the packet is kept for a later one.
+    pub datagram: Result<Datagram<'a>, HeaderError>,
 }
 
 /// A reader's counters, for the user.
@@ -59,12 +71,34 @@ pub struct CaptureReader {
     found: Option<Record>,
     tally: Tally,
     ended: bool,
+    /// Fragments, if [`CaptureReader::next_datagram`] is used.
+    fragments: Defragmenter,
+    /// The time of the last packet handed out.
+    last_timestamp_ns: u64,
 }
 
 #[derive(Debug)]
 enum Format {
     Pcap(pcap::Header),
     PcapNg(pcapng::Sections),
+}
+
+/// Takes the packet that `record` describes out of the window.
+#[inline]
+fn hand_out<'a>(source: &'a mut ByteSource, tally: &mut Tally, record: Record) -> CapturedPacket<'a> {
+    let offset = source.position() + record.start as u64;
+    let bytes = &source.take(record.end)[record.start..record.start + record.captured];
+    tally.packets += 1;
+    tally.bytes += record.captured as u64;
+    tally.cut += u64::from(record.captured < record.original_length as usize);
+    CapturedPacket {
+        number: tally.packets,
+        offset,
+        timestamp_ns: record.timestamp_ns,
+        link_type: record.link_type,
+        original_length: record.original_length,
+        bytes,
+    }
 }
 
 impl CaptureReader {
@@ -110,7 +144,15 @@ impl CaptureReader {
             (FileKind::Unknown, _) if got == 0 => return Err(CaptureError::Empty { file }),
             (FileKind::Unknown, _) => return Err(CaptureError::UnknownFormat { file, first_bytes: shown }),
         };
-        Ok(Self { source, format, found: None, tally: Tally::default(), ended: false })
+        Ok(Self {
+            source,
+            format,
+            found: None,
+            tally: Tally::default(),
+            ended: false,
+            fragments: Defragmenter::default(),
+            last_timestamp_ns: 0,
+        })
     }
 
     /// The next packet, or `None` at the end.
@@ -122,20 +164,51 @@ impl CaptureReader {
         if !self.find()? {
             return Ok(None);
         }
+        Ok(self.found.take().map(|record| hand_out(&mut self.source, &mut self.tally, record)))
+    }
+
+    /// The next packet and the UDP or TCP payload in it, or `None` at the end. Puts IP fragments together; a datagram that stays
+    /// incomplete is reported as [`HeaderError::Incomplete`], between packets or at the end.
+    ///
+    /// # Errors
+    /// As [`CaptureReader::next_packet`].
+    #[inline]
+    pub fn next_datagram(&mut self) -> Result<Option<CapturedDatagram<'_>>, CaptureError> {
+        self.find()?;
+        if self.fragments.is_pending()
+            && let Some(lost) = self.take_lost()
+        {
+            return Ok(Some(lost));
+        }
         let Some(record) = self.found.take() else { return Ok(None) };
-        let offset = self.source.position() + record.start as u64;
-        let bytes = &self.source.take(record.end)[record.start..record.start + record.captured];
-        self.tally.packets += 1;
-        self.tally.bytes += record.captured as u64;
-        self.tally.cut += u64::from(record.captured < record.original_length as usize);
-        Ok(Some(CapturedPacket {
-            number: self.tally.packets,
-            offset,
-            timestamp_ns: record.timestamp_ns,
-            link_type: record.link_type,
-            original_length: record.original_length,
-            bytes,
+        let packet = hand_out(&mut self.source, &mut self.tally, record);
+        self.last_timestamp_ns = packet.timestamp_ns;
+        let origin =
+            Origin { number: packet.number, offset: packet.offset, timestamp_ns: packet.timestamp_ns };
+        Ok(Some(match self.fragments.parse(packet.link_type, packet.bytes, origin) {
+            Ok((datagram, Origin { number, offset, timestamp_ns })) => CapturedDatagram {
+                packet: CapturedPacket { number, offset, timestamp_ns, ..packet },
+                datagram: Ok(datagram),
+            },
+            Err(error) => CapturedDatagram { packet, datagram: Err(error) },
         }))
+    }
+
+    /// A datagram that is incomplete for good before the next packet.
+    #[cold]
+    #[inline(never)]
+    fn take_lost(&mut self) -> Option<CapturedDatagram<'static>> {
+        let now = self.found.map(|record| record.timestamp_ns);
+        let (origin, error) = self.fragments.take_lost(now)?;
+        let packet = CapturedPacket {
+            number: origin.number,
+            offset: origin.offset,
+            timestamp_ns: now.unwrap_or(self.last_timestamp_ns),
+            link_type: LinkType::RAW,
+            original_length: 0,
+            bytes: &[],
+        };
+        Some(CapturedDatagram { packet, datagram: Err(error) })
     }
 
     /// Goes back to the first packet, without opening the file again. Returns `false` and stays where it is for a stream
@@ -153,18 +226,20 @@ impl CaptureReader {
             Format::PcapNg(sections) => *sections = pcapng::Sections::new(),
         }
         (self.found, self.ended, self.tally) = (None, false, Tally::default());
+        self.fragments = Defragmenter::default();
         true
     }
 
     /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: for merging
-    /// captures by time. `None` at the end.
+    /// captures by time. `None` at the end, after the last [incomplete datagram](CapturedDatagram::packet).
     ///
     /// # Errors
     /// As [`CaptureReader::next_packet`].
     #[inline]
     pub fn next_timestamp_ns(&mut self) -> Result<Option<u64>, CaptureError> {
         self.find()?;
-        Ok(self.found.map(|record| record.timestamp_ns))
+        let last = || self.fragments.is_pending().then_some(self.last_timestamp_ns);
+        Ok(self.found.map(|record| record.timestamp_ns).or_else(last))
     }
 
     /// Counters of the packets handed out so far.

@@ -1,4 +1,6 @@
-//! The general path: every link layer, tag, option, extension and fragment, one header after another.
+//! The general path: every link layer, tag, tunnel, option, extension and fragment, one header after another.
+
+mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,11 +16,19 @@ const ETHERTYPES_OUTER_VLAN: [u16; 2] = [0x88a8, 0x9100];
 /// Of a tag's first 16 bits; the others are priority.
 pub(super) const VLAN_IDENTIFIER_BITS: u16 = 0x0fff;
 
+/// An IPv4 packet in an IP packet (RFC 2003).
+const PROTOCOL_IPV4: u8 = 4;
 pub(super) const PROTOCOL_TCP: u8 = 6;
 pub(super) const PROTOCOL_UDP: u8 = 17;
 pub(super) const PROTOCOL_DCCP: u8 = 33;
+/// An IPv6 packet in an IP packet (RFC 4213).
+const PROTOCOL_IPV6: u8 = 41;
+const PROTOCOL_GRE: u8 = 47;
 pub(super) const PROTOCOL_ICMP_V6: u8 = 58;
 pub(super) const PROTOCOL_UDP_LITE: u8 = 136;
+
+/// The destination port of VXLAN (RFC 7348, section 5).
+pub(super) const VXLAN_PORT: u16 = 4789;
 
 /// Extension headers of IPv6 (RFC 8200, section 4) that need special handling.
 pub(super) const EXTENSION_ROUTING: u8 = 43;
@@ -28,6 +38,9 @@ pub(super) const EXTENSION_DESTINATION: u8 = 60;
 
 /// "More fragments" and the fragment offset; "do not fragment" is of no interest.
 pub(super) const IPV4_FRAGMENT_BITS: u16 = 0x3fff;
+
+/// The most headers in a packet. A mirrored packet in a tunnel has about ten.
+const MAX_LAYERS: u32 = 24;
 
 /// A packet's bytes and how far they have been read.
 #[derive(Clone, Copy)]
@@ -55,30 +68,130 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// IP's facts about the transport header behind it.
-struct Network<'a> {
-    source: IpAddr,
-    destination: IpAddr,
-    protocol: u8,
-    /// Stands before the transport header and ends where the IP packet, or the capture, does.
-    payload: Cursor<'a>,
-    /// The IP packet is longer than its captured part, or only its first fragment.
-    truncated: bool,
+/// The facts of an IP header, and the bytes after it.
+#[derive(Clone, Copy)]
+pub(super) struct Network<'a> {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) protocol: u8,
+    /// Starts at the transport header and ends where the IP packet or the capture ends.
+    pub(super) payload: Cursor<'a>,
+    /// The capture ends before the IP packet does.
+    pub(super) truncated: bool,
+    /// Set unless the packet is whole.
+    pub(super) part: Option<Part>,
+}
+
+/// Which part of an IP packet a fragment is.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) identification: u32,
+    /// Where its bytes belong in the whole packet's payload.
+    pub(super) offset: u32,
+    /// More fragments follow.
+    pub(super) more: bool,
+}
+
+impl Part {
+    /// The error for a fragment that cannot be read alone.
+    pub(super) const fn error(self) -> HeaderError {
+        let Self { identification, offset, more } = self;
+        HeaderError::Fragment { identification, fragment_offset: offset, more }
+    }
+}
+
+/// The result of walking a packet's headers.
+pub(super) enum Found<'a> {
+    Datagram(Datagram<'a>),
+    /// A fragment, possibly of a tunnel's outer packet, and the VLAN it came on.
+    Fragment(Network<'a>, Option<u16>),
 }
 
 pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
-    let mut cursor = Cursor { bytes, at: 0 };
-    let Link { ethertype, vlan, .. } = link(link_type, &mut cursor)?;
-    let network = match ethertype {
-        ETHERTYPE_IPV4 => ipv4(cursor)?,
-        ETHERTYPE_IPV6 => ipv6(cursor)?,
-        ethertype => return Err(HeaderError::NotIp { ethertype }),
-    };
-    match network.protocol {
-        PROTOCOL_UDP => udp(&network, vlan),
-        PROTOCOL_TCP => tcp(&network, vlan),
-        protocol => Err(HeaderError::NotTransport { protocol }),
+    let mut found = walk(link_type, bytes)?;
+    // Of a fragmented tunnel in a fragmented packet only the innermost transport header matters.
+    for _ in 0..MAX_LAYERS {
+        match found {
+            Found::Datagram(datagram) => return Ok(datagram),
+            Found::Fragment(network, vlan) => {
+                if let Some(part) = network.part.filter(|part| part.offset > 0) {
+                    return Err(part.error());
+                }
+                found = walk_payload(Network { part: None, truncated: true, ..network }, vlan)?;
+            }
+        }
     }
+    Err(HeaderError::TooDeep)
+}
+
+/// Walks the headers of a packet, through any tunnels.
+pub(super) fn walk(link_type: LinkType, bytes: &[u8]) -> Result<Found<'_>, HeaderError> {
+    descend(Ahead::Link(link_type), Cursor { bytes, at: 0 }, None, MAX_LAYERS)
+}
+
+/// Walks the headers after an IP header, such as a reassembled packet's.
+pub(super) fn walk_payload(mut network: Network<'_>, vlan: Option<u16>) -> Result<Found<'_>, HeaderError> {
+    if network.destination.is_ipv6() {
+        extensions(&mut network)?;
+    }
+    let cursor = network.payload;
+    descend(Ahead::Payload(network), cursor, vlan, MAX_LAYERS)
+}
+
+/// The kind of header that comes next.
+enum Ahead<'a> {
+    Link(LinkType),
+    EtherType(u16),
+    Payload(Network<'a>),
+}
+
+/// Passes one header after another until it reaches a transport header, at most `layers` of them.
+fn descend<'a>(
+    mut ahead: Ahead<'a>,
+    mut cursor: Cursor<'a>,
+    mut vlan: Option<u16>,
+    layers: u32,
+) -> Result<Found<'a>, HeaderError> {
+    for left in (0..layers).rev() {
+        ahead = match ahead {
+            Ahead::Link(link_type) => {
+                let link = link(link_type, &mut cursor)?;
+                vlan = link.vlan.or(vlan);
+                Ahead::EtherType(link.ethertype)
+            }
+            Ahead::EtherType(ETHERTYPE_IPV4) => Ahead::Payload(ipv4(cursor)?),
+            Ahead::EtherType(ETHERTYPE_IPV6) => Ahead::Payload(ipv6(cursor)?),
+            Ahead::EtherType(ethertype) if is_tag(ethertype) => {
+                let link = tags(ethertype, &mut cursor)?;
+                vlan = link.vlan.or(vlan);
+                Ahead::EtherType(link.ethertype)
+            }
+            Ahead::EtherType(ethertype) => tunnel::after_ethertype(ethertype, &mut cursor)?,
+            Ahead::Payload(network) if network.part.is_some() => return Ok(Found::Fragment(network, vlan)),
+            Ahead::Payload(network) => {
+                cursor = network.payload;
+                match network.protocol {
+                    PROTOCOL_UDP => {
+                        let datagram = udp(&network, vlan)?;
+                        let Some(inner) = tunnel::vxlan(&datagram, cursor) else {
+                            return Ok(Found::Datagram(datagram));
+                        };
+                        return match descend(Ahead::Link(LinkType::ETHERNET), inner, vlan, left) {
+                            // Something else that is sent to this port.
+                            Err(error) if error.is_malformed() => Ok(Found::Datagram(datagram)),
+                            found => found,
+                        };
+                    }
+                    PROTOCOL_TCP => return tcp(&network, vlan).map(Found::Datagram),
+                    PROTOCOL_IPV4 => Ahead::EtherType(ETHERTYPE_IPV4),
+                    PROTOCOL_IPV6 => Ahead::EtherType(ETHERTYPE_IPV6),
+                    PROTOCOL_GRE => tunnel::gre(&mut cursor)?,
+                    protocol => return Err(HeaderError::NotTransport { protocol }),
+                }
+            }
+        };
+    }
+    Err(HeaderError::TooDeep)
 }
 
 /// The facts of the link layer.
@@ -93,25 +206,25 @@ pub(super) struct Link {
 
 /// Passes the link layer's header and VLAN tags.
 pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link, HeaderError> {
-    let mut ethertype = match link_type {
+    let ethertype = match link_type {
         LinkType::ETHERNET => {
             let header = cursor.header::<14>(Layer::Link)?;
-            cursor.at = 14;
+            cursor.at += 14;
             u16::from_be_bytes([header[12], header[13]])
         }
         LinkType::LINUX_SLL => {
             let header = cursor.header::<16>(Layer::Link)?;
-            cursor.at = 16;
+            cursor.at += 16;
             u16::from_be_bytes([header[14], header[15]])
         }
         LinkType::LINUX_SLL2 => {
             let header = cursor.header::<20>(Layer::Link)?;
-            cursor.at = 20;
+            cursor.at += 20;
             u16::from_be_bytes([header[0], header[1]])
         }
         LinkType::NULL | LinkType::LOOP => {
             let family = *cursor.header::<4>(Layer::Link)?;
-            cursor.at = 4;
+            cursor.at += 4;
             // The byte order of BSD loopback is that of the capturing machine, which is not in the file; families
             // are small numbers, so the larger reading is the wrong one.
             let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
@@ -129,11 +242,32 @@ pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link,
             6 => ETHERTYPE_IPV6,
             _ => ETHERTYPE_IPV4,
         },
+        LinkType::PPI | LinkType::ERF => {
+            let inner = match link_type {
+                LinkType::PPI => tunnel::ppi(cursor)?,
+                _ => tunnel::erf(cursor)?,
+            };
+            return match inner {
+                LinkType::PPI | LinkType::ERF => Err(HeaderError::UnsupportedLink(inner)),
+                inner => link(inner, cursor),
+            };
+        }
         other => return Err(HeaderError::UnsupportedLink(other)),
     };
+    tags(ethertype, cursor)
+}
+
+const fn is_tag(ethertype: u16) -> bool {
+    ethertype == ETHERTYPE_VLAN
+        || ethertype == ETHERTYPES_OUTER_VLAN[0]
+        || ethertype == ETHERTYPES_OUTER_VLAN[1]
+}
+
+/// Passes VLAN tags.
+fn tags(mut ethertype: u16, cursor: &mut Cursor<'_>) -> Result<Link, HeaderError> {
     let mut vlan = None;
     let mut tags = 0u8;
-    while ethertype == ETHERTYPE_VLAN || ETHERTYPES_OUTER_VLAN.contains(&ethertype) {
+    while is_tag(ethertype) {
         let tag = cursor.header::<4>(Layer::Vlan)?;
         cursor.at += 4;
         vlan = Some(u16::from_be_bytes([tag[0], tag[1]]) & VLAN_IDENTIFIER_BITS);
@@ -165,12 +299,11 @@ fn ipv4(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         return Err(cursor.too_short(Layer::Ipv4, header_length));
     }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
-    let more = fragment & 0x2000 != 0;
-    let fragment_offset = u32::from(fragment & 0x1fff) * 8;
-    if fragment_offset > 0 {
-        let identification = u32::from(u16::from_be_bytes([header[4], header[5]]));
-        return Err(HeaderError::Fragment { identification, fragment_offset, more });
-    }
+    let part = (fragment & IPV4_FRAGMENT_BITS != 0).then(|| Part {
+        identification: u32::from(u16::from_be_bytes([header[4], header[5]])),
+        offset: u32::from(fragment & 0x1fff) * 8,
+        more: fragment & 0x2000 != 0,
+    });
     let end = cursor.at + total_length;
     let present = end.min(cursor.bytes.len());
     Ok(Network {
@@ -178,7 +311,8 @@ fn ipv4(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         destination: IpAddr::V4(Ipv4Addr::new(header[16], header[17], header[18], header[19])),
         protocol: header[9],
         payload: Cursor { bytes: &cursor.bytes[..present], at: cursor.at + header_length },
-        truncated: present < end || more,
+        truncated: present < end,
+        part,
     })
 }
 
@@ -194,12 +328,28 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         length => cursor.at + 40 + length,
     };
     let present = end.min(cursor.bytes.len());
-    let mut payload = Cursor { bytes: &cursor.bytes[..present], at: cursor.at + 40 };
-    let mut protocol = header[6];
-    let mut truncated = present < end;
+    let mut source = [0; 16];
+    let mut destination = [0; 16];
+    source.copy_from_slice(&header[8..24]);
+    destination.copy_from_slice(&header[24..40]);
+    let mut network = Network {
+        source: IpAddr::V6(Ipv6Addr::from(source)),
+        destination: IpAddr::V6(Ipv6Addr::from(destination)),
+        protocol: header[6],
+        payload: Cursor { bytes: &cursor.bytes[..present], at: cursor.at + 40 },
+        truncated: present < end,
+        part: None,
+    };
+    extensions(&mut network)?;
+    Ok(network)
+}
+
+/// Passes IPv6's extension headers, up to a fragment's own bytes.
+fn extensions(network: &mut Network<'_>) -> Result<(), HeaderError> {
+    let payload = &mut network.payload;
     // Each extension header is at least 8 bytes long, so this ends with the packet.
-    loop {
-        let length = match protocol {
+    while network.part.is_none() {
+        let length = match network.protocol {
             // Hop-by-hop options, routing, destination options, mobility, host identity, shim6.
             0 | 43 | 60 | 135 | 139 | 140 => 8 + usize::from(payload.header::<8>(Layer::Ipv6)?[1]) * 8,
             // Authentication counts in units of four bytes (RFC 4302, section 2.2).
@@ -207,14 +357,9 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
             44 => {
                 let fragment = payload.header::<8>(Layer::Ipv6)?;
                 let bits = u16::from_be_bytes([fragment[2], fragment[3]]);
-                let more = bits & 1 != 0;
-                let fragment_offset = u32::from(bits & !7);
-                if fragment_offset > 0 {
-                    let identification =
-                        u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]);
-                    return Err(HeaderError::Fragment { identification, fragment_offset, more });
-                }
-                truncated |= more;
+                let (offset, more) = (u32::from(bits & !7), bits & 1 != 0);
+                let identification = u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]);
+                network.part = (offset > 0 || more).then_some(Part { identification, offset, more });
                 8
             }
             _ => break,
@@ -222,16 +367,10 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         if payload.rest().len() < length {
             return Err(payload.too_short(Layer::Ipv6, length));
         }
-        protocol = payload.header::<1>(Layer::Ipv6)?[0];
+        network.protocol = payload.header::<1>(Layer::Ipv6)?[0];
         payload.at += length;
     }
-    let mut source = [0; 16];
-    let mut destination = [0; 16];
-    source.copy_from_slice(&header[8..24]);
-    destination.copy_from_slice(&header[24..40]);
-    let source = IpAddr::V6(Ipv6Addr::from(source));
-    let destination = IpAddr::V6(Ipv6Addr::from(destination));
-    Ok(Network { source, destination, protocol, payload, truncated })
+    Ok(())
 }
 
 fn udp<'a>(network: &Network<'a>, vlan: Option<u16>) -> Result<Datagram<'a>, HeaderError> {

@@ -246,6 +246,242 @@ fn packets_of_other_kinds_are_distinguished_from_damage() {
     assert_eq!(ethernet(&frame), Err(error));
 }
 
+/// What the tunnels of the tests carry.
+fn carried() -> Vec<u8> {
+    udp_frame(&mut builder().with_vlan(7), b"carried")
+}
+
+/// `contents` in an IPv4 packet of this protocol, behind Ethernet.
+fn in_ipv4(protocol: u8, contents: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0];
+    frame.extend((20 + contents.len() as u16).to_be_bytes());
+    frame.extend([0, 1, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend(contents);
+    frame
+}
+
+/// `contents` behind Ethernet with this type.
+fn in_ethernet(ethertype: u16, contents: &[&[u8]]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(contents.concat());
+    frame
+}
+
+fn in_gre(flags: u16, ethertype: u16, contents: &[&[u8]]) -> Vec<u8> {
+    let header = [flags.to_be_bytes(), ethertype.to_be_bytes()].concat();
+    in_ipv4(47, &[&header[..], &contents.concat()].concat())
+}
+
+/// The same frame in every tunnel, by name.
+fn tunnels() -> Vec<(&'static str, LinkType, Vec<u8>)> {
+    let frame = carried();
+    let tagged = &frame[12..];
+    let ip = &frame[18..];
+    let vxlan = [&[0, 99, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0], &frame[..]].concat();
+    let mut vxlan = in_ipv4(17, &vxlan);
+    let length = (vxlan.len() as u16 - 34).to_be_bytes();
+    vxlan[38..40].copy_from_slice(&length);
+    let type_3 = |flags: [u8; 2]| [&[0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &flags].concat();
+    let erf = |record_type: u8, more: &[u8]| [&[0; 8][..], &[record_type], &[0; 7], more].concat();
+    let ethernet = LinkType::ETHERNET;
+    vec![
+        ("MPLS", ethernet, in_ethernet(0x8847, &[&[0, 1, 0, 64], &[0, 2, 1, 64], ip])),
+        ("MPLS pseudowire", ethernet, in_ethernet(0x8847, &[&[0, 1, 1, 64], &[0; 4], &frame])),
+        ("FabricPath", ethernet, in_ethernet(0x8903, &[&[0, 0x60], &frame])),
+        ("Arista 64", ethernet, in_ethernet(0xd28b, &[&[0, 1, 0, 0x10], &[9; 8], tagged])),
+        ("Arista 48", ethernet, in_ethernet(0xd28b, &[&[0, 1, 1, 0x20], &[9; 6], tagged])),
+        ("GRE", ethernet, in_gre(0, 0x0800, &[ip])),
+        ("GRE with options", ethernet, in_gre(0xb000, 0x0800, &[&[1; 12], ip])),
+        ("GRE of Ethernet", ethernet, in_gre(0x2000, 0x6558, &[&[1; 4], &frame])),
+        ("ERSPAN I", ethernet, in_gre(0, 0x88be, &[&frame])),
+        (
+            "ERSPAN II",
+            ethernet,
+            in_gre(0x1000, 0x88be, &[&[0, 0, 0, 1], &[0x10, 100, 0, 1, 0, 0, 0, 1], &frame]),
+        ),
+        ("ERSPAN III", ethernet, in_gre(0x1000, 0x22eb, &[&[0; 4], &type_3([0, 0]), &frame])),
+        ("ERSPAN III, long", ethernet, in_gre(0x1000, 0x22eb, &[&[0; 4], &type_3([0, 1]), &[3; 8], &frame])),
+        ("ERSPAN III of IP", ethernet, in_gre(0x1000, 0x22eb, &[&[0; 4], &type_3([8, 0]), ip])),
+        ("VXLAN", ethernet, vxlan),
+        ("IP in IP", ethernet, in_ipv4(4, ip)),
+        ("PPI", LinkType::PPI, [&[0, 0, 12, 0, 1, 0, 0, 0, 7, 7, 7, 7], &frame[..]].concat()),
+        ("ERF", LinkType::ERF, [&erf(2, &[0; 2])[..], &frame].concat()),
+        (
+            "ERF, extended",
+            LinkType::ERF,
+            [&erf(0x82, &[0x80, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])[..], &frame].concat(),
+        ),
+        ("ERF of IP", LinkType::ERF, [&erf(22, &[])[..], ip].concat()),
+        ("ERSPAN in MPLS", ethernet, {
+            let erspan = in_gre(0, 0x88be, &[&frame]);
+            in_ethernet(0x8847, &[&[0, 1, 1, 64], &erspan[14..]])
+        }),
+    ]
+}
+
+#[test]
+fn packets_in_tunnels_are_found() {
+    for (name, link_type, packet) in tunnels() {
+        let datagram = parse(link_type, &packet).expect(name);
+        assert_eq!(
+            (datagram.payload, datagram.destination),
+            (&b"carried"[..], SocketAddr::V4(GROUP)),
+            "{name}"
+        );
+        assert_eq!(&packet[datagram.payload_offset..], b"carried", "{name}");
+        for cut in 0..packet.len() - 7 {
+            let cut = parse(link_type, &packet[..cut]).map(|datagram| datagram.destination.port());
+            // VXLAN is a datagram itself.
+            assert!(cut.is_err_and(|error| error.is_malformed()) || name == "VXLAN", "{name}, {cut:?}");
+        }
+    }
+}
+
+#[test]
+fn another_protocol_on_vxlans_port_stays_a_datagram() {
+    let group = SocketAddrV4::new(*GROUP.ip(), 4789);
+    for payload in [&b"some market data"[..], b"\x08\0\0\0\0\0\x07\0 not a frame"] {
+        let frame = udp_frame(&mut FrameBuilder::to_group([2; 6], SOURCE, group), payload);
+        assert_eq!(ethernet(&frame).expect("a datagram").payload, payload);
+    }
+}
+
+#[test]
+fn headers_without_end_are_an_error() {
+    let mut frame = Vec::new();
+    for _ in 0..40 {
+        frame.extend(in_ethernet(0x8903, &[&[0, 0]]));
+    }
+    assert_eq!(ethernet(&frame), Err(HeaderError::TooDeep));
+}
+
+/// The IPv4 packet in `frame` in fragments of so many bytes.
+fn fragments(frame: &[u8], bytes: usize) -> Vec<Vec<u8>> {
+    let payload = &frame[34..];
+    let pieces = payload.chunks(bytes).enumerate().map(|(index, piece)| {
+        let mut fragment = [&frame[..34], piece].concat();
+        let more = (index + 1) * bytes < payload.len();
+        fragment[16..18].copy_from_slice(&(20 + piece.len() as u16).to_be_bytes());
+        fragment[18..20].copy_from_slice(&[0, 77]);
+        fragment[20..22]
+            .copy_from_slice(&(((index * bytes / 8) as u16) | u16::from(more) << 13).to_be_bytes());
+        fragment
+    });
+    pieces.collect()
+}
+
+/// The IPv6 packet in `frame` in fragments of so many bytes.
+fn fragments_v6(packet: &[u8], bytes: usize) -> Vec<Vec<u8>> {
+    let payload = &packet[40..];
+    let pieces = payload.chunks(bytes).enumerate().map(|(index, piece)| {
+        let more = (index + 1) * bytes < payload.len();
+        let mut fragment = packet[..40].to_vec();
+        fragment[4..6].copy_from_slice(&(8 + piece.len() as u16).to_be_bytes());
+        fragment[6] = 44;
+        fragment.extend([packet[6], 0]);
+        fragment.extend(((index * bytes) as u16 | u16::from(more)).to_be_bytes());
+        fragment.extend([0, 0, 0, 77]);
+        fragment.extend(piece);
+        fragment
+    });
+    pieces.collect()
+}
+
+const fn at(number: u64, timestamp_ns: u64) -> Origin {
+    Origin { number, offset: 0, timestamp_ns }
+}
+
+/// The payload that these fragments give together; all but the last must be kept.
+fn together<'d>(
+    defragmenter: &'d mut Defragmenter,
+    link_type: LinkType,
+    fragments: &'d [&Vec<u8>],
+) -> Result<Datagram<'d>, HeaderError> {
+    let (last, first) = fragments.split_last().expect("some");
+    for fragment in first {
+        let kept = defragmenter.parse(link_type, fragment, at(1, 0));
+        assert!(matches!(kept, Err(HeaderError::Fragment { .. })), "{kept:?}");
+    }
+    let (datagram, _) = defragmenter.parse(link_type, last, at(2, 0))?;
+    Ok(datagram)
+}
+
+#[test]
+fn fragments_in_any_order_are_put_together() {
+    let payload: Vec<u8> = (0..100_u8).collect();
+    let whole = fragments(&udp_frame(&mut builder(), &payload), 40);
+    let whole_v6 = fragments_v6(&ipv6_udp(&[(60, &[0, 0, 1, 4, 0, 0, 0, 0])], &payload), 40);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0], [0, 2, 1]] {
+        for (link_type, parts) in [(LinkType::ETHERNET, &whole), (LinkType::RAW, &whole_v6)] {
+            let parts = order.map(|index| &parts[index]);
+            let mut defragmenter = Defragmenter::default();
+            let datagram = together(&mut defragmenter, link_type, &parts).expect("whole");
+            assert_eq!((datagram.payload, datagram.truncated), (&payload[..], false));
+            assert!(!defragmenter.is_pending());
+            // The tap's second copy of them is no other packet.
+            for part in parts {
+                let again = defragmenter.parse(link_type, part, at(3, 5));
+                assert!(matches!(again, Err(HeaderError::Fragment { .. })));
+            }
+            assert!(!defragmenter.is_pending());
+        }
+    }
+}
+
+#[test]
+fn fragments_of_a_tunnel_and_in_a_tunnel_are_put_together() {
+    let outer = fragments(&in_gre(0, 0x88be, &[&carried()]), 40);
+    let inner = fragments(&udp_frame(&mut builder(), b"carried"), 8);
+    let inner: Vec<_> = inner.iter().map(|fragment| in_gre(0, 0x88be, &[fragment])).collect();
+    for parts in [outer, inner] {
+        let parts: Vec<_> = parts.iter().collect();
+        let mut defragmenter = Defragmenter::default();
+        let datagram = together(&mut defragmenter, LinkType::ETHERNET, &parts).expect("whole");
+        assert_eq!(datagram.payload, b"carried");
+    }
+}
+
+#[test]
+fn a_fragment_whose_rest_never_comes_is_reported() {
+    let parts = fragments(&udp_frame(&mut builder(), &[7; 100]), 40);
+    let mut defragmenter = Defragmenter::default();
+    for (number, part) in [(4, &parts[0]), (5, &parts[2])] {
+        assert!(defragmenter.parse(LinkType::ETHERNET, part, at(number, 10)).is_err());
+    }
+    assert_eq!(defragmenter.take_lost(Some(10 + MAX_AGE_NS)), None);
+    let (origin, error) = defragmenter.take_lost(Some(11 + MAX_AGE_NS)).expect("too old");
+    assert_eq!(origin.number, 4);
+    let text =
+        "IP packet 77 from 10.1.2.3 to 233.54.12.111 is incomplete: only 68 bytes of its fragments came";
+    assert_eq!((error.to_string().as_str(), error.is_malformed()), (text, true));
+    assert!(!defragmenter.is_pending());
+}
+
+#[test]
+fn fragments_that_contradict_each_other_make_no_packet() {
+    let parts = fragments(&udp_frame(&mut builder(), &[7; 100]), 40);
+    let mut other = parts[1].clone();
+    other[50] ^= 1;
+    let mut defragmenter = Defragmenter::default();
+    let parts = [&parts[0], &parts[1], &other, &parts[2]];
+    assert!(together(&mut defragmenter, LinkType::ETHERNET, &parts).is_err());
+    assert!(defragmenter.take_lost(None).is_some() && !defragmenter.is_pending());
+}
+
+#[test]
+fn the_packets_that_wait_for_fragments_are_bounded() {
+    let mut defragmenter = Defragmenter::default();
+    let part = &fragments(&udp_frame(&mut builder(), &[7; 100]), 40)[0];
+    for number in 0..MAX_PENDING as u64 + 3 {
+        let mut part = part.clone();
+        part[18..20].copy_from_slice(&(number as u16).to_be_bytes());
+        assert!(defragmenter.parse(LinkType::ETHERNET, &part, at(number, 0)).is_err());
+    }
+    let displaced = std::iter::from_fn(|| defragmenter.take_lost(Some(0))).map(|(origin, _)| origin.number);
+    assert_eq!(displaced.collect::<Vec<_>>(), [0, 1, 2]);
+}
+
 /// Frames of any kind with a few bytes changed and the end cut off: close enough to right to reach every branch.
 fn bent_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let links = prop::sample::select(vec![0_u16, 1, 1, 1, 1, 12, 101, 108, 113, 228, 229, 276]);
@@ -347,5 +583,27 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(link in 0_u16..300, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(LinkType(link), &bytes).map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn bent_tunnels_and_fragments_never_panic(
+        kind in 0_usize..22, changes in proptest::collection::vec((0_usize..120, any::<u8>()), 0..6),
+        keep in 0_usize..400,
+    ) {
+        let (link_type, mut bytes) = match tunnels().into_iter().nth(kind) {
+            Some((_, link_type, bytes)) => (link_type, bytes),
+            None => (LinkType::ETHERNET, fragments(&udp_frame(&mut builder(), &[7; 100]), 40).swap_remove(kind - 20)),
+        };
+        for (at, value) in changes {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = value;
+            }
+        }
+        bytes.truncate(keep);
+        let mut defragmenter = Defragmenter::default();
+        for number in 0..3 {
+            let _ = defragmenter.parse(link_type, &bytes, at(number, 0)).map_err(|error| error.to_string());
+        }
+        prop_assert_eq!(parse(link_type, &bytes), headers::parse(link_type, &bytes));
     }
 }
