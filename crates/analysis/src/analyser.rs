@@ -6,7 +6,7 @@
 //!
 //! Cost of a message: a loop over the schema's messages for the tag, and a call of the visitor.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
@@ -121,6 +121,8 @@ pub enum Trouble {
         bytes: usize,
         /// The names of the protocols.
         protocols: Vec<&'static str>,
+        /// It carries no messages, so that nothing is lost.
+        is_heartbeat: bool,
     },
     /// The capture kept only the beginning of the packet.
     CutPacket {
@@ -163,7 +165,7 @@ impl Trouble {
     /// Whether market data were lost by it.
     #[must_use]
     pub const fn is_problem(&self) -> bool {
-        !matches!(self, Self::NotOurs(_))
+        !matches!(self, Self::NotOurs(_) | Self::InDoubt { is_heartbeat: true, .. })
     }
 }
 
@@ -180,7 +182,11 @@ impl std::fmt::Display for Trouble {
                 let transport = transport_name(*is_stream);
                 write!(f, "no known protocol: {bytes} bytes of {transport} from {source} to {destination}")
             }
-            Self::InDoubt { source, destination, is_stream, bytes, protocols } => write!(
+            Self::InDoubt { source, destination, protocols, is_heartbeat: true, .. } => {
+                let protocols = protocols.join(" or ");
+                write!(f, "a heartbeat from {source} to {destination} of {protocols}")
+            }
+            Self::InDoubt { source, destination, is_stream, bytes, protocols, .. } => write!(
                 f,
                 "{bytes} bytes of {} from {source} to {destination} may be {}: name the protocol",
                 transport_name(*is_stream),
@@ -251,6 +257,7 @@ impl<V: Visitor> Visitor for Noticing<'_, V> {
     fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()> {
         match &item {
             Item::Header(_) | Item::Message(_) | Item::Fix(_) => self.recognition.recognised += 1,
+            Item::Trouble(Trouble::InDoubt { is_heartbeat: true, .. }, _) => self.recognition.recognised += 1,
             Item::Trouble(trouble, _) => self.recognition.reject(|| trouble.to_string()),
         }
         self.visitor.visit(place, item)
@@ -268,6 +275,8 @@ pub struct Ended {
     pub damaged: Vec<CaptureError>,
     /// The captures of which no packet was recognised.
     pub unrecognised: Vec<Unrecognised>,
+    /// The destinations whose protocol was inferred, since no other fits what was sent to them, and that protocol.
+    pub inferred: BTreeMap<SocketAddr, &'static str>,
     /// The visitor ended it.
     pub is_stopped: bool,
 }
@@ -390,6 +399,7 @@ pub fn walk(
     // The merged inputs have ended.
     for index in 0..inputs.len() {
         if order == Order::ByFile {
+            ended.inferred.extend(analyser.inferred());
             analyser = Analyser::new(read_as);
         }
         while let Some(Input { source, recognition, .. }) = inputs.get_mut(index) {
@@ -452,6 +462,7 @@ pub fn walk(
         }
     }
     let _the_last_one = report_progress(inputs, total_bytes, visitor);
+    ended.inferred.extend(analyser.inferred());
     ended.unrecognised = inputs.iter().filter_map(Input::unrecognised).collect();
     ended
 }
@@ -488,7 +499,7 @@ fn carried_by_soup(within: &str, bytes: &[u8]) -> Option<&'static Schema> {
         _ => false,
     };
     let candidates = tapeworks_wire::protocols().iter().filter(is_carried).map(|protocol| protocol.schema);
-    candidates.into_iter().find(|schema| schema.decode(bytes).error.is_none())
+    candidates.into_iter().find(|schema| recognise::is_plausible(&schema.decode(bytes)))
 }
 
 impl Connection {
@@ -599,6 +610,11 @@ impl Analyser {
             Transport::Udp => self.datagram(&place, &datagram, cut, visitor),
             Transport::Tcp(_) => self.segment(&place, &datagram, cut, visitor),
         }
+    }
+
+    fn inferred(&self) -> impl Iterator<Item = (SocketAddr, &'static str)> {
+        let shown = self.shown.iter();
+        shown.filter_map(|(destination, shown)| Some((*destination, shown.inferred()?.spec().name)))
     }
 
     /// The feed of a datagram.
@@ -885,7 +901,8 @@ fn unknown_datagram(place: &Place, datagram: &Datagram<'_>, visitor: &mut impl V
     let trouble = if protocols.is_empty() {
         Trouble::UnknownProtocol { source, destination, is_stream, bytes }
     } else {
-        Trouble::InDoubt { source, destination, is_stream, bytes, protocols }
+        let is_heartbeat = recognise::is_heartbeat(payload);
+        Trouble::InDoubt { source, destination, is_stream, bytes, protocols, is_heartbeat }
     };
     visitor.visit(place, Item::Trouble(&trouble, datagram.payload))
 }
@@ -1124,7 +1141,7 @@ fn in_doubt(
 ) -> ControlFlow<()> {
     let Flow { source, destination } = flow;
     let (is_stream, bytes) = (true, stream.len());
-    let trouble = Trouble::InDoubt { source, destination, is_stream, bytes, protocols };
+    let trouble = Trouble::InDoubt { source, destination, is_stream, bytes, protocols, is_heartbeat: false };
     visitor.visit(place, Item::Trouble(&trouble, stream))
 }
 

@@ -64,7 +64,7 @@ pub struct Dumped {
     pub messages: u64,
     /// Messages and packets that could not be read, or not wholly.
     pub problems: u64,
-    /// Sound packets that are neither UDP nor TCP over IP.
+    /// Sound packets that are neither UDP nor TCP over IP, and heartbeats whose protocol nothing shows.
     pub not_ours: u64,
     /// Of the symbols that alone were wanted, those that nothing was about, in order.
     pub unseen_symbols: Vec<Symbol>,

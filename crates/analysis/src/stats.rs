@@ -14,7 +14,7 @@ use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_wire::DecodeError;
 
-use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
+use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};
 use crate::fix::{FixMessage, UNDECLARED};
 use crate::input::Input;
 use crate::sessions::ReadAs;
@@ -124,6 +124,8 @@ pub struct Problem {
     pub place: Place,
     /// The error.
     pub text: String,
+    /// The protocols to choose from, where several fit.
+    pub protocols: Vec<&'static str>,
 }
 
 /// The statistics of one or several files.
@@ -155,6 +157,8 @@ pub struct Stats {
     pub kept: Vec<Problem>,
     /// Sound packets that are neither UDP nor TCP over IP.
     pub not_ours: u64,
+    /// Heartbeats whose protocol nothing shows.
+    pub undecided_heartbeats: u64,
     /// How the walk ended.
     pub ended: Ended,
 }
@@ -283,6 +287,11 @@ impl Stats {
             "bad_messages": self.bad_messages,
             "problems": self.problems,
             "packets_passed_over": self.not_ours,
+            "undecided_heartbeats": self.undecided_heartbeats,
+            "inferred_protocols": self.ended.inferred.iter().map(|(destination, protocol)| json!({
+                "destination": destination.to_string(),
+                "protocol": protocol,
+            })).collect::<Vec<_>>(),
             "first_problems": self.kept.iter().map(|problem| json!({
                 "file": self.files.get(problem.place.file).map(|file| &file.name),
                 "packet": problem.place.number,
@@ -319,6 +328,7 @@ pub fn count(
             problems: 0,
             kept: Vec::new(),
             not_ours: 0,
+            undecided_heartbeats: 0,
             ended: Ended::default(),
         },
         by_identity: HashMap::new(),
@@ -344,8 +354,17 @@ impl Visitor for Counter<'_> {
             Item::Header(header) => self.header(place, &header),
             Item::Message(message) => self.message(place, &message),
             Item::Fix(message) => self.fix(place, &message),
-            Item::Trouble(trouble, _) if trouble.is_problem() => self.problem(place, trouble.to_string()),
-            Item::Trouble(_, _) => self.stats.not_ours += 1,
+            Item::Trouble(trouble, _) if trouble.is_problem() => {
+                self.problem(place, trouble.to_string());
+                if let (Trouble::InDoubt { protocols, .. }, Some(kept)) =
+                    (trouble, self.stats.kept.last_mut())
+                    && kept.place == *place
+                {
+                    kept.protocols.clone_from(protocols);
+                }
+            }
+            Item::Trouble(Trouble::NotOurs(_), _) => self.stats.not_ours += 1,
+            Item::Trouble(..) => self.stats.undecided_heartbeats += 1,
         }
         ControlFlow::Continue(())
     }
@@ -388,7 +407,7 @@ impl Counter<'_> {
     #[cold]
     fn keep(&mut self, place: &Place, text: String) {
         if self.stats.kept.len() < KEPT_PROBLEMS {
-            self.stats.kept.push(Problem { place: *place, text });
+            self.stats.kept.push(Problem { place: *place, text, protocols: Vec::new() });
         }
     }
 

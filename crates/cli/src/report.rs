@@ -1,11 +1,13 @@
 //! The report of a replay, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use tapeworks_analysis::analyser::Ended;
 use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::Summary;
 use tapeworks_analysis::study::show_ns;
+use tapeworks_feed::ProblemKind;
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::nbbo::{BestSide, MarketState};
 use tapeworks_market::{Flags, Level, Price};
@@ -237,6 +239,14 @@ fn asides(summary: &Summary) -> Vec<String> {
         "channels",
         "whose venue is presumed, since nothing says it: --venue names it",
     );
+    for (destination, protocol) in &summary.inferred {
+        asides.push(inferred(destination, protocol));
+    }
+    let mut aside = |count: u64, one: &str, many: &str, text: &str| {
+        if count > 0 {
+            asides.push(format!("{} {text}", counted(count, one, many)));
+        }
+    };
     aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, skipped");
     aside(feed.unrecognised_packets, "packet", "packets", "in an unknown protocol, skipped");
     aside(
@@ -301,6 +311,11 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
         let place =
             format!("{file}: packet {} at offset {}", thousands(problem.packet), thousands(problem.offset));
         let _infallible = writeln!(out, "{}", paint.bad(&format!("! {place}: {}", problem.kind)));
+        if let ProblemKind::UnknownProtocol { possible, .. } = &problem.kind
+            && !possible.is_empty()
+        {
+            let _infallible = writeln!(out, "{}", choices(possible));
+        }
     }
     let rejected: u64 = summary.feeds.iter().map(|feed| feed.counters.rejected()).sum();
     if summary.is_clean() {
@@ -345,6 +360,20 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
         }
     }
     out
+}
+
+/// How a protocol was inferred, and how to confirm it.
+pub(crate) fn inferred(destination: &SocketAddr, protocol: &str) -> String {
+    format!(
+        "The protocol of {destination} is inferred: only {protocol} fits what was sent there (--protocol {protocol} confirms it)"
+    )
+}
+
+/// What to run where several protocols fit: this command with each of them.
+pub(crate) fn choices(protocols: &[&str]) -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let choice = |protocol: &&str| format!("tapeworks {} --protocol {protocol}", words.join(" "));
+    format!("  choose: {}", protocols.iter().map(choice).collect::<Vec<_>>().join("  or  "))
 }
 
 /// What follows the number of captures of which no packet was recognised.

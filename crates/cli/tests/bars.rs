@@ -25,11 +25,15 @@ fn a_capture_without_a_known_venue_is_named_as_such() {
         let output = run(&[&["replay", capture, "--protocol", "integrated"][..], venue].concat());
         assert_eq!(stdout(&output).contains(presumed), is_presumed, "{output:?}");
     }
-    // Nothing says the protocol.
-    let output = run(&["replay", capture]);
-    assert!(stdout(&output).contains("may be integrated: name the protocol"), "{output:?}");
+    // Only what was sent says the protocol.
+    let inferred =
+        "The protocol of 239.253.72.27:28019 is inferred: only integrated fits what was sent there";
+    for command in ["replay", "stats"] {
+        let output = run(&[command, capture]);
+        assert!(stdout(&output).contains(inferred), "{output:?}");
+    }
     let output = run(&["dump", capture]);
-    assert!(stdout(&output).contains("may be integrated: name the protocol"), "{output:?}");
+    assert!(support::stderr(&output).contains(inferred), "{output:?}");
 }
 
 #[test]

@@ -168,6 +168,12 @@ impl Feed {
         &self.counters
     }
 
+    /// The destinations whose protocol was [inferred](recognise), in the order of their first packets.
+    pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
+        let destinations = self.destinations.iter();
+        destinations.filter_map(|one| Some((one.address, one.shown.inferred()?)))
+    }
+
     /// Unreadable symbols: blank, or not ASCII. Their messages have no instrument.
     pub const fn unreadable_symbols(&self) -> u64 {
         self.symbols.unreadable()
@@ -267,7 +273,10 @@ impl Feed {
         let before = destination.shown.application();
         let found = destination.shown.packet(packet.datagram.payload, destination.address);
         let Some(application) = found else {
-            self.note_unrecognised(at, packet);
+            // A heartbeat carries nothing that could be lost; the first packet with messages decides.
+            if !recognise::is_heartbeat(packet.datagram.payload) {
+                self.note_unrecognised(at, packet);
+            }
             return None;
         };
         let channel = destination.channel.filter(|_| before.is_some_and(|before| before != application));

@@ -4,15 +4,24 @@
 //! messages have known types and right lengths. A heartbeat alone names the transport, which names the feed where the transport
 //! carries only one. MoldUDP64 carries two, ITCH and UQDF: its heartbeats are taken for ITCH's until a message comes. A feed that is known by its groups, such as PITCH,
 //! is certain by a message alone: another one may have the same heartbeats. The [table](crate::FEEDS) has the check of each feed.
+//!
+//! Feeds that only their groups tell apart are inferred in groups that nobody knows: where exactly one feed fits every packet with
+//! messages so far, down to listed values and times of day, the destination is of that feed. The first packet with messages
+//! usually decides, so that nothing is held back or lost; heartbeats before it carry nothing. A packet that fits no feed before
+//! that rules inference out, and one that fits several is reported with their names. [`Shown`] is the only place of these
+//! rules; replay and analyser both use it.
 
 use std::net::SocketAddr;
 
+use tapeworks_market::Nanos;
+use tapeworks_session::{Transport as _, for_transport};
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::millennium;
 use tapeworks_wire::nasdaq::{ouch50, soupbintcp};
+use tapeworks_wire::schema::{Decoded, Value};
 
 use crate::probe::PROBED_MESSAGES;
-use crate::table::{Application, FEEDS};
+use crate::table::{Application, FEEDS, FeedSpec};
 
 /// What a payload shows of its feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,23 +42,38 @@ pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Recognised
 }
 
 /// What the packets to a destination have shown of their feed so far.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Shown {
     application: Option<Application>,
     is_certain: bool,
+    is_inferred: bool,
+    /// The feeds that fit every packet with messages so far, by their places in the table: those that may be inferred.
+    fitting: u32,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { application: None, is_certain: false, is_inferred: false, fitting: u32::MAX }
+    }
 }
 
 impl Shown {
     /// The user says the feed.
     #[must_use]
     pub const fn by_user(application: Option<Application>) -> Self {
-        Self { application, is_certain: application.is_some() }
+        Self { application, is_certain: application.is_some(), is_inferred: false, fitting: u32::MAX }
     }
 
     /// The feed, certain or not.
     #[must_use]
     pub const fn application(&self) -> Option<Application> {
         self.application
+    }
+
+    /// The feed, if it was inferred because no other fits.
+    #[must_use]
+    pub fn inferred(&self) -> Option<Application> {
+        self.application.filter(|_| self.is_inferred)
     }
 
     /// The feed that all further packets are of.
@@ -64,14 +88,78 @@ impl Shown {
     pub fn packet(&mut self, payload: &[u8], destination: SocketAddr) -> Option<Application> {
         match udp_payload(payload, destination) {
             Some(Recognised { application, is_certain }) => {
-                *self = Self { application: Some(application), is_certain };
+                *self = Self { application: Some(application), is_certain, ..*self };
                 self.application
             }
             None => self
                 .application
-                .filter(|presumed| !presumed.spec().needs_group || possible(payload).is_empty()),
+                .filter(|presumed| !presumed.spec().needs_group || possible(payload).is_empty())
+                .or_else(|| self.infer(payload, destination)),
         }
     }
+
+    /// The feed of a packet in a group that no feed knows, if no other fits.
+    fn infer(&mut self, payload: &[u8], destination: SocketAddr) -> Option<Application> {
+        if self.application.is_some()
+            || is_heartbeat(payload)
+            || FEEDS.iter().any(|feed| feed.knows(destination))
+        {
+            return None;
+        }
+        let places = FEEDS.iter().zip(0..u32::BITS);
+        let fits = |feed: &FeedSpec| {
+            feed.needs_group && (feed.recognise)(payload) && is_plausible_packet(feed, payload)
+        };
+        let fitting =
+            places.filter(|(feed, _)| fits(feed)).fold(0, |fitting, (_, place)| fitting | 1 << place);
+        self.fitting &= fitting;
+        if self.fitting.count_ones() != 1 {
+            return None;
+        }
+        self.application = FEEDS.get(self.fitting.trailing_zeros() as usize).map(|feed| feed.application);
+        (self.is_certain, self.is_inferred) = (true, true);
+        self.application
+    }
+}
+
+/// Whether a payload is a packet without messages of feeds that only their groups tell apart. It is of one of them, and nothing
+/// of it is lost.
+#[must_use]
+pub fn is_heartbeat(payload: &[u8]) -> bool {
+    let mut fitting = FEEDS.iter().filter(|feed| feed.needs_group && (feed.recognise)(payload)).peekable();
+    fitting.peek().is_some()
+        && fitting.all(|feed| feed.transport.header(payload).is_ok_and(|header| header.count == 0))
+}
+
+/// Whether the first messages of a packet are [plausible](is_plausible), but for those of unknown types.
+fn is_plausible_packet(feed: &FeedSpec, payload: &[u8]) -> bool {
+    for_transport!(feed.transport, T => T::packet(payload).is_ok_and(|packet| {
+        let mut messages = packet.blocks.filter_map(Result::ok).take(PROBED_MESSAGES);
+        messages.all(|message| match feed.schema.decode(message) {
+            decoded if decoded.structure.is_some() => is_plausible(&decoded),
+            _ => true,
+        })
+    }))
+}
+
+/// Whether a decoded message is sound, has only listed values (or none) in its enumerations and times of day below 24 hours. Bytes of another protocol that happen to have a
+/// message's type and length seldom do.
+#[must_use]
+pub fn is_plausible(decoded: &Decoded<'_>) -> bool {
+    const DAY_SECONDS: u64 = 24 * 3600;
+    let mut is_plausible = decoded.error.is_none();
+    decoded.for_each_field(|field| {
+        is_plausible &= match field.value {
+            // Venues leave values out as zeros or blanks, listed or not.
+            Value::Enum { bytes, .. } => {
+                field.value.enum_value().is_some() || bytes.iter().all(|byte| matches!(byte, 0 | b' '))
+            }
+            Value::NanosecondsSinceMidnight(time) => time < DAY_SECONDS * Nanos::SECOND,
+            Value::SecondsSinceMidnight(time) => time < DAY_SECONDS,
+            _ => true,
+        }
+    });
+    is_plausible
 }
 
 /// The names of the feeds that a UDP payload may be of, where its destination does not say of which it is.
@@ -88,9 +176,11 @@ fn is_message(message: &[u8]) -> bool {
 /// Whether a SoupBinTCP packet carries a message of order entry, which no feed takes.
 fn is_order(packet: &soupbintcp::Message<'_>) -> bool {
     match packet {
-        soupbintcp::Message::SequencedData(data) => ouch50::outbound::Message::decode(data.message()).is_ok(),
+        soupbintcp::Message::SequencedData(data) => {
+            is_plausible(&ouch50::outbound::SCHEMA.decode(data.message()))
+        }
         soupbintcp::Message::UnsequencedData(data) => {
-            ouch50::inbound::Message::decode(data.message()).is_ok()
+            is_plausible(&ouch50::inbound::SCHEMA.decode(data.message()))
         }
         _ => false,
     }
@@ -207,6 +297,25 @@ mod tests {
         for stream in [&event[..], b"\0\x01H", b"\0\x03S~~", b"\x03\x01\x000", b"\x02\x02\x00N"] {
             assert!(!order_entry(stream), "{stream:?}");
         }
+        // OUCH 5.0 has no such side, and no such time of day: another revision of OUCH.
+        let accepted = |side: u8, time: u64| {
+            let mut packet = vec![0, 65, b'S', b'A'];
+            packet.extend(time.to_be_bytes());
+            packet.extend([0, 0, 0, 1, side, 0, 0, 0, 100]);
+            packet.extend(b"AAPL    ");
+            packet.extend(1_000_000_u64.to_be_bytes());
+            packet.extend(b"0Y");
+            packet.extend(7_u64.to_be_bytes());
+            packet.extend(b"AYNL");
+            packet.extend([b' '; 14]);
+            packet.extend([0, 0]);
+            let length = (packet.len() as u16 - 2).to_be_bytes();
+            packet[..2].copy_from_slice(&length);
+            packet
+        };
+        assert!(order_entry(&accepted(b'B', 34_200_000_000_000)));
+        assert!(!order_entry(&accepted(b'r', 34_200_000_000_000)));
+        assert!(!order_entry(&accepted(b'B', 96_400_000_000_000)));
         assert!(
             is_order_of_stream(canceled) && !is_order_of_stream(event) && !is_order_of_stream(b"\0\x01H")
         );

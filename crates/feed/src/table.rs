@@ -96,6 +96,11 @@ impl FeedSpec {
         self.publishers.iter().find(|one| one.groups.contains(&group)).map(|one| one.publisher)
     }
 
+    /// Whether a destination is the group of one of its publishers.
+    pub(crate) fn knows(&self, destination: SocketAddr) -> bool {
+        self.of_group(destination).is_some()
+    }
+
     /// The publisher of a channel, if something says it: the user, who names one of the feed's, or else the group.
     fn known_publisher(
         &self,

@@ -53,6 +53,10 @@ impl Summary {
             "packets_without_time": self.file_counters.without_time,
             "packets_with_time_out_of_range": self.file_counters.time_out_of_range,
             "end_marks": self.file_counters.end_marks,
+            "inferred_protocols": self.inferred.iter().map(|(destination, protocol)| json!({
+                "destination": destination.to_string(),
+                "protocol": protocol,
+            })).collect::<Vec<_>>(),
             "foreign_packets": self.feed_counters.foreign_packets,
             "session_bytes": self.feed_counters.session_bytes,
             "skipped_stream_bytes": self.feed_counters.skipped_stream_bytes,

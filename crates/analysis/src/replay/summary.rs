@@ -1,5 +1,6 @@
 //! The summary of a replay.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -164,6 +165,8 @@ pub struct Summary {
     pub file_errors: Vec<CaptureError>,
     /// The captures of which no packet was recognised.
     pub unrecognised: Vec<Unrecognised>,
+    /// The destinations whose protocol was inferred, since no other fits what was sent to them, and that protocol.
+    pub inferred: Vec<(SocketAddr, &'static str)>,
     /// Whether it was stopped before the end of its inputs.
     pub is_interrupted: bool,
     /// Messages of all channels.
@@ -341,6 +344,10 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         without_day: Vec::new(),
         file_errors: Vec::new(),
         unrecognised: Vec::new(),
+        inferred: feed
+            .inferred()
+            .map(|(destination, application)| (destination, application.spec().name))
+            .collect(),
         is_interrupted: false,
         messages: feed.messages(),
         events: outlet.events,

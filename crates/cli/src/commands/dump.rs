@@ -11,10 +11,10 @@ use tapeworks_analysis::sessions::ReadAs;
 
 use crate::commands::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
-use crate::output;
 use crate::table::counted;
 use crate::terminal::{self, Bar, complain};
 use crate::values::{self, Symbols};
+use crate::{output, report};
 
 /// Print every message, decoded field by field.
 ///
@@ -95,6 +95,9 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     .and_then(|dumped| out.flush().map(|()| dumped))
     .map_err(|error| Failure::from_stdout(&error))?;
     bar.clear();
+    for (destination, protocol) in &dumped.ended.inferred {
+        complain(&report::inferred(destination, protocol));
+    }
     dumped.ended.complaints().for_each(|text| complain(&text));
     if crate::interrupt::is_requested() {
         complain(&format!("stopped after {}", counted(dumped.messages, "message", "messages")));

@@ -177,17 +177,24 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
             thousands(problem.place.offset)
         );
         let _infallible = writeln!(out, "{}", paint.bad(&format!("! {place}: {}", problem.text)));
+        if !problem.protocols.is_empty() {
+            let _infallible = writeln!(out, "{}", report::choices(&problem.protocols));
+        }
     }
     let problems = stats.problems + stats.bad_messages + stats.unknown.values().sum::<u64>();
     let gaps: u64 = stats.channels.iter().map(|(_, channel)| channel.gaps).sum();
     let verdict = if stats.is_clean() {
         let packets = stats.files.iter().map(|file| file.packets).sum::<u64>();
-        let heartbeats = stats.channels.iter().map(|(_, channel)| channel.heartbeats).sum();
+        let of_channels = stats.channels.iter().map(|(_, channel)| channel.heartbeats).sum::<u64>();
+        let heartbeats = of_channels + stats.undecided_heartbeats;
         let holds = report::without_messages(total, packets, heartbeats);
         paint.good(&format!("Everything was read{holds}; nothing is missing."))
     } else {
         report::losses(gaps, stats.missing(), problems, &stats.ended, paint)
     };
+    for (destination, protocol) in &stats.ended.inferred {
+        let _infallible = writeln!(out, "{}", paint.faint(&report::inferred(destination, protocol)));
+    }
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {
         let packets = counted(stats.not_ours, "packet", "packets");

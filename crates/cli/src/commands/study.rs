@@ -204,6 +204,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         show(&study, &title, measured.as_ref(), arguments.svg.as_deref(), terminal::paint())
     };
     output::print(&text)?;
+    for (destination, protocol) in &study.ended.inferred {
+        complain(&report::inferred(destination, protocol));
+    }
     study.ended.complaints().for_each(|text| complain(&text));
     if study.ended.is_stopped {
         complain("stopped before the end of the input");
