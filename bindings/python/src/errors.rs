@@ -109,6 +109,7 @@ impl From<ReplayError> for Failure {
         match error {
             ReplayError::Input(error) => error.into(),
             ReplayError::Store(error) => error.into(),
+            ReplayError::Venue(error) => Self::usage(error.to_string()),
             error => Self::new("Error", error.to_string(), None),
         }
     }

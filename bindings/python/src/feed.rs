@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tapeworks_analysis::replay::{Advanced, Walk};
+use tapeworks_analysis::replay::{Advanced, ReplayError, Walk};
 use tapeworks_market::book::Books;
 use tapeworks_market::{Flags, InstrumentId, Nanos, Price, Side, Symbol};
 use tapeworks_packet::capture::LinkType;
@@ -194,6 +194,14 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
     })
 }
 
+/// An error if packets went to another venue's group than the one that was named.
+fn refuse_other_venue(walk: &Walk) -> PyResult<()> {
+    match walk.venue_conflict() {
+        Some(conflict) => Err(Failure::from(ReplayError::from(conflict)).into()),
+        None => Ok(()),
+    }
+}
+
 #[pymethods]
 impl Feed {
     #[new]
@@ -225,7 +233,9 @@ impl Feed {
         let until = Nanos(until.unwrap_or(u64::MAX));
         let walk = self.walk()?;
         loop {
-            match py.detach(|| walk.advance(until, MOST)) {
+            let advanced = py.detach(|| walk.advance(until, MOST));
+            refuse_other_venue(walk)?;
+            match advanced {
                 Advanced::Most => py.check_signals()?,
                 Advanced::Until => return Ok(true),
                 Advanced::Ended => return Ok(false),
@@ -251,6 +261,7 @@ impl Feed {
                 truncated: false,
             },
         );
+        refuse_other_venue(walk)?;
         Ok(walk.messages() - before)
     }
 
@@ -260,6 +271,7 @@ impl Feed {
         let walk = self.walk()?;
         let before = walk.messages();
         walk.frame(LinkType::ETHERNET, frame, Nanos(received));
+        refuse_other_venue(walk)?;
         Ok(walk.messages() - before)
     }
 

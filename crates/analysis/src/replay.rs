@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
+use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind, VenueConflict};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, SelfHelpSchedule, SelfHelpSink};
@@ -142,6 +142,9 @@ pub enum ReplayError {
     /// An output cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The venue that the caller sets is not that of a group in the inputs.
+    #[error(transparent)]
+    Venue(#[from] VenueConflict),
     /// The system gives no threads.
     #[error("cannot start a thread: {0}")]
     Threads(io::Error),
@@ -499,6 +502,9 @@ pub fn replay_into(
                 file_errors.push(error);
                 ended.add(&inputs.remove(next.index));
             }
+        }
+        if let Some(conflict) = run.feed.venue_conflict() {
+            return Err(conflict.into());
         }
         if pace.is_some() {
             run.flush();

@@ -46,6 +46,27 @@ fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
 }
 
 #[test]
+fn a_named_venue_that_a_known_group_contradicts_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
+    session(&input, &[VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx], 3);
+    let path = folder.path().join("out.csv");
+    let outputs = vec![Output {
+        path: path.clone(),
+        schema: Schema::Mbo,
+        options: tapeworks_store::Options::default(),
+    }];
+    let named = Some(Publisher::XBOS_ITCH);
+    let options = Options { inputs: vec![input.clone()], outputs, publisher: named, ..Options::default() };
+    let error = replay::replay(&options, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
+    assert!(error.contains(" is a group of Nasdaq, not of Nasdaq BX, which was named"), "{error}");
+    assert!(!path.exists());
+    // Of the venue alone it is no contradiction.
+    session(&input, &[VenueKind::Bx, VenueKind::IexDeep], 3);
+    assert!(run(&options).messages > 0);
+}
+
+#[test]
 fn a_replay_that_leaves_out_what_is_unused_writes_the_same_records() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.pcap");

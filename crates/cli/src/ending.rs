@@ -14,6 +14,8 @@ use std::io;
 
 use tapeworks_analysis::input::InputError;
 use tapeworks_analysis::replay::ReplayError;
+use tapeworks_feed::{VenueConflict, shared_publishers};
+use tapeworks_market::Publisher;
 use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_packet::{CaptureError, stop};
 use tapeworks_store::StoreError;
@@ -147,9 +149,21 @@ impl From<ReplayError> for Failure {
         match error {
             ReplayError::Store(error) => error.into(),
             ReplayError::Input(error) => error.into(),
+            ReplayError::Venue(VenueConflict { destination, known, named }) => Self::Usage(format!(
+                "--venue {}: {destination} is a group of {}; leave out --venue, or read that group's packets apart",
+                venue_name(named),
+                known.venue_name()
+            )),
             error => Self::Failed(error.to_string()),
         }
     }
+}
+
+/// The name by which the command line knows a venue.
+fn venue_name(publisher: Publisher) -> String {
+    let known = shared_publishers().find(|one| one.publisher == publisher);
+    let name = known.and_then(|one| one.names.first());
+    name.map_or_else(|| publisher.venue_name(), |name| (*name).to_owned())
 }
 
 /// The result of a command.

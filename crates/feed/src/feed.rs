@@ -28,7 +28,7 @@ use crate::sequence::Arrival;
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
-use crate::table::Application;
+use crate::table::{Application, VenueConflict};
 use streams::{Connection, StreamPlace};
 
 pub use streams::FileFeed;
@@ -91,6 +91,7 @@ pub struct Feed {
     stream_place: StreamPlace,
     problems: Problems,
     counters: FeedCounters,
+    venue_conflict: Option<VenueConflict>,
 }
 
 impl Feed {
@@ -108,6 +109,7 @@ impl Feed {
             stream_place: StreamPlace::default(),
             problems: Problems::default(),
             counters: FeedCounters::default(),
+            venue_conflict: None,
         }
     }
 
@@ -166,6 +168,11 @@ impl Feed {
     /// Counters of input.
     pub const fn counters(&self) -> &FeedCounters {
         &self.counters
+    }
+
+    /// The first group that contradicts [`FeedOptions::publisher`]; its packets are not read.
+    pub const fn venue_conflict(&self) -> Option<VenueConflict> {
+        self.venue_conflict
     }
 
     /// The destinations whose protocol was [inferred](recognise), in the order of their first packets.
@@ -328,6 +335,12 @@ impl Feed {
             return None;
         };
         let address = self.destinations[at].address;
+        if let Some(conflict) = application.spec().conflict(self.options.publisher, address) {
+            // Merging two venues' books would be worse than reading nothing.
+            self.venue_conflict.get_or_insert(conflict);
+            self.note_unrecognised(at, packet);
+            return None;
+        }
         let publisher = application.spec().publisher(self.options.publisher, Some(address));
         let start = self.start(publisher, self.midnight(Some(packet.received)));
         let number = self.channels.len() as u16;

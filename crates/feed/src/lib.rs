@@ -65,7 +65,7 @@ pub use naming::{Naming, Suffixes};
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use publisher::PublisherSpec;
 pub use recognise::Framing as FileFormat;
-pub use table::{Application, FEEDS, FeedSpec, shared_publisher, shared_publishers};
+pub use table::{Application, FEEDS, FeedSpec, VenueConflict, shared_publisher, shared_publishers};
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]

@@ -40,6 +40,21 @@ use crate::publisher::PublisherSpec;
 use crate::sip;
 use crate::uqdf::{self, UqdfNormaliser};
 
+/// The user names one venue, and the multicast group is another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{destination} is a group of {}, not of {}, which was named as the venue of everything",
+    .known.venue_name(), .named.venue_name()
+)]
+pub struct VenueConflict {
+    /// Where the packet went.
+    pub destination: SocketAddr,
+    /// The venue of that group.
+    pub known: Publisher,
+    /// The venue that the user names.
+    pub named: Publisher,
+}
+
 /// A feed.
 #[derive(Debug)]
 pub struct FeedSpec {
@@ -99,6 +114,17 @@ impl FeedSpec {
     /// Whether a destination is the group of one of its publishers.
     pub(crate) fn knows(&self, destination: SocketAddr) -> bool {
         self.of_group(destination).is_some()
+    }
+
+    /// The contradiction between the venue that the user names and a destination, if that is another venue's group.
+    pub(crate) fn conflict(
+        &self,
+        named: Option<Publisher>,
+        destination: SocketAddr,
+    ) -> Option<VenueConflict> {
+        let named = named.filter(|publisher| self.has(*publisher))?;
+        let known = self.of_group(destination).filter(|known| *known != named)?;
+        Some(VenueConflict { destination, known, named })
     }
 
     /// The publisher of a channel, if something says it: the user, who names one of the feed's, or else the group.
@@ -310,7 +336,11 @@ macro_rules! rows {
                 schema: &tapeworks_wire::nasdaq::itch50::SCHEMA,
                 // The groups are those of Nasdaq's multicast configuration; any other group is Nasdaq's own.
                 publishers: &[
-                    PublisherSpec { publisher: Publisher::XNAS_ITCH, names: &["nasdaq", "xnas"], groups: &[] },
+                    PublisherSpec {
+                        publisher: Publisher::XNAS_ITCH,
+                        names: &["nasdaq", "xnas"],
+                        groups: &[Ipv4Addr::new(233, 54, 12, 111), Ipv4Addr::new(233, 49, 196, 111)],
+                    },
                     PublisherSpec {
                         publisher: Publisher::XBOS_ITCH,
                         names: &["bx", "xbos"],

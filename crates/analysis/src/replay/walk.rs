@@ -1,6 +1,6 @@
 //! A replay step by step: its books and NBBO between packets.
 
-use tapeworks_feed::{Packet, ProblemKind};
+use tapeworks_feed::{Packet, ProblemKind, VenueConflict};
 use tapeworks_market::nbbo::SelfHelpSink;
 use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
 use tapeworks_packet::CaptureError;
@@ -145,6 +145,11 @@ impl Walk {
     fn note(&mut self, kind: ProblemKind) {
         self.packets += 1;
         self.run.feed.note(tapeworks_feed::Problem { file: 0, packet: self.packets, offset: 0, kind });
+    }
+
+    /// The first group that contradicts [`Options::publisher`]; its packets are not read.
+    pub const fn venue_conflict(&self) -> Option<VenueConflict> {
+        self.run.feed.venue_conflict()
     }
 
     /// The books.
