@@ -14,6 +14,9 @@ use tapeworks_market::Nanos;
 /// The zone of the US equity markets.
 pub const ZONE: &str = "America/New_York";
 
+/// Nanoseconds of half a day: no time of day is farther from its receive time, by the right day.
+pub(crate) const HALF_A_DAY_NS: u64 = 12 * 3_600 * Nanos::SECOND;
+
 /// The zone by which a venue counts its day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Zone {
@@ -41,6 +44,15 @@ impl Zone {
     fn date_at(self, time: Nanos) -> Option<Date> {
         let timestamp = Timestamp::from_nanosecond(i128::from(time.0)).ok()?;
         Some(timestamp.to_zoned(self.rules()).date())
+    }
+
+    /// The midnight that began the day of a time of day: the day that brings the time nearest to its receive time. A message is
+    /// received some time after or, by clocks that differ, before.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn nearest_midnight(self, since_midnight_ns: u64, received: Nanos) -> Option<Nanos> {
+        let noon = received.0.saturating_sub(since_midnight_ns).saturating_add(HALF_A_DAY_NS);
+        self.midnight_before(Nanos(noon))
     }
 
     /// The midnight that began the day of `time` here.

@@ -18,7 +18,7 @@ use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::orders::OrderAction;
 use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceMidnight};
 
-use crate::clock;
+use crate::clock::{HALF_A_DAY_NS, Zone};
 use crate::locates::{Contradiction, Defined, Locates, Refused};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides};
 use crate::probe::blocks_fit;
@@ -77,6 +77,7 @@ impl Normaliser for ItchNormaliser {
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
+        self.follow_day(message, to.context);
         self.order(message, to.context, to.sink)
     }
 
@@ -86,6 +87,7 @@ impl Normaliser for ItchNormaliser {
         message: &[u8],
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
+        self.follow_day(message, to.context);
         let message = Message::decode(message)?;
         Ok(self.normalise(message, to.context, to.symbols, to.sink))
     }
@@ -107,6 +109,26 @@ impl Normaliser for ItchNormaliser {
 }
 
 impl ItchNormaliser {
+    /// Sessions may cross midnight, where times of day begin again: the day is that which brings a message nearest to its receive time.
+    #[inline(always)]
+    fn follow_day(&mut self, message: &[u8], context: &Context) {
+        if let (Some(received), Some(time)) = (context.received, timestamp(message)) {
+            let ts_event = self.midnight.0.wrapping_add(time.nanoseconds());
+            if ts_event.abs_diff(received.0) > HALF_A_DAY_NS {
+                self.change_day(time, received);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_day(&mut self, time: NanosecondsSinceMidnight, received: Nanos) {
+        if !self.is_midnight_fixed {
+            let midnight = Zone::NewYork.nearest_midnight(time.nanoseconds(), received);
+            self.midnight = midnight.unwrap_or(self.midnight);
+        }
+    }
+
     /// The event of a message about the instrument of `locate`.
     #[inline]
     fn event(
@@ -289,10 +311,6 @@ impl ItchNormaliser {
         };
         match message {
             Message::SystemEvent(system) => {
-                if let (EventCode::StartOfMessages, false) = (system.event_code(), self.is_midnight_fixed) {
-                    let midnight = context.received.and_then(clock::midnight_before);
-                    self.midnight = midnight.unwrap_or(self.midnight);
-                }
                 let event = self.event(EventKind::Session, InstrumentId::ALL, system.timestamp(), context);
                 let session = match system.event_code() {
                     EventCode::StartOfMessages => {

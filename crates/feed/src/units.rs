@@ -8,11 +8,9 @@ use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_stage::Sink;
 
-use crate::clock::{self, Zone};
+use crate::clock::{self, HALF_A_DAY_NS, Zone};
 use crate::continuity::Continuity;
 use crate::normaliser::{Context, Start, Target};
-
-const NANOSECONDS_OF_HALF_A_DAY: u64 = 12 * 3_600 * Nanos::SECOND;
 
 /// The times of a unit's messages: a message has nanoseconds, and the time message before it the second since midnight.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -30,7 +28,7 @@ impl SplitTimes {
     /// A unit before its first message, of a venue whose midnight is `zone`'s.
     pub(crate) fn new(start: &Start, zone: Zone) -> Self {
         // That of the same date: midnight in New York is before midnight in Chicago, and behind London's. 0: no day is known.
-        let noon = start.midnight.0.saturating_add(NANOSECONDS_OF_HALF_A_DAY);
+        let noon = start.midnight.0.saturating_add(HALF_A_DAY_NS);
         let midnight = zone.midnight_before(Nanos(noon)).filter(|_| start.midnight != Nanos(0));
         Self {
             midnight: midnight.unwrap_or(start.midnight),
@@ -89,9 +87,7 @@ impl SplitTimes {
     pub(crate) fn begin_second(&mut self, seconds: u32, zone: Zone, context: &Context) {
         let since_midnight = u64::from(seconds) * Nanos::SECOND;
         if let (Some(received), false) = (context.received, self.is_midnight_fixed) {
-            // Received some time after or, by clocks that differ, before.
-            let around = received.0.saturating_sub(since_midnight).saturating_add(NANOSECONDS_OF_HALF_A_DAY);
-            self.midnight = zone.midnight_before(Nanos(around)).unwrap_or(self.midnight);
+            self.midnight = zone.nearest_midnight(since_midnight, received).unwrap_or(self.midnight);
         }
         self.second = Some(Nanos(self.midnight.0.saturating_add(since_midnight)));
     }

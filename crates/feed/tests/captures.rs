@@ -707,6 +707,56 @@ fn add(locate: u16, stock: &[u8; 8], reference: u64) -> [u8; 36] {
     .encode()
 }
 
+/// The times of orders that were added and deleted at this time of day and receive time.
+fn times_of(feed: &mut Feed, number: u64, since_midnight: u64, received: u64) -> Vec<u64> {
+    let mut added = add(7, b"AAPL    ", number);
+    added[5..11].copy_from_slice(&since_midnight.to_be_bytes()[2..]);
+    let mut deleted = added[..19].to_vec();
+    deleted[0] = b'D';
+    let mut payload = [&SESSION[..], &number.to_be_bytes(), &[0, 2]].concat();
+    for message in [&added[..], &deleted] {
+        payload.extend((message.len() as u16).to_be_bytes());
+        payload.extend(message);
+    }
+    let packet = Packet {
+        file: 0,
+        number: 1,
+        offset: 0,
+        received: Nanos(received),
+        datagram: datagram(LINE_A, &payload),
+    };
+    let mut events = Vec::new();
+    feed.process(&[packet], &mut |event| events.push(event));
+    let orders = events.iter().filter(|event| event.order_id == number);
+    orders.map(|event| event.ts_event.0).collect()
+}
+
+#[test]
+fn a_session_of_itch_that_crosses_midnight_has_the_day_nearest_to_each_receive_time() {
+    const SECOND: u64 = 1_000_000_000;
+    let evening = 86_390 * SECOND;
+    // Midnight in New York, in winter, and on the days of 23 and 25 hours.
+    for midnight in [1_763_096_400, 1_741_496_400 + 23 * 3_600, 1_762_056_000 + 25 * 3_600] {
+        let midnight = midnight * SECOND;
+        let mut feed = Feed::new(FeedOptions::default());
+        let shown = [
+            // Ten seconds before midnight; at midnight; after it; late, of the day before; and of the new day again.
+            (evening, midnight - 10 * SECOND, midnight - 10 * SECOND),
+            (0, midnight + 5_000, midnight),
+            (SECOND, midnight + SECOND - 1, midnight + SECOND),
+            (evening, midnight + SECOND, midnight - 10 * SECOND),
+            (2 * SECOND, midnight + 2 * SECOND, midnight + 2 * SECOND),
+        ];
+        for (number, (since_midnight, received, expected)) in (1..).step_by(2).zip(shown) {
+            let times = times_of(&mut feed, number, since_midnight, received);
+            // The day of 23 or 25 hours ends with another time of day.
+            if since_midnight < evening || midnight == 1_763_096_400 * SECOND {
+                assert_eq!(times, [expected; 2], "{number}");
+            }
+        }
+    }
+}
+
 fn frames(feed: &mut Feed, format: FileFormat, messages: &[&[u8]]) -> Vec<Event> {
     let mut events = Vec::new();
     let mut stage = feed.file(0, format, None);
