@@ -77,8 +77,8 @@ impl Bar {
     }
 
     /// Counts a trade.
-    fn add(&mut self, price: Price, size: u32, high_low: bool, last: bool) {
-        self.volume += u64::from(size);
+    fn add(&mut self, price: Price, size: u64, high_low: bool, last: bool) {
+        self.volume = self.volume.saturating_add(size);
         self.trades += 1;
         self.notional += i128::from(price.e9()) * i128::from(size);
         if high_low {
@@ -105,7 +105,7 @@ impl Bar {
 struct Counted {
     number: u64,
     price: Price,
-    size: u32,
+    size: u64,
     /// Its bar, by the order in which bars begin.
     bar: u32,
     publisher: Publisher,
@@ -130,7 +130,7 @@ impl Counted {
 #[derive(Clone, Copy, Debug)]
 struct Corrected {
     price: Price,
-    size: u32,
+    size: u64,
     outside: Updates,
     regular: Updates,
 }
@@ -248,7 +248,7 @@ impl Bars {
             if let Some(broken) = self.pending.last_mut()
                 && let Some(price) = Price::from_e9(trade.price).filter(|_| regular.volume)
             {
-                broken.corrected = Some(Corrected { price, size: trade.size, outside, regular });
+                broken.corrected = Some(Corrected { price, size: event.shares(), outside, regular });
             }
             return;
         }
@@ -260,13 +260,13 @@ impl Bars {
         };
         let Some(place) = self.place(event) else { return };
         if let Some(bar) = self.bars.get_mut(place as usize) {
-            bar.add(price, trade.size, updates.high_low, updates.last);
+            bar.add(price, event.shares(), updates.high_low, updates.last);
         }
         if self.trades.len() < MOST_TRADES {
             self.trades.push(Counted {
                 number: event.aux,
                 price,
-                size: trade.size,
+                size: event.shares(),
                 bar: place,
                 publisher: event.publisher,
                 channel: event.channel,

@@ -66,6 +66,84 @@ fn a_named_venue_that_a_known_group_contradicts_is_refused() {
     assert!(run(&options).messages > 0);
 }
 
+/// A cross of so many shares, and an imbalance of as many.
+fn crosses(path: &Path, shares: u64) {
+    use tapeworks_packet::capture::{Writer, WriterOptions};
+    use tapeworks_packet::net::build::{FrameBuilder, MAX_HEADERS_BYTES};
+    let mut payload = b"SESSION001\0\0\0\0\0\0\0\x01\0\x02".to_vec();
+    let head = |kind: u8| [&[kind, 0, 7, 0, 0][..], &57_600_000_000_000_u64.to_be_bytes()[2..]].concat();
+    let cross = [
+        &head(b'Q')[..],
+        &shares.to_be_bytes(),
+        b"AAPL    ",
+        &1_000_000_u32.to_be_bytes(),
+        &9_u64.to_be_bytes(),
+        b"C",
+    ]
+    .concat();
+    let imbalance =
+        [&head(b'I')[..], &shares.to_be_bytes(), &100_u64.to_be_bytes(), b"BAAPL    ", &[0; 12], b"CA"]
+            .concat();
+    for message in [cross, imbalance] {
+        payload.extend((message.len() as u16).to_be_bytes());
+        payload.extend(message);
+    }
+    let ends = ("10.0.0.1:5000".parse().unwrap(), "233.54.12.111:26477".parse().unwrap());
+    let mut frame = vec![0; payload.len() + MAX_HEADERS_BYTES];
+    let length =
+        FrameBuilder::to_group([2, 0, 0, 0, 0, 1], ends.0, ends.1).udp(&payload, &mut frame).unwrap();
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap(), WriterOptions::default()).unwrap();
+    // 16:00 in New York.
+    writer.write_packet(1_763_154_000_000_000_000, &frame[..length]).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn a_size_beyond_32_bits_is_exact_in_volumes_and_counted_where_it_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("cross.pcap");
+    for (shares, is_lost) in [(4_000_000_000_u64, 0), (5_000_000_000, 1)] {
+        crosses(&input, shares);
+        for (schema, is_narrow) in [
+            (Schema::Mbo, true),
+            (Schema::Trades, true),
+            (Schema::Imbalance, true),
+            (Schema::Ohlcv1S, false),
+            (Schema::Status, false),
+        ] {
+            for ending in ["csv", "parquet", "dbn"] {
+                let path = folder.path().join(format!("{shares}-{schema}.{ending}"));
+                let options = tapeworks_store::Options::default();
+                let outputs = vec![Output { path: path.clone(), schema, options }];
+                let summary = run(&Options { inputs: vec![input.clone()], outputs, ..Options::default() });
+                let expected = if is_narrow { is_lost } else { 0 };
+                assert_eq!(
+                    (summary.values_lost(), summary.problems.total),
+                    (expected, 0),
+                    "{schema} {ending}"
+                );
+                assert_eq!(summary.is_clean(), expected == 0);
+                if ending == "csv" && schema != Schema::Status {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let shown = if expected == 0 { shares } else { u64::from(u32::MAX) };
+                    let values: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
+                    assert!(values.contains(&shown.to_string().as_str()), "{schema}: {text}");
+                    assert!(expected == 0 || !text.contains(&shares.to_string()), "{schema}: {text}");
+                }
+            }
+        }
+        let bars = Some(tapeworks_analysis::bars::Options {
+            interval_ns: 60_000_000_000,
+            by_venue: false,
+            rules: Default::default(),
+        });
+        let summary = run(&Options { inputs: vec![input.clone()], bars, ..Options::default() });
+        let bars = summary.bars.as_ref().unwrap().bars();
+        assert_eq!((bars[0].volume, summary.is_clean()), (shares, true));
+        assert_eq!(bars[0].notional, i128::from(shares) * 100_000_000_000);
+    }
+}
+
 #[test]
 fn a_replay_that_leaves_out_what_is_unused_writes_the_same_records() {
     let folder = tempfile::tempdir().unwrap();

@@ -264,7 +264,12 @@ fn asides(summary: &Summary) -> Vec<String> {
     );
     aside(files.without_time, "packet", "packets", "without a time, which got that of the packet before");
     aside(files.time_out_of_range, "packet", "packets", "with a time out of range, which got the nearest");
-    aside(summary.values_lost(), "value", "values", "out of the range of a file's column, left empty there");
+    aside(
+        summary.values_lost(),
+        "value",
+        "values",
+        "out of the range of a file's column: sizes are 4294967295 there, others empty",
+    );
     asides
 }
 

@@ -446,11 +446,10 @@ impl ItchNormaliser {
                 // A cross without shares says that there was no cross.
                 let kind = if cross.cross_shares() == 0 { EventKind::Other } else { EventKind::Trade };
                 let mut event = self.event(kind, instrument, cross.timestamp(), context);
-                event.size = shares(cross.cross_shares());
                 event.price = Some(Price::from_e4(cross.cross_price().0));
                 event.aux = cross.match_number();
                 event.detail = Event::CROSS;
-                sink.put(event);
+                sink.put(event.with_trade_shares(cross.cross_shares()));
             }
             Message::BrokenTrade(broken) => {
                 let instrument = self.known(broken.stock_locate());
@@ -538,7 +537,8 @@ impl ItchNormaliser {
 
 const SIDES: [Side; 256] = sides(b'B', b'S');
 
-/// DBN holds 32 bits of shares; an auction of more has the most.
+/// The shares of an imbalance, which events and DBN hold in 32 bits. More become the greatest number, which
+/// writers count as a value that does not fit.
 fn shares(shares: u64) -> u32 {
     u32::try_from(shares).unwrap_or(u32::MAX)
 }

@@ -488,6 +488,35 @@ impl Event {
     /// In `detail` of an execution or trade: by its sale condition it is neither the high nor the low.
     pub const NOT_HIGH_LOW: u8 = 32;
 
+    /// In `detail` of a trade: its size has more than 32 bits. `size` is the greatest number, and `order_id` has all [shares](Self::shares).
+    pub const WIDE: u8 = 64;
+
+    /// A trade without an order, of this many shares.
+    #[must_use]
+    pub const fn with_trade_shares(mut self, shares: u64) -> Self {
+        if shares > u32::MAX as u64 {
+            (self.size, self.order_id) = (u32::MAX, shares);
+            self.detail |= Self::WIDE;
+        } else {
+            self.size = shares as u32;
+        }
+        self
+    }
+
+    /// The shares of an execution or trade, all of them.
+    #[inline]
+    #[must_use]
+    pub const fn shares(&self) -> u64 {
+        if self.is_wide() { self.order_id } else { self.size as u64 }
+    }
+
+    /// Whether it is a trade of more shares than `size` can hold.
+    #[inline]
+    #[must_use]
+    pub const fn is_wide(&self) -> bool {
+        matches!(self.kind, EventKind::Trade) && self.detail & Self::WIDE != 0
+    }
+
     /// An event of `kind` with nothing else in it; the caller fills in what the kind has.
     #[inline]
     pub const fn new(kind: EventKind, publisher: Publisher, instrument: InstrumentId) -> Self {

@@ -196,6 +196,7 @@ impl Row for CbboMsg {
 }
 
 impl Row for StatusMsg {
+    const HAS_NARROW_SIZES: bool = false;
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.u16("action", |row| row.action);
@@ -208,6 +209,8 @@ impl Row for StatusMsg {
 }
 
 impl Row for ImbalanceMsg {
+    const HAS_NARROW_SIZES: bool = false;
+    const IS_IMBALANCE: bool = true;
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.price("ref_price", |row| row.ref_price);
@@ -233,6 +236,7 @@ impl Row for ImbalanceMsg {
 }
 
 impl Row for StatMsg {
+    const HAS_NARROW_SIZES: bool = false;
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.time("ts_ref", |row| row.ts_ref);
@@ -248,6 +252,7 @@ impl Row for StatMsg {
 }
 
 impl Row for InstrumentDefMsg {
+    const HAS_NARROW_SIZES: bool = false;
     /// A field that no venue here publishes is undefined in the record, and null.
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
@@ -328,6 +333,7 @@ fn text<const N: usize>(characters: &[c_char; N]) -> &str {
 }
 
 impl Row for OhlcvMsg {
+    const HAS_NARROW_SIZES: bool = false;
     const HAS_ORIGIN: bool = false;
 
     fn columns(columns: &mut Columns<'_, Self>) {

@@ -25,6 +25,10 @@ pub(crate) trait Row:
 {
     /// Whether a record stems from one message, so that its channel sequence and line mean something.
     const HAS_ORIGIN: bool = true;
+    /// Whether it holds the sizes of trades and quotes, in 32 bits.
+    const HAS_NARROW_SIZES: bool = true;
+    /// Whether it holds the shares of an imbalance, in 32 bits.
+    const IS_IMBALANCE: bool = false;
 
     /// Its columns in a Parquet file: names and order as the `dbn` crate's.
     fn columns(columns: &mut Columns<'_, Self>);

@@ -79,8 +79,8 @@ pub struct Summary {
     pub records: u64,
     /// The length of the file in bytes; 0 before it is finished.
     pub bytes: u64,
-    /// Values that Parquet's types do not hold and that are written as null: prices of a billion and more in a
-    /// decimal(18, 9), times after the year 2262.
+    /// Values that the file cannot hold. In Parquet prices of a billion and more in a decimal(18, 9) and times after the
+    /// year 2262 are null; in every format a size of more than 32 bits is the greatest number.
     pub out_of_range: u64,
     pub(crate) skipped: [u64; Skip::ALL.len()],
 }

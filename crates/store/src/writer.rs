@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tapeworks_market::{Event, Instruments, NbboUpdate};
+use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate};
 
 use crate::apart::Encoders;
 #[cfg(feature = "arrow")]
@@ -277,6 +277,20 @@ fn error(target: &Target, records: u64, failure: Failure) -> StoreError {
 }
 
 impl<S: Shape> TableOf<S> {
+    /// Counts the size of an event that is beyond 32 bits, where this file has it.
+    #[cold]
+    #[inline(never)]
+    fn count_lost_size(&mut self, event: &Event, has_record: bool) {
+        let is_lost = match event.kind {
+            EventKind::Trade => has_record && event.is_wide() && S::Row::HAS_NARROW_SIZES,
+            EventKind::Quote => has_record && S::Row::HAS_NARROW_SIZES,
+            // The record comes with the second half of the pair.
+            EventKind::Imbalance | EventKind::ImbalancePrices => S::Row::IS_IMBALANCE,
+            _ => false,
+        };
+        self.summary.out_of_range += u64::from(is_lost);
+    }
+
     #[cold]
     #[inline(never)]
     fn encode(&mut self, instruments: &Instruments) -> Result<(), StoreError> {
@@ -306,6 +320,9 @@ impl<S: Shape> Table for TableOf<S> {
         let before = self.rows.len();
         self.shape.take(update, instruments, &mut self.rows);
         self.rows.close_group(update.book.event, before..self.rows.len());
+        if update.book.event.size == u32::MAX {
+            self.count_lost_size(update.book.event, self.rows.len() > before);
+        }
         if self.rows.is_full() { self.encode(instruments) } else { Ok(()) }
     }
 

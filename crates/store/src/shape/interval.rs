@@ -483,7 +483,7 @@ impl Shape for Bars {
         bar.high = bar.high.max(trade.price);
         bar.low = bar.low.min(trade.price);
         bar.close = trade.price;
-        bar.volume = bar.volume.saturating_add(u64::from(trade.size));
+        bar.volume = bar.volume.saturating_add(update.book.event.shares());
         if is_first {
             venue.touched.push(event.instrument);
         }

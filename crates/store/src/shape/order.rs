@@ -123,7 +123,8 @@ impl Shape for Orders {
                 if size == 0 || event.price.is_none() {
                     return rows.skip(Skip::EmptyTrade);
                 }
-                let trade = Order { id: event.order_id, price, size, action: Action::Trade, side, flags };
+                let id = if event.is_wide() { 0 } else { event.order_id };
+                let trade = Order { id, price, size, action: Action::Trade, side, flags };
                 rows.push(record(event, trade), event);
             }
             EventKind::Level | EventKind::Quote => rows.skip(Skip::NotOrderByOrder),
