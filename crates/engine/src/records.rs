@@ -1,6 +1,6 @@
 //! Inputs as records of the journal.
 
-use tapeworks_feed::live::Input;
+use tapeworks_feed::live::{Input, SnapshotFault};
 use tapeworks_journal::Record;
 use tapeworks_market::{Line, Nanos};
 
@@ -36,8 +36,8 @@ pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 16]) -> Record<'r>
             *scratch = (u128::from(bytes) << 64 | u128::from(next)).to_le_bytes();
             Record { kind: SNAPSHOT_END, channel, extra: u64::from(attempt), payload: scratch, ..blank }
         }
-        Input::SnapshotFailed { channel, attempt, .. } => {
-            Record { kind: SNAPSHOT_FAILED, channel, extra: u64::from(attempt), ..blank }
+        Input::SnapshotFailed { channel, attempt, fault, .. } => {
+            Record { kind: SNAPSHOT_FAILED, channel, line: fault as u8, extra: u64::from(attempt), ..blank }
         }
         Input::Contradicted { channel, .. } => Record { kind: CONTRADICTED, channel, ..blank },
         Input::Relayed { payload, .. } => Record { kind: RELAYED, payload, ..blank },
@@ -60,7 +60,10 @@ pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
             let both = payload.first_chunk().map(|both| u128::from_le_bytes(*both))?;
             Input::SnapshotEnd { channel, attempt, received, next: both as u64, bytes: (both >> 64) as u64 }
         }
-        SNAPSHOT_FAILED => Input::SnapshotFailed { channel, attempt, received },
+        SNAPSHOT_FAILED => {
+            let fault = SnapshotFault::from_number(record.line);
+            Input::SnapshotFailed { channel, attempt, fault, received }
+        }
         CONTRADICTED => Input::Contradicted { channel, received },
         RELAYED => Input::Relayed { received, payload },
         TICK => Input::Tick { now: received },
@@ -80,7 +83,7 @@ mod tests {
             Input::Packet { channel: 3, line: Line::Recovery, received, payload: b"abc" },
             Input::Snapshot { channel: 1, attempt: 9, received, messages: b"\0\x01x" },
             Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX, bytes: 3 },
-            Input::SnapshotFailed { channel: 2, attempt: 1, received },
+            Input::SnapshotFailed { channel: 2, attempt: 1, fault: SnapshotFault::Torn, received },
             Input::Contradicted { channel: 4, received },
             Input::Relayed { received, payload: b"piece" },
             Input::Tick { now: received },

@@ -362,6 +362,16 @@ impl Arbiter {
         self.held.back().map(Held::end)
     }
 
+    /// The payloads of the held packets, in the order of their numbers.
+    pub(crate) fn held_payloads(&self) -> impl Iterator<Item = &[u8]> {
+        self.held.iter().map(|held| held.payload.as_slice())
+    }
+
+    /// The number after the last message that a line delivered or a heartbeat announced; `None`: nothing came.
+    pub(crate) fn heard_to(&self) -> Option<u64> {
+        self.held_to().max(self.next)
+    }
+
     /// Packets held behind a sequence gap, while joining, or of sessions that may follow.
     pub fn held_packets(&self) -> usize {
         self.held.len()
@@ -478,6 +488,17 @@ impl Arbiter {
         self.transport.is_sound(payload)
     }
 
+    /// Whether a packet has a message of an unknown type, or one that cannot be decoded.
+    #[cold]
+    fn has_unreadable(&self, payload: &[u8]) -> bool {
+        let Some(application) = self.application else { return false };
+        let mut is_any = false;
+        self.transport.each_message(payload, |_, message| {
+            is_any |= (application.spec().check)(message).is_err();
+        });
+        is_any
+    }
+
     /// An answer to a request, if it is one. Its messages were requested, or were given up before, or are duplicates.
     #[cold]
     #[inline(never)]
@@ -489,8 +510,10 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         let now = received;
+        // What cannot be read stays missing: it would count as recovered, and the books would lack it.
+        let is_readable = !self.has_unreadable(payload);
         let counters = &mut self.lines[place(Line::Recovery)].counters;
-        if !self.transport.is_sound(payload) {
+        if !self.transport.is_sound(payload) || !is_readable {
             counters.malformed += 1;
             return;
         }

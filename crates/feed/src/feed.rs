@@ -114,7 +114,6 @@ impl Feed {
     }
 
     /// Its options.
-    #[cfg(feature = "serde")]
     pub(crate) const fn options(&self) -> &FeedOptions {
         &self.options
     }

@@ -17,7 +17,9 @@
 //!
 //! Every input is an [`Input`], also the passing of time. The same inputs give the same events.
 
+mod check;
 mod delivery;
+mod fault;
 mod part;
 pub mod relayed;
 mod snapshot;
@@ -40,8 +42,10 @@ pub(crate) use delivery::packet_at;
 use delivery::{Followed, Target};
 use part::{OfPart, Part};
 use relayed::Relayed;
+use snapshot::Pace;
 
-pub use snapshot::{SnapshotCounters, SnapshotOptions};
+pub use fault::SnapshotFault;
+pub use snapshot::{MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotCounters, SnapshotOptions};
 
 /// A channel of a venue.
 #[derive(Clone, Debug)]
@@ -109,6 +113,8 @@ pub enum Input<'a> {
         channel: u16,
         /// The attempt.
         attempt: u32,
+        /// Why.
+        fault: SnapshotFault,
         /// When.
         received: Nanos,
     },
@@ -186,6 +192,8 @@ pub struct LiveChannel {
     /// Snapshots requested: the number distinguishes one from the next.
     attempts: u32,
     snapshots: SnapshotCounters,
+    /// When the next one is requested.
+    pace: Pace,
     /// Contradictions of the books may request a snapshot again from this time on.
     contradicted_again: Nanos,
     /// Its instruments, where other channels carry the others of the feed.
@@ -231,6 +239,7 @@ impl LiveChannel {
     pub fn takes_contradiction(&self, now: Nanos) -> bool {
         self.options.snapshot.is_some()
             && self.followed.awaited.is_none()
+            && self.pace.retry_at.is_none()
             && !self.arbiter.is_joining()
             && self.followed.place.is_some()
             && now >= self.contradicted_again
@@ -248,13 +257,20 @@ impl LiveChannel {
             && !self.arbiter.has_successor()
             && !self.arbiter.is_joining()
             && self.followed.awaited.is_none()
+            && self.pace.retry_at.is_none()
             && !self.followed.is_stale
+    }
+
+    /// Whether only a snapshot can make its books good again.
+    fn needs_snapshot(&self) -> bool {
+        let is_missing_messages = !self.arbiter.is_complete() || !self.followed.affected.is_empty();
+        self.arbiter.is_joining() || is_missing_messages && self.followed.place.is_some()
     }
 
     /// When it has something to do.
     fn due(&self) -> Nanos {
         let snapshot = self.followed.awaited.as_ref().map(|awaited| awaited.due);
-        [self.arbiter.deadline(), snapshot].into_iter().flatten().min().unwrap_or(NEVER)
+        [self.arbiter.deadline(), snapshot, self.pace.retry_at].into_iter().flatten().min().unwrap_or(NEVER)
     }
 }
 
@@ -321,6 +337,7 @@ impl LiveFeed {
                     followed: Followed::default(),
                     attempts: 0,
                     snapshots: SnapshotCounters::default(),
+                    pace: Pace::default(),
                     contradicted_again: Nanos(0),
                     part: options.publishers().any(is_shared).then(|| Part::of(options.publishers())),
                     options,
@@ -346,8 +363,8 @@ impl LiveFeed {
     pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
         for channel in &self.channels {
             writer.put(&channel.arbiter)?;
-            let LiveChannel { followed, attempts, snapshots, contradicted_again, part, .. } = channel;
-            writer.put(&(followed, attempts, snapshots, contradicted_again, part))?;
+            let LiveChannel { followed, attempts, snapshots, pace, contradicted_again, part, .. } = channel;
+            writer.put(&(followed, attempts, (snapshots, pace), contradicted_again, part))?;
         }
         writer.put(&self.requests)?;
         writer.put(&(&self.due, self.deadline, self.last, self.clock))?;
@@ -363,8 +380,9 @@ impl LiveFeed {
             let arbiter = reader.take::<Arbiter>()?.with_options_of(&channel.arbiter);
             channel.arbiter = arbiter.ok_or(StateError::Foreign)?;
             let part: Option<Part>;
-            (channel.followed, channel.attempts, channel.snapshots, channel.contradicted_again, part) =
-                reader.take()?;
+            let paced;
+            (channel.followed, channel.attempts, paced, channel.contradicted_again, part) = reader.take()?;
+            (channel.snapshots, channel.pace) = paced;
             if channel.part.as_ref().map(Part::publishers) != part.as_ref().map(Part::publishers) {
                 return Err(StateError::Foreign);
             }
@@ -445,27 +463,35 @@ impl LiveFeed {
             }
             Input::Tick { now } => self.tick(now, true, sink),
             Input::ClockSet { ahead_ns, .. } => self.clock_was_set(ahead_ns),
-            Input::Snapshot { channel, attempt, messages, .. } => {
-                if let Some(awaited) = self.awaited(channel, attempt) {
+            Input::Snapshot { channel, attempt, messages, received } => {
+                let Some(awaited) = self.awaited(channel, attempt) else { return };
+                if awaited.messages.len() + messages.len() <= MOST_SNAPSHOT_BYTES {
                     awaited.messages.extend_from_slice(messages);
+                } else {
+                    let index = usize::from(channel);
+                    self.of_channel(index, sink, |feed, sink| {
+                        feed.snapshot_failed(index, SnapshotFault::TooLarge, received, sink);
+                    });
                 }
             }
             Input::SnapshotEnd { channel, attempt, received, next, bytes } => {
                 if let Some(awaited) = self.awaited(channel, attempt) {
                     // A damaged journal may have lost messages of it, and the loss itself goes by another number.
                     let is_whole = awaited.messages.len() as u64 == bytes;
-                    awaited.next = Some(next).filter(|_| is_whole);
+                    (awaited.next, awaited.ended) = (Some(next).filter(|_| is_whole), received);
                     let index = usize::from(channel);
                     self.of_channel(index, sink, |feed, sink| match is_whole {
                         true => feed.after(index, received, sink),
-                        false => feed.snapshot_failed(index, received, sink),
+                        false => feed.snapshot_failed(index, SnapshotFault::InputsLost, received, sink),
                     });
                 }
             }
-            Input::SnapshotFailed { channel, attempt, received } => {
+            Input::SnapshotFailed { channel, attempt, fault, received } => {
                 if self.awaited(channel, attempt).is_some() {
                     let index = usize::from(channel);
-                    self.of_channel(index, sink, |feed, sink| feed.snapshot_failed(index, received, sink));
+                    self.of_channel(index, sink, |feed, sink| {
+                        feed.snapshot_failed(index, fault, received, sink);
+                    });
                 }
             }
             Input::Contradicted { channel, received } => self.contradicted(usize::from(channel), received),
@@ -496,9 +522,10 @@ impl LiveFeed {
             }
         }
         // What has come of a snapshot is incomplete, through no fault of the server's.
-        if let Some(awaited) = channel.followed.awaited.take() {
+        if channel.followed.awaited.take().is_some() {
             channel.snapshots.failed += 1;
-            self.request_snapshot(index, now, awaited.tries);
+            channel.snapshots.last_fault = Some(SnapshotFault::InputsLost);
+            self.request_snapshot(index, now);
         }
     }
 
@@ -620,6 +647,8 @@ impl LiveFeed {
             channel.arbiter.clock_was_set(ahead_ns);
             channel.followed.awaited.iter_mut().for_each(|awaited| set(&mut awaited.due));
             set(&mut channel.contradicted_again);
+            set(&mut channel.pace.not_before);
+            channel.pace.retry_at.iter_mut().for_each(set);
         }
         self.last.iter_mut().for_each(set);
         self.set_all_due();
@@ -639,8 +668,13 @@ impl LiveFeed {
                 arbiter.advance_to_packet(now, &mut deliver);
             }
         }
-        if channel.followed.awaited.as_ref().is_some_and(|awaited| awaited.due <= now) {
-            self.snapshot_failed(index, now, sink);
+        if let Some(awaited) = channel.followed.awaited.as_ref().filter(|awaited| awaited.due <= now) {
+            let fault = match awaited.next {
+                _ if awaited.is_overrun() => SnapshotFault::TooManyPackets,
+                Some(_) => SnapshotFault::Unconfirmed,
+                None => SnapshotFault::TimedOut,
+            };
+            self.snapshot_failed(index, fault, now, sink);
         }
         self.after(index, now, sink);
     }
@@ -673,13 +707,14 @@ impl LiveFeed {
             self.requests.push_back(Request::Retransmission { channel: index as u16, request });
         }
         if channel.arbiter.take_snapshot_request() && channel.options.snapshot.is_some() {
-            self.request_snapshot(index, now, 1);
+            self.request_snapshot(index, now);
         }
         if self.channels.get(index).is_some_and(|channel| channel.followed.has_unreadable(&self.feed)) {
             self.contradicted(index, now);
         }
         self.apply_snapshot(index, now, sink);
         self.narrow(index, now, sink);
+        self.pace_snapshots(index, now);
         self.set_due(index);
     }
 

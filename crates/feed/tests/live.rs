@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use proptest::prelude::*;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
-use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotFault, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{
@@ -950,7 +950,10 @@ fn every_gap_is_counted_by_its_reason() {
             while let Some(request) = live.take_request() {
                 if let Request::Snapshot { channel, attempt, .. } = request {
                     let received = Nanos(START + at * MS);
-                    feed(&mut live, Input::SnapshotFailed { channel, attempt, received });
+                    feed(
+                        &mut live,
+                        Input::SnapshotFailed { channel, attempt, fault: SnapshotFault::Refused, received },
+                    );
                 }
             }
         }
@@ -1386,7 +1389,9 @@ fn a_snapshot_that_lacks_messages_is_not_applied() {
     };
     assert_eq!(feed(&mut live, end(attempt, state.len())), []);
     let snapshots = live.channels()[0].snapshots();
-    assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));
+    assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 1));
+    assert_eq!(snapshots.last_fault, Some(SnapshotFault::InputsLost));
+    feed(&mut live, Input::Tick { now: Nanos(START + 200 * MS) });
     let Some(Request::Snapshot { attempt, .. }) = live.take_request() else { panic!("it asks again") };
     feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state });
     let events = feed(&mut live, end(attempt, state.len()));
@@ -1407,7 +1412,8 @@ fn a_snapshot_with_a_possible_gap_is_not_applied() {
     let end = Input::SnapshotEnd { channel: 0, attempt, received, next: 5_001, bytes: 0 };
     assert_eq!(feed(&mut live, end), []);
     let snapshots = live.channels()[0].snapshots();
-    assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));
+    assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 1));
+    feed(&mut live, Input::Tick { now: Nanos(START + 200 * MS) });
     assert!(
         matches!(live.take_request(), Some(Request::Snapshot { attempt: next, .. }) if next == attempt + 1)
     );
@@ -1469,4 +1475,69 @@ fn a_session_of_another_feed_on_the_same_transport_is_counted_and_not_followed()
     assert_eq!(arbiter.session(), Some(SessionId::IexTp { protocol: 0x8003, channel: 1, session: 7 }));
     assert_eq!((arbiter.next(), arbiter.counters().gaps_opened), (Some(1), 0));
     assert_eq!((arbiter.lines()[0].of_other_feeds, arbiter.counters().session_changes), (2, 0));
+}
+
+/// Delivers the messages from 201 to 280, and a snapshot of those before `of` that claims to end at `claimed`. Returns its fault.
+fn fault_of_a_snapshot(of: usize, claimed: u64) -> Option<SnapshotFault> {
+    let messages = messages(400, 3, 9);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 201, &messages[200..280])));
+    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else { panic!("it joins") };
+    let (received, state) = (Nanos(START + MS), snapshot_of(&messages[..of - 1]));
+    feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state });
+    let bytes = state.len() as u64;
+    feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: claimed, bytes });
+    feed(&mut live, Input::Tick { now: Nanos(START + 3_002 * MS) });
+    let snapshots = live.channels()[0].snapshots();
+    assert_eq!(snapshots.applied, u64::from(snapshots.last_fault.is_none()));
+    snapshots.last_fault
+}
+
+#[test]
+fn a_snapshot_with_a_false_end_number_is_not_applied() {
+    assert_eq!(fault_of_a_snapshot(240, 240), None);
+    // The messages from 220 to 259 are on the line and not in the snapshot.
+    assert_eq!(fault_of_a_snapshot(220, 260), Some(SnapshotFault::Behind));
+    // The messages from 201 to 259 are in the snapshot, and would be applied again.
+    assert_eq!(fault_of_a_snapshot(260, 201), Some(SnapshotFault::Contradicted));
+    // No line confirms the number.
+    assert_eq!(fault_of_a_snapshot(240, 5_000), Some(SnapshotFault::Unconfirmed));
+}
+
+#[test]
+fn a_joining_channel_requests_snapshots_with_growing_pauses_until_one_is_applied() {
+    let messages = messages(400, 3, 9);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 201, &messages[200..280])));
+    let mut requested_ms = Vec::new();
+    for at_ms in 0..2_500 {
+        let received = Nanos(START + at_ms * MS);
+        feed(&mut live, Input::Tick { now: received });
+        while let Some(request) = live.take_request() {
+            if let Request::Snapshot { channel, attempt, .. } = request {
+                requested_ms.push(at_ms);
+                let fault = SnapshotFault::Unreachable;
+                feed(&mut live, Input::SnapshotFailed { channel, attempt, fault, received });
+            }
+        }
+    }
+    assert_eq!(requested_ms, [0, 100, 300, 700, 1_500]);
+    assert!(live.channels()[0].is_stale());
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_fills_no_gap() {
+    let messages = messages(100, 3, 9);
+    let mut live = live(with_retransmission(), None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
+    feed(&mut live, input(Line::A, US, &packet(b"SESSION001", 53, &messages[52..60])));
+    feed(&mut live, Input::Tick { now: Nanos(START + MS) });
+    assert!(matches!(live.take_request(), Some(Request::Retransmission { .. })));
+    // The numbers and lengths are right, the types are unknown.
+    let unknown: Vec<Vec<u8>> = messages[50..52].iter().map(|message| vec![0xff; message.len()]).collect();
+    feed(&mut live, input(Line::Recovery, 2 * MS, &packet(b"SESSION001", 51, &unknown)));
+    assert!(live.channels()[0].arbiter().is_recovering());
+    assert_eq!(live.channels()[0].arbiter().next(), Some(51));
+    feed(&mut live, input(Line::Recovery, 3 * MS, &packet(b"SESSION001", 51, &messages[50..52])));
+    assert_eq!(live.channels()[0].arbiter().next(), Some(61));
 }

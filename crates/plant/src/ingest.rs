@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_feed::live::relayed::{Relayed, is_message};
-use tapeworks_feed::live::{LiveChannel, Request};
+use tapeworks_feed::live::{LiveChannel, Request, SnapshotFault};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
 use tapeworks_market::{Event, Line, Nanos};
 use tapeworks_ring::disruptor::Producer;
@@ -532,7 +532,8 @@ impl<W: World> Ingest<W> {
         for channel in 0..engine.feed().channels().len() {
             if let Some(attempt) = engine.feed().channels()[channel].awaited_attempt() {
                 let received = W::time_of_day();
-                self.input(engine, Owned::SnapshotFailed { channel: channel as u16, attempt, received })?;
+                let (channel, fault) = (channel as u16, SnapshotFault::Abandoned);
+                self.input(engine, Owned::SnapshotFailed { channel, attempt, fault, received })?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tapeworks_feed::live::Input;
+use tapeworks_feed::live::{Input, SnapshotFault};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_ring::spsc;
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
@@ -44,6 +44,7 @@ pub(super) enum Owned {
     SnapshotFailed {
         channel: u16,
         attempt: u32,
+        fault: SnapshotFault,
         received: Nanos,
     },
     Contradicted {
@@ -100,9 +101,12 @@ impl Owned {
                 next: *next,
                 bytes: *bytes,
             },
-            Self::SnapshotFailed { channel, attempt, received } => {
-                Input::SnapshotFailed { channel: *channel, attempt: *attempt, received: *received }
-            }
+            Self::SnapshotFailed { channel, attempt, fault, received } => Input::SnapshotFailed {
+                channel: *channel,
+                attempt: *attempt,
+                fault: *fault,
+                received: *received,
+            },
             Self::Contradicted { channel, received } => {
                 Input::Contradicted { channel: *channel, received: *received }
             }

@@ -1,6 +1,6 @@
 //! The clients of the venues' snapshot servers: GLIMPSE, those of Cboe, London and MEMX, and NYSE's refreshes, whose packets come to a multicast group.
 //!
-//! A thread fetches each snapshot and passes its messages to ingest as they come. Nothing here reads the messages; the end says where the live
+//! A thread fetches each snapshot and passes its messages to ingest when it is complete, so that an endless or torn one leaves nothing in the journal. Nothing here reads the messages; the end says where the live
 //! sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
 //! when the channel requests a newer snapshot.
 
@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
+use tapeworks_feed::live::{MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotFault};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};
 use tapeworks_packet::pool::Pool;
 use tapeworks_session::SessionId;
 use tapeworks_session::requests::DayTime;
-use tapeworks_session::snapshot::{Fetched, SnapshotClient, SnapshotLogin};
+use tapeworks_session::snapshot::{Fetched, SnapshotClient, SnapshotFailure, SnapshotLogin};
 
 use crate::error::PlantFailure;
 use crate::options::SnapshotServer;
@@ -108,7 +109,7 @@ pub(super) fn run<W: World>(
                 fetches.retain(|fetch| !fetch.is_finished());
                 match W::spawn("snapshot", move || its.run(&server)) {
                     Ok(fetch) => fetches.push(fetch),
-                    Err(_) => attempt.fail(),
+                    Err(_) => attempt.fail(SnapshotFault::Abandoned),
                 }
             }
             Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Acquire) => {}
@@ -118,8 +119,28 @@ pub(super) fn run<W: World>(
     fetches.into_iter().try_for_each(|fetch| fetch.join().map_err(|_| PlantFailure::Panicked("snapshot")))
 }
 
-fn refused(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+fn refused(fault: SnapshotFault) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, fault)
+}
+
+/// The fault of an error of a fetch: what the protocol says, or else a broken connection.
+fn fault_of(error: &io::Error) -> SnapshotFault {
+    let inner = error.get_ref();
+    if let Some(fault) = inner.and_then(|inner| inner.downcast_ref::<SnapshotFault>()) {
+        return *fault;
+    }
+    match inner.and_then(|inner| inner.downcast_ref::<SnapshotFailure>()) {
+        None => SnapshotFault::Unreachable,
+        Some(SnapshotFailure::LoginRejected) => SnapshotFault::LoginRejected,
+        Some(SnapshotFailure::OtherSession) => SnapshotFault::OtherSession,
+        Some(SnapshotFailure::SpinRefused | SnapshotFailure::Refused | SnapshotFailure::RefreshRefused) => {
+            SnapshotFault::Refused
+        }
+        Some(SnapshotFailure::Ended) => SnapshotFault::Ended,
+        Some(SnapshotFailure::Torn) => SnapshotFault::Torn,
+        Some(SnapshotFailure::RefreshIncomplete) => SnapshotFault::Incomplete,
+        Some(_) => SnapshotFault::Malformed,
+    }
 }
 
 /// The socket of a group that snapshots come to.
@@ -172,14 +193,14 @@ struct Attempt<W: World> {
 
 impl<W: World> Attempt<W> {
     fn run(&self, server: &Server) {
-        if self.fetch(server).is_err() {
-            self.fail();
+        if let Err(error) = self.fetch(server) {
+            self.fail(fault_of(&error));
         }
     }
 
-    fn fail(&self) {
+    fn fail(&self, fault: SnapshotFault) {
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
-        let failed = Owned::SnapshotFailed { channel, attempt, received: W::time_of_day() };
+        let failed = Owned::SnapshotFailed { channel, attempt, fault, received: W::time_of_day() };
         // If ingest has ended or given the attempt up, it needs no answer.
         let _unheard = self.send(failed);
     }
@@ -190,14 +211,14 @@ impl<W: World> Attempt<W> {
     /// When no request waits for it any more.
     fn time_left(&self) -> io::Result<Duration> {
         if self.stop.load(Ordering::Acquire) {
-            return Err(refused("the plant stops"));
+            return Err(refused(SnapshotFault::Abandoned));
         }
         if self.newest.load(Ordering::Acquire) != self.wanted.attempt {
-            return Err(refused("the channel has requested a newer snapshot"));
+            return Err(refused(SnapshotFault::Abandoned));
         }
         let left = self.until.saturating_duration_since(W::instant());
         if left.is_zero() {
-            return Err(refused("the snapshot was not whole in time"));
+            return Err(refused(SnapshotFault::TimedOut));
         }
         Ok(left)
     }
@@ -208,7 +229,7 @@ impl<W: World> Attempt<W> {
         loop {
             match self.answers.try_send(answer) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Disconnected(_)) => return Err(refused("ingest is gone")),
+                Err(TrySendError::Disconnected(_)) => return Err(refused(SnapshotFault::Abandoned)),
                 Err(TrySendError::Full(back)) => answer = back,
             }
             self.time_left()?;
@@ -216,37 +237,38 @@ impl<W: World> Attempt<W> {
         }
     }
 
-    /// Hands messages to ingest, and counts their bytes.
-    fn hand_on(&self, messages: &mut Vec<u8>, bytes: &mut u64) -> io::Result<()> {
-        if messages.is_empty() {
-            return Ok(());
-        }
-        *bytes += messages.len() as u64;
-        let chunk = std::mem::replace(messages, Vec::with_capacity(CHUNK_BYTES));
+    /// Hands the messages of a complete snapshot to ingest.
+    fn hand_on(&self, messages: &[u8]) -> io::Result<()> {
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
-        self.send(Owned::Snapshot { channel, attempt, received: W::time_of_day(), messages: chunk })
+        messages.chunks(CHUNK_BYTES).try_for_each(|chunk| {
+            let (received, messages) = (W::time_of_day(), chunk.to_vec());
+            self.send(Owned::Snapshot { channel, attempt, received, messages })
+        })
     }
 
     fn fetch(&self, server: &Server) -> io::Result<()> {
         let began = W::instant();
         let now_ns = || W::since(began).as_nanos() as u64;
-        let (address, mut client, mut group) = match server.server.ok_or_else(|| refused("no server"))? {
-            SnapshotServer::Tcp(address) => {
-                (address, SnapshotClient::new(&server.login, &self.wanted.session), None)
-            }
-            SnapshotServer::Group { address, group, login } => {
-                // Before the first request: its answer goes to all who listen then.
-                let group = Group::<W>::join(group, server.interface)?;
-                let client = SnapshotClient::by_group(login, DayTime::new(W::time_of_day().0, 0), now_ns());
-                (address, client.ok_or_else(|| refused("the login is of another venue"))?, Some(group))
-            }
-        };
+        let (address, mut client, mut group) =
+            match server.server.ok_or_else(|| refused(SnapshotFault::Unreachable))? {
+                SnapshotServer::Tcp(address) => {
+                    (address, SnapshotClient::new(&server.login, &self.wanted.session), None)
+                }
+                SnapshotServer::Group { address, group, login } => {
+                    // Before the first request: its answer goes to all who listen then.
+                    let group = Group::<W>::join(group, server.interface)?;
+                    let client =
+                        SnapshotClient::by_group(login, DayTime::new(W::time_of_day().0, 0), now_ns());
+                    (address, client.ok_or_else(|| refused(SnapshotFault::LoginRejected))?, Some(group))
+                }
+            };
         let mut stream = W::BlockingStream::connect(address, CONNECT.min(self.time_left()?))?;
         stream.set_nodelay(true)?;
         let look = if group.is_some() { GROUP_LOOK } else { LOOK };
         stream.set_time_limits(Some(look), Some(CONNECT))?;
         let silence = Duration::from_nanos(client.protocol().silence_ns());
-        let (mut messages, mut bytes) = (Vec::with_capacity(CHUNK_BYTES), 0);
+        // Kept here until the snapshot is complete: a server that never ends fills neither the journal nor ingest.
+        let (mut messages, mut count) = (Vec::new(), 0);
         let mut buffer = vec![0; 64 << 10];
         let (mut heard, mut spoke) = (W::instant(), W::instant());
         loop {
@@ -264,7 +286,7 @@ impl<W: World> Attempt<W> {
                 stream.write_all(&output)?;
             }
             if W::since(heard) > silence {
-                return Err(refused("the server is silent"));
+                return Err(refused(SnapshotFault::Silent));
             }
             if W::since(spoke) > HEARTBEAT {
                 stream.write_all(client.heartbeat())?;
@@ -272,7 +294,7 @@ impl<W: World> Attempt<W> {
             }
             match stream.read(&mut buffer) {
                 Ok(0) => {
-                    return Err(refused("the server closed the connection before the end of the snapshot"));
+                    return Err(refused(SnapshotFault::Ended));
                 }
                 Ok(read) => {
                     heard = W::instant();
@@ -292,16 +314,17 @@ impl<W: World> Attempt<W> {
                         // A packet's length has two bytes, so a message's has too.
                         messages.extend_from_slice(&(message.len() as u16).to_be_bytes());
                         messages.extend_from_slice(message);
-                        if messages.len() >= CHUNK_BYTES {
-                            self.hand_on(&mut messages, &mut bytes)?;
+                        count += 1;
+                        if messages.len() > MOST_SNAPSHOT_BYTES || count > MOST_SNAPSHOT_MESSAGES {
+                            return Err(refused(SnapshotFault::TooLarge));
                         }
                     }
                     Fetched::End { next } => {
                         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
                         if !planted!("snapshot-without-its-end") {
-                            self.hand_on(&mut messages, &mut bytes)?;
+                            self.hand_on(&messages)?;
                         }
-                        let received = W::time_of_day();
+                        let (received, bytes) = (W::time_of_day(), messages.len() as u64);
                         self.send(Owned::SnapshotEnd { channel, attempt, received, next, bytes })?;
                         // Whether the farewell arrives does not matter any more.
                         let _unheard = stream.write_all(client.farewell());
@@ -389,7 +412,7 @@ mod tests {
         let wanted = Wanted { channel: 0, session, attempt: 7 };
         let until = Instant::now() + Duration::from_millis(20);
         let attempt = Attempt::<System> { wanted, until, newest, answers, stop, ignored: Arc::new([]) };
-        let error = attempt.hand_on(&mut vec![0; 3], &mut 0).unwrap_err();
+        let error = attempt.hand_on(&[0; 3]).unwrap_err();
         assert!(error.to_string().contains("in time"), "{error}");
     }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tapeworks_feed::arbitration::RecoveryReport;
 
 use tapeworks_feed::clock;
+use tapeworks_feed::live::SnapshotFault;
 use tapeworks_outputs::clients::server::Stats;
 
 use crate::nats::NatsStatus;
@@ -398,7 +399,8 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
         );
     }
     if now.snapshots.failed > was.snapshots.failed {
-        say(Severity::Warning, "a snapshot failed".to_owned());
+        let fault = now.snapshots.last_fault.unwrap_or(SnapshotFault::Unknown);
+        say(Severity::Warning, format!("a snapshot failed: {fault}"));
     }
     if now.is_silent && !was.is_silent {
         say(Severity::Warning, "no packets".to_owned());

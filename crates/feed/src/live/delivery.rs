@@ -121,7 +121,7 @@ impl<S: Sink<Event>> Target<'_, S> {
         let Some(awaited) = &mut self.followed.awaited else { return };
         awaited.since_bytes += payload.len();
         if awaited.since_bytes > self.options.arbiter.held_bytes {
-            // Its time is over at once: the next tick gives it up.
+            // Its time is over: the next tick gives it up.
             awaited.due = Nanos(0);
             awaited.since.clear();
             return;

@@ -10,14 +10,41 @@ use tapeworks_session::Header;
 use tapeworks_stage::Sink;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
+use super::check::{self, Candidate};
 use super::delivery::{Target, place_of};
+use super::fault::SnapshotFault;
 use super::{LiveChannel, LiveFeed, Request};
 use crate::arbitration::Delivery;
+
+/// Most bytes of a snapshot, with two bytes of length for each message: six million orders of Nasdaq's, several times its busiest day.
+pub const MOST_SNAPSHOT_BYTES: usize = 256 << 20;
+
+/// Most messages of a snapshot. It bounds the memory for checking and applying short messages.
+pub const MOST_SNAPSHOT_MESSAGES: u64 = 8 << 20;
+
+/// How long the lines may take to reach the end number of a complete snapshot, in ns. A venue without messages sends a heartbeat
+/// about once a second, so a number that is still ahead after three of them is not the venue's.
+const CONFIRM_NS: u64 = 3 * Nanos::SECOND;
+
+/// The pause after the first failed request, in ns. It doubles with every further failure, up to [`LONGEST_PAUSE_NS`].
+const FIRST_PAUSE_NS: u64 = Nanos::SECOND / 10;
+
+/// The longest pause between two requests of a stale channel, in ns: a server that returns after an outage of any length is used this
+/// soon, and one that never answers costs six connections a minute.
+const LONGEST_PAUSE_NS: u64 = 10 * Nanos::SECOND;
+
+/// The pause after `failures` failed requests in a row, in ns.
+pub(crate) const fn pause_ns(failures: u32) -> u64 {
+    let doublings = failures.saturating_sub(1);
+    let pause_ns = FIRST_PAUSE_NS << if doublings < 10 { doublings } else { 10 };
+    if pause_ns < LONGEST_PAUSE_NS { pause_ns } else { LONGEST_PAUSE_NS }
+}
 
 /// How snapshots are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotOptions {
-    /// After so many failed requests the channel goes on without a snapshot.
+    /// After this many failed requests a channel that joins goes on with stale books. It keeps requesting a snapshot, with growing pauses,
+    /// for as long as books are stale.
     pub attempts: u32,
     /// How long to wait for one, in ns.
     pub timeout_ns: u64,
@@ -39,7 +66,7 @@ pub struct SnapshotCounters {
     pub requests: u64,
     /// Applied.
     pub applied: u64,
-    /// Failed, late, of another session, or timed out.
+    /// Not applied: see [`SnapshotFault`].
     pub failed: u64,
     /// Messages in those that were applied.
     pub messages: u64,
@@ -47,6 +74,20 @@ pub struct SnapshotCounters {
     pub given_up: u64,
     /// Of those requested: because the venue's messages contradicted the books.
     pub contradicted: u64,
+    /// Why the last one failed.
+    pub last_fault: Option<SnapshotFault>,
+}
+
+/// When a channel requests its next snapshot.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Pace {
+    /// Failed requests in a row.
+    pub(super) failures: u32,
+    /// The next request is due; `None`: none is scheduled.
+    pub(super) retry_at: Option<Nanos>,
+    /// No request is sent before.
+    pub(super) not_before: Nanos,
 }
 
 /// A packet that came while a snapshot was on its way.
@@ -64,17 +105,25 @@ pub(super) struct Since {
 #[derive(Debug)]
 pub(super) struct Awaited {
     pub(super) attempt: u32,
-    pub(super) tries: u32,
     pub(super) due: Nanos,
     #[cfg_attr(feature = "serde", serde(with = "serde_bytes"))]
     pub(super) messages: Vec<u8>,
     /// It is complete, and holds all messages before this number.
     pub(super) next: Option<u64>,
+    /// When it became complete.
+    pub(super) ended: Nanos,
     /// Where it is complete: some of its books hold messages up to this number.
     pub(super) reaches: Option<u64>,
     /// Packets since the request.
     pub(super) since: VecDeque<Since>,
     pub(super) since_bytes: usize,
+}
+
+impl Awaited {
+    /// Whether more packets came than may be kept.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.since.is_empty() && self.since_bytes > 0
+    }
 }
 
 /// Events that say nothing of books: behind a snapshot they are not put out again.
@@ -145,7 +194,7 @@ impl LiveFeed {
         };
         channel.contradicted_again = Nanos(now.0.saturating_add(options.contradicted_every_ns));
         channel.snapshots.contradicted += 1;
-        self.request_snapshot(index, now, 1);
+        self.request_snapshot(index, now);
         self.set_due(index);
     }
 
@@ -159,19 +208,27 @@ impl LiveFeed {
             .filter(|awaited| awaited.attempt == attempt && awaited.next.is_none())
     }
 
-    pub(super) fn request_snapshot(&mut self, index: usize, now: Nanos, tries: u32) {
+    /// The channel needs a snapshot: requests it now, or when the pause after the last request is over.
+    pub(super) fn request_snapshot(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let (Some(options), Some(session)) = (channel.options.snapshot, channel.arbiter.session()) else {
             return;
         };
+        channel.followed.awaited = None;
+        if now < channel.pace.not_before {
+            channel.pace.retry_at = Some(channel.pace.not_before);
+            return;
+        }
+        channel.pace.retry_at = None;
+        channel.pace.not_before = Nanos(now.0.saturating_add(FIRST_PAUSE_NS));
         channel.attempts = channel.attempts.wrapping_add(1);
         channel.snapshots.requests += 1;
         channel.followed.awaited = Some(Awaited {
             attempt: channel.attempts,
-            tries,
             due: Nanos(now.0.saturating_add(options.timeout_ns)),
             messages: Vec::new(),
             next: None,
+            ended: Nanos(0),
             reaches: None,
             since: VecDeque::new(),
             since_bytes: 0,
@@ -183,18 +240,47 @@ impl LiveFeed {
         });
     }
 
+    /// Sends a request whose pause is over, and schedules one for stale books that no request is to heal.
     #[cold]
-    pub(super) fn snapshot_failed<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
+    pub(super) fn pace_snapshots(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };
-        let Some(awaited) = channel.followed.awaited.take() else { return };
+        if channel.options.snapshot.is_none() || channel.followed.awaited.is_some() {
+            return;
+        }
+        let is_needed = channel.needs_snapshot();
+        match channel.pace.retry_at {
+            Some(_) if !is_needed || planted!("snapshot-not-asked-again") => channel.pace.retry_at = None,
+            Some(at) if at <= now => self.request_snapshot(index, now),
+            Some(_) => {}
+            None if is_needed => channel.pace.retry_at = Some(channel.pace.not_before.max(now)),
+            None => {}
+        }
+    }
+
+    /// The requested snapshot will not be applied. The next request follows after a pause.
+    #[cold]
+    pub(super) fn snapshot_failed<S: Sink<Event>>(
+        &mut self,
+        index: usize,
+        fault: SnapshotFault,
+        now: Nanos,
+        sink: &mut S,
+    ) {
+        let Some(channel) = self.channels.get_mut(index) else { return };
+        if channel.followed.awaited.take().is_none() {
+            return;
+        }
         channel.snapshots.failed += 1;
+        channel.snapshots.last_fault = Some(fault);
+        channel.pace.failures = channel.pace.failures.saturating_add(1);
+        let again = Nanos(now.0.saturating_add(pause_ns(channel.pace.failures)));
+        (channel.pace.not_before, channel.pace.retry_at) = (again, Some(again));
         let attempts = channel.options.snapshot.map_or(0, |options| options.attempts);
-        if awaited.tries < attempts && !planted!("snapshot-not-asked-again") {
-            self.request_snapshot(index, now, awaited.tries + 1);
+        if channel.pace.failures < attempts {
             self.set_due(index);
             return;
         }
-        channel.snapshots.given_up += 1;
+        channel.snapshots.given_up += u64::from(channel.pace.failures == attempts.max(1));
         let feed = &mut self.feed;
         let LiveChannel { arbiter, options, followed, .. } = channel;
         let mut target = Target { feed, number: index as u16, options, followed, sink, unread: 0 };
@@ -219,16 +305,15 @@ impl LiveFeed {
             let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
             messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
         });
-        // What its books hold is put out before, by the lines; or is held, while joining: a number that no line confirms would hide what follows.
-        let is_there = match is_joining {
-            true if reaches < next => true,
-            true => channel.arbiter.held_to().is_some_and(|held| held > reaches),
-            false => {
-                let needed = next.max(reaches.saturating_add(1));
-                channel.arbiter.next().is_some_and(|reached| reached >= needed)
-            }
-        };
-        if !is_there {
+        // The lines must confirm the number: otherwise it would hide whatever they deliver below it.
+        let needed = next.max(reaches.saturating_add(1));
+        if channel.arbiter.heard_to().is_none_or(|heard| heard < needed) {
+            let confirmed_by = Nanos(awaited.ended.0.saturating_add(CONFIRM_NS));
+            awaited.due = awaited.due.min(confirmed_by);
+            return;
+        }
+        // What its books hold is delivered before, by the lines, or is held while joining.
+        if !is_joining && channel.arbiter.next().is_none_or(|reached| reached < needed) {
             return;
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
@@ -239,11 +324,26 @@ impl LiveFeed {
                 (Some(first), _) => first > next,
                 (None, reached) => reached != Some(next),
             };
-        if has_gap || channel.arbiter.is_recovering() && is_joining {
+        let candidate = Candidate {
+            feed: self.feed.options(),
+            channel: &channel.options,
+            number,
+            session,
+            messages: &awaited.messages,
+            next,
+            now,
+        };
+        let checked = match is_joining {
+            _ if has_gap || channel.arbiter.is_recovering() && is_joining => Err(SnapshotFault::Stale),
+            true => check::check(&candidate, channel.arbiter.held_payloads()),
+            false => check::check(&candidate, awaited.since.iter().map(|since| since.payload.as_slice())),
+        };
+        if let Err(fault) = checked {
             channel.followed.awaited = Some(awaited);
-            self.snapshot_failed(index, now, sink);
+            self.snapshot_failed(index, fault, now, sink);
             return;
         }
+        (channel.pace.failures, channel.pace.retry_at) = (0, None);
         channel.followed.place = Some(place);
         channel.followed.known_gaps =
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);

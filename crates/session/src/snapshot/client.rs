@@ -64,6 +64,8 @@ pub enum SnapshotFailure {
     SpinRefused,
     /// The server refused the request for a snapshot.
     Refused,
+    /// The server's session is not the requested one.
+    OtherSession,
     /// The session ended before the snapshot did.
     Ended,
     /// The end does not fit the beginning: another number, or another count of orders.
@@ -82,6 +84,7 @@ impl fmt::Display for SnapshotFailure {
             Self::LoginRejected => "the login was rejected",
             Self::SpinRefused => "the spin was refused",
             Self::Refused => "the snapshot was refused",
+            Self::OtherSession => "the server's session is not the requested one",
             Self::Ended => "the session ended before the snapshot did",
             Self::Torn => "the end of the snapshot does not fit its beginning",
             Self::RefreshRefused => "the refresh was refused",
@@ -322,6 +325,13 @@ impl SnapshotClient {
                     return Ok(Some(step));
                 }
                 Ok(soupbintcp::Message::LoginRejected(_)) => return Err(SnapshotFailure::LoginRejected),
+                Ok(soupbintcp::Message::LoginAccepted(accepted)) => {
+                    let wanted = self.session.map(|session| session.login_name()).unwrap_or_default();
+                    let (named, wanted) = (accepted.session().0, wanted.0);
+                    if !wanted.trim_ascii().is_empty() && named.trim_ascii() != wanted.trim_ascii() {
+                        return Err(SnapshotFailure::OtherSession);
+                    }
+                }
                 Ok(soupbintcp::Message::EndOfSession(_)) => return Err(SnapshotFailure::Ended),
                 Ok(_) => {}
                 Err(_) => return Err(SnapshotFailure::Malformed),
@@ -450,7 +460,7 @@ impl SnapshotClient {
                 (Message::StartOfSession(start), State::Waiting) => {
                     let session_id = start.session_id();
                     if self.session != Some(SessionId::Memoir(session_id)) {
-                        return Err(SnapshotFailure::Ended);
+                        return Err(SnapshotFailure::OtherSession);
                     }
                     let message_length = (tcp::ReplayAllRequest::LENGTH - HEADER_BYTES) as u16;
                     let fields = tcp::ReplayAllRequestFields { message_length, session_id };
