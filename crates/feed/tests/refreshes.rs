@@ -8,10 +8,10 @@ use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
 use tapeworks_session::{Content, Outgoing, Pillar, SessionId, Transport as _, TransportKind};
 use tapeworks_wire::nyse::integrated::{
-    AddOrder, AddOrderFields, ListingMarket, Market, RefreshHeader, RefreshHeaderFields, RoundLot,
-    SecurityType, Side, SymbolIndexMapping, SymbolIndexMappingFields,
+    AddOrder, AddOrderFields, AddOrderRefresh, AddOrderRefreshFields, ListingMarket, Market, RefreshHeader,
+    RefreshHeaderFields, RoundLot, SecurityType, Side, SymbolIndexMapping, SymbolIndexMappingFields,
 };
-use tapeworks_wire::{Ascii, Nanoseconds};
+use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
 
 const START: u64 = 1_763_130_600_000_000_000;
 const MS: u64 = 1_000_000;
@@ -68,6 +68,24 @@ fn add(symbol_index: u32, order_id: u64) -> Vec<u8> {
     fields.encode().to_vec()
 }
 
+/// An order of symbol 2 as a refresh has it.
+fn refreshed(order_id: u64) -> Vec<u8> {
+    let fields = AddOrderRefreshFields {
+        length: AddOrderRefresh::LENGTH as u16,
+        source_time: SecondsSinceEpoch((START / 1_000_000_000) as u32),
+        source_time_ns: Nanoseconds(5),
+        symbol_index: 2,
+        symbol_sequence: 0,
+        order_id,
+        price: 10_000,
+        volume: 100,
+        side: Side::Buy,
+        firm_id: Ascii([0; 5]),
+        reserved_1: 0,
+    };
+    fields.encode().to_vec()
+}
+
 /// A packet of the line with orders of symbol 2 that have these numbers.
 fn packet(numbers: std::ops::Range<u64>) -> Vec<u8> {
     let mut packet = vec![0; TransportKind::Pillar.header_bytes()];
@@ -109,7 +127,10 @@ fn joining(last: u32) -> (LiveFeed, Vec<Event>) {
     line(&mut live, 0, 61..63);
     let Some(Request::Snapshot { channel, attempt, .. }) = live.take_request() else { panic!("{live:?}") };
     let mut messages = Vec::new();
-    for message in [header(62), mapping(1, b"AAAA"), header(last), mapping(2, b"BBBB")] {
+    let books = [header(62), mapping(1, b"AAAA"), header(last), mapping(2, b"BBBB")];
+    // One that claims an impossible number has the orders of its true one.
+    let included = 61..=u64::from(if last == u32::MAX { 62 } else { last });
+    for message in books.into_iter().chain(included.map(refreshed)) {
         messages.extend_from_slice(&(message.len() as u16).to_be_bytes());
         messages.extend_from_slice(&message);
     }
@@ -143,8 +164,8 @@ fn a_channel_joins_when_its_lines_reach_the_highest_number_of_a_refresh() {
     events.extend(line(&mut live, 3, 70..75));
     assert_eq!(live.channels()[0].snapshots().applied, 1);
     // Those up to 70 are in the book.
-    let added =
-        events.iter().filter(|event| event.kind == EventKind::Add).map(|event| event.channel_sequence);
+    let added = events.iter().filter(|event| event.kind == EventKind::Add && event.channel_sequence > 62);
+    let added = added.map(|event| event.channel_sequence);
     assert!(added.eq(71..75));
     assert!(!live.channels()[0].is_stale());
     // Where all are as of one number, it may be ahead of the lines.

@@ -322,7 +322,7 @@ fn a_snapshot_of_memx_is_of_the_session_that_the_client_follows() {
     server.receive(&client.take_output(), 0);
     server.give(own(SessionId::Memoir(78), &[]), 0);
     client.receive(server.output());
-    assert_eq!(client.fetch(), Err(SnapshotFailure::Ended));
+    assert_eq!(client.fetch(), Err(SnapshotFailure::OtherSession));
     // Another request is refused.
     server.receive(b"\x66\0\x08\0\0\0\0\0\0\0\x01", 0);
     let sent = take(&mut server, 0);
