@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tapeworks_engine::checkpoint::Checkpoint;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
-use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
+use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotFault, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
@@ -80,7 +80,7 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
                 let bytes = given[usize::from(channel)];
                 Input::SnapshotEnd { channel, attempt, received: now, next: u64::from(*length), bytes }
             }
-            5 => Input::SnapshotFailed { channel, attempt, received: now },
+            5 => Input::SnapshotFailed { channel, attempt, received: now, fault: SnapshotFault::Unknown },
             _ => Input::Tick { now },
         };
         live.input(&input, &mut |event| events.push(event));
