@@ -4,6 +4,7 @@
 //! for each with its time. What is cheap to check comes first; what takes minutes runs with `--long`, as in continuous
 //! integration. A step looks for the tools that it needs before anything is built for it.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::beside::{self, Beside};
@@ -264,6 +265,14 @@ const STEPS: &[Step] = &[
         is_beside: false,
         needs: nothing,
         run: |features| ran(hostile(features, HOSTILE_SECONDS, None), "nothing breaks"),
+    },
+    Step {
+        name: "real-data",
+        what: "real captures outside the repository give the figures that other programs counted",
+        when: When::Long,
+        is_beside: false,
+        needs: has_real_data,
+        run: |features| ran(real_data(features), "messages, trades and books are right"),
     },
     Step {
         name: "simulate",
@@ -784,6 +793,26 @@ pub(crate) fn hostile(features: &Features, seconds: u64, seed: Option<&str>) -> 
         None => run,
     }
     .run()
+}
+
+/// Names the folder with real captures that the repository may not hold.
+const REAL_DATA: &str = "TAPEWORKS_REAL_DATA";
+
+/// Skipped without the folder, in continuous integration too: nothing can install it.
+fn has_real_data() -> Result<(), Lack> {
+    let folder = std::env::var_os(REAL_DATA).map(PathBuf::from);
+    match folder {
+        Some(folder) if folder.is_dir() => Ok(()),
+        Some(folder) => {
+            Err(Lack::Skipped(format!("{REAL_DATA} names {}, which is no folder", folder.display())))
+        }
+        None => Err(Lack::Skipped(format!("{REAL_DATA} does not name a folder with real captures"))),
+    }
+}
+
+/// The tests of real captures that the repository may not hold.
+fn real_data(features: &Features) -> Result<(), String> {
+    features.workspace("test").args(["--test", "real_data", "--", "--nocapture"]).run()
 }
 
 /// The shipped code in simulated markets. Without arguments: some hundred seeds of each kind, and all regressions.
