@@ -189,7 +189,7 @@ fn a_capture_of_which_no_packet_is_recognised_is_not_clean() {
 #[test]
 fn captures_of_nothing_and_of_heartbeats_are_clean() {
     let folder = tempfile::tempdir().unwrap();
-    let heartbeat = include_bytes!("../../../testdata/captures/iex-deep/Heartbeat.pcap");
+    let heartbeat = include_bytes!("testdata/captures/iex-deep/Heartbeat.pcap");
     let heartbeats = folder.path().join("heartbeats.pcap");
     std::fs::write(&heartbeats, heartbeat).unwrap();
     for (input, packets) in [(write(&folder.path().join("empty.pcap"), &[]), 0), (heartbeats, 1)] {

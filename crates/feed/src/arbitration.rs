@@ -207,7 +207,7 @@ pub struct Arbiter {
     forgotten: u64,
     /// Sessions that may follow.
     successors: Vec<Successor>,
-    /// What tells copies from a restart.
+    /// Distinguishes copies from a restart.
     run: Run,
     /// Packets that may begin a restart: see [`Run`].
     suspects: Vec<Held>,

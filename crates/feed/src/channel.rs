@@ -2,17 +2,16 @@
 //!
 //! Cost: one compare of the sequence number for each packet; per message, the cost of its [normaliser](crate::normaliser).
 
-use std::fmt;
 use std::net::SocketAddr;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
-use tapeworks_packet::net::Datagram;
 use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 
+use crate::captured::{ChannelIdentity, Packet};
 use crate::channels::Sequenced;
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
@@ -21,109 +20,6 @@ use crate::sequence::{SequenceCounters, unread};
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::{Application, ChannelNormaliser};
-
-/// A captured datagram.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    /// The file, by its place among the inputs.
-    pub file: u16,
-    /// The packet in the file, from 1.
-    pub number: u64,
-    /// Where its payload starts in the file, in bytes.
-    pub offset: u64,
-    /// When it was received.
-    pub received: Nanos,
-    /// Its addresses and payload.
-    pub datagram: Datagram<'a>,
-}
-
-/// A message of a file without packets.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// The file, by its place among the inputs.
-    pub file: u16,
-    /// Where the message starts in the file, in bytes.
-    pub offset: u64,
-    /// The message, without its length.
-    pub bytes: &'a [u8],
-}
-
-/// The identity of a channel.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ChannelIdentity {
-    /// A session of a UDP transport: both lines of a channel have the same.
-    Datagrams {
-        /// The session.
-        session: SessionId,
-        /// The UDP port, where the transport's header does not name the channel; else 0. Live channels have their place
-        /// in the configuration here.
-        port: u16,
-        /// How many times the venue has started the numbers of the session over.
-        run: u16,
-    },
-    /// One direction of a TCP connection.
-    SoupBinTcp {
-        /// Who sends.
-        source: SocketAddr,
-        /// Who receives.
-        destination: SocketAddr,
-    },
-    /// A file without packets.
-    File {
-        /// The file, by its place among the inputs.
-        file: u16,
-    },
-    /// One direction of a TCP connection in a protocol that is its own transport.
-    Stream {
-        /// Who sends.
-        source: SocketAddr,
-        /// Who receives.
-        destination: SocketAddr,
-    },
-}
-
-impl ChannelIdentity {
-    /// The channel of a datagram of this session to this port.
-    #[inline]
-    #[must_use]
-    pub const fn of_datagram(session: SessionId, port: u16) -> Self {
-        let port = if session.transport().names_channel() { 0 } else { port };
-        Self::Datagrams { session, port, run: 0 }
-    }
-
-    /// The channel after a restart.
-    #[must_use]
-    pub const fn next_run(self) -> Self {
-        match self {
-            Self::Datagrams { run, .. } => self.of_run(run.saturating_add(1)),
-            other => other,
-        }
-    }
-
-    /// The same session with this run.
-    #[must_use]
-    pub const fn of_run(self, run: u16) -> Self {
-        match self {
-            Self::Datagrams { session, port, .. } => Self::Datagrams { session, port, run },
-            other => other,
-        }
-    }
-}
-
-impl fmt::Display for ChannelIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Datagrams { session, port, run } => {
-                session.describe(f, *port)?;
-                if *run == 0 { Ok(()) } else { write!(f, " run {}", u32::from(*run) + 1) }
-            }
-            Self::SoupBinTcp { source, destination } => write!(f, "SoupBinTCP {source} to {destination}"),
-            Self::File { file } => write!(f, "file {}", file + 1),
-            Self::Stream { source, destination } => write!(f, "TCP {source} to {destination}"),
-        }
-    }
-}
 
 /// Counters of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -14,7 +14,7 @@ use tapeworks_market::Nanos;
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::Header;
 
-use crate::channel::{ChannelIdentity, Packet};
+use crate::captured::{ChannelIdentity, Packet};
 use crate::run::{Dialect, Evidence, Run, Verdict};
 use crate::sequence::{Arrival, Refusal, SequenceTracker};
 use crate::table::Application;
@@ -27,7 +27,7 @@ pub struct Sequenced {
     application: Application,
     /// Its numbers.
     pub tracker: SequenceTracker,
-    /// What tells its copies from a restart. A live channel's [arbiter](crate::arbitration) has its own.
+    /// Distinguishes its copies from a restart. A live channel's [arbiter](crate::arbitration) has its own.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub run: Run,
     /// Suspects, until they are confirmed or refused.

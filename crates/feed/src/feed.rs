@@ -18,7 +18,8 @@ use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{FramingError, LengthPrefix};
 
-use crate::channel::{Channel, ChannelIdentity, Packet, broken};
+use crate::captured::{ChannelIdentity, Packet};
+use crate::channel::{Channel, broken};
 use crate::channels::{Arriving, Channels, Step};
 use crate::clock;
 use crate::normaliser::{Context, Start};

@@ -21,6 +21,7 @@
 //! one line of the table from the venue's instrument number (ITCH, MEMX) or the symbol (IEX) to ours, and the 64-byte event.
 
 pub mod arbitration;
+mod captured;
 mod channel;
 pub mod channels;
 pub mod clock;
@@ -58,7 +59,8 @@ mod table;
 mod units;
 mod uqdf;
 
-pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
+pub use captured::{ChannelIdentity, Frame, Packet};
+pub use channel::{Channel, ChannelCounters};
 pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};
 pub use locates::Contradiction;
 pub use naming::{Naming, Suffixes};

@@ -1,4 +1,4 @@
-//! Tells a restarted channel from a late copy and from damage.
+//! Distinguishes a restarted channel from late copies and from damage.
 //!
 //! A venue restarts a channel: it numbers the messages from 1 again, on the next day or within a day, and often under the same
 //! session. A packet with an old number is then one of four things, and [`Run::judge`] decides which:
@@ -235,7 +235,7 @@ pub enum Verdict {
     },
     /// A copy of a suspect.
     CopyOfSuspect,
-    /// Nothing tells this packet, and the suspects before it, from copies. All of them are refused.
+    /// Nothing distinguishes this packet, and the suspects before it, from copies. All of them are refused.
     Undecided,
     /// The first packet of another run, or the one that confirms the suspects before it.
     Restart,

@@ -23,6 +23,8 @@ use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
 mod clock;
 #[path = "live/late.rs"]
 mod late;
+#[path = "live/restarts.rs"]
+mod restarts;
 
 const START: u64 = 1_763_130_600_000_000_000;
 const US: u64 = 1_000;
@@ -1197,67 +1199,6 @@ fn the_answer_of_a_server_does_not_end_the_silence_of_the_lines() {
     let again = heartbeat(&mut live, now + 2 * MS);
     assert_eq!(arbiter(&live), (false, false));
     assert!(again.iter().any(|event| event.kind == EventKind::Recovered), "{again:?}");
-}
-
-#[test]
-fn in_silence_a_time_event_comes_once_a_second() {
-    let messages = messages(100, 3, 9);
-    let mut live = live(ArbiterOptions::default(), None);
-    let payload = packet(b"SESSION001", 1, &messages[..50]);
-    live.input(&input(Line::A, 0, &payload), &mut |_: Event| {});
-    let mut beats = Vec::new();
-    for step in 1..=30 {
-        assert!(live.deadline().is_some());
-        live.input(&Input::Tick { now: Nanos(START + step * 100 * MS) }, &mut |event: Event| {
-            if event.kind == EventKind::Other {
-                beats.push(event.ts_recv.0 - START);
-            }
-        });
-    }
-    assert_eq!(beats, [1_000 * MS, 2_000 * MS, 3_000 * MS]);
-}
-
-#[test]
-fn copies_after_a_silence_are_no_restart() {
-    let messages = messages(100, 3, 10);
-    let mut live = live(ArbiterOptions::default(), None);
-    for first in [1, 21, 41, 61] {
-        let payload = packet(b"SESSION001", first as u64, &messages[first - 1..first + 19]);
-        feed(&mut live, input(Line::A, 0, &payload));
-    }
-    for (at, first) in [(4_000, 1), (8_000, 41), (12_000, 33), (12_001, 45), (12_002, 57)] {
-        let payload = packet(b"SESSION001", first as u64, &messages[first - 1..first + 11]);
-        let events = feed(&mut live, input(Line::B, at * MS, &payload));
-        assert!(!events.iter().any(|event| event.kind.is_of_order() || event.kind == EventKind::Clear));
-    }
-    let counters = live.channels()[0].arbiter().counters();
-    assert_eq!((counters.sequence_resets, counters.messages), (0, 80));
-}
-
-#[test]
-fn three_later_packets_with_old_numbers_and_other_content_are_a_restart_without_a_pause() {
-    let (messages, mut others) = (messages(100, 3, 10), messages(100, 3, 11));
-    for message in &mut others {
-        // An hour later.
-        let time = u64::from_be_bytes([&[0, 0], &message[5..11]].concat().try_into().unwrap());
-        message[5..11].copy_from_slice(&(time + 3_600_000 * MS).to_be_bytes()[2..]);
-    }
-    let mut live = live(ArbiterOptions::default(), None);
-    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..80])));
-    for first in [41, 51] {
-        let payload = packet(b"SESSION001", first as u64, &others[first - 1..first + 9]);
-        assert_eq!(feed(&mut live, input(Line::A, MS, &payload)), []);
-        // The copy on line B changes nothing.
-        assert_eq!(feed(&mut live, input(Line::B, MS, &payload)), []);
-    }
-    let again = feed(&mut live, input(Line::A, MS, &packet(b"SESSION001", 61, &others[60..70])));
-    assert!(again.iter().any(|event| event.kind == EventKind::Clear));
-    let counters = *live.channels()[0].arbiter().counters();
-    assert_eq!(counters.sequence_resets, 1);
-    // The first forty are missing, and the three packets wait for them.
-    let later = feed(&mut live, Input::Tick { now: Nanos(START + 1_000 * MS) });
-    assert_eq!(later.iter().filter_map(|event| event.gap()).map(|gap| gap.count).max(), Some(40));
-    assert_eq!(live.channels()[0].arbiter().counters().messages, 80 + 30);
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub mod capture;
 mod compression;
 mod error;
 pub mod framed;
+mod link_type;
 #[cfg(target_os = "linux")]
 pub mod live;
 pub mod net;

@@ -18,7 +18,7 @@ pub mod rewrite;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
-use crate::capture::LinkType;
+use crate::link_type::LinkType;
 
 pub use fragments::{Defragmenter, MAX_AGE_NS, MAX_PENDING, Origin};
 

@@ -124,7 +124,7 @@ impl Walk {
     }
 
     /// Takes a captured frame of the caller's, or keeps it as a fragment. Damaged headers are counted; sound frames that are
-    /// not UDP or TCP over IP are passed over.
+    /// not UDP or TCP over IP are skipped.
     pub fn frame(&mut self, link_type: LinkType, bytes: &[u8], received: Nanos) {
         let mut fragments = std::mem::take(&mut self.fragments);
         while fragments.is_pending()

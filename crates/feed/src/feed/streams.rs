@@ -11,7 +11,7 @@ use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::FramingError;
 use tapeworks_wire::nasdaq::soupbintcp;
 
-use crate::channel::{ChannelIdentity, Frame, Packet};
+use crate::captured::{ChannelIdentity, Frame, Packet};
 use crate::normaliser::Context;
 use crate::problem::ProblemKind;
 use crate::recognise::{self, Framing as FileFormat};

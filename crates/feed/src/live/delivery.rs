@@ -12,7 +12,7 @@ use tapeworks_stage::Sink;
 use super::LiveChannelOptions;
 use super::snapshot::{Awaited, CatchUp, Since};
 use crate::arbitration::Delivery;
-use crate::channel::{ChannelIdentity, Packet};
+use crate::captured::{ChannelIdentity, Packet};
 use crate::feed::Feed;
 
 /// The session that a channel follows, and the state of its books.

@@ -112,3 +112,21 @@ fn a_snapshot_is_due_in_time_behind_a_clock_that_is_set() {
         assert_eq!(live.channels()[0].snapshots().failed, 1);
     }
 }
+
+#[test]
+fn in_silence_a_time_event_comes_once_a_second() {
+    let messages = messages(100, 3, 9);
+    let mut live = live(ArbiterOptions::default(), None);
+    let payload = packet(b"SESSION001", 1, &messages[..50]);
+    live.input(&input(Line::A, 0, &payload), &mut |_: Event| {});
+    let mut beats = Vec::new();
+    for step in 1..=30 {
+        assert!(live.deadline().is_some());
+        live.input(&Input::Tick { now: Nanos(START + step * 100 * MS) }, &mut |event: Event| {
+            if event.kind == EventKind::Other {
+                beats.push(event.ts_recv.0 - START);
+            }
+        });
+    }
+    assert_eq!(beats, [1_000 * MS, 2_000 * MS, 3_000 * MS]);
+}

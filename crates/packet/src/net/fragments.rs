@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use super::headers::{self, Cursor, Found, Network, Part};
 use super::{Datagram, HeaderError, parse_usual};
-use crate::capture::LinkType;
+use crate::link_type::LinkType;
 
 /// The most packets that wait for fragments; a further one displaces the oldest.
 pub const MAX_PENDING: usize = 64;

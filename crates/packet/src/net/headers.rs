@@ -5,7 +5,7 @@ mod tunnel;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Datagram, HeaderError, Layer, TcpFlags, TcpHeader, Transport};
-use crate::capture::LinkType;
+use crate::link_type::LinkType;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::headers::{self, Cursor};
-use crate::capture::LinkType;
+use crate::link_type::LinkType;
 
 /// Which network header a packet has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 
 use super::super::{Datagram, HeaderError, Layer};
 use super::{Ahead, Cursor, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_GRE, VXLAN_PORT};
-use crate::capture::LinkType;
+use crate::link_type::LinkType;
 
 /// MPLS, unicast and multicast (RFC 3032, RFC 5332).
 const ETHERTYPES_MPLS: [u16; 2] = [0x8847, 0x8848];

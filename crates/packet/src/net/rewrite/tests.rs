@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use smoltcp::wire::{EthernetFrame, IpAddress, Ipv4Packet, Ipv6ExtHeader, Ipv6Packet, TcpPacket, UdpPacket};
 
 use super::*;
-use crate::capture::LinkType;
+use crate::link_type::LinkType;
 
 /// RFC 1071, word by word.
 fn naive_checksum(parts: &[&[u8]]) -> u16 {
