@@ -215,13 +215,14 @@ fn sessions_that_miss_more_than_can_be_counted_are_never_clean() {
     // Behind Ethernet with the tag of a VLAN, IPv4 and UDP: ten bytes of the session, eight of the number.
     let (session, number) = (46..56, 56..64);
     let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
-    for name in [*b"SESSION001", *b"SESSION002"] {
+    // The second session follows after a silence.
+    for (name, time) in [(*b"SESSION001", 1_700_000_000), (*b"SESSION002", 1_700_000_010)] {
         // The first packet so far ahead is skipped. The next one shows that the sequence goes on there.
         for at in [1, u64::MAX - 200, u64::MAX - 100] {
             let mut bytes = first.clone();
             bytes[session.clone()].copy_from_slice(&name);
             bytes[number.clone()].copy_from_slice(&at.to_be_bytes());
-            writer.write_packet(1_700_000_000_000_000_000, &bytes).unwrap();
+            writer.write_packet(time * 1_000_000_000, &bytes).unwrap();
         }
     }
     let path = folder.write("far.pcap", &writer.finish().unwrap());

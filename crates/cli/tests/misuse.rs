@@ -122,12 +122,15 @@ fn an_unknown_protocol_in_a_capture_is_shown() {
     bytes[end - 41..].fill(0xFF);
     let file = folder.write("other.pcap", &bytes);
     let output = run(&["dump", &file]);
-    assert_one_error(&output, 3, "1 place could not be read");
+    assert_eq!(output.status.code(), Some(3));
+    let errors = stderr(&output);
+    assert!(errors.contains("not one of its 1 packets has a known protocol"), "{errors}");
+    assert!(errors.contains("1 place could not be read") && errors.lines().count() == 2, "{errors}");
     assert!(stdout(&output).contains("no known protocol"), "{}", stdout(&output));
     let study = run(&["study", &file]);
     assert_eq!(study.status.code(), Some(3), "{}", stderr(&study));
     let text = stdout(&study);
-    assert!(text.contains("0 gaps, 0 messages missing; 1 place unreadable."), "{text}");
+    assert!(text.contains("0 gaps, 0 messages missing; 1 place unreadable; 1 file without"), "{text}");
     assert!(text.contains("There are no messages."), "{text}");
 }
 

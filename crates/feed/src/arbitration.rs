@@ -31,6 +31,7 @@ mod clock;
 mod counters;
 mod gap;
 mod line;
+mod retry;
 mod session;
 
 use std::collections::VecDeque;
@@ -47,6 +48,7 @@ use crate::run::{Dialect, Evidence, Run, Verdict};
 use crate::sequence::MOST_AHEAD;
 use crate::table::Application;
 use line::LineFollower;
+use retry::Retry;
 use session::Successor;
 
 pub use crate::recovery::{GapReason, RetransmissionOptions};
@@ -203,6 +205,7 @@ pub struct Arbiter {
     /// The sequence gaps before and between the held packets.
     gaps: OpenGaps,
     given_up: Ranges,
+    retry: Retry,
     /// Numbers given up that are no longer remembered.
     forgotten: u64,
     /// Sessions that may follow.
@@ -258,6 +261,7 @@ impl Arbiter {
             reach: 0,
             gaps: OpenGaps::default(),
             given_up: Ranges::default(),
+            retry: Retry::default(),
             forgotten: 0,
             successors: Vec::new(),
             run: Run::default(),
@@ -295,6 +299,7 @@ impl Arbiter {
             && self.successors.iter().all(Successor::is_sound)
             && self.given_up.is_sound()
             && self.run.is_sound()
+            && self.retry.is_sound()
             && self.are_gaps_sound()
             && self.lines.iter().all(|line| line.gaps.is_sound())
     }
@@ -393,7 +398,7 @@ impl Arbiter {
     /// The next request to send, if there is one. There may be several: take them until there is none.
     pub fn take_request(&mut self) -> Option<Request> {
         let session = self.session?;
-        let wanted = self.gaps.take_request()?;
+        let wanted = self.gaps.take_request().or_else(|| self.retry.take())?;
         self.counters.requests += 1;
         let count = (wanted.end - wanted.start).min(u64::from(u16::MAX - 1)) as u16;
         Some(Request { session, first: wanted.start, count })
@@ -415,7 +420,10 @@ impl Arbiter {
             last.filter(|_| !is_silent).map(|last| Nanos(last.0.saturating_add(self.options.silence_ns)))
         };
         let lines = self.lines[..2].iter().filter_map(|line| silence(line.last, line.is_silent)).min();
-        [gaps, successor, outlived, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
+        [gaps, self.retry.due(), successor, outlived, lines, silence(self.last, self.is_silent)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
@@ -551,6 +559,7 @@ impl Arbiter {
     #[inline(never)]
     fn is_unavailable(&mut self, now: Nanos, payload: &[u8], deliver: &mut impl FnMut(Delivery<'_>)) -> bool {
         let Some(numbers) = self.transport.unavailable(payload) else { return false };
+        self.retry.remove(&numbers, now);
         let is_any = self.not_available(&numbers, now, deliver);
         let counters = &mut self.lines[place(Line::Recovery)].counters;
         counters.packets += 1;
@@ -774,6 +783,9 @@ impl Arbiter {
         self.counters.gaps_by[reason as usize] += 1;
         self.counters.missing = self.counters.missing.saturating_add(count);
         self.forgotten = self.forgotten.saturating_add(self.given_up.insert(next..first).1);
+        if matches!(reason, GapReason::Attempts | GapReason::TimeLimit) {
+            self.retry.add(next..first, now);
+        }
         self.wants_snapshot = true;
         self.next = Some(first);
         deliver(Delivery::Gap { missing: (next, count), now });
@@ -803,6 +815,7 @@ impl Arbiter {
             // Mostly none, and then no memory is taken.
             let numbers: Vec<_> = self.given_up.within(&old).collect();
             let late = self.given_up.remove(old.clone());
+            self.retry.remove(&old, received);
             counters.late += late;
             counters.duplicate += old.end - old.start - late;
             self.counters.late += late;
@@ -911,6 +924,9 @@ impl Arbiter {
         if !self.gaps.is_empty() {
             self.work_on_gaps(now, is_tick, deliver);
         }
+        if let (true, Some(options)) = (is_tick, &self.options.retransmission) {
+            self.retry.advance(now, options.messages_per_request);
+        }
         if self.has_successor() {
             self.work_on_successors(now, deliver);
         }
@@ -952,6 +968,7 @@ impl Arbiter {
     /// Forgets the given-up messages: a snapshot replaces them.
     pub fn forget_missing(&mut self) {
         self.given_up.clear();
+        self.retry.clear();
         self.forgotten = 0;
     }
 }

@@ -369,11 +369,12 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
                 let held = self.end_of(index, refusal, arriving);
                 let mut channel = make(&self.all[index]);
                 let old = self.all[index].as_ref();
-                channel.as_mut().run = old.run.next_run(old.tracker.next().unwrap_or_default());
-                // Within a day the venue numbers from 1, and what the capture lacks of that is missing.
-                let is_same_session = old.identity.of_run(0) == channel.as_ref().identity.of_run(0);
-                if is_same_session && !old.run.is_next_day(arriving.packet.received) {
-                    channel.as_mut().tracker.restart(1);
+                if old.identity.of_run(0) == channel.as_ref().identity.of_run(0) {
+                    channel.as_mut().run = old.run.next_run(old.tracker.next().unwrap_or_default());
+                    // Within a day the venue numbers from 1, and what the capture lacks of that is missing.
+                    if !old.run.is_next_day(arriving.packet.received) {
+                        channel.as_mut().tracker.restart(1);
+                    }
                 }
                 let to = self.add(channel);
                 Step::Restarted { from: index, to, held }

@@ -19,6 +19,7 @@ impl Arbiter {
         self.held.iter_mut().chain(waiting).for_each(|held| set(&mut held.received));
         self.suspects.iter_mut().for_each(|held| set(&mut held.received));
         self.run.clock_was_set(ahead_ns);
+        self.retry.clock_was_set(ahead_ns);
         self.gaps.clock_was_set(ahead_ns);
         all(&mut self.last);
         set(&mut self.advanced);

@@ -313,6 +313,7 @@ impl Arbiter {
         self.end = None;
         self.gaps.clear();
         self.given_up.clear();
+        self.retry.clear();
         self.forgotten = 0;
         self.advanced = now;
         self.is_silent = false;

@@ -86,3 +86,40 @@ fn an_instrument_of_a_late_message_stays_stale_when_a_later_gap_is_narrowed() {
     market.apply(&heartbeat(&mut live, 601 * MS));
     assert!(after[1].iter().all(|symbol| stale(&market, &live).contains(symbol)));
 }
+
+#[test]
+fn messages_of_a_server_that_was_away_are_requested_until_they_come() {
+    let messages = messages(60, 3, 12);
+    let retransmission = RetransmissionOptions { attempts: 2, ..RetransmissionOptions::default() };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut live = live(options, None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..10])));
+    feed(&mut live, input(Line::A, US, &packet(b"SESSION001", 21, &messages[20..30])));
+    let (mut requests, mut at) = (Vec::new(), 0);
+    let mut run = |live: &mut LiveFeed, until: u64, requests: &mut Vec<u64>| {
+        while at < until {
+            at += 10;
+            feed(live, Input::Tick { now: Nanos(START + at * MS) });
+            while let Some(request) = live.take_request() {
+                assert!(
+                    matches!(request, Request::Retransmission { request, .. } if (request.first, request.count) == (11, 10))
+                );
+                requests.push(at);
+            }
+        }
+    };
+    run(&mut live, 60_000, &mut requests);
+    // Two attempts, then pauses that double up to ten seconds.
+    let pauses: Vec<u64> = requests.windows(2).map(|pair| pair[1] - pair[0]).skip(2).collect();
+    assert_eq!(pauses[..8], [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000], "{requests:?}");
+    assert!(live.channels()[0].is_stale());
+    let answer = packet(b"SESSION001", 11, &messages[10..20]);
+    feed(&mut live, input(Line::Recovery, 60_000 * MS, &answer));
+    let more = packet(b"SESSION001", 31, &messages[30..31]);
+    feed(&mut live, input(Line::A, 60_001 * MS, &more));
+    let before = requests.len();
+    run(&mut live, 100_000, &mut requests);
+    assert_eq!(requests.len(), before, "nothing is missing");
+    let counters = live.channels()[0].arbiter().counters();
+    assert_eq!((counters.late, counters.messages), (10, 21));
+}
