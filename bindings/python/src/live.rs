@@ -10,8 +10,8 @@ use arrow_array::RecordBatch;
 use dbn::enums::ErrorCode;
 use dbn::{ErrorMsg, Record as _};
 use pyo3::prelude::*;
-use tapeworks_outputs::resume::{Resume, TRY, connect_to_one_in};
-use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions};
+use tapeworks_outputs::resume::{Resume, TRY, Taken, connect_to_one_in};
+use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions, refusal};
 use tapeworks_runtime::world::System;
 use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market, is_snapshot};
 
@@ -114,19 +114,17 @@ impl Live {
                     break;
                 }
             };
+            if let Some(text) = refusal(&record) {
+                self.is_refused = true;
+                self.failed = Some(Failure::live(text));
+                break;
+            }
             if let Some(error) = record.get::<ErrorMsg>() {
                 let text = error.err().unwrap_or("an error that is not text").to_owned();
                 match error.code() {
                     // It goes on.
                     Ok(ErrorCode::SymbolResolutionFailed | ErrorCode::SkippedRecordsAfterSlowReading) => {
                         self.said.push(text);
-                    }
-                    Ok(
-                        ErrorCode::AuthFailed | ErrorCode::ApiKeyDeactivated | ErrorCode::InvalidSubscription,
-                    ) => {
-                        self.is_refused = true;
-                        self.failed = Some(Failure::live(text));
-                        break;
                     }
                     // The server ends the session.
                     _ => self.reason = Some(text),
@@ -135,8 +133,10 @@ impl Live {
             }
             if is_market(&record) {
                 let is_flagged = is_snapshot(&record);
-                if !self.resume.takes(record.header().rtype, record.raw_index_ts(), is_flagged) {
-                    continue;
+                match self.resume.takes(record.header().rtype, record.raw_index_ts(), is_flagged) {
+                    Taken::Repeat => continue,
+                    Taken::New => {}
+                    Taken::AfterHole(hole) => self.said.push(hole.to_string()),
                 }
                 self.records += 1;
             }

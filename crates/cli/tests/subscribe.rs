@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 
 use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
 use dbn::encode::{DbnMetadataEncoder, DbnRecordEncoder, EncodeRecord as _};
+use dbn::enums::ErrorCode;
 use dbn::{
     ErrorMsg, FlagSet, MboMsg, RecordHeader, SType, SymbolMappingMsg, SystemCode, SystemMsg, TradeMsg,
 };
@@ -25,8 +26,12 @@ enum Does {
     Sends,
     /// The same, with the first half as a replay.
     Replays,
+    /// Sends records that are later than all others, and ends the session.
+    SendsLater,
     /// Refuses the subscription and ends the session.
     Refuses,
+    /// Refuses to replay, with the code of a refusal.
+    RefusesReplay,
     /// Sends nothing.
     Waits,
     /// Says nothing from the beginning.
@@ -57,78 +62,128 @@ fn order(number: u32) -> MboMsg {
 }
 
 fn server(does: Does) -> (SocketAddr, JoinHandle<()>) {
+    server_of(vec![does])
+}
+
+/// A server that serves these connections one after the other.
+fn server_of(connections: Vec<Does>) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let thread = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut line = String::new();
-        let mut next = |reader: &mut BufReader<_>| {
-            line.clear();
-            let _ended_at_worst = reader.read_line(&mut line);
-            line.clone()
-        };
-        if does == Does::IsMute {
-            // Until the client goes.
-            while !next(&mut reader).is_empty() {}
-            return;
-        }
-        stream.write_all(b"lsg_version=0.1\ncram=abcdef\n").unwrap();
-        assert!(next(&mut reader).starts_with("auth="));
-        stream.write_all(b"success=1|session_id=1\n").unwrap();
-        loop {
-            let line = next(&mut reader);
-            if line.starts_with("start_session") {
-                break;
-            }
-            // The client reads a list from the file; the server gets the symbols only.
-            assert!(
-                !line.contains('@') && (!line.contains("OPTION") || line.contains("symbols=AN OPTION,B|")),
-                "{line}"
-            );
-        }
-        let metadata = dbn::Metadata::builder()
-            .dataset("TAPEWORKS.DEMO")
-            .schema(None)
-            .start(0)
-            .stype_in(None)
-            .stype_out(SType::InstrumentId)
-            .build();
-        DbnMetadataEncoder::new(&mut stream).encode(&metadata).unwrap();
-        let mut records = DbnRecordEncoder::new(&mut stream);
-        match does {
-            Does::Refuses => {
-                records
-                    .encode_record(&ErrorMsg::new(0, None, "schema mbo is not served here", true))
-                    .unwrap();
-            }
-            Does::Sends | Does::Replays => {
-                let mapping =
-                    SymbolMappingMsg::new(7, 0, SType::RawSymbol, "ABC", SType::RawSymbol, "ABC", 0, 0)
-                        .unwrap();
-                records.encode_record(&mapping).unwrap();
-                for number in 0..RECORDS {
-                    if does == Does::Replays && number == RECORDS / 2 {
-                        let text = "Finished mbo replay";
-                        let done = SystemMsg::new(0, Some(SystemCode::ReplayCompleted), text).unwrap();
-                        records.encode_record(&done).unwrap();
-                    }
-                    records.encode_record(&order(number)).unwrap();
-                }
-                // Without a receive time.
-                let hd = RecordHeader::new::<TradeMsg>(dbn::rtype::MBP_0, 2, 7, 1);
-                let trade = TradeMsg { hd, ..TradeMsg::default() };
-                records.encode_record(&trade).unwrap();
-            }
-            Does::Waits => {
-                records.encode_record(&order(RECORDS)).unwrap();
-                // Until the client goes.
-                next(&mut reader);
-            }
-            Does::IsMute => {}
-        }
-    });
+    let thread = std::thread::spawn(move || connections.into_iter().for_each(|does| serve(&listener, does)));
     (address, thread)
+}
+
+fn serve(listener: &TcpListener, does: Does) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    let mut next = |reader: &mut BufReader<_>| {
+        line.clear();
+        let _ended_at_worst = reader.read_line(&mut line);
+        line.clone()
+    };
+    if does == Does::IsMute {
+        // Until the client goes.
+        while !next(&mut reader).is_empty() {}
+        return;
+    }
+    stream.write_all(b"lsg_version=0.1\ncram=abcdef\n").unwrap();
+    assert!(next(&mut reader).starts_with("auth="));
+    stream.write_all(b"success=1|session_id=1\n").unwrap();
+    loop {
+        let line = next(&mut reader);
+        if line.starts_with("start_session") {
+            break;
+        }
+        // The client reads a list from the file; the server gets the symbols only.
+        assert!(
+            !line.contains('@') && (!line.contains("OPTION") || line.contains("symbols=AN OPTION,B|")),
+            "{line}"
+        );
+    }
+    let metadata = dbn::Metadata::builder()
+        .dataset("TAPEWORKS.DEMO")
+        .schema(None)
+        .start(0)
+        .stype_in(None)
+        .stype_out(SType::InstrumentId)
+        .build();
+    DbnMetadataEncoder::new(&mut stream).encode(&metadata).unwrap();
+    let mut records = DbnRecordEncoder::new(&mut stream);
+    match does {
+        Does::Refuses => {
+            records.encode_record(&ErrorMsg::new(0, None, "schema mbo is not served here", true)).unwrap();
+        }
+        Does::Sends | Does::Replays => {
+            let mapping =
+                SymbolMappingMsg::new(7, 0, SType::RawSymbol, "ABC", SType::RawSymbol, "ABC", 0, 0).unwrap();
+            records.encode_record(&mapping).unwrap();
+            for number in 0..RECORDS {
+                if does == Does::Replays && number == RECORDS / 2 {
+                    let text = "Finished mbo replay";
+                    let done = SystemMsg::new(0, Some(SystemCode::ReplayCompleted), text).unwrap();
+                    records.encode_record(&done).unwrap();
+                }
+                records.encode_record(&order(number)).unwrap();
+            }
+            // Without a receive time.
+            let hd = RecordHeader::new::<TradeMsg>(dbn::rtype::MBP_0, 2, 7, 1);
+            let trade = TradeMsg { hd, ..TradeMsg::default() };
+            records.encode_record(&trade).unwrap();
+        }
+        Does::Waits => {
+            records.encode_record(&order(RECORDS)).unwrap();
+            // Until the client goes.
+            next(&mut reader);
+        }
+        Does::SendsLater => {
+            for number in 2 * RECORDS..3 * RECORDS {
+                records.encode_record(&order(number)).unwrap();
+            }
+        }
+        Does::RefusesReplay => {
+            let error = ErrorMsg::new(0, Some(ErrorCode::InvalidSubscription), NO_HISTORY, true);
+            records.encode_record(&error).unwrap();
+        }
+        Does::IsMute => {}
+    }
+}
+
+const NO_HISTORY: &str = "this server keeps no history: start= cannot be served";
+
+/// Subscribes to both servers of a pair, both at one address.
+fn subscribe_to_pair(connections: Vec<Does>, arguments: &[&str]) -> std::process::Output {
+    let (address, thread) = server_of(connections);
+    let pair = format!("{address},{address}");
+    let output = run(&[&["subscribe", &pair, "--schema", "mbo"][..], arguments].concat());
+    thread.join().unwrap();
+    output
+}
+
+#[test]
+fn a_replay_that_all_servers_refuse_ends_the_subscription_with_their_reason() {
+    let connections = vec![Does::Sends, Does::RefusesReplay, Does::RefusesReplay];
+    let output = subscribe_to_pair(connections, &["--seconds", "60"]);
+    assert_error_contains(&output, 1, NO_HISTORY);
+}
+
+#[test]
+fn a_subscription_may_continue_without_the_refused_replay_and_reports_the_hole() {
+    let connections = vec![Does::Sends, Does::RefusesReplay, Does::RefusesReplay, Does::SendsLater];
+    let output = subscribe_to_pair(connections, &["--when-refused", "continue", "--limit", "150"]);
+    assert_error_contains(
+        &output,
+        3,
+        "records of type 160 may be missing from 1970-01-01T00:00:00.000001599",
+    );
+    assert_eq!(stdout(&output).lines().count(), 150);
+}
+
+#[test]
+fn a_server_with_less_history_costs_no_new_record() {
+    let output = subscribe_to_pair(vec![Does::Sends, Does::SendsLater], &["--limit", "201"]);
+    assert_error_contains(&output, 3, "may be missing");
+    assert_eq!(stdout(&output).lines().count(), 201);
 }
 
 fn subscribe(does: Does, arguments: &[&str]) -> std::process::Output {

@@ -1,27 +1,31 @@
-//! A session that goes on at the same server, or at another one of the same pair, with each record once.
+//! Sessions that resume at the same server or at the other one of a pair, with each record once.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use dbn::{Metadata, Record as _, RecordBuf, RecordRef};
+use tapeworks_feed::clock::iso;
+use tapeworks_market::Nanos;
 use tapeworks_packet::stop;
 use tapeworks_runtime::world::{System, World};
-use tapeworks_store::{Schema, is_snapshot};
+use tapeworks_store::{Schema, is_market, is_snapshot};
 
-use crate::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions};
+use crate::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions, refusal};
 
-/// How far back a session begins anew, in ns, if the times of all records since then are kept.
+/// How far before its last record a session resumes, in ns, if the times of all records since then are kept.
 const WINDOW_NS: u64 = 10_000_000_000;
-/// How many times of a record type are kept.
+/// Record times kept per record type.
 const KEPT: usize = 1 << 16;
 
-/// What a session that is begun anew has to leave out: what has come already. Each record type has a place of its own, since the time
-/// of an interval's record is the interval's beginning.
+/// Decides which records of a resumed session are repeats.
 ///
-/// A live server replays, in the order in which they came, the records whose time is `start=` or later. Times may step back: what
-/// waited behind a gap comes behind what filled it. So a session begins anew some seconds before its last time, and leaves out as
-/// many records as it has had from there on.
+/// A live server replays the records whose time is `start=` or later, in their order of arrival. Times may step back, because records
+/// that waited behind a gap follow the records that filled it. A session therefore resumes some seconds before its last record, and
+/// drops as many records as it has already received since then. A record later than every record received before is never dropped:
+/// it shows that the replay has passed the point where the previous session ended.
+///
+/// Record types are tracked separately because the time of an interval's record is the beginning of the interval.
 #[derive(Default, Debug)]
 pub struct Resume {
     /// The receive time of the first record, in ns.
@@ -32,20 +36,51 @@ pub struct Resume {
     has_snapshot: bool,
 }
 
+/// What [`Resume::takes`] decides about a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// The record arrived before.
+    Repeat,
+    /// The record is new.
+    New,
+    /// The record is new, and the server did not replay the records before it.
+    AfterHole(Hole),
+}
+
+/// A span of receive times whose records of one type may be missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hole {
+    /// The time of the last record before the hole, in ns since the epoch.
+    pub from: u64,
+    /// The time of the first record after the hole, in ns since the epoch.
+    pub to: u64,
+    /// The type of the records.
+    pub rtype: u8,
+}
+
+impl std::fmt::Display for Hole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { from, to, rtype } = self;
+        write!(f, "records of type {rtype} may be missing from {} to {}", iso(Nanos(*from)), iso(Nanos(*to)))
+    }
+}
+
 /// The records of one type.
 #[derive(Default, Debug)]
 struct Place {
-    /// Of the first and the greatest receive time, in ns.
+    /// The first and the latest receive time, in ns.
     first: u64,
     last: u64,
     /// The times of the last records.
     times: VecDeque<u64>,
-    /// The greatest time that is kept no longer.
+    /// The latest time that is no longer kept.
     gone: u64,
-    /// Where the session was begun anew, and how many records from there on are still to be left out.
+    /// Where the session resumed, and how many records from there on are still to be dropped.
     from: u64,
     left: usize,
-    /// Whether a record came that is none of the snapshot which was requested.
+    /// Whether the server has not yet repeated any record since the session resumed.
+    is_unconfirmed: bool,
+    /// Whether a record outside the requested snapshot has arrived.
     is_past_snapshot: bool,
 }
 
@@ -61,11 +96,27 @@ impl Place {
         self.last = self.last.max(received);
     }
 
-    /// Where to begin anew. What came at the first time may have begun before the session did.
+    /// Chooses where to resume: after the first time, because records of that time may precede the session.
     fn begin(&mut self) {
         let oldest = self.first.max(self.gone).saturating_add(1);
         self.from = self.last.saturating_sub(WINDOW_NS).max(oldest).min(self.last);
         self.left = self.times.iter().filter(|time| **time >= self.from).count();
+        self.is_unconfirmed = true;
+    }
+
+    /// Whether a replayed record is a repeat.
+    fn repeats(&mut self, received: u64) -> bool {
+        if received > self.last {
+            self.left = 0;
+        }
+        if self.left == 0 {
+            return false;
+        }
+        if received >= self.from {
+            self.left -= 1;
+            self.is_unconfirmed = false;
+        }
+        true
     }
 }
 
@@ -81,24 +132,36 @@ impl Resume {
         self.places.values_mut().for_each(|place| place.is_past_snapshot = false);
     }
 
-    /// Takes note of a record. `false` when it has come already.
-    pub fn takes(&mut self, rtype: u8, received: u64, is_flagged: bool) -> bool {
+    /// Notes a record that arrived, unless it is a repeat.
+    pub fn takes(&mut self, rtype: u8, received: u64, is_flagged: bool) -> Taken {
         if received == u64::MAX {
-            return true;
+            return Taken::New;
         }
         let place = self.places.entry(rtype).or_default();
-        // A venue's own snapshot is flagged too: it is of the stream, and a replay has it again.
+        // A venue's own snapshot is flagged too: it belongs to the stream, and a replay repeats it.
         if self.has_snapshot && is_flagged && !place.is_past_snapshot {
-            return true;
+            return Taken::New;
         }
         place.is_past_snapshot = true;
-        if place.left > 0 {
-            place.left -= usize::from(received >= place.from);
-            return false;
+        if place.repeats(received) {
+            return Taken::Repeat;
         }
         self.first.get_or_insert(received);
+        let is_hole = std::mem::take(&mut place.is_unconfirmed);
+        let hole = Hole { from: place.last, to: received, rtype };
+        if is_hole {
+            // A later replay may contain the missing records, so counting starts again after the hole.
+            place.times.clear();
+        }
         place.note(received);
-        true
+        if is_hole { Taken::AfterHole(hole) } else { Taken::New }
+    }
+
+    /// Continues without a replay: nothing is repeated, and the first record of each type follows a hole.
+    pub fn continue_from_now(&mut self) {
+        self.places.values_mut().filter(|place| !place.times.is_empty()).for_each(|place| {
+            (place.left, place.is_unconfirmed) = (0, true);
+        });
     }
 
     /// Where to begin anew for records of these schemas; `None` when nothing has come.
@@ -114,14 +177,16 @@ impl Resume {
     }
 }
 
-/// How long a lost session is tried again.
+/// How long to keep reconnecting while no server accepts the session.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long each try to go on may take: the other server is the next.
+/// Time limit of each attempt to resume, after which the next server is tried.
 pub const TRY: Duration = Duration::from_secs(2);
 
-/// The pause after all servers were tried.
+/// The pause after the first attempt without a record; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Connects to the first of these servers that serves, beginning with that at the place `first`, and around. Returns its place.
 /// `options.address` does not count.
@@ -149,21 +214,65 @@ pub fn connect_to_one_in<W: World>(
     Err(failed)
 }
 
-/// A subscription to one of several servers with the same records, such as the two plants of a pair. When the connection is lost it goes on
-/// at the next server: with a replay from some seconds before its last record, of which it leaves out what has come already.
+/// What to do when every server refuses to replay the records since the session was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WhenRefused {
+    /// Fail with the server's reason.
+    #[default]
+    Stop,
+    /// Continue with the present, and report the hole.
+    Continue,
+}
+
+/// A subscription to one of several servers with the same records, such as the two plants of a pair.
+///
+/// When the connection is lost, it resumes at the next server: it requests a replay from some seconds before its last record and drops
+/// the records that arrived before. A hole in the replay is reported as a [`dbn::SystemMsg`] before the record that follows it.
+/// Attempts that end without a record are followed by pauses that double. A refusal is final once every server has refused.
 pub struct Failover<W: World = System> {
     options: SubscriberOptions,
     schemas: Vec<Schema>,
     addresses: Vec<SocketAddr>,
+    when_refused: WhenRefused,
+    metadata: Metadata,
     /// The server of the session.
     at: usize,
-    session: Subscriber<W>,
+    session: Option<Subscriber<W>>,
     resume: Resume,
     record: RecordBuf,
-    /// Times that it went on.
+    /// The record that follows a hole, while `record` reports the hole.
+    after_hole: Option<RecordBuf>,
+    trouble: Trouble,
+    /// Times that it resumed.
     resumed: u64,
-    /// Gets the news.
+    holes: u64,
+    /// Receives a line about each lost server and each hole.
     say: fn(&str),
+}
+
+/// Attempts since the last record of the market.
+#[derive(Default)]
+struct Trouble {
+    attempts: u32,
+    /// When the last attempt ended.
+    failed_at: Option<Instant>,
+    /// When the last session was lost; `None` while there is one.
+    lost_at: Option<Instant>,
+    /// Why it was lost.
+    reason: String,
+    refusals: usize,
+    /// Whether to continue without a replay.
+    skips_replay: bool,
+}
+
+impl Trouble {
+    /// The pause between the last attempt and the next.
+    fn pause(&self) -> Duration {
+        match self.attempts.checked_sub(1) {
+            Some(before) => PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE),
+            None => Duration::ZERO,
+        }
+    }
 }
 
 impl<W: World> std::fmt::Debug for Failover<W> {
@@ -173,17 +282,18 @@ impl<W: World> std::fmt::Debug for Failover<W> {
 }
 
 impl<W: World> Failover<W> {
-    /// Connects to the first of these servers that serves; `options.address` does not count. `say` gets the news of each server that is
-    /// lost.
+    /// Connects to the first of these servers that accepts the session; `options.address` is ignored. `say` receives a line about each
+    /// lost server and each hole.
     ///
     /// # Errors
-    /// [`SubscribeError`]: the last server's, when none serves.
+    /// [`SubscribeError`] of the last server if none accepts.
     pub fn connect_in(
         options: &SubscriberOptions,
         addresses: &[SocketAddr],
+        when_refused: WhenRefused,
         say: fn(&str),
     ) -> Result<Self, SubscribeError> {
-        let connected = connect_to_one_in(options, addresses, 0);
+        let connected = connect_to_one_in::<W>(options, addresses, 0);
         let (at, session) = connected.map_err(|failed| {
             failed.into_iter().next_back().unwrap_or_else(|| SubscribeError::Refused {
                 address: options.address,
@@ -195,18 +305,23 @@ impl<W: World> Failover<W> {
             options: options.clone(),
             schemas,
             addresses: addresses.to_vec(),
+            when_refused,
+            metadata: session.metadata().clone(),
             at,
-            session,
+            session: Some(session),
             resume: Resume::new(options.snapshot),
             record: RecordBuf::from(dbn::SystemMsg::default()),
+            after_hole: None,
+            trouble: Trouble::default(),
             resumed: 0,
+            holes: 0,
             say,
         })
     }
 
-    /// The head of the stream.
+    /// The metadata of the first session.
     pub fn metadata(&self) -> &Metadata {
-        self.session.metadata()
+        &self.metadata
     }
 
     /// The server of the session.
@@ -214,75 +329,217 @@ impl<W: World> Failover<W> {
         self.addresses.get(self.at).copied().unwrap_or(self.options.address)
     }
 
-    /// How often it went on.
+    /// Times that the session resumed.
     pub const fn resumed(&self) -> u64 {
         self.resumed
     }
 
-    /// Goes on at the next server that serves. `reason`: why the session is over.
-    fn go_on(&mut self, reason: &str) -> Result<(), SubscribeError> {
+    /// Holes reported so far.
+    pub const fn holes(&self) -> u64 {
+        self.holes
+    }
+
+    /// Gives up the session, and decides whether to resume.
+    #[cold]
+    fn lose(&mut self, reason: String) {
+        let now = W::instant();
+        self.session = None;
+        self.trouble.reason = reason;
+        (self.trouble.failed_at, self.trouble.lost_at) = (Some(now), Some(now));
+    }
+
+    /// A server refused the subscription. Final when every server has, unless the session may continue without a replay.
+    #[cold]
+    fn refuse(&mut self, said: String) -> Result<(), SubscribeError> {
+        let address = self.address();
+        self.trouble.refusals += 1;
+        if self.trouble.refusals >= self.addresses.len() {
+            let had_records = self.resume.begin(&self.schemas).is_some();
+            if self.when_refused == WhenRefused::Stop || !had_records || self.trouble.skips_replay {
+                return Err(SubscribeError::Refused { address, said });
+            }
+            (self.trouble.skips_replay, self.trouble.refusals) = (true, 0);
+        }
+        self.lose(format!("{address}: {said}"));
+        Ok(())
+    }
+
+    /// Waits for the next attempt, or makes it. Returns an error when it is time to give up, and after each wait if the caller limits
+    /// the time of a read.
+    #[cold]
+    fn go_on(&mut self) -> Result<(), SubscribeError> {
+        let address = self.address();
+        let interrupted = |source| SubscribeError::Connection { address, source };
+        let since = self.trouble.failed_at.map_or(Duration::MAX, |failed: Instant| W::since(failed));
+        let wait = self.trouble.pause().saturating_sub(since);
+        if stop::is_requested() {
+            return Err(interrupted(stop::stopped()));
+        }
+        if !wait.is_zero() {
+            W::sleep(wait.min(stop::LOOK));
+            let is_limited = self.options.timeout.is_some();
+            return if is_limited { Err(interrupted(std::io::ErrorKind::TimedOut.into())) } else { Ok(()) };
+        }
         let mut options = self.options.clone();
         if let Some(last) = self.resume.begin(&self.schemas) {
             (options.start, options.snapshot) = (Some(last), false);
+            if self.trouble.skips_replay {
+                options.start = None;
+                self.resume.continue_from_now();
+            }
         }
         options.patience = options.patience.min(TRY);
-        let began: Instant = W::instant();
-        loop {
-            match connect_to_one_in(&options, &self.addresses, self.at + 1) {
-                Ok((at, session)) => {
-                    self.resume.connected(options.snapshot);
-                    (self.at, self.session) = (at, session);
-                    self.resumed += 1;
-                    (self.say)(&format!("{reason}; goes on at {}", self.address()));
-                    return Ok(());
-                }
-                Err(failed) => {
-                    let is_over = |error: &SubscribeError| error.is_stopped() || W::since(began) > PATIENCE;
-                    if let Some(failed) = failed.into_iter().next_back().filter(is_over) {
-                        return Err(failed);
-                    }
+        self.trouble.attempts += 1;
+        match connect_to_one_in(&options, &self.addresses, self.at + 1) {
+            Ok((at, session)) => {
+                self.resume.connected(options.snapshot);
+                (self.at, self.session) = (at, Some(session));
+                self.trouble.lost_at = None;
+                self.resumed += 1;
+                (self.say)(&format!("{}; resumes at {}", self.trouble.reason, self.address()));
+            }
+            Err(failed) => {
+                self.trouble.failed_at = Some(W::instant());
+                let is_over = |error: &SubscribeError| {
+                    error.is_stopped() || self.trouble.lost_at.is_some_and(|lost| W::since(lost) > PATIENCE)
+                };
+                if let Some(failed) = failed.into_iter().next_back().filter(is_over) {
+                    return Err(failed);
                 }
             }
-            if stop::is_requested() {
-                let (address, source) = (self.address(), stop::stopped());
-                return Err(SubscribeError::Connection { address, source });
-            }
-            W::sleep(PAUSE);
         }
+        Ok(())
     }
 
-    /// Whether the record that came is in its place now; otherwise there is another try.
+    /// Reads until `record` holds the next record; `false` when there has to be another attempt.
     fn take(&mut self) -> Result<bool, SubscribeError> {
+        if let Some(record) = self.after_hole.take() {
+            self.record = record;
+            return Ok(true);
+        }
         let address = self.address();
-        let over = match self.session.next_record() {
+        let Some(session) = &mut self.session else { return self.go_on().map(|()| false) };
+        let over = match session.next_record() {
             Ok(Some(record)) => {
+                if let Some(said) = refusal(&record) {
+                    return self.refuse(said).map(|()| false);
+                }
                 let (kind, received) = (record.header().rtype, record.raw_index_ts());
-                if !self.resume.takes(kind, received, is_snapshot(&record)) {
+                let mut taken = Taken::New;
+                if is_market(&record) {
+                    self.trouble = Trouble::default();
+                    taken = self.resume.takes(kind, received, is_snapshot(&record));
+                }
+                if taken == Taken::Repeat {
                     return Ok(false);
                 }
                 match RecordBuf::try_from(record) {
-                    Ok(record) => {
-                        self.record = record;
-                        return Ok(true);
-                    }
+                    Ok(record) => self.record = record,
                     Err(source) => return Err(SubscribeError::Decode { address, source }),
                 }
+                if let Taken::AfterHole(hole) = taken {
+                    self.report(hole);
+                }
+                return Ok(true);
             }
             Ok(None) => format!("{address}: the server has ended the session"),
             Err(error) if error.is_timeout() || error.is_stopped() => return Err(error),
             Err(error) => error.to_string(),
         };
-        self.go_on(&over).map(|()| false)
+        self.lose(over);
+        Ok(false)
+    }
+
+    /// Puts a message about a hole before the record that follows the hole.
+    #[cold]
+    fn report(&mut self, hole: Hole) {
+        self.holes += 1;
+        let text = hole.to_string();
+        match dbn::SystemMsg::new(hole.to, None, &text) {
+            Ok(message) => {
+                let message = RecordBuf::from(message);
+                self.after_hole = Some(std::mem::replace(&mut self.record, message));
+            }
+            Err(_) => (self.say)(&text),
+        }
     }
 }
 
 impl<W: World> Records for Failover<W> {
     fn has_more(&self) -> bool {
-        self.session.has_more()
+        self.after_hole.is_some() || self.session.as_ref().is_some_and(Records::has_more)
     }
 
     fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
         while !self.take()? {}
         Ok(Some(self.record.as_rec_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBO: u8 = dbn::rtype::MBO;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A session that received one record a second, from 100 s to 109 s, and resumes.
+    fn resumed() -> Resume {
+        let mut resume = Resume::new(false);
+        for second in 100..110 {
+            assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::New);
+        }
+        assert!(resume.begin(&[Schema::Mbo]).is_some_and(|start| start <= 101 * SECOND));
+        resume.connected(false);
+        resume
+    }
+
+    #[test]
+    fn a_complete_replay_repeats_each_record_once() {
+        let mut resume = resumed();
+        for second in 101..110 {
+            assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::Repeat, "{second}");
+        }
+        // A late record that waited behind a gap.
+        assert_eq!(resume.takes(MBO, 108 * SECOND, false), Taken::New);
+        assert_eq!(resume.takes(MBO, 110 * SECOND, false), Taken::New);
+    }
+
+    #[test]
+    fn a_record_later_than_the_last_is_new_when_the_replay_is_shorter() {
+        let mut resume = resumed();
+        for second in 107..110 {
+            assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::Repeat, "{second}");
+        }
+        for second in 110..130 {
+            assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::New, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_replay_that_begins_after_the_last_record_reports_a_hole() {
+        let mut resume = resumed();
+        let hole = Hole { from: 109 * SECOND, to: 114 * SECOND, rtype: MBO };
+        assert_eq!(resume.takes(MBO, 114 * SECOND, false), Taken::AfterHole(hole));
+        assert_eq!(resume.takes(MBO, 114 * SECOND, false), Taken::New);
+        assert_eq!(resume.takes(MBO, 115 * SECOND, false), Taken::New);
+        // Resuming again does not reach back before the hole.
+        assert_eq!(resume.begin(&[Schema::Mbo]), Some(114 * SECOND + 1));
+        assert_eq!(resume.takes(MBO, 115 * SECOND, false), Taken::Repeat);
+        assert_eq!(resume.takes(MBO, 116 * SECOND, false), Taken::New);
+    }
+
+    #[test]
+    fn a_session_without_a_replay_reports_a_hole_and_drops_nothing() {
+        let mut resume = resumed();
+        resume.continue_from_now();
+        assert!(matches!(resume.takes(MBO, 109 * SECOND, false), Taken::AfterHole(_)));
+        assert_eq!(resume.takes(MBO, 110 * SECOND, false), Taken::New);
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let pause = |attempts| Trouble { attempts, ..Trouble::default() }.pause().as_millis();
+        assert_eq!([0, 1, 2, 3, 6, 60].map(pause), [0, 100, 200, 400, 2_000, 2_000]);
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use dbn::decode::DbnMetadata;
 use dbn::decode::dbn::Decoder;
-use dbn::{Metadata, RecordRef};
+use dbn::enums::ErrorCode;
+use dbn::{ErrorMsg, Metadata, RecordRef};
 use tapeworks_packet::stop;
 
 use tapeworks_runtime::keys::{Key, KeyError};
@@ -126,6 +127,17 @@ impl SubscribeError {
             _ => false,
         }
     }
+}
+
+/// The server's text if the record says that the server refuses the subscription.
+#[must_use]
+pub fn refusal(record: &RecordRef<'_>) -> Option<String> {
+    let error = record.get::<ErrorMsg>()?;
+    let is_final = matches!(
+        error.code(),
+        Ok(ErrorCode::AuthFailed | ErrorCode::ApiKeyDeactivated | ErrorCode::InvalidSubscription)
+    );
+    is_final.then(|| error.err().unwrap_or("an error that is not text").to_owned())
 }
 
 /// A source of records: a subscription, or a receiver of the multicast.

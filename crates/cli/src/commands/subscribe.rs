@@ -17,7 +17,7 @@ use tapeworks_market::Symbol;
 #[cfg(feature = "aeron")]
 use tapeworks_outputs::aeron::reader::{AeronReader, AeronReaderCounters, AeronReaderOptions};
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
-use tapeworks_outputs::resume::Failover;
+use tapeworks_outputs::resume::{Failover, WhenRefused};
 use tapeworks_outputs::subscriber::{DEMO_KEY, Records, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_packet::new_file::Handle;
 use tapeworks_runtime::world::System;
@@ -115,6 +115,10 @@ pub(crate) struct Arguments {
     /// Replay from this time, an RFC 3339 time or ns since the epoch, and go on live. 0: the whole day.
     #[arg(long, value_name = "TIME", value_parser = parse_start)]
     start: Option<u64>,
+    /// When every server refuses to replay the records since the connection was lost: stop, or continue with the present and
+    /// report the hole.
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t = OnRefusal::Stop)]
+    when_refused: OnRefusal,
     /// The server's policy when this client is slow: warn, skip or conflate.
     #[arg(long, value_name = "BEHAVIOUR")]
     slow_reader: Option<String>,
@@ -292,6 +296,15 @@ fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<
     Ok(files)
 }
 
+/// The values of `--when-refused`.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum OnRefusal {
+    /// Exit with the server's reason.
+    Stop,
+    /// Continue with the present.
+    Continue,
+}
+
 fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -413,9 +426,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             patience: arguments.seconds.map_or(PATIENCE, |seconds| seconds.min(PATIENCE)),
         };
         if addresses.len() > 1 {
-            let mut session = Failover::<System>::connect_in(&options, &addresses, complain)?;
+            let when_refused = match arguments.when_refused {
+                OnRefusal::Stop => WhenRefused::Stop,
+                OnRefusal::Continue => WhenRefused::Continue,
+            };
+            let mut session = Failover::<System>::connect_in(&options, &addresses, when_refused, complain)?;
             let metadata = session.metadata().clone();
-            return take(arguments, &mut session, &metadata, |_| (None, Ending::Complete));
+            return take(arguments, &mut session, &metadata, |session| {
+                let is_whole = session.holes() == 0;
+                (None, if is_whole { Ending::Complete } else { Ending::WithProblems })
+            });
         }
         let mut subscriber = Subscriber::connect(&options)?;
         let metadata = subscriber.metadata().clone();

@@ -33,7 +33,7 @@ use super::replay::{Begin, Message, Replay, Selection};
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
 use tapeworks_engine::Start;
-use tapeworks_engine::history::History;
+use tapeworks_engine::history::{History, HistoryError};
 use tapeworks_engine::replica::{Mode, Replica, SCHEMAS, Special, place_of};
 pub use tapeworks_market::BookOptions;
 use tapeworks_planted::planted;
@@ -972,7 +972,11 @@ impl<W: World> Distributor<W> {
                     counters.replays_failed += 1;
                     let reason = error.to_string();
                     client.replay = None;
-                    return self.dismiss(place, ErrorCode::InternalError, &reason);
+                    let code = match error {
+                        HistoryError::NotKept { .. } => ErrorCode::InvalidSubscription,
+                        _ => ErrorCode::InternalError,
+                    };
+                    return self.dismiss(place, code, &reason);
                 }
             }
         }
