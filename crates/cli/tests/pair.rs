@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
 use tapeworks_journal::{JournalReader, verify};
-use tapeworks_outputs::resume::Failover;
+use tapeworks_outputs::resume::{Failover, WhenRefused};
 use tapeworks_outputs::subscriber::{Records as _, SubscriberOptions};
 use tapeworks_runtime::world::System;
 use tapeworks_store::is_market;
@@ -169,7 +169,8 @@ impl Pair {
             patience: Duration::from_secs(20),
         };
         let addresses = [self.clients[first], self.clients[1 - first]];
-        Failover::connect_in(&options, &addresses, |news| println!("client: {news}")).unwrap()
+        let say: fn(&str) = |news| println!("client: {news}");
+        Failover::connect_in(&options, &addresses, WhenRefused::Stop, say).unwrap()
     }
 
     /// The records of a journal, byte for byte.
