@@ -135,7 +135,10 @@ pub fn refusal(record: &RecordRef<'_>) -> Option<String> {
     let error = record.get::<ErrorMsg>()?;
     let is_final = matches!(
         error.code(),
-        Ok(ErrorCode::AuthFailed | ErrorCode::ApiKeyDeactivated | ErrorCode::InvalidSubscription)
+        Ok(ErrorCode::AuthFailed
+            | ErrorCode::ApiKeyDeactivated
+            | ErrorCode::InvalidSubscription
+            | ErrorCode::ReplayDataAgedOut)
     );
     is_final.then(|| error.err().unwrap_or("an error that is not text").to_owned())
 }

@@ -391,6 +391,8 @@ pub enum ErrorCode {
     SymbolResolutionFailed,
     /// A subscription cannot be served.
     InvalidSubscription,
+    /// Records from as early as the requested start are no longer kept.
+    ReplayDataAgedOut,
     /// The server failed.
     InternalError,
     /// Records were left out, as the client was too slow.
@@ -457,6 +459,7 @@ pub fn error(time: Nanos, code: ErrorCode, text: &str, bytes: &mut Vec<u8>) {
     let code = match code {
         ErrorCode::SymbolResolutionFailed => dbn::ErrorCode::SymbolResolutionFailed,
         ErrorCode::InvalidSubscription => dbn::ErrorCode::InvalidSubscription,
+        ErrorCode::ReplayDataAgedOut => dbn::ErrorCode::ReplayDataAgedOut,
         ErrorCode::InternalError => dbn::ErrorCode::InternalError,
         ErrorCode::SkippedRecords => dbn::ErrorCode::SkippedRecordsAfterSlowReading,
         ErrorCode::Other => dbn::ErrorCode::Unset,

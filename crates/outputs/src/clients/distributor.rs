@@ -973,7 +973,7 @@ impl<W: World> Distributor<W> {
                     let reason = error.to_string();
                     client.replay = None;
                     let code = match error {
-                        HistoryError::NotKept { .. } => ErrorCode::InvalidSubscription,
+                        HistoryError::NotKept { .. } => ErrorCode::ReplayDataAgedOut,
                         _ => ErrorCode::InternalError,
                     };
                     return self.dismiss(place, code, &reason);

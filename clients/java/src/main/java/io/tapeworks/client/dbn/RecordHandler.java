@@ -81,4 +81,10 @@ public interface RecordHandler {
      * counts the attempts so far.
      */
     default void onReconnect(long reconnects) {}
+
+    /**
+     * The server of a resumed session did not replay far enough back: records of {@code recordType} between these times, in ns since the
+     * epoch, may be missing. Called before the first record after the hole.
+     */
+    default void onMissing(int recordType, long fromNanos, long toNanos) {}
 }

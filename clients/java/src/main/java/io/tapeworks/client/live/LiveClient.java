@@ -2,6 +2,8 @@ package io.tapeworks.client.live;
 
 import io.tapeworks.client.dbn.DbnDecoder;
 import io.tapeworks.client.dbn.DbnException;
+import io.tapeworks.client.dbn.ErrorMessage;
+import io.tapeworks.client.dbn.Record;
 import io.tapeworks.client.dbn.RecordHandler;
 import io.tapeworks.client.net.Retries;
 import java.io.IOException;
@@ -38,6 +40,10 @@ import java.util.List;
 public final class LiveClient implements AutoCloseable {
     private static final int BUFFER = 1 << 20;
     private static final int BUCKET = 5;
+    private static final int AUTH_FAILED = 1;
+    private static final int KEY_DEACTIVATED = 2;
+    private static final int INVALID_SUBSCRIPTION = 5;
+    private static final int REPLAY_AGED_OUT = 8;
     private static final int SYMBOLS_A_LINE = 500;
     /** How long each answer may take when a lost session goes on: there is another server to try. */
     private static final Duration TRY = Duration.ofSeconds(2);
@@ -45,7 +51,7 @@ public final class LiveClient implements AutoCloseable {
     private final LiveOptions options;
     private final Resume resume = new Resume();
     private final Retries retries;
-    private final DbnDecoder decoder = new DbnDecoder(resume::takes);
+    private final DbnDecoder decoder = new DbnDecoder(this::takes);
     private final ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
     private volatile Connection connection;
     private volatile boolean isClosed;
@@ -53,6 +59,11 @@ public final class LiveClient implements AutoCloseable {
     private int at;
     private boolean hasBegun;
     private long readAtNanos;
+    private RecordHandler handler;
+    /** The reason of a refusal that came as a record; null: none did. */
+    private String refusal;
+    /** Refusals since the last record. */
+    private int refusals;
 
     /** A session that is not connected yet: {@link #run} and {@link #poll} connect. */
     public LiveClient(LiveOptions options) {
@@ -113,6 +124,9 @@ public final class LiveClient implements AutoCloseable {
         }
         try {
             int read = connection.read(buffer);
+            if (read < 0 && refusal != null) {
+                throw new LiveException(server() + ": " + refusal, LiveException.Reason.REFUSED);
+            }
             if (read < 0) {
                 throw new LiveException(server() + ": the server has ended the session", LiveException.Reason.ENDED);
             }
@@ -123,12 +137,14 @@ public final class LiveClient implements AutoCloseable {
             readAtNanos = System.nanoTime();
             buffer.flip();
             long before = resume.count();
+            this.handler = handler;
             try {
                 return decoder.decode(buffer, handler);
             } finally {
                 buffer.compact();
                 if (resume.count() != before) {
                     retries.succeeded();
+                    refusals = 0;
                 }
             }
         } catch (DbnException wrong) {
@@ -138,9 +154,33 @@ public final class LiveClient implements AutoCloseable {
             }
             lost(wrong);
         } catch (IOException broken) {
-            lost(failure(broken));
+            LiveException failure = failure(broken);
+            refusals += failure.reason() == LiveException.Reason.REFUSED ? 1 : 0;
+            if (refusals >= options.servers()) {
+                disconnect();
+                throw failure;
+            }
+            lost(failure);
         }
         return 0;
+    }
+
+    /** Whether a record is new. Reports a hole before it, and notes a refusal. */
+    private boolean takes(Record record) {
+        boolean isNew = resume.takes(record);
+        long from = resume.takeMissingFrom();
+        if (from != Resume.NONE) {
+            handler.onMissing(record.recordType(), from, record.indexTime());
+        }
+        if (record instanceof ErrorMessage error && isRefusal(error.code())) {
+            refusal = error.err();
+        }
+        return isNew;
+    }
+
+    /** DBN's codes of a failed authentication, a deactivated key, an invalid subscription and a replay that is no longer kept. */
+    private static boolean isRefusal(int code) {
+        return code == AUTH_FAILED || code == KEY_DEACTIVATED || code == INVALID_SUBSCRIPTION || code == REPLAY_AGED_OUT;
     }
 
     private void checkSilence() throws LiveException {
@@ -221,6 +261,7 @@ public final class LiveClient implements AutoCloseable {
         boolean isShort = retries.count() > 0 && options.servers() > 1 && options.patience().compareTo(TRY) > 0;
         made.open(options, server(), isShort ? TRY : options.patience());
         decoder.restart();
+        refusal = null;
         buffer.clear();
         authenticate(made);
         resume.begin();

@@ -32,6 +32,8 @@ final class Resume {
         /** Where the session was begun anew, and how many records from there on are still to be left out. */
         long from;
         long left;
+        /** Whether the server has not yet repeated any record since the session resumed. */
+        boolean isUnconfirmed;
         /** Whether a record came that is none of the snapshot which was requested. */
         boolean isPastSnapshot;
 
@@ -48,9 +50,16 @@ final class Resume {
             last = Math.max(last, time);
         }
 
+        void forget() {
+            first = NONE;
+            gone = NONE;
+            count = 0;
+        }
+
         /** Where to begin anew. What came at the first time may have begun before the session did. */
         void begin() {
             from = Math.min(last, Math.max(last - WINDOW, Math.max(first, gone) + 1));
+            isUnconfirmed = true;
             left = 0;
             for (int at = 0; at < Math.min(count, KEPT); at++) {
                 left += times[at] >= from ? 1 : 0;
@@ -62,6 +71,14 @@ final class Resume {
     private long count;
     private long first = NONE;
     private boolean hasSnapshot;
+    private long missingFrom = NONE;
+
+    /** The time from which records before the last new one may be missing, in ns since the epoch; -1: none are. Resets it. */
+    long takeMissingFrom() {
+        long from = missingFrom;
+        missingFrom = NONE;
+        return from;
+    }
 
     /** A connection begins, with a snapshot of the present or without. */
     void connected(boolean hasSnapshot) {
@@ -103,9 +120,22 @@ final class Resume {
             return true;
         }
         place.isPastSnapshot = true;
+        // A record later than all before shows that the replay is over, or shorter than requested.
+        if (time > place.last) {
+            place.left = 0;
+        }
         if (place.left > 0) {
-            place.left -= time >= place.from ? 1 : 0;
+            if (time >= place.from) {
+                place.left -= 1;
+                place.isUnconfirmed = false;
+            }
             return false;
+        }
+        if (place.isUnconfirmed) {
+            missingFrom = place.last;
+            place.isUnconfirmed = false;
+            // A later replay may contain the missing records, so counting starts again after the hole.
+            place.forget();
         }
         if (first == NONE) {
             first = time;

@@ -494,6 +494,25 @@ final class LiveClientTest {
     }
 
     @Test
+    void aRecordLaterThanTheLastIsNeverDropped() {
+        Resume resume = new Resume();
+        for (long time = 100; time < 110; time++) {
+            assertTrue(resume.takes(Dbn.MBO, time, false));
+        }
+        resume.begin();
+        resume.connected(false);
+        assertFalse(resume.takes(Dbn.MBO, 109, false));
+        assertTrue(resume.takes(Dbn.MBO, 110, false));
+        assertEquals(Resume.NONE, resume.takeMissingFrom());
+        resume.begin();
+        resume.connected(false);
+        assertTrue(resume.takes(Dbn.MBO, 150, false));
+        assertEquals(110, resume.takeMissingFrom());
+        assertTrue(resume.takes(Dbn.MBO, 151, false));
+        assertEquals(Resume.NONE, resume.takeMissingFrom());
+    }
+
+    @Test
     void aRequestedSnapshotIsNoPartOfWhatIsReplayed() {
         Resume resume = new Resume();
         resume.connected(true);
