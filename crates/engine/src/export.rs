@@ -18,6 +18,7 @@
 
 mod folder;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -151,8 +152,8 @@ fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
 }
 
 struct Output {
-    /// The only feed whose updates it gets; all for `None`.
-    feed: Option<Publisher>,
+    /// The feeds whose updates it gets, those of one dataset; none for all feeds.
+    feeds: Vec<Publisher>,
     path: PathBuf,
     writer: Writer,
 }
@@ -266,18 +267,22 @@ fn make<D: Disk>(
     let books = &engine_options.books;
     let mut outputs = Vec::new();
     for schema in &options.schemas {
-        let feeds: Vec<Option<Publisher>> = if schema.is_consolidated() {
-            vec![None]
+        // The SIPs are feeds of one dataset, and so of one folder.
+        let mut by_folder: BTreeMap<String, Vec<Publisher>> = BTreeMap::new();
+        if schema.is_consolidated() {
+            by_folder.insert("nbbo".to_owned(), Vec::new());
         } else {
-            books.feeds.iter().map(|(publisher, _)| Some(*publisher)).collect()
-        };
-        for feed in feeds {
-            let folder = partial.join(feed.map_or_else(|| "nbbo".to_owned(), folder_of));
+            for (feed, _) in &books.feeds {
+                by_folder.entry(folder_of(*feed)).or_default().push(*feed);
+            }
+        }
+        for (name, feeds) in by_folder {
+            let folder = partial.join(name);
             D::create_dir_all(&folder).map_err(failed(&folder, "cannot be created"))?;
             let path = folder.join(format!("{schema}.{}", options.ending));
             let writer =
                 Writer::create_into(Box::new(DayFile::<D>::create(&path)?), *schema, &Options::default())?;
-            outputs.push(Output { feed, path, writer });
+            outputs.push(Output { feeds, path, writer });
         }
     }
     let mut market = books.stages();
@@ -321,7 +326,7 @@ fn make<D: Disk>(
                 let Event { publisher: feed, ts_recv, .. } = *update.book.event;
                 has_begun = has_begun || ts_recv >= since;
                 for output in &mut outputs {
-                    if output.feed.is_some_and(|only| only != feed) {
+                    if !output.feeds.is_empty() && !output.feeds.contains(&feed) {
                         output.writer.pass(update.book.event);
                     } else if !has_begun {
                         output.writer.watch(&update);

@@ -82,6 +82,23 @@ fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
 }
 
 #[test]
+fn feeds_of_one_dataset_share_its_folder() {
+    let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
+    keep(journal.path());
+    let mut engine = engine_options();
+    let capacity = engine.books.feeds[0].1;
+    // The quotes of both SIPs are of one dataset.
+    engine.books.feeds.extend([(Publisher::SIP_UTP, capacity), (Publisher::SIP_CTA, capacity)]);
+    let exported = export(&engine, journal.path(), &options(out.path()), |_| true).unwrap();
+    let plain = export(&engine_options(), journal.path(), &options(&out.path().join("plain")), |_| true);
+    let names = |exported: &Exported| {
+        let name = |file: &ExportedFile| file.path.strip_prefix(&exported.folder).unwrap().to_owned();
+        exported.files.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&exported), names(&plain.unwrap()));
+}
+
+#[test]
 fn a_day_folder_is_complete_or_absent() {
     let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
     keep(journal.path());
