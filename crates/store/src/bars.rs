@@ -1,7 +1,7 @@
 //! Bars as CSV, JSON or Parquet, whole files in memory.
 //!
 //! The columns are those of DBN's `ohlcv` records where it has them, then the number of trades, their average price by volume, and the symbol. DBN has no record with the
-//! last two, so there is no DBN file of it. A price that a bar lacks is DBN's undefined price in plain CSV and JSON, empty or null otherwise.
+//! last two, so there is no DBN file of it. A price that a bar lacks is empty in CSV, null in Parquet and pretty JSON, and DBN's undefined price in plain JSON.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -56,9 +56,10 @@ fn time(time: Nanos, is_pretty: bool) -> String {
 pub fn csv(bars: &[BarRow], pretty: bool) -> String {
     let mut text = "ts_event,publisher_id,open,high,low,close,volume,trades,vwap,symbol\n".to_owned();
     for bar in bars {
-        let [open, high, low, close] = bar.prices.map(|one| price(one, pretty));
+        let shown = |one: Option<Price>| one.map_or_else(String::new, |one| price(Some(one), pretty));
+        let [open, high, low, close] = bar.prices.map(shown);
         let BarRow { publisher_id, volume, trades, symbol, .. } = bar;
-        let (start, vwap) = (time(bar.start, pretty), price(bar.vwap, pretty));
+        let (start, vwap) = (time(bar.start, pretty), shown(bar.vwap));
         let _infallible = writeln!(
             text,
             "{start},{publisher_id},{open},{high},{low},{close},{volume},{trades},{vwap},{symbol}"
@@ -213,8 +214,7 @@ mod tests {
             csv(&rows(), false),
             "ts_event,publisher_id,open,high,low,close,volume,trades,vwap,symbol\n\
              1763130600000000000,2,10000000000,12000000000,9000000000,11000000000,300,2,10666666667,AAPL\n\
-             1763130600000000000,0,9223372036854775807,9223372036854775807,9223372036854775807,\
-             9223372036854775807,300,2,-1000000000,AAPL\n"
+             1763130600000000000,0,,,,,300,2,-1000000000,AAPL\n"
         );
         assert_eq!(
             json(&rows()[1..], true),

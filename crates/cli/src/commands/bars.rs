@@ -1,5 +1,6 @@
 //! `tapeworks bars`: open, high, low, close, volume and average price by symbol and interval.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,13 +11,13 @@ use tapeworks_feed::Application;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::sale_conditions::SaleRules;
-use tapeworks_market::{Nanos, Publisher};
+use tapeworks_market::{Nanos, Price, Publisher};
 use tapeworks_store::Format;
 use tapeworks_store::bars::{BarRow, csv, json, parquet};
 
 use super::replay::ending;
 use crate::ending::{Failure, Result};
-use crate::table::{counted, thousands};
+use crate::table::{Align, Table, counted, thousands, time};
 use crate::terminal::{self, Bar as Progress};
 use crate::values::{self, Symbols};
 use crate::{output, report};
@@ -52,7 +53,7 @@ pub(crate) struct Arguments {
     /// Let trades outside of regular hours update open, high, low and close too.
     #[arg(long)]
     extended_hours: bool,
-    /// Write the bars here: .csv, .json, .jsonl or .parquet, text with .zst too. Without it they are printed as CSV.
+    /// Write the bars here: .csv, .json, .jsonl or .parquet, text with .zst too. Without it they are printed: a table on a terminal, CSV into a pipe or with --pretty.
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
     /// Replace the file if it exists.
@@ -133,7 +134,14 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     let rows = rows(bars, &summary);
     let pretty = arguments.pretty;
     let Some((path, format)) = arguments.out.as_deref().zip(format) else {
-        output::print(&if arguments.json { json(&rows, pretty) } else { csv(&rows, pretty) })?;
+        let text = if arguments.json {
+            json(&rows, pretty)
+        } else if !pretty && std::io::stdout().is_terminal() {
+            table(&rows)
+        } else {
+            csv(&rows, pretty)
+        };
+        output::print(&text)?;
         for line in said(bars, rows.len()).lines().skip(1) {
             terminal::complain(line);
         }
@@ -168,6 +176,40 @@ fn rows(bars: &Bars, summary: &Summary) -> Vec<BarRow> {
     bars.bars().iter().filter_map(row).collect()
 }
 
+/// Renders bars for a terminal: times in UTC, prices as decimals, `-` for an undefined price.
+fn table(rows: &[BarRow]) -> String {
+    let mut table = Table::new(&[
+        ("from", Align::Left),
+        ("symbol", Align::Left),
+        ("venue", Align::Left),
+        ("open", Align::Right),
+        ("high", Align::Right),
+        ("low", Align::Right),
+        ("close", Align::Right),
+        ("volume", Align::Right),
+        ("trades", Align::Right),
+        ("average", Align::Right),
+    ]);
+    let price = |price: Option<Price>| price.map_or_else(|| "-".to_owned(), |price| price.to_string());
+    for row in rows {
+        let [open, high, low, close] = row.prices.map(price);
+        let venue = Some(row.publisher_id).filter(|number| *number > 0);
+        table.row([
+            time(row.start),
+            row.symbol.to_string(),
+            venue.map_or_else(|| "all".to_owned(), |number| Publisher(number).venue_name()),
+            open,
+            high,
+            low,
+            close,
+            thousands(row.volume),
+            thousands(row.trades),
+            price(row.vwap),
+        ]);
+    }
+    table.render(terminal::width(), terminal::paint())
+}
+
 /// How many bars there are, and what none of them has.
 fn said(bars: &Bars, count: usize) -> String {
     let mut text = format!("{}\n", counted(count as u64, "bar", "bars"));
@@ -184,4 +226,28 @@ fn said(bars: &Bars, count: usize) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::Symbol;
+
+    use super::*;
+
+    #[test]
+    fn a_table_shows_a_dash_for_an_undefined_price() {
+        let open = Price::from_e9(10 * Price::ONE);
+        let row = BarRow {
+            start: Nanos(1_763_130_600_000_000_000),
+            publisher_id: 0,
+            prices: [open, None, None, None],
+            volume: 1_300,
+            trades: 2,
+            vwap: None,
+            symbol: Symbol::parse("AAPL").unwrap(),
+        };
+        let text = table(&[row]);
+        let cells: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert!(cells.ends_with(&["AAPL", "all", "10.00", "-", "-", "-", "1,300", "2", "-"]), "{text}");
+    }
 }
