@@ -480,12 +480,13 @@ impl Arbiter {
 
     /// Whether a packet is a copy of one that was delivered. Of two lines every second packet is one, and is not walked.
     #[inline]
-    fn is_known(&self, header: &Header, payload: &[u8]) -> bool {
+    fn is_known(&self, header: &Header, received: Nanos, payload: &[u8]) -> bool {
         let end = header.first.saturating_add(header.count);
         self.next.is_some_and(|next| header.first < next && end <= next)
             && !header.is_end_of_session
             && !self.is_silent
             && self.given_up.end_by(header.first)
+            && !self.run.is_next_day(received)
             && self.run.is_copy(self.transport, header.first, payload)
     }
 
@@ -610,7 +611,7 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
-        if !self.is_known(header, payload) {
+        if !self.is_known(header, received, payload) {
             if !self.is_whole(payload) && !planted!("unsound-behind-a-gap") {
                 self.lines[place(line)].counters.malformed += 1;
                 return;

@@ -316,6 +316,18 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         }
         let verdict = match next {
             _ if is_late => Verdict::OfRun,
+            // Of two lines every second packet is a copy, and is not walked.
+            Some(next)
+                if first.saturating_add(count) <= next
+                    && !channel.run.is_next_day(arriving.packet.received)
+                    && channel.run.is_copy(
+                        arriving.application.transport(),
+                        first,
+                        arriving.packet.datagram.payload,
+                    ) =>
+            {
+                Verdict::OfRun
+            }
             // What is implausibly far is for the tracker to judge, and what is damaged restarts nothing.
             Some(next) if !channel.tracker.is_unconfirmed() || next <= first.saturating_add(count) => {
                 if first != next && arriving.is_sound() {

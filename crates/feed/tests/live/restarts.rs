@@ -44,3 +44,19 @@ fn three_later_packets_with_old_numbers_and_other_content_are_a_restart_without_
     assert_eq!(later.iter().filter_map(|event| event.gap()).map(|gap| gap.count).max(), Some(40));
     assert_eq!(live.channels()[0].arbiter().counters().messages, 80 + 30);
 }
+
+#[test]
+fn the_next_day_begins_with_packets_that_the_day_before_had_too() {
+    let messages = messages(100, 3, 10);
+    let mut live = live(ArbiterOptions::default(), None);
+    for day in 0..3 {
+        for first in [1, 21] {
+            let payload = packet(b"SESSION001", first as u64, &messages[first - 1..first + 19]);
+            for line in [Line::A, Line::B] {
+                feed(&mut live, input(line, day * 86_400_000 * MS + first as u64, &payload));
+            }
+        }
+    }
+    let counters = live.channels()[0].arbiter().counters();
+    assert_eq!((counters.sequence_resets, counters.messages, counters.missing), (2, 120, 0));
+}
