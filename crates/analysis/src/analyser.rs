@@ -247,7 +247,7 @@ pub trait Visitor {
     }
 }
 
-/// Takes note of what was recognised on the way to a visitor.
+/// Records which protocols were recognised, and hands each item on to a visitor.
 struct Noticing<'v, V> {
     visitor: &'v mut V,
     recognition: &'v mut Recognition,
@@ -275,7 +275,7 @@ pub struct Ended {
     pub damaged: Vec<CaptureError>,
     /// The captures of which no packet was recognised.
     pub unrecognised: Vec<Unrecognised>,
-    /// The destinations whose protocol was inferred, since no other fits what was sent to them, and that protocol.
+    /// Destinations whose protocol was inferred because no other fits their packets, with that protocol.
     pub inferred: BTreeMap<SocketAddr, &'static str>,
     /// The visitor ended it.
     pub is_stopped: bool,

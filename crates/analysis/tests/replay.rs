@@ -66,7 +66,7 @@ fn a_named_venue_that_a_known_group_contradicts_is_refused() {
     assert!(run(&options).messages > 0);
 }
 
-/// A cross of so many shares, and an imbalance of as many.
+/// A cross and an imbalance of this many shares.
 fn crosses(path: &Path, shares: u64) {
     use tapeworks_packet::capture::{Writer, WriterOptions};
     use tapeworks_packet::net::build::{FrameBuilder, MAX_HEADERS_BYTES};

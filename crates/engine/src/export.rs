@@ -152,7 +152,7 @@ fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
 }
 
 struct Output {
-    /// The feeds whose updates it gets, those of one dataset; none for all feeds.
+    /// The feeds whose updates it receives, all of one dataset. Empty: every feed.
     feeds: Vec<Publisher>,
     path: PathBuf,
     writer: Writer,

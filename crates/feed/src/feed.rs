@@ -52,6 +52,18 @@ pub struct FeedOptions {
     pub sip_sizes: SipSizes,
 }
 
+impl FeedOptions {
+    /// The start of a channel.
+    const fn start(&self, publisher: Publisher, midnight: Nanos) -> Start {
+        Start { publisher, midnight, is_midnight_fixed: self.midnight.is_some(), sip_sizes: self.sip_sizes }
+    }
+
+    /// Midnight of the day of a receive time.
+    fn midnight_at(&self, received: Option<Nanos>) -> Nanos {
+        self.midnight.or_else(|| received.and_then(clock::midnight_before)).unwrap_or_default()
+    }
+}
+
 /// A destination of packets.
 #[derive(Debug)]
 struct Destination {
@@ -212,20 +224,13 @@ impl Feed {
         if let Some(index) = self.channels.current(&identity) {
             return index;
         }
-        let start = self.start(publisher, midnight);
+        let start = self.options.start(publisher, midnight);
         let number = self.channels.len() as u16;
         self.channels.add(Channel::new(identity, application, number, &start))
     }
 
-    /// The start of a channel.
-    const fn start(&self, publisher: Publisher, midnight: Nanos) -> Start {
-        let is_midnight_fixed = self.options.midnight.is_some();
-        Start { publisher, midnight, is_midnight_fixed, sip_sizes: self.options.sip_sizes }
-    }
-
     pub(crate) fn midnight(&self, received: Option<Nanos>) -> Nanos {
-        let known = self.options.midnight.or_else(|| received.and_then(clock::midnight_before));
-        known.unwrap_or_default()
+        self.options.midnight_at(received)
     }
 
     #[inline]
@@ -298,7 +303,7 @@ impl Feed {
         let publisher =
             application.spec().publisher(self.options.publisher, Some(packet.datagram.destination));
         let midnight = self.midnight(Some(packet.received));
-        let start = self.start(publisher, midnight);
+        let start = self.options.start(publisher, midnight);
         if let Some(channel) = self.channels.get_mut(index).filter(|channel| channel.counters.messages == 0) {
             channel.rename(application, &start);
         }
@@ -342,9 +347,11 @@ impl Feed {
             return None;
         }
         let publisher = application.spec().publisher(self.options.publisher, Some(address));
-        let start = self.start(publisher, self.midnight(Some(packet.received)));
         let number = self.channels.len() as u16;
+        let options = &self.options;
+        // The day takes a look into the time zone, so copies do without it.
         let make = |identity, before: Option<&Channel>| {
+            let start = options.start(publisher, options.midnight_at(Some(packet.received)));
             let mut channel = Channel::new(identity, application, number, &start);
             if let Some(before) = before {
                 channel.takes_lines_of(before);
@@ -657,7 +664,7 @@ impl Feed {
     /// The venue starts the numbers of a channel's session over. Returns the channel that takes its place.
     pub(crate) fn next_run(&mut self, index: usize, now: Nanos) -> usize {
         let old = &self.channels[index];
-        let start = self.start(old.publisher(), self.midnight(Some(now)));
+        let start = self.options.start(old.publisher(), self.midnight(Some(now)));
         let channel = Channel::new(old.identity().next_run(), old.application(), old.number, &start);
         self.channels.add(channel)
     }

@@ -165,7 +165,7 @@ pub struct Summary {
     pub file_errors: Vec<CaptureError>,
     /// The captures of which no packet was recognised.
     pub unrecognised: Vec<Unrecognised>,
-    /// The destinations whose protocol was inferred, since no other fits what was sent to them, and that protocol.
+    /// Destinations whose protocol was inferred because no other fits their packets, with that protocol.
     pub inferred: Vec<(SocketAddr, &'static str)>,
     /// Whether it was stopped before the end of its inputs.
     pub is_interrupted: bool,

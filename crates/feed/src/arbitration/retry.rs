@@ -1,4 +1,4 @@
-//! Requests for messages that were given up, for as long as they are missing.
+//! Repeats requests for given-up messages until they arrive.
 //!
 //! A server that is away for seconds answers nothing in the time that a gap may take, and the gap is given up. The channel stays
 //! stale, so the messages are requested again, with pauses that double from [`FIRST_PAUSE_NS`] to [`LONGEST_PAUSE_NS`]. An answer
