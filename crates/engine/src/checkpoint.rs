@@ -6,7 +6,7 @@
 //!
 //! | offset | | |
 //! | --- | --- | --- |
-//! | 0 | `TAPESNPB` | the last letter is the version |
+//! | 0 | `TAPESNPC` | the last letter is the version |
 //! | 8 | CRC-32 | u32, of all that follows it |
 //! | 12 | zero | 4 bytes |
 //! | 16 | number | u64, of the next record |
@@ -27,7 +27,7 @@ use crate::{Engine, EngineCounters, EngineOptions, MarketImage, MarketStage, Sta
 
 pub mod folder;
 
-const MAGIC: [u8; 8] = *b"TAPESNPB";
+const MAGIC: [u8; 8] = *b"TAPESNPC";
 const HEADER_BYTES: usize = 48;
 
 #[derive(Serialize, Deserialize)]

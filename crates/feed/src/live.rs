@@ -523,8 +523,7 @@ impl LiveFeed {
         }
         // What has come of a snapshot is incomplete, through no fault of the server's.
         if channel.followed.awaited.take().is_some() {
-            channel.snapshots.failed += 1;
-            channel.snapshots.last_fault = Some(SnapshotFault::InputsLost);
+            channel.snapshots.count_fault(SnapshotFault::InputsLost);
             self.request_snapshot(index, now);
         }
     }

@@ -34,9 +34,14 @@ impl Condition {
         status: &Status,
         is_unmet: impl Fn(&ChannelStatus) -> bool,
         reason: &str,
+        cause: impl Fn(&ChannelStatus) -> Option<String>,
     ) -> Self {
         let unmet = status.channels.iter().filter(|channel| is_unmet(channel));
-        Self { name, reasons: unmet.map(|channel| format!("venue '{}' {reason}", channel.name)).collect() }
+        let reasons = unmet.map(|channel| match cause(channel) {
+            Some(cause) => format!("venue '{}' {reason}; {cause}", channel.name),
+            None => format!("venue '{}' {reason}", channel.name),
+        });
+        Self { name, reasons: reasons.collect() }
     }
 }
 
@@ -61,30 +66,48 @@ impl Status {
                 self,
                 |channel| channel.is_joining || channel.next.is_none(),
                 "is not followed yet: no packet or no snapshot has come",
+                snapshot_fault,
             ),
-            Condition::of_venues("venues_heard", self, |channel| channel.is_silent, "is silent"),
+            Condition::of_venues("venues_heard", self, |channel| channel.is_silent, "is silent", |_| None),
             Condition::of_venues(
                 "venues_recovered",
                 self,
                 |channel| channel.recovering_since.is_some_and(|since| now.since(since) > BRIEF),
                 "lacks messages, which are requested for more than a second",
+                requester_end,
             ),
             Condition::of_venues(
                 "books_sound",
                 self,
                 |channel| channel.is_stale,
                 "has stale books: messages of it are missing",
+                |channel| snapshot_fault(channel).or_else(|| requester_end(channel)),
             ),
         ]
     }
+}
+
+/// Why the channel's last snapshot failed, if none was applied since.
+fn snapshot_fault(channel: &ChannelStatus) -> Option<String> {
+    let fault = channel.snapshots.last_fault?;
+    Some(format!("its last snapshot failed: {fault}"))
+}
+
+/// Why the channel's request server is not connected.
+fn requester_end(channel: &ChannelStatus) -> Option<String> {
+    let requester = channel.requester.filter(|requester| !requester.is_ready)?;
+    Some(format!("its request server is not connected: {}", requester.counters.last_end?))
 }
 
 #[cfg(test)]
 mod tests {
     use tapeworks_market::Publisher;
 
+    use tapeworks_feed::live::SnapshotFault;
+    use tapeworks_session::requests::{RequesterCounters, RequesterEnd};
+
     use super::*;
-    use crate::status::JournalStatus;
+    use crate::status::{JournalStatus, RequesterStatus};
 
     const NOW: Nanos = Nanos(1_763_130_600_000_000_000);
 
@@ -95,6 +118,29 @@ mod tests {
             .filter(|condition| !condition.is_met())
             .map(|condition| condition.name)
             .collect()
+    }
+
+    #[test]
+    fn stale_books_name_the_cause_of_the_last_failed_snapshot() {
+        let mut channel =
+            ChannelStatus { next: Some(2), is_stale: true, ..ChannelStatus::new("BX", Publisher::XBOS_ITCH) };
+        let reason = |channel: &ChannelStatus| {
+            let status = Status { time: NOW, channels: vec![channel.clone()], ..Status::default() };
+            status.conditions(true, NOW).into_iter().flat_map(|condition| condition.reasons).next().unwrap()
+        };
+        assert_eq!(reason(&channel), "venue 'BX' has stale books: messages of it are missing");
+        let counters = RequesterCounters { last_end: Some(RequesterEnd::Refused), ..Default::default() };
+        channel.requester = Some(RequesterStatus { is_ready: false, counters });
+        assert_eq!(
+            reason(&channel),
+            "venue 'BX' has stale books: messages of it are missing; its request server is not connected: the server refused the login"
+        );
+        channel.snapshots.last_fault = Some(SnapshotFault::OtherSession);
+        assert_eq!(
+            reason(&channel),
+            "venue 'BX' has stale books: messages of it are missing; its last snapshot failed: the server's session is not the \
+             session of the lines"
+        );
     }
 
     #[test]

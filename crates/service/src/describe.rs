@@ -98,6 +98,7 @@ fn requester(status: &RequesterStatus) -> Value {
         "connections": counters.connections,
         "ends": counters.ends,
         "logins_refused": counters.logins_refused,
+        "last_end": counters.last_end.map(|end| end.to_string()),
         "sent": counters.sent,
         "responses": RequestStatus::ALL
             .iter()
@@ -153,6 +154,7 @@ fn venue(channel: &ChannelStatus) -> Value {
             "messages": snapshots.messages,
             "given_up": snapshots.given_up,
             "contradicted": snapshots.contradicted,
+            "last_fault": snapshots.last_fault.map(|fault| fault.to_string()),
             "packets_ignored": channel.snapshot_packets_ignored,
         },
         "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),

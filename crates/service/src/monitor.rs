@@ -18,7 +18,7 @@ use tapeworks_plant::JournalStatus;
 use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
 use tapeworks_runtime::traces::TraceStatus;
-use tapeworks_session::requests::RequestStatus;
+use tapeworks_session::requests::{RequestStatus, RequesterEnd};
 
 /// How severe a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -443,14 +443,13 @@ fn compare_requester(
 ) {
     let Some(now) = now else { return };
     let was = was.copied().unwrap_or_default();
-    if now.counters.logins_refused > was.counters.logins_refused {
-        say(Severity::Warning, "the request server refused the login".to_owned());
-    }
     if now.is_ready && !was.is_ready {
         say(Severity::Info, "the request server is connected".to_owned());
     }
-    if was.is_ready && !now.is_ready {
-        say(Severity::Warning, "the connection to the request server is gone".to_owned());
+    // A server that stays away is reported once for each reason, not at every attempt.
+    let is_new = was.is_ready || now.counters.last_end != was.counters.last_end;
+    if let (Some(end), true) = (now.counters.last_end, is_new && now.counters.ends > was.counters.ends) {
+        say(Severity::Warning, format!("the connection to the request server ended: {end}"));
     }
     for status in RequestStatus::ALL.into_iter().filter(|status| *status != RequestStatus::Accepted) {
         let refused = now.counters.of(status).saturating_sub(was.counters.of(status));
@@ -674,17 +673,22 @@ mod tests {
         let mut texts =
             |report: &Report| monitor.look(report).into_iter().map(|notice| notice.text).collect::<Vec<_>>();
         let mut requester = RequesterStatus::default();
-        requester.counters.logins_refused = 1;
+        let refused = "the connection to the request server ended: the server refused the login";
+        (requester.counters.ends, requester.counters.last_end) = (1, Some(RequesterEnd::Refused));
         report.plant.channels[0].requester = Some(requester);
-        assert_eq!(texts(&report), ["session S1 begins", "the request server refused the login"]);
+        assert_eq!(texts(&report), ["session S1 begins", refused]);
+        requester.counters.ends = 2;
+        report.plant.channels[0].requester = Some(requester);
+        assert_eq!(texts(&report), Vec::<String>::new(), "the same reason again");
         requester.is_ready = true;
         report.plant.channels[0].requester = Some(requester);
         assert_eq!(texts(&report), ["the request server is connected"]);
         requester.counters.responses[RequestStatus::OutOfRange as usize] = 2;
         requester.is_ready = false;
+        (requester.counters.ends, requester.counters.last_end) = (3, Some(RequesterEnd::Closed));
         report.plant.channels[0].requester = Some(requester);
-        let gone = "the connection to the request server is gone";
-        assert_eq!(texts(&report), [gone, "the request server refused 2 requests: out_of_range"]);
+        let closed = "the connection to the request server ended: the server closed the connection";
+        assert_eq!(texts(&report), [closed, "the request server refused 2 requests: out_of_range"]);
         assert_eq!(texts(&report), Vec::<String>::new());
     }
 

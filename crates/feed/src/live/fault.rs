@@ -75,6 +75,33 @@ impl SnapshotFault {
         Self::Abandoned,
     ];
 
+    /// A short name for metrics, the same from build to build.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Unreachable => "unreachable",
+            Self::LoginRejected => "login_rejected",
+            Self::Refused => "refused",
+            Self::OtherSession => "other_session",
+            Self::Ended => "ended",
+            Self::Torn => "torn",
+            Self::Incomplete => "incomplete",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+            Self::Silent => "silent",
+            Self::TimedOut => "timed_out",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Behind => "behind",
+            Self::Contradicted => "contradicted",
+            Self::Unreadable => "unreadable",
+            Self::Stale => "stale",
+            Self::TooManyPackets => "too_many_packets",
+            Self::InputsLost => "inputs_lost",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
     /// The fault of a number; [`SnapshotFault::Unknown`] if there is none.
     #[must_use]
     pub fn from_number(number: u8) -> Self {

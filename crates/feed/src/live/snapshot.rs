@@ -74,8 +74,27 @@ pub struct SnapshotCounters {
     pub given_up: u64,
     /// Of those requested: because the venue's messages contradicted the books.
     pub contradicted: u64,
-    /// Why the last one failed.
+    /// Of those not applied, by [`SnapshotFault`]: see [`SnapshotCounters::failed_by`].
+    pub failed_by: [u64; SnapshotFault::ALL.len()],
+    /// Why the last one failed; `None` after one that was applied.
     pub last_fault: Option<SnapshotFault>,
+}
+
+impl SnapshotCounters {
+    /// Snapshots not applied because of `fault`. All faults together are [`SnapshotCounters::failed`].
+    #[must_use]
+    pub fn failed_by(&self, fault: SnapshotFault) -> u64 {
+        self.failed_by.get(fault as usize).copied().unwrap_or_default()
+    }
+
+    /// Counts a snapshot that is not applied.
+    pub(super) fn count_fault(&mut self, fault: SnapshotFault) {
+        self.failed += 1;
+        self.last_fault = Some(fault);
+        if let Some(count) = self.failed_by.get_mut(fault as usize) {
+            *count += 1;
+        }
+    }
 }
 
 /// When a channel requests its next snapshot.
@@ -270,8 +289,7 @@ impl LiveFeed {
         if channel.followed.awaited.take().is_none() {
             return;
         }
-        channel.snapshots.failed += 1;
-        channel.snapshots.last_fault = Some(fault);
+        channel.snapshots.count_fault(fault);
         channel.pace.failures = channel.pace.failures.saturating_add(1);
         let again = Nanos(now.0.saturating_add(pause_ns(channel.pace.failures)));
         (channel.pace.not_before, channel.pace.retry_at) = (again, Some(again));
@@ -348,6 +366,7 @@ impl LiveFeed {
         channel.followed.known_gaps =
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
         channel.snapshots.applied += 1;
+        channel.snapshots.last_fault = None;
         for mut clear in self.feed.events_of(place, EventKind::Clear, now) {
             clear.set_flags(Flags::SNAPSHOT);
             clear.set_line(Line::Snapshot);

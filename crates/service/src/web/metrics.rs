@@ -4,7 +4,7 @@
 //! session, never the name that it gives itself.
 
 use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
-use tapeworks_feed::live::SnapshotCounters;
+use tapeworks_feed::live::{SnapshotCounters, SnapshotFault};
 
 use super::describe::Look;
 use super::files;
@@ -566,6 +566,15 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
         text.each((&name, Kind::Counter, help), &named, labels, |(channel, _)| {
             get(&channel.snapshots) as f64
         });
+    }
+    let name = "channel_snapshots_failed_by_fault_total";
+    text.family(name, Kind::Counter, "Snapshots that were not applied, by the reason");
+    for (channel, feed) in named.iter().filter(|(channel, _)| channel.snapshots.requests > 0) {
+        for fault in SnapshotFault::ALL {
+            let labels =
+                [("venue", channel.name.as_str()), ("feed", feed.as_str()), ("fault", fault.as_str())];
+            text.sample(name, &labels, channel.snapshots.failed_by(fault) as f64);
+        }
     }
     let name = "channel_snapshot_packets_ignored_total";
     let help = "Packets of the group of the channel's snapshots that belonged to none of its own";

@@ -1,6 +1,7 @@
 //! The client's end: logs in, sends the requests of one channel, and opens the connection again when it is gone.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 
 use tapeworks_wire::Ascii;
@@ -75,7 +76,7 @@ pub(crate) fn token_login(user: &[u8], password: &[u8]) -> Vec<u8> {
     login
 }
 
-/// How a connection ended.
+/// Why a connection ended, or could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequesterEnd {
@@ -89,8 +90,24 @@ pub enum RequesterEnd {
     Stalled,
     /// The server sent what is no packet.
     Malformed,
-    /// The connection is gone.
+    /// The server closed the connection.
     Closed,
+    /// No connection to the server could be made.
+    Unreachable,
+}
+
+impl fmt::Display for RequesterEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "the server refused the login",
+            Self::NoAnswer => "the server did not answer in time",
+            Self::Silent => "the server is silent",
+            Self::Stalled => "the server does not read",
+            Self::Malformed => "the server does not speak the protocol of its requests",
+            Self::Closed => "the server closed the connection",
+            Self::Unreachable => "the server cannot be reached",
+        })
+    }
 }
 
 /// What a requester counts.
@@ -116,6 +133,8 @@ pub struct RequesterCounters {
     pub dropped: u64,
     /// Packets with requested messages that were dropped: the caller did not take those before them.
     pub answers_dropped: u64,
+    /// Why the last connection ended, or could not be made.
+    pub last_end: Option<RequesterEnd>,
 }
 
 impl RequesterCounters {
@@ -313,9 +332,15 @@ impl Requester {
 
     /// The connection is gone, or could not be made: it is opened again later.
     pub fn disconnected(&mut self, now_ns: u64) {
-        if self.state == State::Over(RequesterEnd::Refused) {
+        let end = match self.state {
+            State::Over(end) => end,
+            State::Apart => RequesterEnd::Unreachable,
+            State::LoggingIn | State::Ready => RequesterEnd::Closed,
+        };
+        if end == RequesterEnd::Refused {
             self.wait_ns = LONGEST_WAIT_NS;
         }
+        self.counters.last_end = Some(end);
         self.state = State::Apart;
         self.close_packet();
         (self.outstanding, self.replay) = (None, None);
