@@ -52,7 +52,7 @@ use retry::Retry;
 use session::Successor;
 
 pub use crate::recovery::{GapReason, RetransmissionOptions};
-pub use counters::{ArbiterCounters, LineCounters, RecoveryReport};
+pub use counters::{ArbiterCounters, LineCounters, RecoveryReport, Usefulness};
 
 /// Most buffers of packets that are kept for reuse.
 const MOST_SPARE: usize = 1024;
@@ -508,6 +508,38 @@ impl Arbiter {
         is_any
     }
 
+    /// Whether an answer to a request brings missing messages. [`Arbiter::packet`] would change nothing but counters for any other answer, so
+    /// a caller may discard those: a server that repeats itself, or sends messages that were never requested, then costs no memory and no
+    /// room in a journal.
+    #[cold]
+    pub fn usefulness_of_answer(&self, payload: &[u8]) -> Usefulness {
+        match self.transport.header(payload) {
+            Ok(header) => self.usefulness(&header, payload),
+            Err(_) if self.transport.unavailable(payload).is_none() => Usefulness::Malformed,
+            Err(_) if self.gaps.is_empty() && self.retry.due().is_none() => Usefulness::Unneeded,
+            Err(_) => Usefulness::Needed,
+        }
+    }
+
+    fn usefulness(&self, header: &Header, payload: &[u8]) -> Usefulness {
+        // Unreadable messages stay missing: counted as recovered, they would leave wrong books without a flag.
+        if !self.transport.is_sound(payload) || self.has_unreadable(payload) {
+            return Usefulness::Malformed;
+        }
+        if self.session != Some(header.session) {
+            return Usefulness::OtherSession;
+        }
+        let numbers = header.first..header.first.saturating_add(header.count);
+        let is_needed = match self.next {
+            None => false,
+            // Some servers answer that they no longer have the messages with a packet without any.
+            Some(_) if numbers.is_empty() => !header.is_end_of_session && !self.gaps.is_empty(),
+            Some(next) if numbers.end <= next => self.given_up.within(&numbers).next().is_some(),
+            Some(_) => self.gaps.requests_any_of(&numbers),
+        };
+        if is_needed { Usefulness::Needed } else { Usefulness::Unneeded }
+    }
+
     /// An answer to a request, if it is one. Its messages were requested, or were given up before, or are duplicates.
     #[cold]
     #[inline(never)]
@@ -519,16 +551,15 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         let now = received;
-        // What cannot be read stays missing: it would count as recovered, and the books would lack it.
-        let is_readable = !self.has_unreadable(payload);
+        let usefulness = self.usefulness(header, payload);
         let counters = &mut self.lines[place(Line::Recovery)].counters;
-        if !self.transport.is_sound(payload) || !is_readable {
+        if usefulness == Usefulness::Malformed {
             counters.malformed += 1;
             return;
         }
         counters.packets += 1;
         counters.messages += header.count;
-        if self.session != Some(header.session) {
+        if usefulness == Usefulness::OtherSession {
             counters.of_past_sessions += 1;
             return;
         }

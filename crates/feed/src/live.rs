@@ -33,7 +33,7 @@ use tapeworks_planted::planted;
 use tapeworks_session::SessionId;
 use tapeworks_stage::{Sink, Stage};
 
-use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join};
+use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 use crate::feed::{Feed, FeedOptions};
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -427,6 +427,12 @@ impl LiveFeed {
     /// The time of the last packet, or of the last event that marks a second.
     pub const fn time(&self) -> Option<Nanos> {
         self.last
+    }
+
+    /// Whether a channel needs an answer to a request: see [`Arbiter::usefulness_of_answer`].
+    pub fn usefulness_of_answer(&self, channel: u16, payload: &[u8]) -> Usefulness {
+        let channel = self.channels.get(usize::from(channel));
+        channel.map_or(Usefulness::Unneeded, |channel| channel.arbiter.usefulness_of_answer(payload))
     }
 
     /// One input.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, GapReason, RetransmissionOptions};
+use tapeworks_feed::arbitration::{
+    Arbiter, ArbiterOptions, Delivery, GapReason, RetransmissionOptions, Usefulness,
+};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Content, Outgoing, Pillar, Request, SessionId, Transport as _, TransportKind};
 use tapeworks_wire::Ascii;
@@ -537,6 +539,52 @@ fn a_gap_whose_tries_are_over_is_filled_by_an_answer_that_comes_before_its_turn(
     }
     assert_eq!((arbiter.next(), arbiter.counters().recovered), (Some(55), 51));
     assert_eq!((arbiter.lines()[2].unrequested, gaps), (0, 0));
+}
+
+#[test]
+fn only_answers_that_bring_missing_messages_are_needed() {
+    let options = ArbiterOptions {
+        retransmission: Some(RetransmissionOptions::default()),
+        ..ArbiterOptions::default()
+    };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut deliver = |_: Delivery<'_>| {};
+    assert_eq!(
+        arbiter.usefulness_of_answer(&right(1..2)),
+        Usefulness::OtherSession,
+        "nothing is followed yet"
+    );
+    for numbers in [1..11, 31..32] {
+        arbiter.packet(Line::A, Nanos(0), &right(numbers), &mut deliver).unwrap();
+    }
+    arbiter.advance(Nanos(2 * MS), &mut deliver);
+    assert_eq!(arbiter.take_request().map(|request| request.first), Some(11));
+    let other = packet(*b"ANOTHERONE", 11, 1, 11..12);
+    let cut = right(11..21)[..40].to_vec();
+    for (answer, usefulness) in [
+        (right(11..12), Usefulness::Needed),
+        (right(5..15), Usefulness::Needed),
+        (right(1..11), Usefulness::Unneeded),
+        (right(31..32), Usefulness::Unneeded),
+        (right(500..510), Usefulness::Unneeded),
+        (other, Usefulness::OtherSession),
+        (cut, Usefulness::Malformed),
+        (vec![7; 9], Usefulness::Malformed),
+    ] {
+        assert_eq!(arbiter.usefulness_of_answer(&answer), usefulness);
+        let (next, recovered) = (arbiter.next(), arbiter.counters().recovered);
+        if usefulness != Usefulness::Needed {
+            let _is_reported = arbiter.packet(Line::Recovery, Nanos(3 * MS), &answer, &mut deliver);
+            assert_eq!(
+                (arbiter.next(), arbiter.counters().recovered),
+                (next, recovered),
+                "it changes nothing"
+            );
+        }
+    }
+    arbiter.packet(Line::Recovery, Nanos(3 * MS), &right(11..31), &mut deliver).unwrap();
+    assert_eq!(arbiter.next(), Some(32));
+    assert_eq!(arbiter.usefulness_of_answer(&right(11..31)), Usefulness::Unneeded, "they came");
 }
 
 #[test]

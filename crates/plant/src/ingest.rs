@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use tapeworks_feed::arbitration::{LineCounters, Usefulness};
 use tapeworks_feed::live::relayed::{Relayed, is_message};
 use tapeworks_feed::live::{LiveChannel, Request, SnapshotFault};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
@@ -152,6 +153,8 @@ pub(super) struct Ingest<W: World> {
     stalls: u64,
     ring_highest: usize,
     unsent_requests: u64,
+    /// By channel: answers to requests that brought nothing that was missing.
+    discarded_answers: Vec<LineCounters>,
     /// Where the books are on another core: sequence gaps begin on this one.
     warm: Option<Warmer<W>>,
     checkpoint_every: Option<Duration>,
@@ -227,6 +230,7 @@ impl<W: World> Ingest<W> {
             stalls: 0,
             ring_highest: 0,
             unsent_requests: 0,
+            discarded_answers: vec![LineCounters::default(); options.venues.len()],
             warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
             checkpoint_every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
             checkpoint_taken: W::instant(),
@@ -558,6 +562,12 @@ impl<W: World> Ingest<W> {
         }
         let mut arrived = std::mem::take(&mut self.arrived);
         for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
+            if line == Line::Recovery {
+                let (start, end) = (payload.0 as usize, payload.1 as usize);
+                if self.discards(engine, channel, packet.bytes().get(start..end).unwrap_or_default()) {
+                    continue;
+                }
+            }
             self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
             if !self.unapplied.is_empty() && planted!("checkpoint-within-a-packet") {
                 self.keep_state(engine);
@@ -569,9 +579,12 @@ impl<W: World> Ingest<W> {
         self.arrived = arrived;
         taken += self.take_pieces(engine)?;
         while let Some((channel, payload)) = self.requests.as_ref().and_then(Outbox::take_answer) {
+            taken += 1;
+            if self.discards(engine, channel, &payload) {
+                continue;
+            }
             let (line, received) = (Line::Recovery, W::time_of_day());
             self.input(engine, Owned::Answer { channel, line, received, payload })?;
-            taken += 1;
         }
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
             while let Ok(answer) = self.answers.try_recv() {
@@ -598,6 +611,16 @@ impl<W: World> Ingest<W> {
             self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         }
         Ok(taken)
+    }
+
+    /// Discards an answer to a request unless it brings missing messages: a server that lies or repeats itself does not fill the journal.
+    #[cold]
+    fn discards(&mut self, engine: &Engine, channel: u16, payload: &[u8]) -> bool {
+        let usefulness = engine.feed().usefulness_of_answer(channel, payload);
+        if let Some(counters) = self.discarded_answers.get_mut(usize::from(channel)) {
+            counters.count_discarded(usefulness);
+        }
+        usefulness != Usefulness::Needed
     }
 
     /// Looks whether the clock was set. Returns how many inputs there were.
@@ -790,6 +813,10 @@ impl<W: World> Ingest<W> {
                 };
                 let answering = self.requests.as_ref().and_then(|requests| requests.answering(at));
                 status.lines.extend(answering.map(|server| line_status(channel, Line::Recovery, server)));
+                let answers = status.lines.iter_mut().find(|line| line.line == Line::Recovery);
+                if let (Some(line), Some(discarded)) = (answers, self.discarded_answers.get(at)) {
+                    line.counters.add_discarded(discarded);
+                }
                 status
             })
             .collect();

@@ -403,6 +403,41 @@ mod tests {
         all.join().unwrap().unwrap();
     }
 
+    #[test]
+    fn an_endless_snapshot_fails_at_the_limit_and_reaches_nobody() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = Server {
+            server: Some(listener.local_addr().unwrap().into()),
+            login: SnapshotLogin::default(),
+            interface: None,
+            timeout: Duration::from_secs(300),
+        };
+        let venue = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"\0\x1fA2511140000                   1").unwrap();
+            // The longest messages of GLIMPSE, without an end.
+            let message = [&[0xff, 0xff, b'S'][..], &[b'x'; 0xfffe]].concat();
+            while stream.write_all(&message).is_ok() {}
+        });
+        let (answers, received) = sync_channel(1);
+        let attempt = Attempt::<System> {
+            wanted: Wanted { channel: 0, session: SessionId::MoldUdp64(*b"2511140000"), attempt: 7 },
+            until: Instant::now() + server.timeout,
+            newest: Arc::new(AtomicU32::new(7)),
+            answers,
+            stop: Arc::new(AtomicBool::new(false)),
+            ignored: Arc::new([]),
+        };
+        attempt.run(&server);
+        venue.join().unwrap();
+        let answer = received.try_recv().unwrap();
+        assert!(
+            matches!(answer, Owned::SnapshotFailed { attempt: 7, fault: SnapshotFault::TooLarge, .. }),
+            "{answer:?}"
+        );
+        assert!(received.try_recv().is_err());
+    }
+
     /// Ingest that has given an attempt up takes no more answers of it.
     #[test]
     fn a_fetch_ends_even_if_its_answers_are_not_taken() {

@@ -8,6 +8,19 @@ use crate::recovery::GapReason;
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
+/// What an answer to a request is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Usefulness {
+    /// It brings messages that are missing, or reports that the server does not have them.
+    Needed,
+    /// None of its messages is both missing and requested.
+    Unneeded,
+    /// It belongs to another session.
+    OtherSession,
+    /// It is damaged, or contains a message that cannot be read.
+    Malformed,
+}
+
 /// Counters of one line.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -83,6 +96,25 @@ pub struct ArbiterCounters {
     pub ends_of_session: u64,
     /// Times that the channel fell silent.
     pub silences: u64,
+}
+
+impl LineCounters {
+    /// Counts an answer that was discarded before it reached the arbiter.
+    pub const fn count_discarded(&mut self, usefulness: Usefulness) {
+        match usefulness {
+            Usefulness::Needed => {}
+            Usefulness::Unneeded => self.unrequested += 1,
+            Usefulness::OtherSession => self.of_past_sessions += 1,
+            Usefulness::Malformed => self.malformed += 1,
+        }
+    }
+
+    /// Adds the answers that [`LineCounters::count_discarded`] has counted elsewhere.
+    pub const fn add_discarded(&mut self, discarded: &Self) {
+        self.unrequested += discarded.unrequested;
+        self.of_past_sessions += discarded.of_past_sessions;
+        self.malformed += discarded.malformed;
+    }
 }
 
 impl ArbiterCounters {
