@@ -25,6 +25,8 @@ mod clock;
 mod late;
 #[path = "live/restarts.rs"]
 mod restarts;
+#[path = "live/snapshot_checks.rs"]
+mod snapshot_checks;
 
 const START: u64 = 1_763_130_600_000_000_000;
 const US: u64 = 1_000;
@@ -1416,54 +1418,6 @@ fn a_session_of_another_feed_on_the_same_transport_is_counted_and_not_followed()
     assert_eq!(arbiter.session(), Some(SessionId::IexTp { protocol: 0x8003, channel: 1, session: 7 }));
     assert_eq!((arbiter.next(), arbiter.counters().gaps_opened), (Some(1), 0));
     assert_eq!((arbiter.lines()[0].of_other_feeds, arbiter.counters().session_changes), (2, 0));
-}
-
-/// Delivers the messages from 201 to 280, and a snapshot of those before `of` that claims to end at `claimed`. Returns its fault.
-fn fault_of_a_snapshot(of: usize, claimed: u64) -> Option<SnapshotFault> {
-    let messages = messages(400, 3, 9);
-    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
-    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 201, &messages[200..280])));
-    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else { panic!("it joins") };
-    let (received, state) = (Nanos(START + MS), snapshot_of(&messages[..of - 1]));
-    feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state });
-    let bytes = state.len() as u64;
-    feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: claimed, bytes });
-    feed(&mut live, Input::Tick { now: Nanos(START + 3_002 * MS) });
-    let snapshots = live.channels()[0].snapshots();
-    assert_eq!(snapshots.applied, u64::from(snapshots.last_fault.is_none()));
-    snapshots.last_fault
-}
-
-#[test]
-fn a_snapshot_with_a_false_end_number_is_not_applied() {
-    assert_eq!(fault_of_a_snapshot(240, 240), None);
-    // The messages from 220 to 259 are on the line and not in the snapshot.
-    assert_eq!(fault_of_a_snapshot(220, 260), Some(SnapshotFault::Behind));
-    // The messages from 201 to 259 are in the snapshot, and would be applied again.
-    assert_eq!(fault_of_a_snapshot(260, 201), Some(SnapshotFault::Contradicted));
-    // No line confirms the number.
-    assert_eq!(fault_of_a_snapshot(240, 5_000), Some(SnapshotFault::Unconfirmed));
-}
-
-#[test]
-fn a_joining_channel_requests_snapshots_with_growing_pauses_until_one_is_applied() {
-    let messages = messages(400, 3, 9);
-    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
-    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 201, &messages[200..280])));
-    let mut requested_ms = Vec::new();
-    for at_ms in 0..2_500 {
-        let received = Nanos(START + at_ms * MS);
-        feed(&mut live, Input::Tick { now: received });
-        while let Some(request) = live.take_request() {
-            if let Request::Snapshot { channel, attempt, .. } = request {
-                requested_ms.push(at_ms);
-                let fault = SnapshotFault::Unreachable;
-                feed(&mut live, Input::SnapshotFailed { channel, attempt, fault, received });
-            }
-        }
-    }
-    assert_eq!(requested_ms, [0, 100, 300, 700, 1_500]);
-    assert!(live.channels()[0].is_stale());
 }
 
 #[test]

@@ -4,18 +4,18 @@
 //! channel would skip messages that the snapshot does not include, or apply messages that it already includes. The lines know better:
 //!
 //! - The effect of each buffered message below the end number must be visible in the snapshot. An order that such a message added must
-//!   be present with the same size, and an order that it removed must be absent.
+//!   be present with the same size, and an order that it removed must be absent. A price level or quote must be as its last message set it.
 //! - A buffered message from the end number on must fit the snapshot: it must not add an order that is present, or change an order that
-//!   is absent.
+//!   is absent. A message that sets a price level or quote always fits.
 //!
 //! The check translates snapshot and packets in a feed of its own, so a rejected snapshot leaves no symbol and no locate behind. It is
 //! lenient where the packets are inconclusive: a hole in their numbers or a cleared book ends what is known so far.
 //!
-//! Cost: a second translation of the snapshot, and some 32 bytes per resting order. It runs once per snapshot, never per packet.
+//! Cost: a second translation of the snapshot, and some 64 bytes per resting order. It runs once per snapshot, never per packet.
 
 use std::collections::HashMap;
 
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos};
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Side};
 use tapeworks_session::SessionId;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
@@ -36,67 +36,99 @@ pub(super) struct Candidate<'c> {
     pub(super) now: Nanos,
 }
 
-/// The resting orders, with the shares that are left of each.
-#[derive(Default)]
-struct Orders(HashMap<u64, u32>);
+/// A part of the books that messages change.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Order(u64),
+    Level(InstrumentId, Side, Option<Price>),
+    Quote(InstrumentId, Side),
+}
 
-impl Orders {
+/// The state of a part: its shares, and of a quote its price.
+type State = (u32, Option<Price>);
+
+/// What an event sets a price level or quote to; `None`: the level or side is empty. Other events set neither.
+fn setting(event: &Event) -> Option<(Part, Option<State>)> {
+    let state = Some((event.size, event.price)).filter(|_| event.size > 0 && event.price.is_some());
+    match event.kind {
+        EventKind::Level => Some((Part::Level(event.instrument, event.side, event.price), state)),
+        EventKind::Quote => Some((Part::Quote(event.instrument, event.side), state)),
+        _ => None,
+    }
+}
+
+/// The resting orders, price levels and quotes.
+#[derive(Default)]
+struct Books(HashMap<Part, State>);
+
+impl Books {
     /// Applies an event. `false`: it does not fit the orders.
     fn apply(&mut self, event: &Event) -> bool {
+        let order = Part::Order(event.order_id);
         match event.kind {
-            EventKind::Add => self.0.insert(event.order_id, event.size).is_none(),
-            EventKind::Delete => self.0.remove(&event.order_id).is_some(),
+            EventKind::Add => self.0.insert(order, (event.size, None)).is_none(),
+            EventKind::Delete => self.0.remove(&order).is_some(),
             EventKind::Execute | EventKind::Cancel => self.reduce(event),
             EventKind::Replace => {
-                let was_present = self.0.remove(&event.order_id).is_some();
-                let is_new = self.0.insert(event.aux, event.size).is_none();
+                let was_present = self.0.remove(&order).is_some();
+                let is_new = self.0.insert(Part::Order(event.aux), (event.size, None)).is_none();
                 was_present && is_new
             }
             EventKind::Clear if event.instrument == InstrumentId::ALL => {
                 self.0.clear();
                 true
             }
-            _ => true,
+            _ => {
+                match setting(event) {
+                    Some((part, Some(state))) => _ = self.0.insert(part, state),
+                    Some((part, None)) => _ = self.0.remove(&part),
+                    None => {}
+                }
+                true
+            }
         }
     }
 
     fn reduce(&mut self, event: &Event) -> bool {
-        let Some(left) = self.0.get_mut(&event.order_id) else { return false };
+        let order = Part::Order(event.order_id);
+        let Some((left, _)) = self.0.get_mut(&order) else { return false };
         let Some(rest) = left.checked_sub(event.size) else { return false };
         *left = rest;
         if rest == 0 {
-            self.0.remove(&event.order_id);
+            self.0.remove(&order);
         }
         true
     }
 }
 
-/// The effects of the messages that the snapshot must include: by order, the shares left, or `None` if the order was removed.
-/// Orders of which too little is known have no entry.
+/// The effects of the messages that the snapshot must include: the state that they leave, or `None` if the part was removed. An order
+/// of which too little is known has no entry.
 #[derive(Default)]
-struct Effects(HashMap<u64, Option<u32>>);
+struct Effects(HashMap<Part, Option<State>>);
 
 impl Effects {
     fn note(&mut self, event: &Event) {
+        let order = Part::Order(event.order_id);
         match event.kind {
-            EventKind::Add => _ = self.0.insert(event.order_id, Some(event.size)),
-            EventKind::Delete => _ = self.0.insert(event.order_id, None),
+            EventKind::Add => _ = self.0.insert(order, Some((event.size, None))),
+            EventKind::Delete => _ = self.0.insert(order, None),
             EventKind::Replace => {
-                self.0.insert(event.order_id, None);
-                self.0.insert(event.aux, Some(event.size));
+                self.0.insert(order, None);
+                self.0.insert(Part::Order(event.aux), Some((event.size, None)));
             }
             EventKind::Execute | EventKind::Cancel => {
-                if let Some(left) = self.0.get_mut(&event.order_id) {
-                    *left = left.and_then(|left| left.checked_sub(event.size)).filter(|left| *left > 0);
+                if let Some(state) = self.0.get_mut(&order) {
+                    let left = state.and_then(|(left, _)| left.checked_sub(event.size));
+                    *state = left.filter(|left| *left > 0).map(|left| (left, None));
                 }
             }
             EventKind::Clear => self.0.clear(),
-            _ => {}
+            _ => self.0.extend(setting(event)),
         }
     }
 
-    fn are_in(&self, orders: &Orders) -> bool {
-        self.0.iter().all(|(order, left)| orders.0.get(order) == left.as_ref())
+    fn are_in(&self, books: &Books) -> bool {
+        self.0.iter().all(|(part, state)| books.0.get(part) == state.as_ref())
     }
 }
 
@@ -114,7 +146,7 @@ pub(super) fn check<'p>(
     let place = place_of(&mut feed, number, channel, session, now);
     // Where books are of several numbers, the first number that an instrument's book does not include.
     let mut begins: HashMap<InstrumentId, u64> = HashMap::new();
-    let (mut orders, mut reach) = (Orders::default(), 0);
+    let (mut books, mut reach) = (Books::default(), 0);
     for message in Blocks::new(messages, BigEndian) {
         let message = message.map_err(|_| SnapshotFault::Unreadable)?;
         (spec.check)(message).map_err(|_| SnapshotFault::Unreadable)?;
@@ -123,7 +155,7 @@ pub(super) fn check<'p>(
             reach = of_next;
         }
         feed.aside(place, message, now, next.saturating_sub(1), &mut |event: Event| {
-            orders.apply(&event);
+            books.apply(&event);
             if reach >= next {
                 begins.insert(event.instrument, reach.saturating_add(1));
             }
@@ -156,9 +188,9 @@ pub(super) fn check<'p>(
             });
         });
     }
-    if !effects.are_in(&orders) {
+    if !effects.are_in(&books) {
         return Err(SnapshotFault::Behind);
     }
-    let fits = later.iter().all(|event| orders.apply(event));
+    let fits = later.iter().all(|event| books.apply(event));
     if fits { Ok(()) } else { Err(SnapshotFault::Contradicted) }
 }
