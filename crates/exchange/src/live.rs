@@ -731,8 +731,8 @@ impl Live {
         }
     }
 
-    /// The current state of a venue for a receiver without history, with `now_ns` after the start as the messages' time. `None`: there is no
-    /// such venue.
+    /// The current state of a venue for a receiver without history, with `now_ns` after the start as the messages' time, and without the
+    /// end of the snapshot ([`Image::finish`]). `None`: there is no such venue.
     #[must_use]
     pub fn image(&self, venue: usize, now_ns: u64) -> Option<Image> {
         let state = self.venues.get(venue)?;
@@ -752,7 +752,6 @@ impl Live {
         self.generator.image(venue, |message| {
             image.put(message, |bytes| for_dialect!(kind, D => D::restamp(bytes, utc_ns, self.midnight_ns)));
         });
-        image.finish();
         Some(image)
     }
 

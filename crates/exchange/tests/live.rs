@@ -11,6 +11,7 @@ use tapeworks_exchange::live::{
     Live, LiveBurst, LiveOptions, LivePacket, LiveReport, LiveVenue, Outlet, Silence,
 };
 use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
+use tapeworks_session::snapshot::Image;
 use tapeworks_session::{Content, Made, Request, SessionId, Store};
 use tapeworks_wire::nasdaq::itch50;
 use tapeworks_wire::nasdaq::soupbintcp;
@@ -294,13 +295,20 @@ fn messages_of(packets: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// NYSE's time references come from the generator, and from the venue in their place: they are not numbered twice.
+/// A snapshot of a venue, with its end.
+fn image(live: &Live, venue: usize, now_ns: u64) -> Image {
+    let mut image = live.image(venue, now_ns).unwrap();
+    image.finish();
+    image
+}
+
 #[test]
 fn a_snapshot_has_the_symbols_of_the_messages_before_its_number_and_no_others() {
     let options = options(Some(20_000), vec![venue(VenueKind::Nyse)]);
     let mut images = Vec::new();
     let (collected, _) = run_with(&options, 1_000, |live, now_ns, _| {
         if images.len() < 200 {
-            images.push(live.image(0, now_ns).unwrap());
+            images.push(image(live, 0, now_ns));
         }
     });
     let symbols = |messages: &mut dyn Iterator<Item = &Vec<u8>>| -> BTreeSet<[u8; 4]> {
@@ -335,7 +343,7 @@ fn snapshots_join_the_stream(nonsense_per_million: u32) {
     let (collected, report) = run_with(&options, 700_000, |live, now_ns, _| {
         // One of them while the venue is silent and much waits.
         if images.len() < 8 && now_ns > (images.len() as u64 + 1) * SECOND / 8 {
-            images.push((live.image(0, now_ns).unwrap(), live.image(1, now_ns).unwrap()));
+            images.push((image(live, 0, now_ns), image(live, 1, now_ns)));
         }
     });
     assert_eq!(images.len(), 8);

@@ -96,6 +96,26 @@ pub const BUGS: &[Bug] = &[
         "a snapshot that failed is not requested again",
     ),
     bug(
+        "snapshot-end-unconfirmed",
+        "crates/feed/src/live/snapshot.rs",
+        "a snapshot whose end number no line has reached is applied",
+    ),
+    bug(
+        "snapshot-not-compared",
+        "crates/feed/src/live/snapshot.rs",
+        "a snapshot that contradicts the packets around it is applied",
+    ),
+    bug(
+        "snapshot-of-any-session",
+        "crates/session/src/snapshot/client.rs",
+        "a snapshot of another session than the requested one is applied",
+    ),
+    bug(
+        "unreadable-answer-recovered",
+        "crates/feed/src/arbitration.rs",
+        "an answer whose messages cannot be read fills a gap",
+    ),
+    bug(
         "locate-renamed-by-any-message",
         "crates/feed/src/locates.rs",
         "a message that names another symbol than its locate stands for is believed",

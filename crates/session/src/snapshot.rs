@@ -151,6 +151,8 @@ pub struct Image {
     pub messages: u64,
     /// When it was made, in nanoseconds since 1970-01-01 00:00 UTC: MEMX says so.
     pub time_ns: u64,
+    /// Clients that requested another session get it too: a server that lies, for tests of clients.
+    pub is_for_any_session: bool,
     /// Orders that a spin, or a snapshot of MITCH, has.
     orders: u32,
     packets: Vec<u8>,
@@ -162,7 +164,16 @@ impl Image {
     /// A snapshot without messages.
     #[must_use]
     pub fn new(session: SessionId, next: u64) -> Self {
-        Self { session, next, messages: 0, time_ns: 0, orders: 0, packets: Vec::new(), block: 0 }
+        Self {
+            session,
+            next,
+            messages: 0,
+            time_ns: 0,
+            is_for_any_session: false,
+            orders: 0,
+            packets: Vec::new(),
+            block: 0,
+        }
     }
 
     /// How it is framed.

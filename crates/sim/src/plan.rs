@@ -20,7 +20,7 @@ use tapeworks_plant::{
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::{RequestLogin, RequestProtocol};
 use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
-use tapeworks_venues::{AnswerFaults, Config, Venue};
+use tapeworks_venues::{AnswerFaults, Config, SnapshotFaults, Venue};
 
 use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
@@ -140,7 +140,8 @@ impl VenuePlan {
 const fn not_in_time(faults: AnswerFaults) -> u64 {
     let AnswerFaults { late_per_million, partial_per_million, other_range_per_million, .. } = faults;
     let (late, partial) = (late_per_million as u64, partial_per_million as u64);
-    late + partial + other_range_per_million as u64 + faults.other_session_per_million as u64
+    let unreadable = faults.unreadable_per_million as u64;
+    late + partial + other_range_per_million as u64 + faults.other_session_per_million as u64 + unreadable
 }
 
 /// New sessions of a venue in one run.
@@ -177,6 +178,9 @@ pub struct VenuePlan {
     /// What is wrong with the answers of the retransmission server.
     #[serde(default)]
     pub answers: AnswerFaults,
+    /// What is wrong with its snapshots.
+    #[serde(default)]
+    pub snapshots: SnapshotFaults,
     /// Messages that make no sense, for a million of its own.
     #[serde(default)]
     pub nonsense_per_million: u32,
@@ -504,6 +508,16 @@ impl Draw {
             other_range_per_million: self.rarely(100_000),
             other_session_per_million: self.rarely(100_000),
             garbage_per_million: if self.chance(80) { 0 } else { self.between(10, 100_000) as u32 },
+            unreadable_per_million: 0,
+        }
+    }
+
+    fn snapshots(&mut self) -> SnapshotFaults {
+        SnapshotFaults {
+            ahead_per_million: self.rarely(200_000),
+            other_session_per_million: self.rarely(100_000),
+            unreadable_per_million: self.rarely(100_000),
+            silent_per_million: self.rarely(100_000),
         }
     }
 
@@ -668,6 +682,7 @@ impl Plan {
                     reset: None,
                     nonsense_per_million: if draw.chance(80) { 0 } else { draw.between(10, 20_000) as u32 },
                     answers: if draw.chance(40) { draw.answers() } else { AnswerFaults::default() },
+                    snapshots: SnapshotFaults::default(),
                 }
             })
             .collect();
@@ -752,7 +767,28 @@ impl Plan {
         plan.draw_limits();
         plan.draw_theme();
         plan.draw_requests_by_tcp();
+        plan.draw_liars();
         plan
+    }
+
+    /// In some plans, servers whose answers and snapshots look right and are not, and lines that need them. It draws apart from the rest,
+    /// so the other plans stay unchanged.
+    fn draw_liars(&mut self) {
+        let mut draw = Draw(Random::new(self.seed ^ 0x6C69_6172));
+        if !draw.chance(20) {
+            return;
+        }
+        for place in 0..self.venues.len() {
+            let Some(venue) = self.venues.get_mut(place) else { return };
+            venue.has_snapshots |= draw.chance(60);
+            venue.snapshots = draw.snapshots();
+            venue.answers.unreadable_per_million = draw.rarely(200_000);
+            let length_ns = draw.between(10 * MILLISECOND, SECOND);
+            if draw.chance(60) {
+                self.add_some_time(&mut draw, length_ns, What::LinesOut { venue: place });
+            }
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
     /// In some plans one venue more, of Cboe, NYSE, London or MEMX, that takes requests over TCP and whose lines lose. By draws of its own: a plan without it
@@ -791,6 +827,7 @@ impl Plan {
             } else {
                 AnswerFaults::default()
             },
+            snapshots: SnapshotFaults::default(),
         });
         for line in 0..2 {
             let faults =
@@ -1180,6 +1217,7 @@ impl Plan {
             venue.live.nonsense_per_million = one.nonsense_per_million;
             venue.snapshot = one.has_snapshots.then(|| Self::snapshots(place));
             venue.snapshot_group = one.has_refreshes().then(|| Self::refreshes_group(place));
+            venue.snapshot_faults = one.snapshots;
             venue
         });
         let mut config = Config::new(venues.collect());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tapeworks_exchange::VenueKind;
 use tapeworks_plant::{SyncPolicy, Topology};
 use tapeworks_ring::wait::Wait;
-use tapeworks_venues::AnswerFaults;
+use tapeworks_venues::{AnswerFaults, SnapshotFaults};
 
 use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
@@ -70,7 +70,7 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -280,11 +280,27 @@ impl Scenario {
                         other_range_per_million: 100_000,
                         other_session_per_million: 50_000,
                         garbage_per_million: 0,
+                        unreadable_per_million: 50_000,
                     };
                 }
                 for line in 0..2 {
                     let faults = LinkFaults { lost_per_million: 200_000, ..LinkFaults::default() };
                     plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: 0, line, faults });
+                }
+            },
+        },
+        Self {
+            name: "lying-snapshots",
+            story: "the plant starts late, a line of each venue is out, and snapshot servers claim numbers that are not theirs, answer for another session, send what cannot be read, or nothing",
+            change: |plan| {
+                late(plan, [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx]);
+                for venue in &mut plan.venues {
+                    venue.snapshots = SnapshotFaults {
+                        ahead_per_million: 200_000,
+                        other_session_per_million: 100_000,
+                        unreadable_per_million: 100_000,
+                        silent_per_million: 50_000,
+                    };
                 }
             },
         },
@@ -413,6 +429,7 @@ impl Scenario {
             restart_after: [0; MOST_RESTARTS],
             reset: None,
             answers: AnswerFaults::default(),
+            snapshots: SnapshotFaults::default(),
             nonsense_per_million: 0,
         };
         let mut plan = Plan {

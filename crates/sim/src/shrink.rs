@@ -74,6 +74,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.reset = None));
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.requests_by_tcp = false));
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.answers = Default::default()));
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.snapshots = Default::default()));
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.nonsense_per_million = 0));
     add(&|plan| plan.limits = Default::default());
     add(&|plan| plan.day = None);

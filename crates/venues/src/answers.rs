@@ -21,6 +21,9 @@ pub struct AnswerFaults {
     pub other_session_per_million: u32,
     /// With random bytes for messages, of the same lengths, behind a sound header.
     pub garbage_per_million: u32,
+    /// With messages of unknown types, of the same lengths, behind a sound header.
+    #[serde(default)]
+    pub unreadable_per_million: u32,
 }
 
 /// What is wrong with one answer.
@@ -32,6 +35,7 @@ pub(crate) enum Wrong {
     OtherRange,
     OtherSession,
     Garbage,
+    Unreadable,
 }
 
 impl AnswerFaults {
@@ -39,12 +43,14 @@ impl AnswerFaults {
     pub(crate) const fn sum(&self) -> u64 {
         let Self { late_per_million, partial_per_million, more_per_million, .. } = *self;
         let Self { other_range_per_million, other_session_per_million, garbage_per_million, .. } = *self;
+        let Self { unreadable_per_million, .. } = *self;
         late_per_million as u64
             + partial_per_million as u64
             + more_per_million as u64
             + other_range_per_million as u64
             + other_session_per_million as u64
             + garbage_per_million as u64
+            + unreadable_per_million as u64
     }
 
     /// What is wrong with the next answer.
@@ -60,6 +66,7 @@ impl AnswerFaults {
             (self.other_range_per_million, Wrong::OtherRange),
             (self.other_session_per_million, Wrong::OtherSession),
             (self.garbage_per_million, Wrong::Garbage),
+            (self.unreadable_per_million, Wrong::Unreadable),
         ];
         for (part, wrong) in parts {
             if place < part {
@@ -72,7 +79,7 @@ impl AnswerFaults {
 }
 
 /// Another session of the same channel.
-const fn other(session: SessionId) -> SessionId {
+pub(crate) const fn other(session: SessionId) -> SessionId {
     match session {
         SessionId::MoldUdp64(mut name) => {
             // Of two digits one becomes the other.
@@ -102,9 +109,7 @@ pub(crate) fn answer(
     let Some(wrong) = wrong else { return store.answer(request, now_ns, answer) };
     let (asked, named) = changed(store, store.read_request(request)?, wrong, random);
     let messages = store.answer_as(&asked, named, now_ns, answer)?;
-    if wrong == Wrong::Garbage {
-        garble(store.transport(), answer, random);
-    }
+    spoil(store.transport(), wrong, answer, random);
     Ok(messages)
 }
 
@@ -128,8 +133,8 @@ pub(crate) fn answer_in_parts(
             Ok(messages) => {
                 asked.first = asked.first.saturating_add(u64::from(messages));
                 asked.count = asked.count.saturating_sub(messages);
-                if wrong == Some(Wrong::Garbage) {
-                    garble(store.transport(), &mut packet, random);
+                if let Some(wrong) = wrong {
+                    spoil(store.transport(), wrong, &mut packet, random);
                 }
                 parts.push((packet, messages));
             }
@@ -150,7 +155,7 @@ fn changed(store: &Store, mut asked: Request, wrong: Wrong, random: &mut Random)
         Wrong::Partial => asked.count = 1 + random.below(u32::from(asked.count).saturating_sub(1)) as u16,
         Wrong::More => asked.count = asked.count.saturating_add(1 + random.below(200) as u16),
         Wrong::OtherRange => asked.first = other_first(store, &asked, random),
-        Wrong::Late | Wrong::OtherSession | Wrong::Garbage => {}
+        Wrong::Late | Wrong::OtherSession | Wrong::Garbage | Wrong::Unreadable => {}
     }
     (asked, named)
 }
@@ -171,8 +176,13 @@ const fn length_inside<Prefix: LengthPrefix>(_prefix: Prefix) -> usize {
     if Prefix::IS_PART { Prefix::BYTES } else { 0 }
 }
 
-/// Random bytes in place of the messages of a packet; header and lengths stay.
-fn garble(transport: TransportKind, packet: &mut [u8], random: &mut Random) {
+/// Overwrites the messages of a packet with random bytes, or with bytes that are no type of any protocol; header and lengths stay.
+fn spoil(transport: TransportKind, wrong: Wrong, packet: &mut [u8], random: &mut Random) {
+    let is_random = match wrong {
+        Wrong::Garbage => true,
+        Wrong::Unreadable => false,
+        _ => return,
+    };
     let messages = packet.get_mut(transport.header_bytes()..).unwrap_or_default();
     let mut places = Vec::new();
     for_transport!(transport, T => {
@@ -185,7 +195,7 @@ fn garble(transport: TransportKind, packet: &mut [u8], random: &mut Random) {
     });
     for place in places {
         for byte in messages.get_mut(place).unwrap_or_default() {
-            *byte = random.bits() as u8;
+            *byte = if is_random { random.bits() as u8 } else { 0xff };
         }
     }
 }
@@ -262,9 +272,11 @@ mod tests {
             );
             assert_eq!(other.session != right.session, has_sessions);
             assert!(other.session.is_of_channel_of(&right.session));
-            let (garbage, bytes) = wrong(Some(Wrong::Garbage));
-            assert_eq!((garbage, bytes.len()), (right, sound.len()));
-            assert_ne!(bytes, sound);
+            for fault in [Wrong::Garbage, Wrong::Unreadable] {
+                let (header, bytes) = wrong(Some(fault));
+                assert_eq!((header, bytes.len()), (right, sound.len()));
+                assert_ne!(bytes, sound, "{fault:?}");
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::answers::AnswerFaults;
+use crate::images::SnapshotFaults;
 use crate::order_config::{OrderVenue, read_order_venue};
 use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults, refuse_long_login};
 use tapeworks_runtime::config::ConfigError;
@@ -72,6 +73,8 @@ pub struct Venue {
     pub snapshot: Option<SocketAddr>,
     /// Where snapshots go that are requested: NYSE's refreshes. Other venues have none.
     pub snapshot_group: Option<SocketAddrV4>,
+    /// What is wrong with its snapshots.
+    pub snapshot_faults: SnapshotFaults,
 }
 
 /// Simulated venues.
@@ -188,6 +191,7 @@ impl Venue {
             retransmission_faults: AnswerFaults::default(),
             snapshot: None,
             snapshot_group: None,
+            snapshot_faults: SnapshotFaults::default(),
         }
     }
 }
@@ -334,6 +338,7 @@ fn read_venue(
         .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
         .map_or(0, |(lost, _)| lost as u32);
     let retransmission_faults = read_answer_faults(reading, &mut venue);
+    let snapshot_faults = read_snapshot_faults(reading, &mut venue);
     let (faults, skew_ns) = read_faults(reading, &mut venue, "faults", lines.len());
     let restart_after: Vec<u64> = venue
         .each(reading, "restart_after", "a number of messages", |text| {
@@ -372,6 +377,7 @@ fn read_venue(
         retransmission_faults,
         snapshot,
         snapshot_group,
+        snapshot_faults,
     })
 }
 
@@ -418,6 +424,25 @@ fn read_silence(
     silence.map(|((after, _), length_ns)| Silence { after: after as u64, length_ns }).into_iter().collect()
 }
 
+fn read_snapshot_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> SnapshotFaults {
+    let Some(mut section) = venue.table(reading, "snapshot_faults") else {
+        return SnapshotFaults::default();
+    };
+    let mut part = |key| section.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
+    let faults = SnapshotFaults {
+        ahead_per_million: part("ahead_per_million"),
+        other_session_per_million: part("other_session_per_million"),
+        unreadable_per_million: part("unreadable_per_million"),
+        silent_per_million: part("silent_per_million"),
+    };
+    if faults.sum() > MILLION as u64 {
+        let problem = "a snapshot has one fault: all of them together are at most 1000000 per million";
+        venue.wrong_at(reading, "snapshot_faults", problem);
+    }
+    section.refuse_the_rest(reading);
+    faults
+}
+
 fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> AnswerFaults {
     let Some(mut section) = venue.table(reading, "retransmission_faults") else {
         return AnswerFaults::default();
@@ -432,6 +457,7 @@ fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Ans
         other_range_per_million: part("other_range_per_million"),
         other_session_per_million: part("other_session_per_million"),
         garbage_per_million: part("garbage_per_million"),
+        unreadable_per_million: part("unreadable_per_million"),
     };
     if faults.late_per_million > 0 && !section.has_time("late") {
         section.missing(reading, "late");
@@ -485,7 +511,8 @@ mod tests {
             lines = ["239.192.1.1:30001", "239.192.1.2:30002"]
             retransmission = "127.0.0.1:31001"
             retransmission_lost_per_million = 5
-            retransmission_faults = { late_per_million = 1, late = "20ms", partial_per_million = 2, more_per_million = 3, other_range_per_million = 4, other_session_per_million = 5, garbage_per_million = 6 }
+            retransmission_faults = { late_per_million = 1, late = "20ms", partial_per_million = 2, more_per_million = 3, other_range_per_million = 4, other_session_per_million = 5, garbage_per_million = 6, unreadable_per_million = 7 }
+            snapshot_faults = { ahead_per_million = 1, other_session_per_million = 3, unreadable_per_million = 4, silent_per_million = 5 }
             snapshot = "127.0.0.1:32001"
             faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew = "50us" }
             restart_after = [500_000, 600_000]
@@ -527,8 +554,16 @@ mod tests {
             other_range_per_million: 4,
             other_session_per_million: 5,
             garbage_per_million: 6,
+            unreadable_per_million: 7,
         };
         assert_eq!(one.retransmission_faults, faults);
+        let faults = SnapshotFaults {
+            ahead_per_million: 1,
+            other_session_per_million: 3,
+            unreadable_per_million: 4,
+            silent_per_million: 5,
+        };
+        assert_eq!(one.snapshot_faults, faults);
         assert_eq!(one.live.nonsense_per_million, 8);
         let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences, resets, .. } =
             one.live.clone();

@@ -28,6 +28,7 @@
 mod answers;
 mod config;
 mod error;
+mod images;
 mod order_config;
 pub mod orders;
 mod reading;
@@ -48,6 +49,7 @@ use tapeworks_market::Nanos;
 use tapeworks_packet::new_file::NewFile;
 use tapeworks_runtime::world::{Receive as _, SendTo as _, System, ThreadHandle as _, Wake as _, World};
 
+use crate::images::Spoiler;
 use crate::report::Counters;
 use crate::servers::{ImageReply, ImageRequest, Servers};
 use crate::wires::{Wire, Wires, listen};
@@ -55,6 +57,7 @@ use crate::wires::{Wire, Wires, listen};
 pub use self::answers::AnswerFaults;
 pub use self::config::{Config, Venue, Wait};
 pub use self::error::{StoreError, VenuesError};
+pub use self::images::SnapshotFaults;
 pub use self::order_config::{OrderVenue, PublicationSetting, StoreSetting};
 pub use self::wires::Addresses;
 pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
@@ -183,6 +186,12 @@ impl<W: World> Venues<W> {
         let stop = Arc::clone(&shared);
         let serving = W::spawn("venue servers", move || servers.run(&stop.stop_servers));
         venues.serving = Some(serving.map_err(VenuesError::Thread)?);
+        let spoilers = config.venues.iter().zip(&venues.counters).zip(config.seed..);
+        let spoilers = spoilers
+            .map(|((venue, counters), seed)| {
+                (Spoiler::new(venue.snapshot_faults, seed), Arc::clone(counters))
+            })
+            .collect();
         let market = Market::<W> {
             live,
             wires,
@@ -193,6 +202,7 @@ impl<W: World> Venues<W> {
             waker,
             shared,
             last_message_ns: 0,
+            spoilers,
             next_image: start,
             published: start,
         };
@@ -285,6 +295,8 @@ struct Market<W: World> {
     waker: Arc<W::Waker>,
     shared: Arc<Shared>,
     last_message_ns: u64,
+    /// By venue: what its snapshot server does wrong, and its counters.
+    spoilers: Vec<(Spoiler, Arc<Counters>)>,
     /// No image is made before.
     next_image: Instant,
     /// When the report was renewed last.
@@ -370,7 +382,12 @@ impl<W: World> Market<W> {
             return;
         }
         let venue = first.venue;
-        let image = self.live.image(venue, self.now_ns()).map(Arc::new);
+        let image = self.live.image(venue, self.now_ns()).and_then(|image| {
+            let (spoiler, counters) = self.spoilers.get_mut(venue)?;
+            let mut image = spoiler.spoil(image, counters)?;
+            image.finish();
+            Some(Arc::new(image))
+        });
         waiting.retain(|request| {
             if request.venue != venue {
                 return true;

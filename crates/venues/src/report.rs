@@ -41,6 +41,8 @@ pub struct SnapshotReport {
     pub served: u64,
     /// Messages in them, without the ends.
     pub messages: u64,
+    /// Snapshots that were wrong on purpose: see [`SnapshotFaults`](crate::SnapshotFaults).
+    pub wrong: u64,
     /// Logins rejected.
     pub rejected: u64,
     /// Clients that went or failed before they had all.
@@ -153,6 +155,7 @@ impl VenueReport {
                 "connections": served.connections,
                 "served": served.served,
                 "messages": served.messages,
+                "wrong": served.wrong,
                 "rejected": served.rejected,
                 "left": served.left,
                 "malformed": served.malformed,
@@ -181,6 +184,7 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) snapshot_messages: AtomicU64,
     pub(crate) snapshot_unanswered: AtomicU64,
+    pub(crate) wrong_snapshots: AtomicU64,
     served: AtomicU64,
     rejected: AtomicU64,
     left: AtomicU64,
@@ -238,6 +242,7 @@ impl Counters {
             connections: get(&self.connections),
             served: get(&self.served),
             messages: get(&self.snapshot_messages),
+            wrong: get(&self.wrong_snapshots),
             rejected: get(&self.rejected),
             left: get(&self.left),
             malformed: get(&self.malformed_clients),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tapeworks_plant::{SyncPolicy, Topology};
-use tapeworks_venues::AnswerFaults;
+use tapeworks_venues::{AnswerFaults, SnapshotFaults};
 
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
@@ -140,6 +140,14 @@ fn answers(plan: &AnswerFaults, parts: &mut Parts) {
     parts.rate("answers with another range", plan.other_range_per_million);
     parts.rate("answers of another session", plan.other_session_per_million);
     parts.rate("answers with random bytes", plan.garbage_per_million);
+    parts.rate("answers with unknown types", plan.unreadable_per_million);
+}
+
+fn snapshots(plan: &SnapshotFaults, parts: &mut Parts) {
+    parts.rate("snapshots with a number that is too high", plan.ahead_per_million);
+    parts.rate("snapshots of another session", plan.other_session_per_million);
+    parts.rate("snapshots with unknown types", plan.unreadable_per_million);
+    parts.rate("snapshots that never come", plan.silent_per_million);
 }
 
 /// A venue.
@@ -152,6 +160,9 @@ pub(crate) fn venue(plan: &VenuePlan) -> String {
     if plan.has_retransmission {
         parts.rate("loses answers", plan.answers_lost_per_million);
         answers(&plan.answers, &mut parts);
+    }
+    if plan.has_snapshots {
+        snapshots(&plan.snapshots, &mut parts);
     }
     parts.rate("sends nonsense", plan.nonsense_per_million);
     let silence = |text: &str, (after, length_ns): (u64, u64)| {
