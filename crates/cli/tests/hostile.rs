@@ -1,5 +1,5 @@
 //! The program as a hostile world meets it: damaged files and configurations, signals at any moment, two of everything at once,
-//! outages of the plant.
+//! outages of the plant, captures of several days behind tunnels, recovery servers that lie.
 //!
 //! Everything comes from one seed, which is printed: `TAPEWORKS_SEED` gives it. `TAPEWORKS_HOSTILE_SECONDS` says for how long each part
 //! goes on; without it each does a few rounds. `cargo xtask hostile` runs it for ten minutes.
@@ -10,6 +10,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 #![cfg(unix)]
 
+#[path = "hostile/days.rs"]
+mod days;
+#[path = "hostile/recovery.rs"]
+mod recovery;
 mod support;
 
 use std::fs;

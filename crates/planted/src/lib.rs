@@ -67,11 +67,11 @@ mod choice {
 
     use crate::BUGS;
 
-    const _: () = assert!(BUGS.len() <= u64::BITS as usize, "one bit for each bug");
+    const _: () = assert!(BUGS.len() <= u128::BITS as usize, "one bit for each bug");
 
     thread_local! {
         static CHOSEN: Cell<usize> = const { Cell::new(usize::MAX) };
-        static REACHED: Cell<u64> = const { Cell::new(0) };
+        static REACHED: Cell<u128> = const { Cell::new(0) };
     }
 
     /// Switches on the bug at this place of [`BUGS`], and no other, for what runs on this thread of the system; `None`: no bug.

@@ -18,7 +18,7 @@ use tapeworks_plant::JournalStatus;
 use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
 use tapeworks_runtime::traces::TraceStatus;
-use tapeworks_session::requests::{RequestStatus, RequesterEnd};
+use tapeworks_session::requests::RequestStatus;
 
 /// How severe a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -563,13 +563,11 @@ fn compare_kafka(was: &KafkaStatus, now: &KafkaStatus, say: &mut dyn FnMut(Sever
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::Publisher;
-
-    use tapeworks_market::{Line, Nanos};
+    use tapeworks_market::{Line, Nanos, Publisher};
+    use tapeworks_plant::{LineStatus, RolledDay};
+    use tapeworks_session::requests::RequesterEnd;
 
     use super::*;
-    use tapeworks_plant::LineStatus;
-    use tapeworks_plant::RolledDay;
 
     fn channel() -> ChannelStatus {
         ChannelStatus {

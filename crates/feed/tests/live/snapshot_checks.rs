@@ -114,7 +114,7 @@ fn a_snapshot_that_lacks_a_price_level_of_the_lines_is_not_applied() {
     ];
     let (bid, ask) = (lines[0].clone(), lines[1].clone());
     assert_eq!(fault(&lines, &[bid.clone(), ask.clone()]), None);
-    assert_eq!(fault(&lines, &[bid.clone()]), Some(SnapshotFault::Behind), "an ask is missing");
+    assert_eq!(fault(&lines, std::slice::from_ref(&bid)), Some(SnapshotFault::Behind), "an ask is missing");
     let removed = level(b'8', 99_000, 100);
     assert_eq!(fault(&lines, &[bid.clone(), ask.clone(), removed]), Some(SnapshotFault::Behind));
     assert_eq!(fault(&lines, &[level(b'8', 100_000, 400), ask]), Some(SnapshotFault::Behind), "another size");
