@@ -106,11 +106,6 @@ pub const BUGS: &[Bug] = &[
         "a snapshot that contradicts the packets around it is applied",
     ),
     bug(
-        "snapshot-of-any-session",
-        "crates/session/src/snapshot/client.rs",
-        "a snapshot of another session than the requested one is applied",
-    ),
-    bug(
         "unreadable-answer-recovered",
         "crates/feed/src/arbitration.rs",
         "an answer whose messages cannot be read fills a gap",

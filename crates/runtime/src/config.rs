@@ -46,15 +46,13 @@ impl<'t> Reading<'t> {
 
     /// Something is wrong at these bytes of the text.
     pub fn wrong(&mut self, span: Range<usize>, problem: String) {
-        let before = &self.text[..self.text.floor_char_boundary(span.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        self.errors.push(ConfigError { file: self.file.to_owned(), place: Some((line, column)), problem });
+        let place = place_behind(&self.text[..self.text.floor_char_boundary(span.start)]);
+        self.errors.push(ConfigError { file: self.file.to_owned(), place: Some(place), problem });
     }
 
-    /// Something is wrong with the file as a whole.
-    pub fn wrong_whole(&mut self, problem: String) {
-        self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
+    /// Something is missing in the file: the error names its end, where it could be added.
+    pub fn wrong_at_end(&mut self, problem: String) {
+        self.wrong(self.text.len()..self.text.len(), problem);
     }
 
     /// Reports that `what` is unknown, with the known names and the most similar one.
@@ -82,6 +80,13 @@ impl<'t> Reading<'t> {
         self.errors.dedup();
         self.errors
     }
+}
+
+/// The line and the column of the character after `before`, both from 1.
+fn place_behind(before: &str) -> (usize, usize) {
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
 }
 
 /// How many letters must be added, removed or changed to make one of the other.
@@ -126,14 +131,20 @@ pub fn read_text<'t, T>(
 
 /// The text of the file at `path`, which is named `file` in errors.
 pub fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
-    std::fs::read_to_string(path).map_err(|error| {
+    let wrong = |place, problem| vec![ConfigError { file: file.to_owned(), place, problem }];
+    let bytes = std::fs::read(path).map_err(|error| {
         let problem = match error.kind() {
             std::io::ErrorKind::NotFound => "no such file".to_owned(),
             std::io::ErrorKind::IsADirectory => "is a directory".to_owned(),
-            std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
             _ => format!("cannot read: {error}"),
         };
-        vec![ConfigError { file: file.to_owned(), place: None, problem }]
+        wrong(None, problem)
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let (sound, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+        let place = place_behind(&String::from_utf8_lossy(sound));
+        let byte = rest.first().copied().unwrap_or_default();
+        wrong(Some(place), format!("not a text file: the byte 0x{byte:02x} here is not UTF-8"))
     })
 }
 
@@ -505,7 +516,19 @@ fn word(value: &DeValue<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::{distance, read_file};
+
+    #[test]
+    fn a_file_that_is_not_utf_8_is_refused_with_the_place_of_the_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.toml");
+        std::fs::write(&path, b"interface = \"127.0.0.1\"\n# caf\xe9\n").unwrap();
+        let errors = read_file(&path, "p.toml").unwrap_err();
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["p.toml:2:6: not a text file: the byte 0xe9 here is not UTF-8"]);
+        let missing = read_file(&folder.path().join("q.toml"), "q.toml").unwrap_err();
+        assert_eq!(missing[0].to_string(), "q.toml: no such file");
+    }
 
     #[test]
     fn distances_count_letters_added_removed_and_changed() {

@@ -277,8 +277,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     plant.relay = relay;
     let venues = top.tables(reading, "venue");
     if venues.is_empty() && !has_source {
-        reading
-            .wrong_whole("there are no venues; each is a [[venue]] with name, protocol and lines".to_owned());
+        reading.wrong_at_end(
+            "there are no venues; each is a [[venue]] with name, protocol and lines".to_owned(),
+        );
     }
     if has_source {
         let theirs = "events of another plant have passed its lines, its self-help and its choice of symbols";

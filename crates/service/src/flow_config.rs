@@ -84,7 +84,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let stages = top.tables(reading, "stage");
     let edges = top.tables(reading, "edge");
     if stages.is_empty() {
-        reading.wrong_whole("there are no stages; each is a [[stage]] with name and type".to_owned());
+        reading.wrong_at_end("there are no stages; each is a [[stage]] with name and type".to_owned());
     }
     top.refuse_the_rest(reading);
 
@@ -145,10 +145,10 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
                 Place::Edge(edge) if is_graph_sound => {
                     match places.capacities[edge].clone().or(packet_bytes_span.clone()) {
                         Some(span) => reading.wrong(span, fault.text),
-                        None => reading.wrong_whole(fault.text),
+                        None => reading.wrong_at_end(fault.text),
                     }
                 }
-                Place::Graph => reading.wrong_whole(fault.text),
+                Place::Graph => reading.wrong_at_end(fault.text),
                 Place::Node(node) => reading.wrong(places.nodes[node].clone(), fault.text),
                 Place::Edge(edge) => reading.wrong(places.edges[edge].clone(), fault.text),
             }

@@ -233,7 +233,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let orders = top.tables(reading, "orders");
     if venues.is_empty() && orders.is_empty() {
         let problem = "there are no venues; each is a [[venue]] with name and kind, or [[orders]] with name";
-        reading.wrong_whole(problem.to_owned());
+        reading.wrong_at_end(problem.to_owned());
     }
     if let Some(first_too_many) = venues.get(MAX_MARKETS) {
         reading.wrong(first_too_many.span.clone(), format!("at most {MAX_MARKETS} venues are possible"));
@@ -584,7 +584,9 @@ mod tests {
     fn an_error_names_its_place_in_the_file() {
         assert_eq!(
             problems(""),
-            ["v.toml: there are no venues; each is a [[venue]] with name and kind, or [[orders]] with name"]
+            [
+                "v.toml:1:1: there are no venues; each is a [[venue]] with name and kind, or [[orders]] with name"
+            ]
         );
         let venue = "[[venue]]\nname = \"a\"\nkind = \"psx\"\n";
         for (text, expected) in [

@@ -181,7 +181,7 @@ fn errors_of_readers_writers_and_edges_are_reported_too() {
     let flow = |more: &str| format!("{READER}{END}{more}");
     let edge = "[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
     for (text, expected) in [
-        (String::new(), "flow.toml: there are no stages"),
+        (String::new(), "flow.toml:1:1: there are no stages"),
         (flow(""), "the output of 'in' leads nowhere"),
         (flow(&format!("{edge}kind = \"inline\"\ncapacity = 5\n")), "12:12: an inline edge has no capacity"),
         (flow(&format!("{edge}capacity = 5\n")), "11:12: an inline edge has no capacity"),

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use tapeworks_planted::planted;
 use tapeworks_wire::AsciiNumber;
 use tapeworks_wire::cboe::grp::{
     self, Login, LoginFields, LoginStatus, SpinRequest, SpinRequestFields, SpinStatus,
@@ -331,7 +330,7 @@ impl SnapshotClient {
                     let (named, wanted) = (accepted.session().0, wanted.0);
                     let is_other =
                         !wanted.trim_ascii().is_empty() && named.trim_ascii() != wanted.trim_ascii();
-                    if is_other && !planted!("snapshot-of-any-session") {
+                    if is_other {
                         return Err(SnapshotFailure::OtherSession);
                     }
                 }
