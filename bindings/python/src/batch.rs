@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use tapeworks_analysis::batch::{
-    self, Access, BatchError, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step, Task,
+    self, Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step, Task,
     TaskError, Threads,
 };
 use tapeworks_analysis::replay;
@@ -157,7 +157,7 @@ fn allow_open_files(needed: u64, path: &Path) -> Result<(), Failure> {
 #[pyfunction(name = "batch")]
 #[pyo3(signature = (
     patterns, out, *, schemas, format="parquet", buckets=16, exclude=Vec::new(), jobs=None, protocol=None, date=None, symbols=None,
-    stale="flag", odd_lots=false, ignore_price_bands=false, overwrite=false, dry_run=false, work=None, executor=None, progress=None
+    stale="flag", odd_lots=false, ignore_price_bands=false, overwrite=false, verify=false, dry_run=false, work=None, executor=None, progress=None
 ))]
 #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
 pub(crate) fn run_batch<'py>(
@@ -176,6 +176,7 @@ pub(crate) fn run_batch<'py>(
     odd_lots: bool,
     ignore_price_bands: bool,
     overwrite: bool,
+    verify: bool,
     dry_run: bool,
     work: Option<PathBuf>,
     executor: Option<Py<PyAny>>,
@@ -223,11 +224,12 @@ pub(crate) fn run_batch<'py>(
                 None => Ok(()),
             })
         };
+        let earlier = Earlier { force: overwrite, verify };
         let (ran, raised) = match executor {
-            None => (batch::run(&plan, &folder, &Threads(jobs), overwrite, &mut notice, &mut observe), None),
+            None => (batch::run(&plan, &folder, &Threads(jobs), earlier, &mut notice, &mut observe), None),
             Some(executor) => {
                 let executor = InPython { executor, raised: RefCell::new(None) };
-                let ran = batch::run(&plan, &folder, &executor, overwrite, &mut notice, &mut observe);
+                let ran = batch::run(&plan, &folder, &executor, earlier, &mut notice, &mut observe);
                 (ran, executor.raised.into_inner())
             }
         };

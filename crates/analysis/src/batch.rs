@@ -40,12 +40,12 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_market::Symbol;
 
-pub use folder::{Access, Folder, TaskLock};
+pub use folder::{Access, Finished, Folder, TaskLock};
 pub use manifest::{GapRecord, InputRecord, MANIFEST, OutputRecord, Record, SharedChannel};
 pub use objects::ObjectInput;
 pub use place::is_address;
 pub use plan::{FailedInput, Plan, PlanOptions, plan};
-pub use run::{Elsewhere, Executor, FailedTask, Progress, Report, Step, Threads, run};
+pub use run::{Earlier, Elsewhere, Executor, FailedTask, Progress, Report, Step, Threads, run};
 pub use settings::{MOST_BUCKETS, Settings};
 pub use task::{Kind, Task, TaskError, perform, perform_here};
 

@@ -12,7 +12,9 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use support::{Folder, assert_one_error, command, packets, run, stderr, stdout, wait_for};
-use tapeworks_analysis::batch::{self as batches, Access, BatchError, Executor, PlanOptions, Step, Task};
+use tapeworks_analysis::batch::{
+    self as batches, Access, BatchError, Earlier, Executor, PlanOptions, Step, Task,
+};
 use tapeworks_packet::capture::Writer;
 
 /// Runs that may end before they are stopped or killed.
@@ -533,7 +535,7 @@ fn a_run_whose_results_another_process_removed_says_so_and_has_them_in_no_manife
     let results = batches::Folder::open(&out, &settings, Access::Alone, false).unwrap();
     let run = |executor: &dyn Executor| {
         let mut observe = |_: &batches::Progress| ControlFlow::Continue(());
-        batches::run(&plan, &results, executor, false, &mut |_| {}, &mut observe).unwrap()
+        batches::run(&plan, &results, executor, Earlier::default(), &mut |_| {}, &mut observe).unwrap()
     };
     let report = run(&Undone);
     assert_eq!((report.performed, report.failed.len(), report.records.len()), (0, 2, 0));
@@ -564,7 +566,8 @@ fn an_executor_starts_a_process_for_each_task() {
         ControlFlow::Continue(())
     };
     let executor = Processes(&folder);
-    let report = batches::run(&plan, &results, &executor, false, &mut |_| {}, &mut observe).unwrap();
+    let report =
+        batches::run(&plan, &results, &executor, Earlier::default(), &mut |_| {}, &mut observe).unwrap();
     assert_eq!((report.performed, report.failed.len(), report.left, most), (4, 0, 0, 4));
     assert!(report.manifest.is_some());
     assert_same(&folder.path("one"), &folder.path("apart"));
@@ -693,4 +696,97 @@ fn channels_in_two_tasks_are_reported() {
     let shared = array(&manifest["shared_channels"]);
     assert_eq!(shared.len(), 1, "{shared:?}");
     assert_eq!(array(&shared[0]["tasks"]).len(), 2);
+}
+
+/// The files of finished tasks, or of results, of a date.
+fn some(folder: &Folder, out: &str, ending: &str, date: &str) -> Vec<PathBuf> {
+    fn below(folder: &Path, found: &mut Vec<PathBuf>) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { below(&path, found) } else { found.push(path) }
+        }
+    }
+    let mut found = Vec::new();
+    below(Path::new(&folder.path(out)), &mut found);
+    found.retain(|path| {
+        let name = path.to_str().unwrap();
+        name.ends_with(ending) && name.contains(date) && !name.ends_with("manifest.json")
+    });
+    found.sort();
+    found
+}
+
+#[test]
+fn a_damaged_record_of_a_task_costs_only_that_task() {
+    let folder = Folder::new("batch-record");
+    captures(&folder);
+    assert_eq!(batch(&folder, "out", &["--schema", SCHEMAS]).status.code(), Some(3));
+    let whole = files(&folder.path("out"));
+    let records = some(&folder, "out", ".json", "2025-11-14");
+    for damage in [&b"{"[..], b"", b"\xff\xff", b"[1, 2]"] {
+        fs::write(&records[0], damage).unwrap();
+        let again = batch(&folder, "out", &["--schema", SCHEMAS, "--json"]);
+        assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
+        assert!(stderr(&again).contains("is damaged: "), "{}", stderr(&again));
+        let report: Value = serde_json::from_str(&stdout(&again)).unwrap();
+        assert_eq!(
+            (report["performed"].as_u64(), report["resumed"].as_u64()),
+            (Some(1), Some(4)),
+            "{report}"
+        );
+        assert!(files(&folder.path("out")) == whole);
+    }
+    // A run of the other date leaves the damaged record alone, and says that its results are not in the manifest.
+    fs::write(&records[0], "{").unwrap();
+    let (other, out) = (folder.path("in/17/**"), folder.path("out"));
+    let other = run(&["batch", &other, "--out", &out, "--buckets", "4", "--schema", SCHEMAS]);
+    assert_eq!(other.status.code(), Some(3), "{}", stderr(&other));
+    assert!(stderr(&other).contains("its results are not in the manifest"), "{}", stderr(&other));
+}
+
+#[test]
+fn damaged_results_are_found_and_made_again_by_a_run_that_verifies() {
+    let folder = Folder::new("batch-verify");
+    captures(&folder);
+    assert_eq!(batch(&folder, "out", &["--schema", SCHEMAS]).status.code(), Some(3));
+    let whole = files(&folder.path("out"));
+    let results = some(&folder, "out", ".parquet", "2025-11-14");
+    let damage = || {
+        let mut bytes = fs::read(&results[0]).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&results[0], bytes).unwrap();
+    };
+    damage();
+    let performed = |more: &[&str]| {
+        let output = batch(&folder, "out", &[&["--schema", SCHEMAS, "--json"], more].concat());
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        (report["performed"].as_u64().unwrap(), stderr(&output))
+    };
+    assert_eq!(performed(&[]).0, 0, "the size is right");
+    let (again, errors) = performed(&["--verify"]);
+    assert!(again == 1 && errors.contains("its results are damaged; it is done again"), "{errors}");
+    assert!(files(&folder.path("out")) == whole);
+    assert_eq!(performed(&["--verify"]).0, 0);
+    // Of a date that is not in the run it is reported.
+    damage();
+    let (other, out) = (folder.path("in/17/**"), folder.path("out"));
+    let other = run(&["batch", &other, "--out", &out, "--buckets", "4", "--schema", SCHEMAS, "--verify"]);
+    assert_eq!(other.status.code(), Some(3), "{}", stderr(&other));
+    assert!(stderr(&other).contains("run it again with its files"), "{}", stderr(&other));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_among_the_inputs_is_skipped_with_a_line() {
+    let folder = Folder::new("batch-pipe");
+    generate(&folder, "in/day.pcap", "nasdaq", "2025-11-14", "800", &[]);
+    let pipe = folder.path("in/pipe.pcap");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let output = batch(&folder, "out", &["--schema", "trades"]);
+    assert_one_error(&output, 3, "pipe.pcap: is skipped: it is a pipe, socket or device");
+    assert_eq!(array(&manifest(&folder, "out")["failed_inputs"]).len(), 1);
+    let named = run(&["batch", &pipe, "--out", &folder.path("named")]);
+    assert_eq!(named.status.code(), Some(1), "{}", stderr(&named));
+    assert!(stderr(&named).contains("is skipped"), "{}", stderr(&named));
 }

@@ -33,6 +33,7 @@ def batch(
     odd_lots: bool = False,
     ignore_price_bands: bool = False,
     overwrite: bool = False,
+    verify: bool = False,
     dry_run: bool = False,
     progress: Optional[bool] = None,
 ) -> Dict[str, Any]:
@@ -62,6 +63,7 @@ def batch(
         odd_lots: Count odd lots in the NBBO at their own prices.
         ignore_price_bands: Count quotes beyond the price bands of the SIPs in the NBBO.
         overwrite: Remove results that are in the way.
+        verify: Compare the bytes of all results with the hashes that they were made with, and do the tasks of damaged ones again.
         dry_run: Give the tasks, and write nothing.
         progress: A bar of tqdm; unless given, where a person sees it.
 
@@ -109,6 +111,7 @@ def batch(
             odd_lots=odd_lots,
             ignore_price_bands=ignore_price_bands,
             overwrite=overwrite,
+            verify=verify,
             dry_run=dry_run,
             work=staged,
             executor=performs,
@@ -119,6 +122,6 @@ def batch(
             bar.close()
     failed = [one["error"] for one in summary["failed_inputs"]]
     failed += [f"{one['name']}: {one['error']}" for one in summary.get("failed_tasks", [])]
-    for text in notices + failed:
+    for text in notices + failed + summary.get("unsound_results", []):
         warnings.warn(DataWarning(text), stacklevel=2)
     return summary

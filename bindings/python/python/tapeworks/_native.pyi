@@ -249,6 +249,7 @@ def batch(
     odd_lots: bool = False,
     ignore_price_bands: bool = False,
     overwrite: bool = False,
+    verify: bool = False,
     dry_run: bool = False,
     work: Optional[str] = None,
     executor: Optional[Callable[[Sequence[str]], Iterator[Tuple[str, Optional[str], bool]]]] = None,

@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +31,7 @@ use super::lease::Lease;
 use super::manifest::{MANIFEST, OutputRecord, Record};
 use super::place::Place;
 use super::staging::Staging;
+use super::task::{hash, hash_of};
 use super::{BatchError, Settings};
 
 /// The folder of what is no result.
@@ -88,8 +90,18 @@ fn is_below(path: &Path) -> bool {
     path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(path: PathBuf, bytes: &[u8]) -> Result<T, BatchError> {
-    serde_json::from_slice(bytes).map_err(|error| BatchError::Damaged { path, why: error.to_string() })
+/// The records of the finished tasks of a folder, by name.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// Those that can be read.
+    pub records: BTreeMap<String, Record>,
+    /// Why the others cannot be read.
+    pub damaged: BTreeMap<String, String>,
+}
+
+/// A record of whatever settings; `Null` if it is damaged, so that nobody knows its files.
+fn parse_or_null(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_default()
 }
 
 /// The file of a task under `.tasks`.
@@ -227,9 +239,9 @@ impl Folder {
             }
             // First of all: nothing is finished whose files are not there.
             self.place.remove(&finished)?;
-            self.remove_outputs(&parse(self.place.path(&finished), &record)?)?;
+            self.remove_outputs(&parse_or_null(&record))?;
         }
-        self.remove_outputs(&parse(self.place.path(&publishing), &bytes)?)?;
+        self.remove_outputs(&parse_or_null(&bytes))?;
         self.place.remove(&publishing)
     }
 
@@ -246,7 +258,10 @@ impl Folder {
                 std::thread::sleep(BETWEEN_LOOKS);
                 continue;
             };
-            let differences = settings.differences(&parse::<Value>(self.place.path(&path), &bytes)?);
+            let differences = match serde_json::from_slice(&bytes) {
+                Ok(earlier) => settings.differences(&earlier),
+                Err(error) => vec![format!("{} is damaged: {error}", self.place.path(&path).display())],
+            };
             if differences.is_empty() {
                 return Ok(());
             }
@@ -275,15 +290,16 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes the results of a finished task, if there are some.
+    /// Removes the results of a finished task, if there are some. The files of a damaged record are unknown: they stay until the task is
+    /// done again, which replaces them.
     ///
     /// # Errors
-    /// [`BatchError::Io`], [`BatchError::Damaged`].
+    /// [`BatchError::Io`].
     pub(super) fn withdraw(&self, name: &str) -> Result<(), BatchError> {
         self.check()?;
         let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         if let Some(bytes) = self.place.read(&finished)? {
-            let record = parse(self.place.path(&finished), &bytes)?;
+            let record = parse_or_null(&bytes);
             // A run that is killed from here on leaves no record of files that are not there.
             self.place.rename(&finished, &publishing, &bytes)?;
             self.remove_outputs(&record)?;
@@ -292,30 +308,54 @@ impl Folder {
         Ok(())
     }
 
-    /// The record of a finished task.
+    /// The record of a finished task; `None` if it is damaged, so that the task is done again.
     ///
     /// # Errors
-    /// [`BatchError::Io`], [`BatchError::Damaged`].
+    /// [`BatchError::Io`].
     pub fn finished(&self, name: &str) -> Result<Option<Record>, BatchError> {
-        let path = task_file(name, "json");
-        self.place.read(&path)?.map(|bytes| parse(self.place.path(&path), &bytes)).transpose()
+        let bytes = self.place.read(&task_file(name, "json"))?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// The records of all finished tasks, by name.
+    /// The records of all finished tasks.
     ///
     /// # Errors
-    /// [`BatchError::Io`], [`BatchError::Damaged`].
-    pub fn all_finished(&self) -> Result<BTreeMap<String, Record>, BatchError> {
+    /// [`BatchError::Io`].
+    pub fn all_finished(&self) -> Result<Finished, BatchError> {
         let mut names = self.names("json")?;
         names.retain(|name| name != "settings");
         let paths: Vec<PathBuf> = names.iter().map(|name| task_file(name, "json")).collect();
-        let mut records = BTreeMap::new();
+        let mut all = Finished::default();
         for ((name, path), bytes) in names.into_iter().zip(&paths).zip(self.place.read_all(&paths)?) {
-            if let Some(bytes) = bytes {
-                records.insert(name, parse(self.place.path(path), &bytes)?);
+            match bytes.map(|bytes| serde_json::from_slice(&bytes)) {
+                Some(Ok(record)) => _ = all.records.insert(name, record),
+                Some(Err(error)) => {
+                    let why = format!("{}: is damaged: {error}", self.place.path(path).display());
+                    all.damaged.insert(name, why);
+                }
+                None => {}
             }
         }
-        Ok(records)
+        Ok(all)
+    }
+
+    /// Whether the files of a record have the bytes that it was made with; `None` if `observe` stops it. A file that is missing or cannot
+    /// be read does not.
+    pub(super) fn is_sound(
+        &self,
+        outputs: &[OutputRecord],
+        observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Option<bool> {
+        for output in outputs {
+            let hashed = match self.place.is_cloud() {
+                false => hash(&self.place.path(&output.path), observe).transpose()?.ok(),
+                true => self.place.read(&output.path).ok().flatten().map(|bytes| hash_of(&bytes)),
+            };
+            if hashed.as_ref() != Some(&output.sha256) {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 
     /// Locks a task for this process, beside others in the folder. The lock ends when it is dropped. A store has no locks: there two
@@ -548,7 +588,7 @@ mod tests {
                 _ => fs::remove_file(root.path().join(&record.outputs[1].path)).unwrap(),
             }
             let folder = open();
-            assert!(folder.all_finished().unwrap().is_empty(), "{obstacle}");
+            assert!(folder.all_finished().unwrap().records.is_empty(), "{obstacle}");
             assert!(!path("publishing").exists(), "{obstacle}");
             assert!(!root.path().join("schema=mbo").exists(), "{obstacle}");
             publish(&folder, &record).unwrap();
@@ -566,7 +606,7 @@ mod tests {
         fs::remove_file(&obstacle).unwrap();
         fs::create_dir(&obstacle).unwrap();
         folder.withdraw(&record.task.name).unwrap_err();
-        assert!(folder.all_finished().unwrap().is_empty());
+        assert!(folder.all_finished().unwrap().records.is_empty());
         assert_eq!(folder.names("publishing").unwrap(), std::slice::from_ref(&record.task.name));
         drop(folder);
         fs::remove_dir(&obstacle).unwrap();
@@ -587,7 +627,7 @@ mod tests {
         assert!(matches!(&refused, BatchError::Io { path, .. } if path.starts_with(&obstacle)), "{refused}");
         let found: Vec<PathBuf> = fs::read_dir(&date).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(found, std::slice::from_ref(&obstacle));
-        assert!(folder.all_finished().unwrap().is_empty());
+        assert!(folder.all_finished().unwrap().records.is_empty());
         assert!(folder.names("publishing").unwrap().is_empty());
         // Once the obstacle is gone, so is the error.
         fs::remove_file(&obstacle).unwrap();

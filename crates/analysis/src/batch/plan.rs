@@ -184,7 +184,10 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
         }
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(|there| !there.is_dir()) {
-            take(path.to_owned());
+            match not_a_file(path) {
+                Some(skipped) => failed.push(skipped),
+                None => take(path.to_owned()),
+            }
             continue;
         }
         let text = match there {
@@ -198,7 +201,10 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
                 Ok(path) if path.is_dir() => {}
                 Ok(path) => {
                     is_empty = false;
-                    take(path);
+                    match not_a_file(&path) {
+                        Some(skipped) => failed.push(skipped),
+                        None => take(path),
+                    }
                 }
                 Err(error) => failed.push(FailedInput {
                     path: error.path().display().to_string(),
@@ -212,10 +218,20 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
     }
     let mut paths: Vec<PathBuf> = files.into_values().collect();
     paths.sort();
-    if paths.is_empty() {
+    if paths.is_empty() && failed.is_empty() {
         return Err(BatchError::NoMatch { pattern: options.patterns.join(" ") });
     }
     Ok(Matching { files: paths, objects, failed })
+}
+
+/// Why a path cannot be an input though something is there: opening a pipe or a device may block forever.
+fn not_a_file(path: &Path) -> Option<FailedInput> {
+    let is_special = fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let shown = path.display().to_string();
+    is_special.then(|| FailedInput {
+        error: format!("{shown}: is skipped: it is a pipe, socket or device"),
+        path: shown,
+    })
 }
 
 /// The objects that an address or a pattern of addresses names.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::civil::Date;
 use serde_json::{Value, json};
 
+use super::folder::Finished;
 use super::manifest::{Record, manifest, shared_channels};
 use super::plan::absolute;
 use super::task::is_current;
@@ -176,6 +177,8 @@ pub struct Report {
     pub left: usize,
     /// Tasks that failed, by name.
     pub failed: Vec<FailedTask>,
+    /// Results of tasks that the plan does not have, whose record, or with [`Earlier::verify`] whose files, are damaged.
+    pub unsound: Vec<String>,
     /// The finished tasks of the folder, by name: those of other dates too.
     pub records: BTreeMap<String, Record>,
     /// Channels whose records are there twice.
@@ -198,6 +201,7 @@ impl Report {
             "left": self.left,
             "failed_tasks": self.failed.iter().map(failed).collect::<Vec<_>>(),
             "failed_inputs": plan.failed,
+            "unsound_results": self.unsound,
             "shared_channels": self.shared,
         })
     }
@@ -216,10 +220,18 @@ pub struct Progress {
     pub tasks: usize,
 }
 
+/// What a run does with results of earlier runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Earlier {
+    /// Removes those of files that are not among the inputs any more, of the plan's dates and of dates that one of their files has left.
+    pub force: bool,
+    /// Compares the bytes of all files with the hashes that they were made with, and does the tasks of damaged ones again.
+    pub verify: bool,
+}
+
 /// Runs a plan: does its tasks that are not finished, and writes the manifest. Results of the plan's dates that the plan does not have
-/// any more are removed if all their files are among its inputs, or with `force`; with `force` those of other dates too, if one of their
-/// files is of one of the plan's dates now. `notice` gets a line for each task that is done
-/// again or removed; `observe` may stop the run.
+/// any more are removed if all their files are among its inputs, or with [`Earlier::force`]. A task whose record is damaged is done again.
+/// `notice` gets a line for each task that is done again or removed; `observe` may stop the run.
 ///
 /// # Errors
 /// [`BatchError`]. A task that fails does not fail the run: see [`Report::failed`].
@@ -227,21 +239,32 @@ pub fn run(
     plan: &Plan,
     folder: &Folder,
     executor: &dyn Executor,
-    force: bool,
+    earlier: Earlier,
     notice: &mut dyn FnMut(String),
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Report, BatchError> {
-    let before = folder.all_finished()?;
-    let superseded = superseded(plan, folder, &before, force)?;
+    let Finished { records: before, damaged } = folder.all_finished()?;
+    let superseded = superseded(plan, folder, &before, earlier.force)?;
     let mut left = Vec::new();
     for task in &plan.tasks {
         let Some(record) = before.get(&task.name) else {
+            if let Some(why) = damaged.get(&task.name) {
+                notice(format!("{why}; the task is done again"));
+            }
             left.push(task);
             continue;
         };
         let mut observe = |_| observe(&Progress::default());
         match is_current(record, task, folder, &mut observe) {
-            Ok(true) => {}
+            Ok(true) if !earlier.verify => {}
+            Ok(true) => match folder.is_sound(&record.outputs, &mut observe) {
+                Some(true) => {}
+                Some(false) => {
+                    notice(format!("{}: its results are damaged; it is done again", task.name));
+                    left.push(task);
+                }
+                None => return Err(BatchError::Stopped),
+            },
             Ok(false) => {
                 notice(format!("{}: its inputs or results have changed since; it is done again", task.name));
                 left.push(task);
@@ -288,7 +311,21 @@ pub fn run(
     folder.take_back()?;
     // A task that failed once and then not has a result.
     failed.retain(|name, _| !performed.contains(name));
-    let mut records = folder.all_finished()?;
+    let Finished { mut records, damaged } = folder.all_finished()?;
+    let mut unsound: Vec<String> =
+        damaged.into_values().map(|why| format!("{why}; its results are not in the manifest")).collect();
+    if earlier.verify {
+        let planned: BTreeSet<&str> = plan.tasks.iter().map(|task| task.name.as_str()).collect();
+        for (name, record) in records.iter().filter(|(name, _)| !planned.contains(name.as_str())) {
+            match folder.is_sound(&record.outputs, &mut |_| observe(&progress)) {
+                Some(true) => {}
+                Some(false) => {
+                    unsound.push(format!("{name}: its results are damaged; run it again with its files"));
+                }
+                None => return Err(BatchError::Stopped),
+            }
+        }
+    }
     for name in lacking(folder, &records, &performed)? {
         performed.remove(name);
         records.remove(name);
@@ -312,6 +349,7 @@ pub fn run(
         resumed: plan.tasks.len() - left.len(),
         left: unfinished,
         failed,
+        unsound,
         records,
         shared,
         manifest,

@@ -245,7 +245,10 @@ fn stamp(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// The SHA-256 of a file; `None` if `observe` stops it.
-fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> io::Result<Option<String>> {
+pub(super) fn hash(
+    path: &Path,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> io::Result<Option<String>> {
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; HASHED_BYTES];
@@ -259,6 +262,11 @@ fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> io::Res
             return Ok(None);
         }
     }
+}
+
+/// The SHA-256 of bytes.
+pub(super) fn hash_of(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Whether a finished task has what `task` would make: it is the same task, its inputs are what they were, and its files are there. An

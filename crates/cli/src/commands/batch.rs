@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::civil::Date;
 use tapeworks_analysis::batch::{
-    self, Access, BatchError, Executor, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record, Report,
-    Settings, Task, Threads,
+    self, Access, BatchError, Earlier, Executor, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record,
+    Report, Settings, Task, Threads,
 };
 use tapeworks_analysis::replay;
 use tapeworks_feed::Application;
@@ -42,6 +42,7 @@ Examples:
   tapeworks batch 'captures/**' --out days --dry-run
   tapeworks batch captures/2025-11-14 captures/2025-11-17 --exclude '**/*.md' --out days --buckets 1 --jobs 8
   tapeworks batch 'captures/**' --out days --executor ray --jobs 16
+  tapeworks batch 'captures/**' --out days --verify
   tapeworks batch --task task.json --out days
   tapeworks batch 's3://bucket/captures/**' --out s3://bucket/days --work scratch   (a build with the feature cloud)
 
@@ -104,13 +105,17 @@ pub(crate) struct Arguments {
     /// Remove results in the folder that are of other settings, or of these dates and of files that are not among the inputs.
     #[arg(short, long)]
     force: bool,
+    /// Compare the bytes of all results with the hashes that they were made with, and do the tasks of damaged ones again. Without it a file
+    /// counts as whole if its size is right.
+    #[arg(long)]
+    verify: bool,
     /// Show the tasks and write nothing.
     #[arg(long)]
     dry_run: bool,
     /// Do the one task that this file describes, in the words of --dry-run --json; - is standard input. Other processes may do other tasks
     /// in the same folder meanwhile. A run with the same inputs writes the manifest when all are done.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "schema", "format", "buckets", "exclude", "jobs", "executor", "ray_address", "python", "protocol", "date",
-        "symbols", "stale", "odd_lots", "ignore_price_bands", "force", "dry_run"])]
+        "symbols", "stale", "odd_lots", "ignore_price_bands", "force", "verify", "dry_run"])]
     task: Option<PathBuf>,
     /// The tasks, or the result, as one JSON object.
     #[arg(short = 'J', long)]
@@ -207,7 +212,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         &plan,
         &folder,
         &*executor,
-        arguments.force,
+        Earlier { force: arguments.force, verify: arguments.verify },
         &mut |line| complain(&line),
         &mut |progress| match progress.tasks {
             0 => unless_stopped(),
@@ -347,6 +352,7 @@ fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
     for failed in &report.failed {
         complain(&format!("{}: {}", failed.task.name, failed.error));
     }
+    report.unsound.iter().for_each(|text| complain(text));
     // The merge of a date has read the files of its other tasks too.
     let damaged: BTreeSet<&String> = records.iter().flat_map(|record| &record.damaged_files).collect();
     damaged.into_iter().for_each(|error| complain(error));
@@ -364,6 +370,7 @@ fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
     let unseen: Vec<Symbol> = plan.settings.symbols.iter().flatten().filter(is_unseen).copied().collect();
     complain_of_unseen(&unseen);
     report.failed.is_empty()
+        && report.unsound.is_empty()
         && report.shared.is_empty()
         && unseen.is_empty()
         && records.iter().all(|record| record.is_clean)
