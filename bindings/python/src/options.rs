@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use pyo3::prelude::*;
 use tapeworks_analysis::replay;
 use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
@@ -51,6 +52,14 @@ fn venue(name: &str) -> Result<Publisher, Failure> {
 pub(crate) fn midnight(text: &str) -> Result<Nanos, Failure> {
     let midnight = clock::date_in(text).and_then(clock::midnight_of);
     midnight.ok_or_else(|| Failure::usage(format!("'{text}' is no date such as 2025-11-14")))
+}
+
+/// A time as the command line takes it, in ns since 1970 UTC.
+#[pyfunction]
+pub(crate) fn instant(text: &str) -> PyResult<u64> {
+    let instant = clock::instant(text.trim());
+    let wrong = || Failure::usage(format!("'{text}' is no time: use {}", clock::INSTANT_FORM));
+    Ok(instant.ok_or_else(wrong)?.0)
 }
 
 fn time(name: &str, ns: i128) -> Result<Nanos, Failure> {

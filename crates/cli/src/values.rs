@@ -115,7 +115,7 @@ pub(crate) fn date(text: &str) -> Result<civil::Date, String> {
 
 const DATE_FORM: &str = "use a date such as 2025-11-14";
 
-/// An instant: nanoseconds since 1970, ISO 8601 with a zone, or a date and time in New York.
+/// An instant: nanoseconds since 1970, or ISO 8601 with a zone.
 pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
     clock::instant(text).ok_or_else(|| format!("use {}", clock::INSTANT_FORM))
 }
@@ -296,13 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_nanoseconds_iso_or_new_york() {
+    fn instants_are_nanoseconds_or_have_a_zone() {
         let half_past_nine = Ok(Nanos(1_763_130_600_000_000_000));
         assert_eq!(instant("1763130600000000000"), half_past_nine);
         assert_eq!(instant("2025-11-14T14:30:00Z"), half_past_nine);
         assert_eq!(instant("2025-11-14T09:30-05:00"), half_past_nine);
-        assert_eq!(instant("2025-11-14T09:30"), half_past_nine);
-        assert!(instant("noon").is_err());
+        assert_eq!(instant("2025-11-14T09:30[America/New_York]"), half_past_nine);
+        for without_zone in ["2025-11-14T09:30", "2025-11-14 09:30:00.5", "2025-11-14", "noon"] {
+            assert!(instant(without_zone).unwrap_err().contains("with a zone"), "{without_zone}");
+        }
         assert!(instant("99999999999999999999999").is_err());
     }
 

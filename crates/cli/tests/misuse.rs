@@ -151,7 +151,7 @@ fn a_study_of_no_message_gives_the_reason() {
     let session = folder.path("session.itch");
     let venue = ["exchange", "generate", "--scenario", "session", "--venues", "nasdaq"];
     run(&[&venue[..], &["--messages", "5000", "--symbols", "5", "--out", &session]].concat());
-    let output = run(&["study", "--no-measure", &session, "--from", "2025-11-14T09:30"]);
+    let output = run(&["study", "--no-measure", &session, "--from", "2025-11-14T09:30-05:00"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.contains("None of 5,000 messages is studied: 5,000 outside of --from and --to"), "{text}");

@@ -6,9 +6,9 @@
 
 use std::fmt::Write as _;
 
-use jiff::civil::{Date, DateTime};
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
+use jiff::{Timestamp, ToSpan, Zoned};
 use tapeworks_market::Nanos;
 
 /// The zone of the US equity markets.
@@ -61,21 +61,20 @@ impl Zone {
     }
 }
 
-/// An instant: nanoseconds since 1970, ISO 8601 with a zone, or a date and time in New York.
+/// Parses an instant: nanoseconds since 1970, or ISO 8601 with `Z`, an offset, or the name of a zone. A time without a zone is none: some
+/// readers would take it for New York's and some for UTC.
 pub fn instant(text: &str) -> Option<Nanos> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok().map(Nanos);
     }
-    let timestamp = text.parse::<Timestamp>().ok().or_else(|| {
-        let zone = TimeZone::get(ZONE).ok()?;
-        Some(text.parse::<DateTime>().ok()?.to_zoned(zone).ok()?.timestamp())
-    });
-    u64::try_from(timestamp?.as_nanosecond()).ok().map(Nanos)
+    let timestamp =
+        text.parse::<Timestamp>().or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()));
+    u64::try_from(timestamp.ok()?.as_nanosecond()).ok().map(Nanos)
 }
 
 /// What [`instant`] takes.
-pub const INSTANT_FORM: &str =
-    "nanoseconds since 1970, 2025-11-14T14:30:00Z, or 2025-11-14T09:30 for New York";
+pub const INSTANT_FORM: &str = "nanoseconds since 1970, or ISO 8601 with a zone: 2025-11-14T14:30:00Z, 2025-11-14T09:30-05:00 or \
+                                2025-11-14T09:30[America/New_York]";
 
 /// The instant of midnight in New York at the start of `date`. `None` for dates before 1970 or beyond 2500.
 pub fn midnight_of(date: Date) -> Option<Nanos> {

@@ -38,35 +38,19 @@ def names_of(names: Union[str, Iterable[str], None]) -> Optional[List[str]]:
 
 
 def ns_of(time: Optional[Time]) -> Optional[int]:
-    """A time in ns since 1970 UTC. Text is ISO 8601; without a zone it is UTC, as is a naive ``datetime``."""
+    """A time in ns since 1970 UTC. Text and a ``datetime`` must have a zone: the rule of the command line."""
     if time is None or isinstance(time, int):
         return time
     if isinstance(time, str):
-        text = time.strip().replace("Z", "+00:00")
-        # Python keeps microseconds; digits behind them are added by themselves.
-        whole, point, rest = text.partition(".")
-        digits = ""
-        if point:
-            length = next((at for at, letter in enumerate(rest) if not letter.isdigit()), len(rest))
-            digits, rest = rest[:length], rest[length:]
-        if len(digits) > 9:
-            raise _usage(f"'{time}' has more than nine digits of a second")
-        try:
-            moment = datetime.datetime.fromisoformat(whole + rest)
-        except ValueError:
-            raise _usage(f"'{time}' is no time such as 2025-11-14T14:30:00Z") from None
-        return ns_of_datetime(moment) + int(digits.ljust(9, "0") or "0")
+        return _native.instant(time)
     if not isinstance(time, datetime.datetime):
-        raise _usage(f"{time!r} is no time: use ns since 1970 UTC, ISO 8601 or a datetime")
+        raise _usage(f"{time!r} is no time: use ns since 1970 UTC, ISO 8601 with a zone, or a datetime with a zone")
+    if time.tzinfo is None:
+        raise _usage(f"{time!r} has no zone: give it a tzinfo, such as datetime.timezone.utc or ZoneInfo('America/New_York')")
+    since = time - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    ns = ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
     # A timestamp of pandas has nanoseconds besides.
-    return ns_of_datetime(time) + int(getattr(time, "nanosecond", 0))
-
-
-def ns_of_datetime(moment: datetime.datetime) -> int:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.timezone.utc)
-    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
+    return ns + int(getattr(time, "nanosecond", 0))
 
 
 def _usage(text: str) -> Exception:
@@ -290,7 +274,7 @@ def read(
         paths: One file or several.
         schema: What the records are, by DBN's names; ``tapeworks.SCHEMAS`` has all.
         symbols: Only these: a list, or text with commas.
-        start: The first receive time whose records come: ns since 1970 UTC, ISO 8601, or a ``datetime``. Books are built from
+        start: The first receive time whose records come: ns since 1970 UTC, or ISO 8601 or a ``datetime`` with a zone. Books are built from
             the beginning all the same.
         end: The receive time at which reading ends.
         prices: ``float`` (dollars), ``decimal`` (exact, ``decimal128(18, 9)``) or ``fixed`` (integers of 1e-9 dollars).

@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// Only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// Trades received from this time on: ISO 8601, or nanoseconds since 1970.
+    /// Trades received from this time on: ISO 8601 with a zone, or nanoseconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     from: Option<Nanos>,
     /// Trades received before this time.

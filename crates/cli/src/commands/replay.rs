@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     /// Only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// Write records received from this time on: ISO 8601, or nanoseconds since 1970. Books are built from the start.
+    /// Write records received from this time on: ISO 8601 with a zone, or nanoseconds since 1970. Books are built from the start.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     from: Option<Nanos>,
     /// End at this receive time.

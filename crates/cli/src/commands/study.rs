@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// The length of the windows; without it, one that suits the capture.
     #[arg(long, value_name = "TIME", value_parser = values::duration_ns)]
     window: Option<u64>,
-    /// Messages from this time on: ISO 8601, or nanoseconds since 1970 (since midnight, if the file has only that).
+    /// Messages from this time on: ISO 8601 with a zone, or nanoseconds since 1970 (since midnight, if the file has only that).
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     from: Option<Nanos>,
     /// Messages before this time.

@@ -157,11 +157,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(200);
 
 fn parse_start(text: &str) -> std::result::Result<u64, String> {
-    if let Ok(nanoseconds) = text.parse() {
-        return Ok(nanoseconds);
-    }
-    let time: jiff::Timestamp = text.parse().map_err(|error| format!("{error}"))?;
-    u64::try_from(time.as_nanosecond()).map_err(|_| "a time before 1970".to_owned())
+    values::instant(text).map(|time| time.0)
 }
 
 impl From<SubscribeError> for Failure {
