@@ -445,6 +445,10 @@ pub fn replay_into(
         places.push((PathBuf::new(), schema));
         writers.push(writer);
     }
+    if options.from.is_some() || options.to.is_some() {
+        let window = options.from.unwrap_or_default()..options.to.unwrap_or(Nanos(u64::MAX));
+        writers.iter_mut().for_each(|writer| writer.set_window(window.clone()));
+    }
     let is_all_needed = needs_all(options);
     let needs = |of: fn(Schema) -> bool| is_all_needed || places.iter().any(|(_, schema)| of(*schema));
     let has = (needs(Schema::is_consolidated), needs(Schema::needs_levels));

@@ -303,6 +303,43 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
     }
 }
 
+/// The rows of a CSV file.
+fn rows(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap().lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn windows_that_meet_have_the_quotes_of_intervals_of_the_whole() {
+    const SCHEMAS: [Schema; 4] = [Schema::Bbo1S, Schema::Bbo1M, Schema::Cbbo1S, Schema::Cbbo1M];
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("session.pcap");
+    session(&input, &VENUES, 5);
+    let of = |name: &str, from, to| {
+        let path = |schema: Schema| folder.path().join(format!("{name}-{schema}.csv"));
+        let output = |schema| Output { path: path(schema), schema, options: Default::default() };
+        let outputs = SCHEMAS.map(output).to_vec();
+        let summary = run(&Options { inputs: vec![input.clone()], outputs, from, to, ..Options::default() });
+        (SCHEMAS.map(|schema| rows(&path(schema))), summary.times.unwrap())
+    };
+    let (whole, (first, last)) = of("whole", None, None);
+    assert!(whole.iter().all(|rows| rows.len() > 100));
+    let minute = 60 * Nanos::SECOND;
+    let middle = first.0 + (last.0 - first.0) / 2;
+    // Within an interval, at the end of one of a minute and a nanosecond around it.
+    let boundary = middle / minute * minute;
+    for cut in [middle, boundary - 1, boundary, boundary + 1].map(Nanos) {
+        let (before, _) = of(&format!("before-{}", cut.0), None, Some(cut));
+        let (after, _) = of(&format!("after-{}", cut.0), Some(cut), None);
+        for ((schema, whole), (before, after)) in SCHEMAS.iter().zip(&whole).zip(before.iter().zip(&after)) {
+            assert!(!before.is_empty() && !after.is_empty());
+            let both = [&before[..], after].concat();
+            let differing = both.iter().zip(whole).find(|(both, whole)| both != whole);
+            assert_eq!(differing, None, "{schema} cut at {}", cut.0);
+            assert_eq!(both.len(), whole.len(), "{schema} cut at {}", cut.0);
+        }
+    }
+}
+
 #[test]
 fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
     let folder = tempfile::tempdir().unwrap();

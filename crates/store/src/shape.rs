@@ -7,6 +7,8 @@ mod order;
 mod price;
 mod reference;
 
+use std::ops::Range;
+
 use dbn::BidAskPair;
 use tapeworks_market::book::Outcome;
 use tapeworks_market::event::{Event, EventKind, Flags, Session};
@@ -54,6 +56,10 @@ pub(crate) trait Shape: Send {
 
     /// Notes an update without making a record of it: records of later updates depend on it.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
+
+    /// Limits the file to a window of receive time. Shapes whose records have a time of their own keep those outside of it back, and
+    /// include changes from before the window in its first records.
+    fn set_window(&mut self, _window: Range<Nanos>) {}
 
     /// Continues from this state, as if every update before it had been noted.
     fn restore(&mut self, _state: &State<'_>, _carried: &Carried) {}

@@ -1,8 +1,9 @@
 //! The writer: one schema to one file.
 
+use std::ops::Range;
 use std::path::Path;
 
-use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate};
+use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate};
 
 use crate::apart::Encoders;
 #[cfg(feature = "arrow")]
@@ -175,6 +176,12 @@ impl Writer {
         self.table.watch(update);
     }
 
+    /// Limits the records to a window of receive time, before any update is taken or noted. The updates from before it go to
+    /// [`Writer::watch`]. A record of an interval (`bbo-1m`) is in the window if its end is, also if the change came before.
+    pub fn set_window(&mut self, window: Range<Nanos>) {
+        self.table.set_window(window);
+    }
+
     /// Goes on from a state, as if the writer had taken note of every update before it. To be called before any other update is
     /// taken or noted, or behind updates that are missing for good.
     pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
@@ -199,6 +206,7 @@ impl Writer {
 trait Table: Send {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError>;
     fn watch(&mut self, update: &NbboUpdate<'_>);
+    fn set_window(&mut self, window: Range<Nanos>);
     fn pass(&mut self, event: &Event);
     fn restore(&mut self, state: &State<'_>, carried: &Carried);
     fn summary(&self) -> &Summary;
@@ -324,6 +332,10 @@ impl<S: Shape> Table for TableOf<S> {
             self.count_lost_size(update.book.event, self.rows.len() > before);
         }
         if self.rows.is_full() { self.encode(instruments) } else { Ok(()) }
+    }
+
+    fn set_window(&mut self, window: Range<Nanos>) {
+        self.shape.set_window(window);
     }
 
     #[inline]

@@ -5,7 +5,9 @@
 //! the records of the interval come in the order of publisher, then instrument. As in DBN, an interval without
 //! change of the best bid or offer and without trade gives no record; the last trade is carried forward, and so is
 //! the best bid and offer. An update that is late stays in the interval that runs. The end of the input ends the
-//! last interval.
+//! last interval. In a file with a window of time the intervals that end in it have a record, also for changes from before it.
+
+use std::ops::Range;
 
 use dbn::{BboMsg, BidAskPair, CbboMsg, ConsolidatedBidAskPair, FlagSet, OhlcvMsg, RecordHeader};
 use tapeworks_market::event::{Event, EventKind, Flags};
@@ -27,9 +29,20 @@ struct Clock {
     width_ns: u64,
     /// The end of the interval that runs.
     end: Option<u64>,
+    /// The intervals of quotes that end in it have records; `None`: all.
+    window: Option<Range<Nanos>>,
 }
 
 impl Clock {
+    const fn new(width_ns: u64) -> Self {
+        Self { width_ns, end: None, window: None }
+    }
+
+    /// Whether the interval that ended at `end` has records.
+    fn is_shown(&self, end: u64) -> bool {
+        self.window.as_ref().is_none_or(|window| window.contains(&Nanos(end)))
+    }
+
     /// The end of the interval that `event` shows to be over.
     #[inline]
     fn tick(&mut self, event: &Event) -> Option<u64> {
@@ -140,15 +153,16 @@ fn bbo(
 
 impl Quotes {
     pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
-        Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
+        Self { rtype, clock: Clock::new(width_ns), running: Running { venues: Vec::new() } }
     }
 
-    fn end_interval(&mut self, end: u64, rows: &mut Rows<BboMsg>) {
-        let rtype = self.rtype;
+    fn end_interval(&mut self, end: u64, mut each: impl FnMut(BboMsg)) {
+        let (rtype, is_shown) = (self.rtype, self.clock.is_shown(end));
         self.running.take_touched(|publisher, instrument, quote| {
             quote.is_touched = false;
-            let record = bbo(rtype, publisher, instrument, quote, end, quote.flags | Flags::LAST.0);
-            rows.push_derived(record);
+            if is_shown {
+                each(bbo(rtype, publisher, instrument, quote, end, quote.flags | Flags::LAST.0));
+            }
         });
     }
 
@@ -196,7 +210,7 @@ impl Shape for Quotes {
     fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<BboMsg>) {
         let book = &update.book;
         if let Some(end) = self.clock.tick(book.event) {
-            self.end_interval(end, rows);
+            self.end_interval(end, |record| rows.push_derived(record));
         }
         if clears(book.event) {
             return self.clear(book);
@@ -221,10 +235,27 @@ impl Shape for Quotes {
         }
     }
 
+    fn set_window(&mut self, window: Range<Nanos>) {
+        self.clock.window = Some(window);
+    }
+
     fn watch(&mut self, update: &NbboUpdate<'_>) {
         let book = &update.book;
         let event = book.event;
         let trade = trade_of(book);
+        if self.clock.window.is_some() {
+            if let Some(end) = self.clock.tick(event) {
+                self.end_interval(end, |_| {});
+            }
+            if clears(event) {
+                return self.clear(book);
+            }
+            if book.top_changed() || trade.is_ok() {
+                let [best] = levels::<1>(book);
+                self.change(event, Some(best), trade.ok());
+            }
+            return;
+        }
         let venue = self.running.venue(event.publisher);
         if clears(event) {
             let cleared = |index| [InstrumentId::ALL, InstrumentId(index as u32)].contains(&event.instrument);
@@ -272,7 +303,7 @@ impl Shape for Quotes {
 
     fn finish(&mut self, rows: &mut Rows<BboMsg>) {
         if let Some(end) = self.clock.end.take() {
-            self.end_interval(end, rows);
+            self.end_interval(end, |record| rows.push_derived(record));
         }
     }
 }
@@ -313,15 +344,26 @@ pub(crate) struct ConsolidatedQuotes {
 
 impl ConsolidatedQuotes {
     pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
-        Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
+        Self { rtype, clock: Clock::new(width_ns), running: Running { venues: Vec::new() } }
     }
 
-    fn end_interval(&mut self, end: u64, rows: &mut Rows<CbboMsg>) {
-        let rtype = self.rtype;
+    fn end_interval(&mut self, end: u64, mut each: impl FnMut(CbboMsg)) {
+        let (rtype, is_shown) = (self.rtype, self.clock.is_shown(end));
         self.running.take_touched(|_, instrument, quote| {
             quote.is_touched = false;
-            rows.push_derived(cbbo(rtype, instrument, quote, end, quote.flags | Flags::LAST.0));
+            if is_shown {
+                each(cbbo(rtype, instrument, quote, end, quote.flags | Flags::LAST.0));
+            }
         });
+    }
+
+    /// [`ConsolidatedQuotes::change`], with a record at the end of the interval.
+    fn touch(&mut self, update: &NbboUpdate<'_>, trade: Option<Trade>) {
+        let (quote, is_new) = self.change(update, trade);
+        quote.is_touched = true;
+        if is_new {
+            self.running.venue(ALL_VENUES).touched.push(update.book.event.instrument);
+        }
     }
 
     /// Takes what `update` changed; returns the quote of its instrument, and whether it is new in this interval.
@@ -363,7 +405,7 @@ impl Shape for ConsolidatedQuotes {
     fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<CbboMsg>) {
         let event = update.book.event;
         if let Some(end) = self.clock.tick(event) {
-            self.end_interval(end, rows);
+            self.end_interval(end, |record| rows.push_derived(record));
         }
         let trade = match (update.changed, trade_of(&update.book)) {
             (false, Err(reason)) => {
@@ -375,15 +417,24 @@ impl Shape for ConsolidatedQuotes {
             }
             (_, trade) => trade.ok(),
         };
-        let (quote, is_new) = self.change(update, trade);
-        quote.is_touched = true;
-        if is_new {
-            self.running.venue(ALL_VENUES).touched.push(event.instrument);
-        }
+        self.touch(update, trade);
+    }
+
+    fn set_window(&mut self, window: Range<Nanos>) {
+        self.clock.window = Some(window);
     }
 
     fn watch(&mut self, update: &NbboUpdate<'_>) {
         let trade = trade_of(&update.book).ok();
+        if self.clock.window.is_some() {
+            if let Some(end) = self.clock.tick(update.book.event) {
+                self.end_interval(end, |_| {});
+            }
+            if update.changed || trade.is_some() {
+                self.touch(update, trade);
+            }
+            return;
+        }
         if update.changed || trade.is_some() {
             self.change(update, trade);
         }
@@ -415,7 +466,7 @@ impl Shape for ConsolidatedQuotes {
 
     fn finish(&mut self, rows: &mut Rows<CbboMsg>) {
         if let Some(end) = self.clock.end.take() {
-            self.end_interval(end, rows);
+            self.end_interval(end, |record| rows.push_derived(record));
         }
     }
 }
@@ -440,7 +491,7 @@ pub(crate) struct Bars {
 
 impl Bars {
     pub(crate) const fn new(rtype: u8, width_ns: u64) -> Self {
-        Self { rtype, clock: Clock { width_ns, end: None }, running: Running { venues: Vec::new() } }
+        Self { rtype, clock: Clock::new(width_ns), running: Running { venues: Vec::new() } }
     }
 
     fn end_interval(&mut self, end: u64, rows: &mut Rows<OhlcvMsg>) {
