@@ -211,7 +211,7 @@ impl Batches {
 fn unclean(running: &Handle) -> Option<serde_json::Value> {
     let mut running = locked(running);
     let running = running.as_mut()?;
-    let summary = running.summary.as_ref().filter(|summary| !summary.is_clean())?;
+    let summary = running.summary.as_ref().filter(|summary| !summary.is_clean() || summary.lacking().next().is_some())?;
     if std::mem::replace(&mut running.is_reported, true) {
         return None;
     }

@@ -336,7 +336,15 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
                 format!("Everything was understood{holds}; nothing is missing.")
             }
         };
-        let _infallible = writeln!(out, "{}", paint.good(&text));
+        let mut lacking = summary.lacking().peekable();
+        let text = match lacking.peek() {
+            None => paint.good(&text),
+            Some(_) => paint.bad(
+                "The input was understood and nothing of it is missing, but it is not all in the files.",
+            ),
+        };
+        lacking.for_each(|line| _ = writeln!(out, "{}", paint.bad(&format!("! {line}"))));
+        let _infallible = writeln!(out, "{text}");
     } else {
         let files = &summary.file_counters;
         let parts = [

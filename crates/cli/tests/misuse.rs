@@ -21,6 +21,27 @@ fn content(name: &str) -> Vec<u8> {
 const READERS: [&str; 4] = ["dump", "stats", "study", "replay"];
 
 #[test]
+fn levels_that_a_file_of_orders_cannot_hold_are_named_with_the_schemas_that_have_them() {
+    let folder = Folder::new("levels");
+    let (capture, csv) = (folder.path("deep.pcap"), folder.path("x.csv"));
+    let generate = ["exchange", "generate", "--venues", "iex-deep", "--messages", "2000", "--symbols", "5"];
+    assert!(run(&[&generate[..], &["--out", &capture]].concat()).status.success());
+    let text = stdout(&run(&["replay", &capture, "--out", &csv]));
+    assert!(text.contains("updates of price levels and quotes are none: mbp-1, mbp-10"), "{text}");
+    assert!(!text.contains("Everything was understood"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&run(&["replay", &capture, "--out", &csv, "--force", "--json"])))
+            .unwrap();
+    let skipped = json["written"][0]["skipped"]["skipped_not_order_by_order"].as_u64().unwrap();
+    assert!(
+        skipped > 500 && json["lacking"][0].as_str().unwrap().contains(&format!(" {skipped} ")),
+        "{json}"
+    );
+    let text = stdout(&run(&["replay", &capture, "--schema", "mbp-10", "--out", &csv, "--force"]));
+    assert!(text.contains("Everything was understood; nothing is missing."), "{text}");
+}
+
+#[test]
 fn a_missing_file_is_named() {
     for reader in READERS {
         assert_one_error(&run(&[reader, "nowhere.pcap"]), 1, "nowhere.pcap: no such file");

@@ -116,6 +116,7 @@ def _describe(summary: Dict[str, Any]) -> tuple[str, Dict[str, Any]]:
         parts.append(f"{problems['total']:,} problems in all")
     if summary["unseen_symbols"]:
         parts.append(f"no message is about {', '.join(summary['unseen_symbols'][:10])}")
+    parts += summary["lacking"]
     text = "; ".join(parts) or "some events contradicted their books"
     return f"{text} (the reader's summary has all)", place
 
@@ -125,7 +126,8 @@ def report(summary: Dict[str, Any], policy: str) -> None:
     if policy == "ignore":
         return
     text, place = _describe(summary)
-    if policy == "raise":
+    # What the schema cannot hold is no fault of the input.
+    if policy == "raise" and not summary["is_clean"]:
         raise DataError(text, summary=summary, **place)
     warnings.warn(DataWarning(text), stacklevel=3)
 

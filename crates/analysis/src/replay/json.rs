@@ -62,6 +62,7 @@ impl Summary {
             "skipped_stream_bytes": self.feed_counters.skipped_stream_bytes,
             "damaged_files": self.complaints().collect::<Vec<_>>(),
             "is_interrupted": self.is_interrupted,
+            "is_clean": self.is_clean(),
             "messages": self.messages,
             "events": self.events,
             "instruments": self.symbols.len(),
@@ -124,6 +125,7 @@ impl Summary {
             })),
             "problems": self.problems_json(),
             "busiest": self.busiest.iter().map(busiest).collect::<Vec<_>>(),
+            "lacking": self.lacking().collect::<Vec<_>>(),
             "written": self.written.iter().map(|written| json!({
                 "file": name(&written.path),
                 "schema": written.schema.as_str(),

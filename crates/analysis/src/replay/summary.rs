@@ -12,7 +12,7 @@ use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, NbboStage, Publisher, Side, Symbol};
 use tapeworks_packet::CaptureError;
-use tapeworks_store::Schema;
+use tapeworks_store::{Schema, Skip};
 
 use crate::bars::Bars;
 use crate::compare::Comparison;
@@ -233,6 +233,20 @@ impl Summary {
             && self.problems.total + self.unreadable_symbols == 0
             && self.missing_messages() == 0
             && self.feeds.iter().all(|feed| feed.counters.rejected() + feed.counters.instruments_beyond == 0)
+    }
+
+    /// What the outputs lack though the input has it, a line each: `mbo` has no record for price levels and quotes.
+    pub fn lacking(&self) -> impl Iterator<Item = String> {
+        self.written.iter().filter_map(|written| {
+            let count = written.summary.skipped(Skip::NotOrderByOrder);
+            let shown = written.path.display().to_string();
+            let file = if shown.is_empty() { String::new() } else { format!("{shown}: ") };
+            let text = format!(
+                "{file}{} holds orders, and {count} updates of price levels and quotes are none: mbp-1, mbp-10, bbo-1s and cmbp-1 have them",
+                written.schema
+            );
+            (count > 0).then_some(text)
+        })
     }
 
     /// What is wrong with whole files, a line each.
