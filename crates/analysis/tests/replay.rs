@@ -341,6 +341,37 @@ fn windows_that_meet_have_the_quotes_of_intervals_of_the_whole() {
 }
 
 #[test]
+fn trades_of_a_generated_market_are_inside_the_nbbo_but_for_sweeps_and_auctions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, path) = (folder.path().join("session.pcap"), folder.path().join("cmbp-1.csv"));
+    session(&input, &VENUES, 7);
+    let output = Output { path: path.clone(), schema: Schema::Cmbp1, options: Default::default() };
+    run(&Options { inputs: vec![input], outputs: vec![output], ..Options::default() });
+    let text = std::fs::read_to_string(&path).unwrap();
+    let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let place = |name: &str| names.iter().position(|one| *one == name).unwrap();
+    let [action, side, price, bid, ask] = ["action", "side", "price", "bid_px_00", "ask_px_00"].map(place);
+    let (mut trades, mut outside, mut quotes, mut locked) = (0, 0, 0, 0);
+    for row in text.lines().skip(1) {
+        let row: Vec<&str> = row.split(',').collect();
+        let number = |place: usize| row[place].parse::<i64>().ok().filter(|price| *price != i64::MAX);
+        let (Some(bid), Some(ask)) = (number(bid), number(ask)) else { continue };
+        // An auction has no side.
+        if row[action] == "T" && row[side] != "N" {
+            trades += 1;
+            let price = number(price).unwrap();
+            outside += u32::from(price < bid.min(ask) || price > bid.max(ask));
+        } else if row[action] != "T" {
+            quotes += 1;
+            locked += u32::from(bid >= ask);
+        }
+    }
+    assert!(trades > 500 && quotes > 2_000, "{trades} trades, {quotes} quotes");
+    assert!(outside * 100 < trades * 2, "{outside} of {trades} trades are outside");
+    assert!(locked * 100 < quotes, "{locked} of {quotes} quotes are locked or crossed");
+}
+
+#[test]
 fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.itch");

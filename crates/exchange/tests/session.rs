@@ -153,25 +153,33 @@ fn venues_together_are_locked_or_crossed_only_for_moments() {
     let mut generator = Generator::new(&scenario).unwrap();
     let mut venues = [ItchVenue::default(), ItchVenue::default(), ItchVenue::default()];
     let mut message = [0; MAX_MESSAGE_BYTES];
-    let mut crossed_since = HashMap::new();
-    let (mut times, mut longest_ns) = (0, 0);
+    // By whether the market was only locked.
+    let mut since = [HashMap::new(), HashMap::new()];
+    let (mut times, mut longest_ns) = ([0; 2], [0; 2]);
     while let Some(generated) = generator.next_message(&mut message) {
         let bytes = &message[..generated.length];
         venues[generated.venue].apply(bytes);
         let Some(stock) = venues[generated.venue].stock_of(bytes) else { continue };
         let bid = venues.iter().filter_map(|venue| venue.best(stock)[0]).max();
         let ask = venues.iter().filter_map(|venue| venue.best(stock)[1]).min();
-        if matches!((bid, ask), (Some(bid), Some(ask)) if bid >= ask) {
-            crossed_since.entry(stock).or_insert(generated.timestamp_ns);
-        } else if let Some(since) = crossed_since.remove(&stock) {
-            times += 1;
-            longest_ns = longest_ns.max(generated.timestamp_ns - since);
+        let is = [
+            matches!((bid, ask), (Some(bid), Some(ask)) if bid > ask),
+            matches!((bid, ask), (Some(bid), Some(ask)) if bid == ask),
+        ];
+        for (place, since) in since.iter_mut().enumerate() {
+            if is[place] {
+                since.entry(stock).or_insert(generated.timestamp_ns);
+            } else if let Some(since) = since.remove(&stock) {
+                times[place] += 1;
+                longest_ns[place] = longest_ns[place].max(generated.timestamp_ns - since);
+            }
         }
     }
-    assert!(times > 10, "it does happen: {times}");
-    assert!(crossed_since.is_empty());
+    let [crossed, locked] = times;
+    assert!(locked > 10 && crossed < locked / 2, "it does happen: {times:?}");
+    assert!(since.iter().all(HashMap::is_empty));
     // A halt reaches the venues one after the other, which can hold a correction up.
-    assert!(longest_ns < 5_000_000, "{longest_ns} ns");
+    assert!(longest_ns[0] < 20_000_000 && longest_ns[1] < 100_000_000, "{longest_ns:?} ns");
 }
 
 #[test]
@@ -192,8 +200,8 @@ fn the_same_seed_gives_the_same_bytes_everywhere() {
 }
 
 /// These change when the generator's output does, which the changelog must mention: users compare runs by seed.
-const GOLDEN_RAW: u64 = 0xFEDB_6ED1_9971_9164;
-const GOLDEN_CAPTURE: u64 = 0xBBC2_CC26_698A_FDD6;
+const GOLDEN_RAW: u64 = 0xC239_522E_B03E_C89D;
+const GOLDEN_CAPTURE: u64 = 0x9ADB_6B76_E664_2377;
 
 /// Every sequence number of one line of one venue, in the order of arrival, with heartbeats left out.
 fn sequences(scenario: &Scenario) -> (Vec<[Vec<u64>; 2]>, tapeworks_exchange::Report) {
