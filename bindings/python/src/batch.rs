@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use tapeworks_analysis::batch::{
-    self, Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step, Task,
-    TaskError, Threads,
+    self, Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings,
+    Step, Task, TaskError, Threads,
 };
 use tapeworks_analysis::replay;
 use tapeworks_feed::clock;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use tapeworks_analysis::replay::{Advanced, ReplayError, Walk};
 use tapeworks_market::book::Books;
+use tapeworks_market::venue::FEEDS;
 use tapeworks_market::{Flags, InstrumentId, Nanos, Price, Side, Symbol};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net::{Datagram, Transport};
@@ -180,6 +181,20 @@ fn instrument(walk: &Walk, symbol: &str) -> Option<InstrumentId> {
     walk.instruments().find(Symbol::from_bytes(symbol.as_bytes()).ok()?)
 }
 
+/// Refuses a market identifier code that no feed has: it would look like a venue without orders.
+fn refuse_unknown_venue(mic: &str) -> Result<(), Failure> {
+    let mut mics: Vec<&str> = FEEDS.iter().map(|feed| feed.venue.mic).collect();
+    if mics.iter().any(|known| known.eq_ignore_ascii_case(mic)) {
+        return Ok(());
+    }
+    mics.sort_unstable();
+    mics.dedup();
+    Err(Failure::usage(format!(
+        "unknown venue '{mic}': expected a market identifier code of {}",
+        mics.join(", ")
+    )))
+}
+
 /// The books of the feeds of the venue with this market identifier code, in any case.
 fn books_of<'w>(walk: &'w Walk, mic: &str) -> impl Iterator<Item = &'w Books> {
     walk.books().feeds().iter().filter(move |books| {
@@ -232,6 +247,10 @@ impl Feed {
     fn advance(&mut self, py: Python<'_>, until: Option<u64>) -> PyResult<bool> {
         let until = Nanos(until.unwrap_or(u64::MAX));
         let walk = self.walk()?;
+        if let Some(time) = walk.time().filter(|time| until < *time) {
+            let text = format!("the feed is at {} ns, after {} ns: it does not go back", time.0, until.0);
+            return Err(Failure::usage(text).into());
+        }
         loop {
             let advanced = py.detach(|| walk.advance(until, MOST));
             refuse_other_venue(walk)?;
@@ -284,6 +303,7 @@ impl Feed {
         venue: &str,
         depth: Option<usize>,
     ) -> PyResult<Option<Book>> {
+        refuse_unknown_venue(venue)?;
         let walk = self.walk()?;
         let Some(instrument) = instrument(walk, symbol) else { return Ok(None) };
         // A venue may have several feeds: the first that has the symbol.
@@ -309,6 +329,7 @@ impl Feed {
     /// The orders of `symbol` at the venue: `(order_id, side, price, size)`, bids then offers, each best price first and in the order
     /// of their execution. Reads the whole order table.
     fn orders(&mut self, symbol: &str, venue: &str) -> PyResult<Vec<(u64, char, f64, u32)>> {
+        refuse_unknown_venue(venue)?;
         let walk = self.walk()?;
         let Some(instrument) = instrument(walk, symbol) else { return Ok(Vec::new()) };
         let side = |side| match side {

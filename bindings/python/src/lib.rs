@@ -35,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<live::Live>()?;
     module.add_class::<files::Dump>()?;
     module.add_function(wrap_pyfunction!(options::instant, module)?)?;
+    module.add_function(wrap_pyfunction!(record::record, module)?)?;
     module.add_function(wrap_pyfunction!(streamed::decode_stream, module)?)?;
     module.add_function(wrap_pyfunction!(batch::run_batch, module)?)?;
     module.add_function(wrap_pyfunction!(batch::batch_task, module)?)?;

@@ -196,7 +196,7 @@ impl Live {
             return None;
         }
         *row += 1;
-        Some(Record { batch: Arc::clone(batch), row: *row - 1, schema: schema.as_str() })
+        Some(Record::of_row(Arc::clone(batch), *row - 1, schema.as_str()))
     }
 }
 

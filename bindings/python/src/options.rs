@@ -84,6 +84,11 @@ impl Given {
             let symbol = Symbol::from_bytes(text.as_bytes());
             symbol.map_err(|error| Failure::usage(format!("'{text}': {error}")))
         };
+        if self.symbols.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Failure::usage(
+                "symbols is empty, so nothing would be read: leave it out for all symbols",
+            ));
+        }
         let symbols = self.symbols.map(|all| all.iter().map(symbol).collect::<Result<HashSet<_>, _>>());
         let (from, to) = (self.start.map(|ns| time("start", ns)), self.end.map(|ns| time("end", ns)));
         let (from, to) = (from.transpose()?, to.transpose()?);

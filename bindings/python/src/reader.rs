@@ -211,7 +211,10 @@ impl Batches {
 fn unclean(running: &Handle) -> Option<serde_json::Value> {
     let mut running = locked(running);
     let running = running.as_mut()?;
-    let summary = running.summary.as_ref().filter(|summary| !summary.is_clean() || summary.lacking().next().is_some())?;
+    let summary = running
+        .summary
+        .as_ref()
+        .filter(|summary| !summary.is_clean() || summary.lacking().next().is_some())?;
     if std::mem::replace(&mut running.is_reported, true) {
         return None;
     }
@@ -368,6 +371,13 @@ impl Reader {
         drop(ended);
     }
 
+    /// Whether all was read, or the reader was closed: there is nothing more for a table or a data frame.
+    #[getter]
+    fn is_over(&self, py: Python<'_>) -> bool {
+        let has_more = || locked(&self.running).as_ref().is_some_and(|running| running.batches.is_some());
+        self.has_begun && self.current.is_none() && !py.detach(has_more)
+    }
+
     /// The next batch, for the Arrow PyCapsule interface; `None` at the end.
     fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         self.begin();
@@ -385,11 +395,7 @@ impl Reader {
                 && *row < batch.num_rows()
             {
                 *row += 1;
-                return Ok(Some(Record {
-                    batch: Arc::clone(batch),
-                    row: *row - 1,
-                    schema: self.schema.as_str(),
-                }));
+                return Ok(Some(Record::of_row(Arc::clone(batch), *row - 1, self.schema.as_str())));
             }
             match self.wait(py)? {
                 Some(batch) => self.current = Some((Arc::new(batch), 0)),
@@ -413,6 +419,9 @@ impl Reader {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface lets us answer in our own types.
         drop(requested_schema);
+        if self.is_over(py) {
+            return Err(Failure::usage("the reader is read to its end: a reader reads once").into());
+        }
         self.begin();
         let batches = Batches {
             running: Arc::clone(&self.running),

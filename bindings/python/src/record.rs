@@ -11,15 +11,65 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
+use tapeworks_store::Schema;
+
+use crate::errors::Failure;
 
 /// A record of a schema, whose fields are attributes: names and order are those of the columns. Times are integers (ns since 1970
 /// UTC), absent values `None`.
+///
+/// Records are immutable values: they compare and hash by their schema and fields, and can be copied and pickled.
 #[pyclass(frozen, module = "tapeworks")]
 pub(crate) struct Record {
-    pub(crate) batch: Arc<RecordBatch>,
-    pub(crate) row: usize,
-    pub(crate) schema: &'static str,
+    fields: Fields,
+    schema: &'static str,
+}
+
+enum Fields {
+    /// A row of a batch that other records share.
+    Row { batch: Arc<RecordBatch>, row: usize },
+    /// The fields of a record that was pickled.
+    Values { names: Vec<String>, values: Vec<Py<PyAny>> },
+}
+
+impl Record {
+    pub(crate) const fn of_row(batch: Arc<RecordBatch>, row: usize, schema: &'static str) -> Self {
+        Self { fields: Fields::Row { batch, row }, schema }
+    }
+
+    /// The value of a field, if the schema has it.
+    fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match &self.fields {
+            Fields::Row { batch, row } => {
+                batch.column_by_name(name).map(|column| value(py, column, *row)).transpose()
+            }
+            Fields::Values { names, values } => {
+                let known = names.iter().zip(values).find(|(known, _)| *known == name);
+                Ok(known.map(|(_, value)| value.bind(py).clone()))
+            }
+        }
+    }
+
+    /// The values of all fields, in their order.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        match &self.fields {
+            Fields::Row { batch, row } => {
+                batch.columns().iter().map(|column| value(py, column, *row)).collect()
+            }
+            Fields::Values { values, .. } => Ok(values.iter().map(|value| value.bind(py).clone()).collect()),
+        }
+    }
+}
+
+/// A record of these fields, for `pickle`.
+#[pyfunction]
+pub(crate) fn record(schema: &str, names: Vec<String>, values: Vec<Py<PyAny>>) -> PyResult<Record> {
+    let schema: Schema = schema.parse().map_err(Failure::from)?;
+    if names.len() != values.len() {
+        return Err(Failure::usage("a record has a value for each field").into());
+    }
+    Ok(Record { fields: Fields::Values { names, values }, schema: schema.as_str() })
 }
 
 /// The digits behind the point of a decimal price.
@@ -70,33 +120,63 @@ impl Record {
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        match self.batch.column_by_name(name) {
-            Some(column) => value(py, column, self.row),
-            None => {
-                Err(PyAttributeError::new_err(format!("a record of {} has no field {name}", self.schema)))
-            }
-        }
+        self.field(py, name)?.ok_or_else(|| {
+            PyAttributeError::new_err(format!("a record of {} has no field {name}", self.schema))
+        })
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        match self.batch.column_by_name(name) {
-            Some(column) => value(py, column, self.row),
-            None => Err(PyKeyError::new_err(name.to_owned())),
-        }
+        self.field(py, name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 
     /// The names of the fields, in their order.
     fn keys(&self) -> Vec<String> {
-        self.batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect()
+        match &self.fields {
+            Fields::Row { batch, .. } => {
+                batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect()
+            }
+            Fields::Values { names, .. } => names.clone(),
+        }
     }
 
     /// All fields.
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);
-        for (field, column) in self.batch.schema_ref().fields().iter().zip(self.batch.columns()) {
-            fields.set_item(field.name(), value(py, column, self.row)?)?;
+        for (name, value) in self.keys().iter().zip(self.values(py)?) {
+            fields.set_item(name, value)?;
         }
         Ok(fields)
+    }
+
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok(other) = other.cast::<Self>() else { return Ok(false) };
+        let other = other.get();
+        if (self.schema, self.keys()) != (other.schema, other.keys()) {
+            return Ok(false);
+        }
+        for (one, other) in self.values(py)?.iter().zip(other.values(py)?) {
+            if !one.eq(other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        (self.schema, PyTuple::new(py, self.values(py)?)?).into_pyobject(py)?.hash()
+    }
+
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let restore = py.import("tapeworks._native")?.getattr("record")?;
+        Ok((restore, (self.schema, self.keys(), self.values(py)?).into_pyobject(py)?))
     }
 
     fn __dir__(&self) -> Vec<String> {

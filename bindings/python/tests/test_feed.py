@@ -113,7 +113,18 @@ def test_damaged_bytes_are_counted_and_break_nothing(plain):
 def test_what_is_unknown_is_none_and_a_wrong_address_an_error(plain):
     feed = tapeworks.Feed(plain)
     feed.advance()
-    assert feed.nbbo("NOSUCH") is None and feed.book("NOSUCH", "XNAS") is None and feed.book("AAPL", "XXXX") is None
+    assert feed.nbbo("NOSUCH") is None and feed.book("NOSUCH", "XNAS") is None
     assert feed.orders("NOSUCH", "XNAS") == []
+    for ask in (feed.book, feed.orders):
+        with pytest.raises(tapeworks.UsageError, match="unknown venue 'XXXX': expected .*XNAS"):
+            ask("NOSUCH", "XXXX")
     with pytest.raises(tapeworks.UsageError, match="no address"):
         feed.packet(b"", 1, "somewhere")
+
+
+def test_a_feed_does_not_go_back(plain):
+    feed = tapeworks.Feed(plain)
+    feed.advance(tapeworks.stats(plain)["last_time"])
+    assert feed.advance(feed.time) is True, "it is there already"
+    with pytest.raises(tapeworks.UsageError, match="it does not go back"):
+        feed.advance(feed.time - 1)

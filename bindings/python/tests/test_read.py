@@ -1,14 +1,21 @@
 """Records of captures: as Arrow, data frames, files and objects."""
 
+import ast
+import copy
+import datetime
 import decimal
 import gzip
+import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import typing
 import warnings
+import zoneinfo
 
 import duckdb
 import pandas
@@ -18,6 +25,7 @@ import pyarrow.parquet
 import pytest
 
 import tapeworks
+from tapeworks import _types
 
 
 @pytest.mark.parametrize(
@@ -305,3 +313,81 @@ def test_an_interrupt_ends_long_work(session, tmp_path, how):
     assert "KeyboardInterrupt" in errors and process.returncode != 0
     time.sleep(0.2)
     assert not (tmp_path / "x.parquet").exists()
+
+
+def test_a_reader_that_is_read_to_its_end_says_so(session):
+    reader = tapeworks.read(session, "trades")
+    assert not reader.is_over and len(reader.to_df()) > 0 and reader.is_over
+    for again in (reader.to_df, reader.to_arrow, reader.to_polars, lambda: pyarrow.table(reader)):
+        with pytest.raises(tapeworks.UsageError, match="a reader reads once"):
+            again()
+    # What is read in part gives the rest.
+    reader = tapeworks.read(session, "trades")
+    next(iter(reader.batches()))
+    assert not reader.is_over and len(reader.to_df()) >= 0 and reader.is_over
+    closed = tapeworks.read(session, "trades")
+    closed.close()
+    with pytest.raises(tapeworks.UsageError, match="a reader reads once"):
+        closed.to_df()
+
+
+def test_no_symbols_are_not_all_symbols(session):
+    for empty in ([], ()):
+        with pytest.raises(tapeworks.UsageError, match="symbols is empty"):
+            tapeworks.read(session, "trades", symbols=empty)
+        with pytest.raises(tapeworks.UsageError, match="symbols is empty"):
+            tapeworks.Feed(session, symbols=empty)
+
+
+def test_times_need_a_zone(session):
+    new_york = zoneinfo.ZoneInfo("America/New_York")
+    noon = datetime.datetime(2025, 11, 14, 12, tzinfo=new_york)
+    ns = int(noon.timestamp()) * 1_000_000_000
+    texts = ("2025-11-14T12:00[America/New_York]", "2025-11-14T12:00-05:00", "2025-11-14T17:00:00.000000000Z", str(ns))
+    expected = len(tapeworks.read(session, "trades", start=ns).to_arrow())
+    for start in (noon, noon.astimezone(datetime.timezone.utc), pandas.Timestamp(noon), *texts):
+        assert len(tapeworks.read(session, "trades", start=start).to_arrow()) == expected
+    for start in (noon.replace(tzinfo=None), pandas.Timestamp("2025-11-14 12:00"), "2025-11-14T12:00", "2025-11-14"):
+        with pytest.raises(tapeworks.UsageError, match="zone"):
+            tapeworks.read(session, "trades", start=start)
+
+
+@pytest.mark.parametrize("prices", typing.get_args(_types.Prices))
+def test_records_compare_hash_copy_and_pickle(session, prices):
+    def records():
+        return [record for record, _ in zip(tapeworks.read(session, "mbp-1", prices=prices, errors="ignore"), range(500))]
+
+    first, again = records(), records()
+    assert first == again and set(first) == set(again) and first[0] != first[1]
+    assert first[0] != next(iter(tapeworks.read(session, "trades", prices=prices))) and first[0] != "text"
+    for record in first[:50]:
+        assert copy.copy(record) == record and copy.deepcopy(record) == record
+        loaded = pickle.loads(pickle.dumps(record))
+        assert loaded == record and hash(loaded) == hash(record) and repr(loaded) == repr(record)
+        assert loaded.as_dict() == record.as_dict() and loaded.bid_px_00 == record.bid_px_00
+    with pytest.raises(AttributeError, match="has no field order_id"):
+        first[0].order_id
+
+
+def test_types_name_what_there_is(session):
+    assert set(typing.get_args(_types.Schema)) == set(tapeworks.SCHEMAS)
+    stub = pathlib.Path(tapeworks.__file__).with_name("_native.pyi").read_text()
+    classes = {node.name: node for node in ast.parse(stub).body if isinstance(node, ast.ClassDef)}
+    typed = {node.target.id for node in classes["Record"].body if isinstance(node, ast.AnnAssign)}
+    columns = set()
+    for schema in set(tapeworks.SCHEMAS) - {"definition"}:
+        columns |= set(pyarrow.schema(tapeworks.read(session, schema)).names)
+    assert typed == columns
+
+
+def test_levels_that_orders_cannot_hold_are_said(session, tmp_path):
+    path = tmp_path / "deep.pcap"
+    tapeworks.generate(path, venues=["iex-deep"], messages=2_000, symbols=5)
+    with pytest.warns(tapeworks.DataWarning, match="price levels and quotes are none: mbp-1, mbp-10"):
+        tapeworks.read(path, "mbo").to_df()
+    # It is no fault of the input.
+    with pytest.warns(tapeworks.DataWarning, match="price levels"):
+        tapeworks.read(path, "mbo", errors="raise").to_df()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tapeworks.read(path, "mbp-10").to_df()

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Union
 
 from . import _native
 from ._reader import Path, _bar, names_of, paths_of
+from ._types import Stale
 from .errors import DataWarning, UsageError
 
 __all__ = ["batch"]
@@ -29,7 +30,7 @@ def batch(
     protocol: Optional[str] = None,
     date: Optional[str] = None,
     symbols: Union[str, Sequence[str], None] = None,
-    stale: str = "flag",
+    stale: Stale = "flag",
     odd_lots: bool = False,
     ignore_price_bands: bool = False,
     overwrite: bool = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
 
 from . import _native
 from ._reader import Path, Time, names_of, ns_of, paths_of
+from ._types import Stale
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,7 +37,7 @@ class Feed(_native.Feed):
         protocol: Optional[str] = None,
         venue: Optional[str] = None,
         date: Optional[str] = None,
-        stale: str = "flag",
+        stale: Stale = "flag",
         odd_lots: bool = False,
     ) -> "Self":
         return super().__new__(
@@ -51,5 +52,9 @@ class Feed(_native.Feed):
         )
 
     def advance(self, until: Optional[Time] = None) -> bool:
-        """Takes the packets of the files that were received before ``until``, or all. ``False`` when they have ended."""
+        """Takes the packets of the files that were received before ``until``, or all. ``False`` when they have ended.
+
+        Raises:
+            UsageError: ``until`` lies before :attr:`time`: a feed does not go back.
+        """
         return super().advance(ns_of(until))

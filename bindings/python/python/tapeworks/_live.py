@@ -10,6 +10,7 @@ from typing import Any, AsyncIterator, Callable, Iterator, Optional, Sequence, U
 
 from . import _native
 from ._reader import Time, names_of, ns_of
+from ._types import Prices
 from .errors import LiveError, UsageError
 
 __all__ = ["Live"]
@@ -54,7 +55,7 @@ class Live:
         start: Optional[Time] = None,
         snapshot: bool = False,
         slow_reader: Optional[str] = None,
-        prices: str = "float",
+        prices: Prices = "float",
         reconnect: bool = True,
         attempts: int = 10,
         pause: float = 0.1,

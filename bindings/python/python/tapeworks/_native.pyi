@@ -1,8 +1,14 @@
 """The native part. Times are ns since 1970 UTC, sizes shares, offsets bytes."""
 
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from decimal import Decimal
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from typing_extensions import Self
+
+from ._types import Errors, Prices, Schema, Stale
+
+#: A price in the form that `prices` chose.
+Price = Union[float, Decimal, int, None]
 
 __version__: str
 SCHEMAS: List[str]
@@ -13,8 +19,136 @@ VENUES: Dict[int, str]
 class Record:
     """A record of a schema, whose fields are attributes: names and order are those of the columns.
 
-    Times are integers (ns since 1970 UTC), absent values ``None``.
+    Times are integers (ns since 1970 UTC), absent values ``None``. A field is there if the record's schema has it; those of ``definition`` are
+    not listed. Records are immutable: they compare and hash by value, and can be copied and pickled.
     """
+
+    # All schemas.
+    ts_event: Optional[int]
+    publisher_id: int
+    instrument_id: int
+    symbol: str
+    rtype: int
+
+    # All but bars.
+    ts_recv: int
+
+    # Orders, trades, quotes and books. Of `status` the action is a number.
+    action: Union[str, int]
+    side: str
+    price: Price
+    size: int
+    flags: int
+    sequence: int
+    ts_in_delta: int
+    depth: int
+    channel_id: int
+    order_id: int
+
+    # The levels of books and quotes.
+    bid_px_00: Price
+    ask_px_00: Price
+    bid_sz_00: int
+    ask_sz_00: int
+    bid_ct_00: int
+    ask_ct_00: int
+    bid_px_01: Price
+    ask_px_01: Price
+    bid_sz_01: int
+    ask_sz_01: int
+    bid_ct_01: int
+    ask_ct_01: int
+    bid_px_02: Price
+    ask_px_02: Price
+    bid_sz_02: int
+    ask_sz_02: int
+    bid_ct_02: int
+    ask_ct_02: int
+    bid_px_03: Price
+    ask_px_03: Price
+    bid_sz_03: int
+    ask_sz_03: int
+    bid_ct_03: int
+    ask_ct_03: int
+    bid_px_04: Price
+    ask_px_04: Price
+    bid_sz_04: int
+    ask_sz_04: int
+    bid_ct_04: int
+    ask_ct_04: int
+    bid_px_05: Price
+    ask_px_05: Price
+    bid_sz_05: int
+    ask_sz_05: int
+    bid_ct_05: int
+    ask_ct_05: int
+    bid_px_06: Price
+    ask_px_06: Price
+    bid_sz_06: int
+    ask_sz_06: int
+    bid_ct_06: int
+    ask_ct_06: int
+    bid_px_07: Price
+    ask_px_07: Price
+    bid_sz_07: int
+    ask_sz_07: int
+    bid_ct_07: int
+    ask_ct_07: int
+    bid_px_08: Price
+    ask_px_08: Price
+    bid_sz_08: int
+    ask_sz_08: int
+    bid_ct_08: int
+    ask_ct_08: int
+    bid_px_09: Price
+    ask_px_09: Price
+    bid_sz_09: int
+    ask_sz_09: int
+    bid_ct_09: int
+    ask_ct_09: int
+    bid_pb_00: int
+    ask_pb_00: int
+
+    # Bars.
+    open: Price
+    high: Price
+    low: Price
+    close: Price
+    volume: int
+
+    # `status`.
+    reason: int
+    trading_event: int
+    is_trading: str
+    is_quoting: str
+    is_short_sell_restricted: str
+
+    # `imbalance`.
+    auction_time: Optional[int]
+    ref_price: Price
+    cont_book_clr_price: Price
+    auct_interest_clr_price: Price
+    ssr_filling_price: Price
+    ind_match_price: Price
+    upper_collar: Price
+    lower_collar: Price
+    paired_qty: Optional[int]
+    total_imbalance_qty: Optional[int]
+    market_imbalance_qty: Optional[int]
+    unpaired_qty: Optional[int]
+    auction_type: str
+    auction_status: int
+    freeze_status: int
+    num_extensions: int
+    unpaired_side: str
+    significant_imbalance: str
+
+    # `statistics`.
+    ts_ref: Optional[int]
+    quantity: Optional[int]
+    stat_type: int
+    update_action: int
+    stat_flags: int
 
     @property
     def schema(self) -> str: ...
@@ -22,6 +156,8 @@ class Record:
     def __getitem__(self, name: str) -> Any: ...
     def keys(self) -> List[str]: ...
     def as_dict(self) -> Dict[str, Any]: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
 
 class Batch:
     def __len__(self) -> int: ...
@@ -32,20 +168,20 @@ class Reader:
     def __new__(
         cls,
         paths: Sequence[str],
-        schema: str = "mbo",
+        schema: Schema = "mbo",
         *,
         symbols: Optional[Sequence[str]] = None,
         start: Optional[int] = None,
         end: Optional[int] = None,
-        prices: str = "float",
+        prices: Prices = "float",
         protocol: Optional[str] = None,
         venue: Optional[str] = None,
         date: Optional[str] = None,
-        stale: str = "flag",
+        stale: Stale = "flag",
         odd_lots: bool = False,
         limit: Optional[int] = None,
         threads: Optional[int] = None,
-        errors: str = "warn",
+        errors: Errors = "warn",
     ) -> Self: ...
     @property
     def schema(self) -> str:
@@ -58,6 +194,10 @@ class Reader:
     @property
     def summary(self) -> Optional[Dict[str, Any]]:
         """What was read and what was not, once all is read: the object of ``tapeworks replay --json``, without an NBBO where the records need none. ``None`` before."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all was read, or the reader was closed."""
 
     def close(self) -> None:
         """Ends the reading. What came so far is what there is."""
@@ -135,7 +275,7 @@ class Feed:
         protocol: Optional[str] = None,
         venue: Optional[str] = None,
         date: Optional[str] = None,
-        stale: str = "flag",
+        stale: Stale = "flag",
         odd_lots: bool = False,
     ) -> Self: ...
     def advance(self, until: Optional[int] = None) -> bool: ...
@@ -177,7 +317,7 @@ class Live:
         start: Optional[int] = None,
         snapshot: bool = False,
         slow_reader: Optional[str] = None,
-        prices: str = "float",
+        prices: Prices = "float",
     ) -> Self: ...
     @property
     def records(self) -> int: ...
@@ -194,6 +334,7 @@ class Live:
     def next_batch(self, seconds: Optional[float] = None) -> Optional[Tuple[str, Batch]]: ...
 
 def instant(text: str) -> int: ...
+def record(schema: str, names: Sequence[str], values: Sequence[Any]) -> Record: ...
 def decode_stream(message: bytes) -> Optional[Tuple[int, Tuple[Any, ...]]]:
     """The kind and the values of a record in Protobuf; ``None``: of a kind that is not known."""
 
@@ -246,7 +387,7 @@ def batch(
     protocol: Optional[str] = None,
     date: Optional[str] = None,
     symbols: Optional[Sequence[str]] = None,
-    stale: str = "flag",
+    stale: Stale = "flag",
     odd_lots: bool = False,
     ignore_price_bands: bool = False,
     overwrite: bool = False,

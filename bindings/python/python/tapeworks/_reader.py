@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 from . import _gather, _native
+from ._types import Errors, Prices, Schema, Stale
 
 if TYPE_CHECKING:
     import pandas
@@ -108,14 +109,19 @@ class Reader(_native.Reader):
     """The records of captures.
 
     A reader can be iterated (a :class:`Record` each), taken by anything that speaks the Arrow PyCapsule interface
-    (``pyarrow.table(reader)``, ``polars.DataFrame(reader)``, DuckDB), or asked for a data frame or a file. It reads once, and one
-    thread at a time may use it.
+    (``pyarrow.table(reader)``, ``polars.DataFrame(reader)``, DuckDB), or asked for a data frame or a file. It reads once: what asks
+    for a table or a frame after the end gets a ``UsageError``. One thread at a time may use it.
+
+    Sizes are unsigned, as Databento's are: ``size`` is ``uint32``. Cast before subtracting (``frame["size"].astype("int64")``): the
+    difference of two unsigned columns wraps around below 0.
     """
 
     def batches(self, *, progress: Optional[bool] = None) -> Iterator["pyarrow.RecordBatch"]:
         """The record batches, of 8,192 records or some more, one by one (needs pyarrow)."""
         import pyarrow
 
+        if self.is_over:
+            raise _usage("the reader is read to its end: a reader reads once, so call tapeworks.read again")
         bar = _bar(progress)
         try:
             while True:
@@ -253,20 +259,20 @@ class Reader(_native.Reader):
 
 def read(
     paths: Union[Path, Iterable[Path]],
-    schema: str = "mbo",
+    schema: Schema = "mbo",
     *,
     symbols: Union[str, Sequence[str], None] = None,
     start: Optional[Time] = None,
     end: Optional[Time] = None,
-    prices: str = "float",
+    prices: Prices = "float",
     protocol: Optional[str] = None,
     venue: Optional[str] = None,
     date: Optional[str] = None,
-    stale: str = "flag",
+    stale: Stale = "flag",
     odd_lots: bool = False,
     limit: Optional[int] = None,
     threads: Optional[int] = None,
-    errors: str = "warn",
+    errors: Errors = "warn",
 ) -> Reader:
     """Reads captures (pcap, pcapng) and message files (ITCH, SoupBinTCP), plain, gzip or zstd, merged by time.
 
