@@ -10,7 +10,7 @@ use tapeworks_market::{
 };
 use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;
-use tapeworks_store::live::{self, Batch, Carried, RecordBuilder, State};
+use tapeworks_store::live::{self, Batch, Carried, Part, RecordBuilder, State};
 
 use crate::Start;
 
@@ -248,14 +248,24 @@ impl Replica {
         self.by_schema.iter_mut().for_each(|of_schema| of_schema.builder.release(&mut of_schema.batch));
     }
 
-    /// The current state of the `wanted` instruments, as records.
-    pub fn snapshot(&self, schema: Schema, wanted: &dyn Fn(InstrumentId) -> bool) -> Batch {
+    /// The current state of the instruments of `part`, as records.
+    pub fn snapshot(&self, schema: Schema, part: &Part<'_>) -> Batch {
         let mut batch = Batch::default();
         let state = state_of(&self.market);
         if let Some(of_schema) = self.by_schema.get(place_of(schema)) {
-            live::snapshot(schema, &of_schema.builder, &state, wanted, &mut batch);
+            live::snapshot(schema, &of_schema.builder, &state, part, &mut batch);
         }
         batch
+    }
+
+    /// Divides a snapshot of the wanted instruments into parts of about `most` units of work.
+    pub fn divide(
+        &self,
+        schema: Schema,
+        is_wanted: &dyn Fn(InstrumentId) -> bool,
+        most: usize,
+    ) -> live::Division {
+        live::divide(schema, &state_of(&self.market), is_wanted, most)
     }
 
     /// Whether there are records that were not taken.

@@ -19,7 +19,7 @@ use tapeworks_market::price::UNDEFINED_PRICE;
 use tapeworks_market::{Action, BookRef, Books, InstrumentId, Instruments, Nanos, NbboUpdate, Side, Symbol};
 
 pub use crate::shape::{Carried, CarriedImage, LastImage};
-pub use crate::state::State;
+pub use crate::state::{Part, State};
 
 use crate::records::{Change, PriceRow, header, instrument_number, letter, sequence};
 use crate::rows::Rows;
@@ -141,8 +141,8 @@ impl RecordBuilder {
     }
 
     /// Appends the records at `now` of schemas that hold more than the books do: the last trade.
-    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
-        self.table.snapshot(now, wanted, batch);
+    fn snapshot(&self, now: Nanos, part: &Part<'_>, batch: &mut Batch) {
+        self.table.snapshot(now, part, batch);
     }
 }
 
@@ -152,7 +152,7 @@ trait Making: Send {
     fn restore(&mut self, state: &State<'_>, carried: &Carried);
     fn held(&self) -> Option<u64>;
     fn release(&mut self, batch: &mut Batch);
-    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch);
+    fn snapshot(&self, now: Nanos, part: &Part<'_>, batch: &mut Batch);
 }
 
 struct MakingOf<S: Shape> {
@@ -223,14 +223,14 @@ impl<S: Shape> Making for MakingOf<S> {
         self.events.clear();
     }
 
-    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
+    fn snapshot(&self, now: Nanos, part: &Part<'_>, batch: &mut Batch) {
         let mut rows = Rows::with_capacity(0);
-        self.shape.snapshot(now, wanted, &mut rows);
+        self.shape.snapshot(now, part, &mut rows);
         rows.records.iter().for_each(|record| batch.push(u64::MAX, record));
     }
 }
 
-/// Appends records of the current state of the `wanted` instruments, all with the flag SNAPSHOT and the receive time of
+/// Appends records of the current state of the instruments of `part`, all with the flag SNAPSHOT and the receive time of
 /// the last event:
 ///
 /// - `mbo`: per feed and instrument with orders an `R`, then an `A` for each order, bids then asks, best price first, in
@@ -247,16 +247,16 @@ pub fn snapshot(
     schema: Schema,
     builder: &RecordBuilder,
     state: &State<'_>,
-    wanted: &dyn Fn(InstrumentId) -> bool,
+    part: &Part<'_>,
     batch: &mut Batch,
 ) {
     match schema {
-        Schema::Mbo => state.books.feeds().iter().for_each(|books| orders(books, state, wanted, batch)),
-        Schema::Mbp1 => prices::<Mbp1Msg, 1>(state, wanted, batch),
-        Schema::Mbp10 => prices::<Mbp10Msg, 10>(state, wanted, batch),
-        Schema::Cmbp1 => consolidated(state, wanted, batch),
+        Schema::Mbo => state.books.feeds().iter().for_each(|books| orders(books, state, part, batch)),
+        Schema::Mbp1 => prices::<Mbp1Msg, 1>(state, part, batch),
+        Schema::Mbp10 => prices::<Mbp10Msg, 10>(state, part, batch),
+        Schema::Cmbp1 => consolidated(state, part, batch),
         Schema::Bbo1S | Schema::Bbo1M | Schema::Cbbo1S | Schema::Cbbo1M => {
-            builder.snapshot(state.now, wanted, batch)
+            builder.snapshot(state.now, part, batch)
         }
         Schema::Tbbo
         | Schema::Trades
@@ -271,6 +271,75 @@ pub fn snapshot(
     }
 }
 
+/// Bytes of records that are a unit of work, about an order.
+const UNIT_BYTES: usize = 64;
+
+/// Bytes of tables that are read in the time in which a unit's records are made.
+const UNIT_TABLE_BYTES: usize = 512;
+
+/// The most parts of a snapshot, or some more: for each part of `mbo` the order table is read again.
+const MOST_PARTS: usize = 64;
+
+/// How a snapshot is divided, so that no part of it takes long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Division {
+    /// The number behind the last instrument of each part, in ascending order. The last part has no end.
+    pub ends: Vec<u32>,
+    /// Units of work of each part, and of the division, besides the records: tables are read.
+    pub reading: usize,
+}
+
+/// Units of work of records.
+pub const fn work_of(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT_BYTES)
+}
+
+/// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument are
+/// more, or the parts would be more than [`MOST_PARTS`].
+///
+/// Cost: for `mbo` the order table is read once; for the others each instrument is looked at once.
+pub fn divide(
+    schema: Schema,
+    state: &State<'_>,
+    is_wanted: &dyn Fn(InstrumentId) -> bool,
+    most: usize,
+) -> Division {
+    let mut units = vec![0usize; state.instruments.len()];
+    let feeds = state.books.feeds();
+    let mut reading = 1 + units.len() * size_of::<usize>() / UNIT_TABLE_BYTES;
+    let per_instrument = match schema {
+        Schema::Mbo => {
+            for books in feeds {
+                reading += books.bytes() / UNIT_TABLE_BYTES;
+                for order in books.orders() {
+                    if let Some(units) = units.get_mut(order.instrument.index()) {
+                        *units += work_of(size_of::<MboMsg>());
+                    }
+                }
+            }
+            0
+        }
+        Schema::Mbp1 | Schema::Bbo1S | Schema::Bbo1M => feeds.len() * work_of(size_of::<Mbp1Msg>()),
+        Schema::Mbp10 => feeds.len() * work_of(size_of::<Mbp10Msg>()),
+        Schema::Cmbp1 | Schema::Cbbo1S | Schema::Cbbo1M => work_of(size_of::<Cmbp1Msg>()),
+        _ => 0,
+    };
+    for (instrument, units) in (0u32..).map(InstrumentId).zip(&mut units) {
+        *units = if is_wanted(instrument) { *units + per_instrument } else { 0 };
+    }
+    let most = most.max(units.iter().sum::<usize>() / MOST_PARTS);
+    let (mut ends, mut of_part) = (Vec::new(), 0usize);
+    for (number, units) in (0u32..).zip(units) {
+        if units > 0 && of_part > 0 && of_part + units > most {
+            ends.push(number);
+            of_part = 0;
+        }
+        of_part += units;
+    }
+    ends.push(u32::MAX);
+    Division { ends, reading }
+}
+
 /// What a record of a snapshot says of its origin: the time of the last event, and the feed.
 fn origin(book: BookRef<'_>, now: Nanos) -> Event {
     let mut event = Event::new(EventKind::Other, book.publisher(), book.instrument());
@@ -282,8 +351,8 @@ fn origin(book: BookRef<'_>, now: Nanos) -> Event {
     event
 }
 
-fn orders(books: &Books, state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
-    let mut orders: Vec<Order> = books.orders().filter(|order| wanted(order.instrument)).collect();
+fn orders(books: &Books, state: &State<'_>, part: &Part<'_>, batch: &mut Batch) {
+    let mut orders: Vec<Order> = books.orders().filter(|order| part.contains(order.instrument)).collect();
     orders.sort_unstable_by_key(|order| {
         let (side, price) = match order.side {
             Side::Ask => (1, order.price.e9()),
@@ -317,15 +386,10 @@ fn orders(books: &Books, state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> boo
     }
 }
 
-fn prices<R: PriceRow<N>, const N: usize>(
-    state: &State<'_>,
-    wanted: &dyn Fn(InstrumentId) -> bool,
-    batch: &mut Batch,
-) {
+fn prices<R: PriceRow<N>, const N: usize>(state: &State<'_>, part: &Part<'_>, batch: &mut Batch) {
     for books in state.books.feeds() {
-        for book in state.all_instruments().map(|instrument| books.book(instrument)) {
-            let is_empty = book.depth(Side::Bid) == 0 && book.depth(Side::Ask) == 0;
-            if is_empty || !wanted(book.instrument()) {
+        for book in part.among(state.instruments.len()).map(|instrument| books.book(instrument)) {
+            if book.depth(Side::Bid) == 0 && book.depth(Side::Ask) == 0 {
                 continue;
             }
             let origin = origin(book, state.now);
@@ -342,8 +406,8 @@ fn prices<R: PriceRow<N>, const N: usize>(
     }
 }
 
-fn consolidated(state: &State<'_>, wanted: &dyn Fn(InstrumentId) -> bool, batch: &mut Batch) {
-    for instrument in state.all_instruments().filter(|one| wanted(*one)) {
+fn consolidated(state: &State<'_>, part: &Part<'_>, batch: &mut Batch) {
+    for instrument in part.among(state.instruments.len()) {
         let nbbo = state.nbbo.nbbo(instrument);
         let Some(side) = [&nbbo.bid, &nbbo.ask].into_iter().find(|side| side.price.is_some()) else {
             continue;

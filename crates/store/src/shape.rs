@@ -17,7 +17,7 @@ use tapeworks_market::{BookRef, BookUpdate, InstrumentId, Instruments, Nanos, Nb
 
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
-use crate::state::State;
+use crate::state::{Part, State};
 use crate::summary::Skip;
 
 pub use carried::{Carried, CarriedImage, LastImage};
@@ -64,8 +64,8 @@ pub(crate) trait Shape: Send {
     /// Continues from this state, as if every update before it had been noted.
     fn restore(&mut self, _state: &State<'_>, _carried: &Carried) {}
 
-    /// Pushes a record at `now` of each of the `wanted` instruments, in shapes that know more than the books do.
-    fn snapshot(&self, _now: Nanos, _wanted: &dyn Fn(InstrumentId) -> bool, _rows: &mut Rows<Self::Row>) {}
+    /// Pushes a record at `now` of each instrument of `part`, in shapes that know more than the books do.
+    fn snapshot(&self, _now: Nanos, _part: &Part<'_>, _rows: &mut Rows<Self::Row>) {}
 
     /// Pushes the records that the end of the input completes.
     fn finish(&mut self, _rows: &mut Rows<Self::Row>) {}

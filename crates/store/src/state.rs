@@ -1,4 +1,6 @@
-//! The state that the records of a snapshot show.
+//! The state that the records of a snapshot show, and the instruments of which they show it.
+
+use std::ops::Range;
 
 use tapeworks_market::{BookStage, InstrumentId, Instruments, Nanos, NbboStage};
 
@@ -19,5 +21,41 @@ impl State<'_> {
     /// Every instrument.
     pub(crate) fn all_instruments(&self) -> impl Iterator<Item = InstrumentId> + use<> {
         (0..self.instruments.len() as u32).map(InstrumentId)
+    }
+}
+
+/// The instruments of a snapshot, or of a part of one: a range of numbers, and which of them are wanted.
+#[derive(Clone)]
+pub struct Part<'a> {
+    numbers: Range<u32>,
+    is_wanted: &'a dyn Fn(InstrumentId) -> bool,
+}
+
+impl std::fmt::Debug for Part<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Part({:?})", self.numbers)
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The wanted ones of the instruments with these numbers.
+    pub const fn new(numbers: Range<u32>, is_wanted: &'a dyn Fn(InstrumentId) -> bool) -> Self {
+        Self { numbers, is_wanted }
+    }
+
+    /// All wanted instruments.
+    pub const fn whole(is_wanted: &'a dyn Fn(InstrumentId) -> bool) -> Self {
+        Self::new(0..u32::MAX, is_wanted)
+    }
+
+    /// Whether an instrument belongs to it.
+    pub fn contains(&self, instrument: InstrumentId) -> bool {
+        self.numbers.contains(&instrument.0) && (self.is_wanted)(instrument)
+    }
+
+    /// Its instruments among the first `count`.
+    pub(crate) fn among(&self, count: usize) -> impl Iterator<Item = InstrumentId> + '_ {
+        let end = self.numbers.end.min(u32::try_from(count).unwrap_or(u32::MAX));
+        (self.numbers.start..end).map(InstrumentId).filter(|instrument| (self.is_wanted)(*instrument))
     }
 }

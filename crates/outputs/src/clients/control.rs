@@ -29,14 +29,22 @@ pub struct Limits {
     pub lines: u64,
     /// Symbols of all subscriptions of a session together.
     pub symbols: usize,
+    /// Subscriptions with a snapshot that wait for their turn.
+    pub snapshots: usize,
     /// Nanoseconds from the connection to a right answer.
     pub authentication_ns: u64,
 }
 
 impl Default for Limits {
-    /// Lines of 64 KiB (the clients send 500 symbols in one), 10,000 lines, 100,000 symbols, 10 s.
+    /// Lines of 64 KiB (the clients send 500 symbols in one), 10,000 lines, 100,000 symbols, 1,000 snapshots, 10 s.
     fn default() -> Self {
-        Self { line_bytes: 1 << 16, lines: 10_000, symbols: 100_000, authentication_ns: 10 * Nanos::SECOND }
+        Self {
+            line_bytes: 1 << 16,
+            lines: 10_000,
+            symbols: 100_000,
+            snapshots: 1_000,
+            authentication_ns: 10 * Nanos::SECOND,
+        }
     }
 }
 
@@ -121,6 +129,12 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
+    /// The client requests snapshots faster than it gets them.
+    #[error("more than {limit} snapshots wait for this client")]
+    TooManySnapshots {
+        /// The limit.
+        limit: usize,
+    },
     /// A subscription cannot be served.
     #[error("{reason}")]
     Subscription {
@@ -178,9 +192,10 @@ impl Refusal {
     /// The kind of reason.
     pub const fn reason(&self) -> Reason {
         match self {
-            Self::LineTooLong { .. } | Self::TooManyLines { .. } | Self::TooManySymbols { .. } => {
-                Reason::Limit
-            }
+            Self::LineTooLong { .. }
+            | Self::TooManyLines { .. }
+            | Self::TooManySymbols { .. }
+            | Self::TooManySnapshots { .. } => Reason::Limit,
             Self::Unexpected { .. } | Self::Missing { .. } | Self::Twice { .. } | Self::BadValue { .. } => {
                 Reason::Garbage
             }
@@ -742,7 +757,8 @@ mod tests {
 
     #[test]
     fn limits_hold() {
-        let limits = Limits { line_bytes: 200, lines: 3, symbols: 4, authentication_ns: 5 };
+        let limits =
+            Limits { line_bytes: 200, lines: 3, symbols: 4, authentication_ns: 5, ..Limits::default() };
         let mut long = Session::new([7; 16], Nanos(0), limits);
         let mut requests = Vec::new();
         for _ in 0..200 {

@@ -11,6 +11,7 @@
 //! and turn one system call.
 
 mod client;
+mod requests;
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -24,11 +25,9 @@ use mio::{Interest as Readiness, Token};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
-use tapeworks_store::live::{self, ErrorCode, SystemCode};
+use tapeworks_store::live::{self, ErrorCode};
 
-use super::control::{
-    Admitted, Authenticator, Limits, Reason, Refusal, Request, Session, Subscription, Wanted,
-};
+use super::control::{Admitted, Authenticator, Limits, Reason, Refusal, Request, Session};
 use super::replay::{Begin, Message, Replay, Selection};
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
@@ -36,7 +35,6 @@ use tapeworks_engine::Start;
 use tapeworks_engine::history::{History, HistoryError};
 use tapeworks_engine::replica::{Mode, Replica, SCHEMAS, Special, place_of};
 pub use tapeworks_market::BookOptions;
-use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::transport::Acceptor;
@@ -63,8 +61,11 @@ pub struct Options {
     pub books: BookOptions,
     /// Bytes that may wait for one client.
     pub queue_bytes: usize,
-    /// Bytes of snapshots that may wait for one client in addition.
+    /// Bytes of snapshots that may wait for all clients together. Beyond that only clients that have read most of theirs get more.
     pub snapshot_bytes: usize,
+    /// Work for requests and snapshots in one turn, in units of about an order of a snapshot. A request or part of a snapshot that has
+    /// begun is finished.
+    pub turn_work: usize,
     /// Connections at once.
     pub max_connections: usize,
     /// Connections at once that have not shown a key; beyond that the oldest of them is closed.
@@ -85,8 +86,8 @@ pub struct Options {
 const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the client does not\n";
 
 impl Default for Options {
-    /// No keys and no datasets; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays,
-    /// each of which may stall for a minute.
+    /// No keys and no datasets; 16 MiB a client and 256 MiB of snapshots for all, work of 16,384 units in a turn, 1,024 connections of
+    /// which 256 without a key, 4 replays, each of which may stall for a minute.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -94,7 +95,8 @@ impl Default for Options {
             limits: Limits::default(),
             books: BookOptions::default(),
             queue_bytes: 16 << 20,
-            snapshot_bytes: 1 << 30,
+            snapshot_bytes: 256 << 20,
+            turn_work: 1 << 14,
             max_connections: 1024,
             max_unauthenticated: 256,
             max_replays: 4,
@@ -150,6 +152,10 @@ pub struct Counters {
     pub replays_joined: u64,
     /// Gaps sent to clients.
     pub gaps: u64,
+    /// Snapshots that clients got to their end.
+    pub snapshots: u64,
+    /// Units of work for requests and snapshots, each about that of an order of a snapshot.
+    pub request_work: u64,
     /// Sessions refused, by [`Reason`].
     refused: [u64; Reason::ALL.len()],
 }
@@ -212,6 +218,12 @@ const READ_BYTES: usize = 1 << 16;
 
 /// Reads of one client in a turn.
 const READS: usize = 4;
+
+/// Bytes that one turn reads of all clients together. The next turn continues with the next client.
+const TURN_BYTES: usize = 1 << 20;
+
+/// Connections that one turn takes.
+const TURN_CONNECTIONS: usize = 256;
 
 /// A gap of a channel as the text of a system message.
 fn gap_text(event: &Event, gap: Gap) -> String {
@@ -295,6 +307,14 @@ pub struct Distributor<W: World = System> {
     evicted: VecDeque<Evicted>,
     refusals: Refusals,
     input: Vec<u8>,
+    /// The listener may have more connections.
+    has_connections: bool,
+    /// The client that is read first in the next turn.
+    next_read: usize,
+    /// The client whose request is answered first in the next turn.
+    next_step: usize,
+    /// Bytes of snapshots that wait for all clients together, as far as this turn knows.
+    snapshot_bytes: usize,
 }
 
 impl<W: World> std::fmt::Debug for Distributor<W> {
@@ -372,6 +392,10 @@ impl<W: World> Distributor<W> {
             counters: Counters::default(),
             refusals,
             input: vec![0; READ_BYTES],
+            has_connections: false,
+            next_read: 0,
+            next_step: 0,
+            snapshot_bytes: 0,
         })
     }
 
@@ -465,7 +489,7 @@ impl<W: World> Distributor<W> {
     /// How long [`Distributor::serve`] may wait, `longest` at most. It must not wait when a turn has left bytes to read or write, since
     /// readiness is reported once, and only shortly when a replay runs, since its thread does not wake this one.
     pub fn patience(&self, longest: Duration) -> Duration {
-        if self.clients.iter().flatten().any(Client::has_work) {
+        if self.has_connections || self.clients.iter().flatten().any(Client::has_work) || self.has_steps() {
             return Duration::ZERO;
         }
         let room = self.options.queue_bytes / 2;
@@ -641,7 +665,7 @@ impl<W: World> Distributor<W> {
         let ready = std::mem::take(&mut self.ready);
         for ready in &ready {
             if ready.token == LISTENER {
-                self.accept_all();
+                self.has_connections = true;
                 continue;
             }
             if let Some(client) = self.client(ready.token.0) {
@@ -653,13 +677,16 @@ impl<W: World> Distributor<W> {
         if self.now.steady.since(self.checked) >= CHECK_NS {
             self.checked = self.now.steady;
             self.check_times();
+            self.join_lists();
             // Tried again after a lack of descriptors: the listener is reported once.
-            self.accept_all();
+            self.has_connections = true;
         }
+        if self.has_connections {
+            self.accept_some();
+        }
+        self.read_clients();
+        self.answer_requests();
         for place in 0..self.clients.len() {
-            if self.client(place).is_some_and(|client| client.is_readable) {
-                self.read(place);
-            }
             if self.client(place).is_some_and(|client| client.replay.is_some()) {
                 self.replay(place);
             }
@@ -668,30 +695,52 @@ impl<W: World> Distributor<W> {
         Ok(())
     }
 
-    fn accept_all(&mut self) {
-        loop {
-            let Some(listener) = &self.listener else { return };
+    /// Reads from clients that may have sent something, in turns, as far as the turn's bytes reach.
+    fn read_clients(&mut self) {
+        let (clients, mut bytes) = (self.clients.len(), 0);
+        for place in (0..clients).map(|at| (self.next_read + at) % clients).collect::<Vec<_>>() {
+            if !self.client(place).is_some_and(|client| client.is_readable) {
+                continue;
+            }
+            if bytes >= TURN_BYTES {
+                self.next_read = place;
+                return;
+            }
+            bytes += self.read(place);
+        }
+    }
+
+    fn accept_some(&mut self) {
+        for _ in 0..TURN_CONNECTIONS {
+            let Some(listener) = &self.listener else { break };
             match listener.accept() {
                 Ok((stream, address)) => {
                     if self.accept(stream, address).is_err() {
                         self.counters.accept_errors += 1;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.has_connections = false;
+                    return;
+                }
                 Err(error) => {
                     self.counters.accept_errors += 1;
                     // A connection that was closed before it was taken does not concern the next one. After another error,
                     // such as no more file descriptors, the listener is tried at the next check of times.
                     if error.kind() != io::ErrorKind::ConnectionAborted {
+                        self.has_connections = false;
                         return;
                     }
                 }
             }
         }
+        self.has_connections &= self.listener.is_some();
     }
 
-    fn read(&mut self, place: usize) {
+    /// Reads from a client. Returns the bytes read.
+    fn read(&mut self, place: usize) -> usize {
         let mut input = std::mem::take(&mut self.input);
+        let mut bytes = 0;
         // The poll reports readiness once, so the next turn reads the rest: a client that sends without end must not delay the
         // others.
         for _ in 0..READS {
@@ -701,7 +750,10 @@ impl<W: World> Distributor<W> {
                     self.close(place);
                     break;
                 }
-                Ok(count) => self.receive(place, input.get(..count).unwrap_or_default()),
+                Ok(count) => {
+                    bytes += count;
+                    self.receive(place, input.get(..count).unwrap_or_default());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     client.is_readable = false;
                     break;
@@ -714,6 +766,7 @@ impl<W: World> Distributor<W> {
             }
         }
         self.input = input;
+        bytes
     }
 
     fn receive(&mut self, place: usize, bytes: &[u8]) {
@@ -742,10 +795,7 @@ impl<W: World> Distributor<W> {
             }
             Request::Start => self.start(place),
             Request::Subscribe(subscription) => self.subscribe(place, subscription),
-            Request::Unsubscribe(subscription) => {
-                self.unsubscribe(place, &subscription);
-                Ok(())
-            }
+            Request::Unsubscribe(subscription) => self.end_subscription(place, subscription),
         }
     }
 
@@ -760,110 +810,6 @@ impl<W: World> Distributor<W> {
         if let Some(client) = self.client(place) {
             client.admit(admitted, publishers);
         }
-    }
-
-    fn start(&mut self, place: usize) -> Result<(), Refusal> {
-        let now = self.now;
-        let Some(client) = self.client(place) else { return Ok(()) };
-        if client.begin(now).is_err() {
-            self.close(place);
-            return Ok(());
-        }
-        for subscription in client.take_subscriptions() {
-            self.apply(place, &subscription)?;
-        }
-        self.watch(place);
-        self.begin_replay(place)
-    }
-
-    fn subscribe(&mut self, place: usize, subscription: Subscription) -> Result<(), Refusal> {
-        let refuse = |reason: String| Err(Refusal::Subscription { reason });
-        let newest = self.replica.market.now;
-        if let Some(start) = subscription.start {
-            if self.options.history.is_none() {
-                return refuse("this server keeps no history: start= cannot be served".to_owned());
-            }
-            if start > newest && newest > Nanos(0) {
-                return refuse(format!("start={} is later than the newest event, {}", start.0, newest.0));
-            }
-        }
-        let Some(client) = self.client(place) else { return Ok(()) };
-        let schema = subscription.schema;
-        if schema.is_consolidated() && client.is_of_some_feeds() {
-            return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
-        }
-        client.check_start(&subscription)?;
-        if !client.is_started() {
-            client.keep(subscription);
-            return Ok(());
-        }
-        self.apply(place, &subscription)?;
-        self.watch(place);
-        Ok(())
-    }
-
-    /// Lets a subscription take effect: names of instruments, acknowledgement, snapshot.
-    fn apply(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
-        let schema = subscription.schema;
-        let is_late = subscription.has_snapshot && planted!("snapshot-one-event-late");
-        let next = self.replica.market.next + u64::from(is_late);
-        let from = if subscription.start.is_some() { u64::MAX } else { next };
-        let Self { clients, replica, now: Clocks { wall: now, .. }, .. } = self;
-        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
-        let holds = replica.held(schema).is_some();
-        let interest = client.interest(schema);
-        if !holds {
-            interest.merge();
-        }
-        let (chosen, unknown) = interest.add(subscription, from, &replica.market.instruments);
-        let by_number = matches!(subscription.wanted, Wanted::Instruments(_));
-        for instrument in chosen.iter(replica.market.instruments.len()) {
-            if let Some(symbol) = replica.market.instruments.symbol(instrument) {
-                client.name(replica.market.now, instrument, symbol, by_number);
-            }
-        }
-        if !unknown.is_empty() {
-            let count = unknown.len();
-            let names: Vec<_> = unknown.iter().take(10).map(String::as_str).collect();
-            let more = if count > names.len() { ", ..." } else { "" };
-            let what = match count {
-                1 => format!(
-                    "1 symbol of the {schema} subscription is unknown so far, and is sent when it appears"
-                ),
-                _ => format!(
-                    "{count} symbols of the {schema} subscription are unknown so far, and are sent when they appear"
-                ),
-            };
-            let text = format!("{what}: {}{more}", names.join(", "));
-            client.notify(|bytes| live::error(*now, ErrorCode::SymbolResolutionFailed, &text, bytes));
-        }
-        if subscription.is_last {
-            let id = subscription.id.map_or_else(String::new, |id| format!(" {id}"));
-            let text = format!("Subscription request{id} for {schema} data succeeded");
-            client.notify(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
-        }
-        if subscription.has_snapshot {
-            let batch = replica.snapshot(schema, &|instrument| chosen.contains(instrument));
-            let limit = self.options.snapshot_bytes;
-            if !client.put_snapshot(&batch, *now, limit, &mut self.counters) {
-                let reason = format!("more than {limit} bytes of snapshots wait for this client");
-                return Err(Refusal::Subscription { reason });
-            }
-        }
-        Ok(())
-    }
-
-    fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
-        let now = self.now.wall;
-        self.unwatch(place);
-        let Self { clients, replica, .. } = self;
-        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-        client.unsubscribe(subscription, &replica.market.instruments);
-        if client.is_started() && subscription.is_last {
-            let text = format!("Unsubscribed from {} data", subscription.schema);
-            client.notify(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
-        }
-        self.watch(place);
     }
 
     /// Enters a client into the tables of subscribers, anew.
@@ -911,7 +857,7 @@ impl<W: World> Distributor<W> {
 
     fn begin_replay(&mut self, place: usize) -> Result<(), Refusal> {
         let under_way = self.clients.iter().flatten().filter(|client| client.replay.is_some()).count();
-        let Self { clients, options, replica, live, counters, .. } = self;
+        let Self { clients, options, live, counters, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         let selections: Vec<Selection> = client.selections();
         let (Some(history), false) = (&options.history, selections.is_empty()) else { return Ok(()) };
@@ -924,7 +870,7 @@ impl<W: World> Distributor<W> {
             books: options.books.clone(),
             selections,
             publishers: client.publishers().to_vec(),
-            named: replica.market.instruments.len(),
+            named: client.known_at_start(),
             live: Arc::clone(live),
         };
         counters.replays += 1;
@@ -999,7 +945,7 @@ impl<W: World> Distributor<W> {
             if client.is_stalled(now, stall_ns) {
                 self.counters.ended_slow += 1;
                 let text = format!(
-                    "the client is too slow: it took nothing of its replay for {} s",
+                    "the client is too slow: it took nothing of its replay or snapshot for {} s",
                     stall.as_secs_f64()
                 );
                 self.evict(place, &text);
@@ -1036,7 +982,7 @@ impl<W: World> Distributor<W> {
 
     /// Sends a client why its session ends, and ends it.
     fn refuse(&mut self, place: usize, refusal: Refusal) {
-        let until = self.now_plus_farewell();
+        let until = self.steady_plus(FAREWELL_NS);
         let Some(client) = self.client(place) else { return };
         let address = client.address();
         let code = if refusal.reason() == Reason::Subscription {
@@ -1046,7 +992,10 @@ impl<W: World> Distributor<W> {
         };
         let text = refusal.to_string();
         if client.key().is_some() {
-            self.dismiss(place, code, &text);
+            // It reads the reason after the records that wait, which may be many snapshots.
+            let has_much = matches!(refusal, Refusal::TooManySnapshots { .. });
+            let until = if has_much { self.steady_plus(SLOW_FAREWELL_NS) } else { until };
+            self.end(place, code, &text, until);
         } else {
             client.say(&Session::refusal(&refusal));
             client.leave(until);
@@ -1054,8 +1003,8 @@ impl<W: World> Distributor<W> {
         self.refused(address, &refusal);
     }
 
-    const fn now_plus_farewell(&self) -> Nanos {
-        Nanos(self.now.steady.0.saturating_add(FAREWELL_NS))
+    const fn steady_plus(&self, ns: u64) -> Nanos {
+        Nanos(self.now.steady.0.saturating_add(ns))
     }
 
     /// Ends the session of a client that is too slow: drops the records that wait for it, and leaves it the reason to read.
@@ -1068,13 +1017,13 @@ impl<W: World> Distributor<W> {
             self.evicted.pop_front();
         }
         self.evicted.push_back(Evicted { session, address, reason: text.clone() });
-        let until = Nanos(self.now.steady.0.saturating_add(SLOW_FAREWELL_NS));
+        let until = self.steady_plus(SLOW_FAREWELL_NS);
         self.end(place, ErrorCode::Other, &text, until);
     }
 
     /// Ends the session of an admitted client with an error message.
     fn dismiss(&mut self, place: usize, code: ErrorCode, text: &str) {
-        self.end(place, code, text, self.now_plus_farewell());
+        self.end(place, code, text, self.steady_plus(FAREWELL_NS));
     }
 
     fn end(&mut self, place: usize, code: ErrorCode, text: &str, until: Nanos) {

@@ -679,7 +679,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
 fn clients(text: &mut Text, stats: &Stats) {
     type Get = fn(&Counters) -> u64;
     type Of = fn(&ClientView) -> f64;
-    let counters: [(&str, &str, Get); 14] = [
+    let counters: [(&str, &str, Get); 16] = [
         ("accepted", "Connections of clients taken", |counters| counters.accepted),
         ("accept_errors", "Connections of clients that could not be taken", |counters| {
             counters.accept_errors
@@ -702,6 +702,10 @@ fn clients(text: &mut Text, stats: &Stats) {
         ("replays_failed", "Replays that failed", |counters| counters.replays_failed),
         ("replays_joined", "Replays that have joined the present", |counters| counters.replays_joined),
         ("gaps", "Gaps reported to clients", |counters| counters.gaps),
+        ("snapshots", "Snapshots sent to clients", |counters| counters.snapshots),
+        ("request_work", "Work for requests of clients, in units of an order of a snapshot", |counters| {
+            counters.request_work
+        }),
     ];
     for (name, help, get) in counters {
         text.one(&format!("clients_{name}_total"), Kind::Counter, help, get(&stats.counters));
@@ -715,6 +719,8 @@ fn clients(text: &mut Text, stats: &Stats) {
     let lag = "Events in the ring that the clients' server has not taken";
     text.one("clients_ring_lag_events", Kind::Gauge, lag, stats.ring_lag);
     text.one("clients_queued_bytes", Kind::Gauge, "Bytes that wait for clients", stats.queued_bytes);
+    let requests: usize = stats.clients.iter().map(|client| client.requests).sum();
+    text.one("clients_waiting_requests", Kind::Gauge, "Requests of clients that wait", requests);
     let all: Vec<_> = stats
         .clients
         .iter()

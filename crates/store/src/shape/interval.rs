@@ -20,7 +20,7 @@ use super::{
 };
 use crate::records::{instrument_number, letter, sequence};
 use crate::rows::Rows;
-use crate::state::State;
+use crate::state::{Part, State};
 use crate::summary::Skip;
 
 /// Finds when an interval is over.
@@ -288,12 +288,11 @@ impl Shape for Quotes {
         }
     }
 
-    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, rows: &mut Rows<BboMsg>) {
+    fn snapshot(&self, now: Nanos, part: &Part<'_>, rows: &mut Rows<BboMsg>) {
         for venue in &self.running.venues {
-            for (index, quote) in venue.instruments.iter().enumerate() {
-                let instrument = InstrumentId(index as u32);
-                let is_known = quote.best != no_level() || quote.traded_at != dbn::UNDEF_TIMESTAMP;
-                if is_known && wanted(instrument) {
+            for instrument in part.among(venue.instruments.len()) {
+                let Some(quote) = venue.instruments.get(instrument.index()) else { continue };
+                if quote.best != no_level() || quote.traded_at != dbn::UNDEF_TIMESTAMP {
                     let flags = Flags(quote.flags).with(Flags::LAST).with(Flags::SNAPSHOT);
                     rows.push_derived(bbo(self.rtype, venue.publisher, instrument, quote, now.0, flags.0));
                 }
@@ -454,12 +453,14 @@ impl Shape for ConsolidatedQuotes {
         }
     }
 
-    fn snapshot(&self, now: Nanos, wanted: &dyn Fn(InstrumentId) -> bool, rows: &mut Rows<CbboMsg>) {
-        for (index, quote) in self.running.venues.iter().flat_map(|all| all.instruments.iter().enumerate()) {
-            let instrument = InstrumentId(index as u32);
-            if quote.publisher != ALL_VENUES && wanted(instrument) {
-                let flags = Flags(quote.flags).with(Flags::LAST).with(Flags::SNAPSHOT);
-                rows.push_derived(cbbo(self.rtype, instrument, quote, now.0, flags.0));
+    fn snapshot(&self, now: Nanos, part: &Part<'_>, rows: &mut Rows<CbboMsg>) {
+        for all in &self.running.venues {
+            for instrument in part.among(all.instruments.len()) {
+                let Some(quote) = all.instruments.get(instrument.index()) else { continue };
+                if quote.publisher != ALL_VENUES {
+                    let flags = Flags(quote.flags).with(Flags::LAST).with(Flags::SNAPSHOT);
+                    rows.push_derived(cbbo(self.rtype, instrument, quote, now.0, flags.0));
+                }
             }
         }
     }

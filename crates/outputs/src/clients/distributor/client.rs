@@ -14,6 +14,7 @@ use super::super::control::{Admitted, Refusal, Session, SlowReader, Subscription
 use super::super::outbox::Outbox;
 use super::super::replay::{Replay, Selection};
 use super::Counters;
+use super::requests::Agenda;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
 use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
@@ -102,6 +103,8 @@ pub struct ClientView {
     pub bytes: u64,
     /// Bytes that wait for it.
     pub queued_bytes: usize,
+    /// Its requests that wait for their turn.
+    pub requests: usize,
     /// Nanoseconds since its queue was empty the last time.
     pub lag_ns: u64,
     /// Records left out.
@@ -127,13 +130,28 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
+    pub(super) const fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    /// The instruments on a list.
+    pub(super) const fn listed(&self) -> &FixedBitSet {
+        &self.instruments
+    }
+
     pub(super) fn contains(&self, instrument: InstrumentId) -> bool {
         self.is_all || self.instruments.contains(instrument.index())
     }
 
-    /// Those of the first `count` instruments.
-    pub(super) fn iter(&self, count: usize) -> impl Iterator<Item = InstrumentId> + '_ {
-        (0..count as u32).map(InstrumentId).filter(|instrument| self.contains(*instrument))
+    /// Those of the first `count` instruments with numbers from `start` to before `end`.
+    pub(super) fn between(
+        &self,
+        start: u32,
+        end: u32,
+        count: usize,
+    ) -> impl Iterator<Item = InstrumentId> + '_ {
+        let end = end.min(u32::try_from(count).unwrap_or(u32::MAX));
+        (start..end).map(InstrumentId).filter(|instrument| self.contains(*instrument))
     }
 }
 
@@ -166,21 +184,17 @@ impl Interest {
         self.groups.push(first);
     }
 
-    /// Adds a subscription to events from `from` on. Returns the known instruments and the unknown names.
-    pub(super) fn add(
+    /// Finds the instruments of a subscription, and takes note of its symbols and numbers that no instrument has yet. Returns the known
+    /// instruments and the unknown names.
+    pub(super) fn resolve(
         &mut self,
         subscription: &Subscription,
-        from: u64,
         known: &Instruments,
     ) -> (Chosen, Vec<String>) {
         let mut chosen = Chosen { is_all: false, instruments: FixedBitSet::new() };
         let mut unknown = Vec::new();
         match &subscription.wanted {
-            Wanted::All => {
-                chosen.is_all = true;
-                self.excluded.clear();
-                self.pending_numbers.retain(|_, is_wanted| *is_wanted);
-            }
+            Wanted::All => chosen.is_all = true,
             Wanted::Symbols(symbols) => {
                 for symbol in symbols {
                     match known.find(*symbol) {
@@ -203,20 +217,27 @@ impl Interest {
                 }
             }
         }
-        self.excluded.difference_with(&chosen.instruments);
         if subscription.start.is_some() {
             self.start = subscription.start;
             self.replayed.push(subscription.wanted.clone());
         }
-        let group = Group { from, is_all: chosen.is_all, instruments: chosen.instruments.clone() };
+        (chosen, unknown)
+    }
+
+    /// Adds instruments, or all, from the event `from` on.
+    pub(super) fn take(&mut self, instruments: &FixedBitSet, is_all: bool, from: u64) {
+        if is_all {
+            self.excluded.clear();
+            self.pending_numbers.retain(|_, is_wanted| *is_wanted);
+        }
+        self.excluded.difference_with(instruments);
         match self.groups.iter_mut().find(|group| group.from == from) {
             Some(known) => {
-                known.is_all |= group.is_all;
-                known.instruments.union_with(&group.instruments);
+                known.is_all |= is_all;
+                known.instruments.union_with(instruments);
             }
-            None => self.groups.push(group),
+            None => self.groups.push(Group { from, is_all, instruments: instruments.clone() }),
         }
-        (chosen, unknown)
     }
 
     fn remove(&mut self, wanted: &Wanted, known: &Instruments) {
@@ -277,6 +298,11 @@ impl Interest {
             event >= group.from && (group.is_all || group.instruments.contains(instrument.index()))
         };
         self.groups.iter().any(is_wanted) && !self.excluded.contains(instrument.index())
+    }
+
+    /// Instruments on its lists.
+    pub(super) fn count(&self) -> usize {
+        self.groups.iter().map(|group| group.instruments.count_ones(..)).sum()
     }
 
     pub(super) fn is_all(&self) -> bool {
@@ -358,6 +384,8 @@ pub(super) struct Client<W: World> {
     pub(super) session: Session,
     pub(super) phase: Phase,
     pub(super) replay: Option<Replay<W>>,
+    /// Its requests that wait for their turn.
+    pub(super) agenda: Agenda,
     /// Whether the socket may take bytes.
     pub(super) is_writable: bool,
     /// Whether the socket may have bytes.
@@ -371,6 +399,8 @@ pub(super) struct Client<W: World> {
     subscriptions: Vec<Subscription>,
     interests: Vec<Option<Interest>>,
     named: FixedBitSet,
+    /// Instruments known when the first subscription with a start took effect: the replay names those that came later.
+    known_at_start: Option<usize>,
     outbox: Outbox,
     /// Records of the present, while a replay is on its way to it.
     kept: Vec<u8>,
@@ -432,6 +462,7 @@ impl<W: World> Client<W> {
             session,
             phase: Phase::Opening,
             replay: None,
+            agenda: Agenda::default(),
             is_writable: true,
             is_readable: true,
             address,
@@ -443,6 +474,7 @@ impl<W: World> Client<W> {
             subscriptions: Vec::new(),
             interests: (0..SCHEMAS).map(|_| None).collect(),
             named: FixedBitSet::new(),
+            known_at_start: None,
             outbox,
             kept: Vec::new(),
             kept_count: 0,
@@ -502,6 +534,7 @@ impl<W: World> Client<W> {
         self.waiting() == 0
             && self.transport.is_settled()
             && self.replay.is_none()
+            && self.agenda.is_empty()
             && self.conflated.is_empty()
             && self.skipping.is_none()
     }
@@ -511,17 +544,13 @@ impl<W: World> Client<W> {
         self.outbox.len().saturating_sub(self.allowance)
     }
 
-    /// Puts the records of a snapshot into the queue; `false` when more than `limit` bytes of snapshots would wait.
-    pub(super) fn put_snapshot(
-        &mut self,
-        batch: &Batch,
-        now: Nanos,
-        limit: usize,
-        counters: &mut Counters,
-    ) -> bool {
-        if self.allowance.saturating_add(batch.bytes().len()) > limit {
-            return false;
-        }
+    /// Bytes of snapshots that wait to be sent.
+    pub(super) fn snapshot_bytes(&self) -> usize {
+        self.allowance
+    }
+
+    /// Puts the records of a part of a snapshot into the queue.
+    pub(super) fn put_snapshot(&mut self, batch: &Batch, now: Nanos, counters: &mut Counters) {
         let before = self.outbox.len();
         for item in batch.items() {
             if self.sees(item.publisher) {
@@ -529,7 +558,29 @@ impl<W: World> Client<W> {
             }
         }
         self.allowance += self.outbox.len() - before;
-        true
+    }
+
+    /// Takes note of the number of instruments known when a subscription with a start takes effect.
+    pub(super) fn resumes_at(&mut self, known: usize) {
+        self.known_at_start.get_or_insert(known);
+    }
+
+    /// Instruments of which the client has the symbols before a replay, if it wants them.
+    pub(super) fn known_at_start(&self) -> usize {
+        self.known_at_start.unwrap_or_default()
+    }
+
+    /// Joins lists that were kept apart for records of earlier events, of schemas of which none is held. Returns whether there were some.
+    pub(super) fn join_lists(&mut self, is_held: impl Fn(Schema) -> bool) -> bool {
+        let mut is_joined = false;
+        for schema in Schema::ALL {
+            let Some(Some(interest)) = self.interests.get_mut(place_of(schema)) else { continue };
+            if interest.groups.len() > 1 && interest.start.is_none() && !is_held(schema) {
+                interest.merge();
+                is_joined = true;
+            }
+        }
+        is_joined
     }
 
     /// Whether it is to see records of this feed.
@@ -570,6 +621,7 @@ impl<W: World> Client<W> {
             records: self.records,
             bytes: self.bytes,
             queued_bytes: self.waiting(),
+            requests: self.agenda.len(),
             lag_ns: if self.outbox.is_empty() { 0 } else { now.steady.since(self.last_empty) },
             skipped: self.skipped,
             conflated: self.conflated_count,
@@ -608,6 +660,7 @@ impl<W: World> Client<W> {
             self.phase = Phase::Closing { until };
         }
         self.replay = None;
+        self.agenda = Agenda::default();
         self.kept = Vec::new();
         self.conflated = Conflated::default();
         self.interests.iter_mut().for_each(|interest| *interest = None);
@@ -968,10 +1021,10 @@ impl<W: World> Client<W> {
         true
     }
 
-    /// Whether it has a running replay and has read nothing for so many nanoseconds.
+    /// Whether it has read nothing of its replay or snapshot for `limit_ns`.
     pub(super) fn is_stalled(&self, now: Clocks, limit_ns: u64) -> bool {
         let since = now.steady.since(self.last_sent.max(self.last_empty));
-        self.replay.is_some() && !self.outbox.is_empty() && since >= limit_ns
+        (self.replay.is_some() || self.agenda.is_making()) && !self.outbox.is_empty() && since >= limit_ns
     }
 
     /// Whether it has work that its socket will not report again: readiness is reported once.
@@ -1042,7 +1095,8 @@ mod tests {
         let (second, largest) = (InstrumentId(1), InstrumentId((1 << 24) - 2));
         let mut interest = Interest::default();
         let wanted = Wanted::Instruments(vec![first, second, largest]);
-        let (chosen, unknown) = interest.add(&subscription(wanted), 0, &known);
+        let (chosen, unknown) = interest.resolve(&subscription(wanted), &known);
+        interest.take(chosen.listed(), chosen.is_all(), 0);
         assert_eq!(unknown, ["2", "16777215"]);
         assert_eq!(chosen.instruments.len(), 1);
         assert_eq!(interest.instruments().collect::<Vec<_>>(), [0]);
@@ -1059,7 +1113,8 @@ mod tests {
     fn a_number_that_is_not_wanted_of_all_is_left_out_when_it_appears() {
         let known = Instruments::default();
         let mut interest = Interest::default();
-        let _ = interest.add(&subscription(Wanted::All), 0, &known);
+        let (chosen, _) = interest.resolve(&subscription(Wanted::All), &known);
+        interest.take(chosen.listed(), chosen.is_all(), 0);
         interest.remove(&Wanted::Instruments(vec![InstrumentId(0), InstrumentId(1)]), &known);
         assert_eq!(interest.excluded.len(), 0);
         for number in [0, 1, 2].map(InstrumentId) {

@@ -1,0 +1,407 @@
+//! Requests of clients: subscriptions, snapshots and their ends, a bounded amount of work in each turn.
+//!
+//! A request waits in its client's [`Agenda`]. In each turn [`Distributor::answer_requests`] takes one step of every client that has
+//! requests, then one more of each, until the turn's [budget](super::Options::turn_work) is spent; the next turn continues with the next
+//! client. A step is one request, or one part of a snapshot: a client has one snapshot in progress, and its later requests wait for
+//! the snapshot's end. So however much clients request, records of other clients and events wait for one turn's work at most.
+//!
+//! A snapshot is divided by instruments. Each part shows its instruments between two events, and the client gets their records from
+//! the next event on. No part is made while half of the client's queue is full, so that a snapshot is as fast as its client reads and
+//! needs no more memory than the queue.
+
+use std::collections::VecDeque;
+
+use fixedbitset::FixedBitSet;
+use tapeworks_engine::replica::Replica;
+use tapeworks_market::{Instruments, Nanos};
+use tapeworks_planted::planted;
+use tapeworks_runtime::world::World;
+use tapeworks_store::Schema;
+use tapeworks_store::live::{self, ErrorCode, Part, SystemCode, work_of};
+
+use super::super::control::{Refusal, Subscription, Wanted};
+use super::Distributor;
+use super::client::{Chosen, Client, Clocks};
+
+/// The least work of a step.
+const LEAST_WORK: usize = 16;
+
+/// Bytes of a client's queue up to which it gets the next part of its snapshot, even if snapshots of others fill their total: no
+/// client that reads waits for one that does not.
+const SMALL_QUEUE: usize = 1 << 16;
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Records are wanted.
+    Subscribe(Subscription),
+    /// Records are not wanted any more.
+    Unsubscribe(Subscription),
+    /// The subscriptions before the start of the stream have taken effect: their replay may begin.
+    Replay,
+}
+
+/// A snapshot in progress.
+#[derive(Debug)]
+struct Making {
+    schema: Schema,
+    chosen: Chosen,
+    /// The client names instruments by their numbers.
+    by_number: bool,
+    /// The numbers behind the parts that are left.
+    ends: VecDeque<u32>,
+    /// The first instrument of the next part.
+    next: u32,
+    /// Work of each part besides its records.
+    reading: usize,
+}
+
+/// The requests of one client, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    making: Option<Making>,
+    steps: VecDeque<Step>,
+    /// Snapshots among the steps.
+    snapshots: usize,
+}
+
+impl Agenda {
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManySnapshots`] when `limit` snapshots wait.
+    pub(super) fn push(&mut self, step: Step, limit: usize) -> Result<(), Refusal> {
+        if matches!(&step, Step::Subscribe(subscription) if subscription.has_snapshot) {
+            if self.snapshots >= limit {
+                return Err(Refusal::TooManySnapshots { limit });
+            }
+            self.snapshots += 1;
+        }
+        self.steps.push_back(step);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Step> {
+        let step = self.steps.pop_front()?;
+        if matches!(&step, Step::Subscribe(subscription) if subscription.has_snapshot) {
+            self.snapshots -= 1;
+        }
+        Some(step)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.making.is_none() && self.steps.is_empty()
+    }
+
+    pub(super) const fn is_making(&self) -> bool {
+        self.making.is_some()
+    }
+
+    /// Whether the next step puts records of a snapshot into the queue.
+    fn needs_room(&self) -> bool {
+        let is_snapshot =
+            |step: &Step| matches!(step, Step::Subscribe(subscription) if subscription.has_snapshot);
+        self.is_making() || self.steps.front().is_some_and(is_snapshot)
+    }
+
+    /// Requests that wait, the snapshot in progress included.
+    pub(super) fn len(&self) -> usize {
+        self.steps.len() + usize::from(self.is_making())
+    }
+}
+
+/// The instruments with numbers from `start` to before `end` that are known and chosen.
+fn bits_of(chosen: &Chosen, start: u32, end: u32, known: &Instruments) -> FixedBitSet {
+    let mut bits = FixedBitSet::with_capacity(known.len().min(end as usize));
+    chosen.between(start, end, known.len()).for_each(|instrument| bits.insert(instrument.index()));
+    bits
+}
+
+/// Sends the symbols of instruments. Returns the work.
+fn name<W: World>(client: &mut Client<W>, bits: &FixedBitSet, replica: &Replica, by_number: bool) -> usize {
+    let instruments = &replica.market.instruments;
+    let before = client.queued();
+    for index in bits.ones() {
+        let instrument = tapeworks_market::InstrumentId(u32::try_from(index).unwrap_or(u32::MAX));
+        if let Some(symbol) = instruments.symbol(instrument) {
+            client.name(replica.market.now, instrument, symbol, by_number);
+        }
+    }
+    bits.count_ones(..) / 8 + work_of(client.queued().saturating_sub(before))
+}
+
+fn report_unknown<W: World>(client: &mut Client<W>, schema: Schema, unknown: &[String], now: Nanos) {
+    let count = unknown.len();
+    let names: Vec<_> = unknown.iter().take(10).map(String::as_str).collect();
+    let more = if count > names.len() { ", ..." } else { "" };
+    let what = match count {
+        1 => format!("1 symbol of the {schema} subscription is unknown so far, and is sent when it appears"),
+        _ => format!(
+            "{count} symbols of the {schema} subscription are unknown so far, and are sent when they appear"
+        ),
+    };
+    let text = format!("{what}: {}{more}", names.join(", "));
+    client.notify(|bytes| live::error(now, ErrorCode::SymbolResolutionFailed, &text, bytes));
+}
+
+impl<W: World> Distributor<W> {
+    /// Takes steps of the clients' requests, in turns, as far as the turn's budget reaches; one step at least.
+    pub(super) fn answer_requests(&mut self) {
+        let snapshot_bytes = self.snapshot_bytes();
+        let clients = self.clients.len();
+        let may_step = |place: &usize| {
+            let client = self.clients.get(*place).and_then(Option::as_ref);
+            client.is_some_and(|client| self.may_step(client, snapshot_bytes))
+        };
+        let mut waiting: VecDeque<usize> =
+            (0..clients).map(|at| (self.next_step + at) % clients).filter(may_step).collect();
+        let mut work = 0;
+        while let Some(place) = waiting.pop_front() {
+            if work >= self.options.turn_work {
+                self.next_step = place;
+                break;
+            }
+            let of_step = match self.step(place) {
+                Ok(of_step) => of_step,
+                Err(refusal) => {
+                    self.refuse(place, refusal);
+                    LEAST_WORK
+                }
+            };
+            work += of_step.max(LEAST_WORK);
+            let snapshot_bytes = self.snapshot_bytes;
+            let client = self.clients.get(place).and_then(Option::as_ref);
+            if client.is_some_and(|client| self.may_step(client, snapshot_bytes)) {
+                waiting.push_back(place);
+            }
+        }
+        self.counters.request_work += work as u64;
+    }
+
+    /// Whether a client has a request that can be answered now.
+    pub(super) fn may_step(&self, client: &Client<W>, snapshot_bytes: usize) -> bool {
+        let queued = client.queued();
+        let has_room = queued < self.options.queue_bytes / 2
+            && (queued < SMALL_QUEUE || snapshot_bytes < self.options.snapshot_bytes);
+        !client.agenda.is_empty() && (has_room || !client.agenda.needs_room())
+    }
+
+    /// Whether any client has a request that can be answered now.
+    pub(super) fn has_steps(&self) -> bool {
+        let mut all = self.clients.iter().flatten().filter(|client| !client.agenda.is_empty()).peekable();
+        if all.peek().is_none() {
+            return false;
+        }
+        let snapshot_bytes = self.clients.iter().flatten().map(Client::snapshot_bytes).sum();
+        all.any(|client| self.may_step(client, snapshot_bytes))
+    }
+
+    /// Counts the bytes of snapshots that wait for all clients together.
+    fn snapshot_bytes(&mut self) -> usize {
+        let is_any = self.clients.iter().flatten().any(|client| !client.agenda.is_empty());
+        self.snapshot_bytes =
+            if is_any { self.clients.iter().flatten().map(Client::snapshot_bytes).sum() } else { 0 };
+        self.snapshot_bytes
+    }
+
+    /// Takes one step of a client's requests. Returns the work that it was.
+    fn step(&mut self, place: usize) -> Result<usize, Refusal> {
+        let Some(client) = self.client(place) else { return Ok(0) };
+        if let Some(making) = client.agenda.making.take() {
+            return Ok(self.make_part(place, making) + self.watching_work(place));
+        }
+        match client.agenda.pop() {
+            Some(Step::Subscribe(subscription)) => {
+                self.check(place, &subscription)?;
+                let mut work = self.apply(place, &subscription);
+                let making = self.client(place).and_then(|client| client.agenda.making.take());
+                if let Some(making) = making {
+                    work += self.make_part(place, making);
+                } else {
+                    self.watch(place);
+                }
+                Ok(work + self.watching_work(place))
+            }
+            Some(Step::Unsubscribe(subscription)) => {
+                let work = self.watching_work(place);
+                self.unsubscribe(place, &subscription);
+                Ok(work)
+            }
+            Some(Step::Replay) => self.begin_replay(place).map(|()| 0),
+            None => Ok(0),
+        }
+    }
+
+    /// The work of entering a client into the tables of subscribers.
+    fn watching_work(&self, place: usize) -> usize {
+        let client = self.clients.get(place).and_then(Option::as_ref);
+        client.map_or(0, |client| client.interests().map(|(_, interest)| interest.count()).sum::<usize>() / 2)
+    }
+
+    /// Takes a subscription: it waits for the start of the stream, or for its turn.
+    pub(super) fn subscribe(&mut self, place: usize, subscription: Subscription) -> Result<(), Refusal> {
+        self.check(place, &subscription)?;
+        let limit = self.options.limits.snapshots;
+        let Some(client) = self.client(place) else { return Ok(()) };
+        if client.is_started() {
+            client.agenda.push(Step::Subscribe(subscription), limit)
+        } else {
+            client.keep(subscription);
+            Ok(())
+        }
+    }
+
+    /// Takes the end of a subscription, as [`Distributor::subscribe`].
+    pub(super) fn end_subscription(
+        &mut self,
+        place: usize,
+        subscription: Subscription,
+    ) -> Result<(), Refusal> {
+        let limit = self.options.limits.snapshots;
+        let Some(client) = self.client(place) else { return Ok(()) };
+        if client.is_started() {
+            return client.agenda.push(Step::Unsubscribe(subscription), limit);
+        }
+        self.unsubscribe(place, &subscription);
+        Ok(())
+    }
+
+    /// Begins the stream; the subscriptions so far wait for their turn.
+    pub(super) fn start(&mut self, place: usize) -> Result<(), Refusal> {
+        let (now, limit) = (self.now, self.options.limits.snapshots);
+        let Some(client) = self.client(place) else { return Ok(()) };
+        if client.begin(now).is_err() {
+            self.close(place);
+            return Ok(());
+        }
+        for subscription in client.take_subscriptions() {
+            client.agenda.push(Step::Subscribe(subscription), limit)?;
+        }
+        client.agenda.push(Step::Replay, limit)
+    }
+
+    /// Whether a subscription can be served.
+    fn check(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
+        let refuse = |reason: String| Err(Refusal::Subscription { reason });
+        let newest = self.replica.market.now;
+        if let Some(start) = subscription.start {
+            if self.options.history.is_none() {
+                return refuse("this server keeps no history: start= cannot be served".to_owned());
+            }
+            if start > newest && newest > Nanos(0) {
+                return refuse(format!("start={} is later than the newest event, {}", start.0, newest.0));
+            }
+        }
+        let Some(client) = self.client(place) else { return Ok(()) };
+        let schema = subscription.schema;
+        if schema.is_consolidated() && client.is_of_some_feeds() {
+            return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
+        }
+        client.check_start(subscription)
+    }
+
+    /// Lets a subscription take effect: names of instruments, acknowledgement, and where it has a snapshot, the parts of it. Returns
+    /// the work.
+    fn apply(&mut self, place: usize, subscription: &Subscription) -> usize {
+        let schema = subscription.schema;
+        let next = self.replica.market.next;
+        let most = self.options.turn_work;
+        let Self { clients, replica, now: Clocks { wall: now, .. }, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return 0 };
+        let known = &replica.market.instruments;
+        let holds = replica.held(schema).is_some();
+        let interest = client.interest(schema);
+        if !holds {
+            interest.merge();
+        }
+        let (chosen, unknown) = interest.resolve(subscription, known);
+        let by_number = matches!(subscription.wanted, Wanted::Instruments(_));
+        let mut work = known.len() / 64;
+        if subscription.start.is_some() {
+            client.resumes_at(known.len());
+        }
+        let interest = client.interest(schema);
+        if subscription.has_snapshot {
+            // The symbols that no instrument has yet need their list.
+            interest.take(&FixedBitSet::new(), false, next);
+        } else {
+            let from = if subscription.start.is_some() { u64::MAX } else { next };
+            let bits = bits_of(&chosen, 0, u32::MAX, known);
+            interest.take(chosen.listed(), chosen.is_all(), from);
+            work += name(client, &bits, replica, by_number);
+        }
+        if !unknown.is_empty() {
+            report_unknown(client, schema, &unknown, *now);
+        }
+        if subscription.is_last {
+            let id = subscription.id.map_or_else(String::new, |id| format!(" {id}"));
+            let text = format!("Subscription request{id} for {schema} data succeeded");
+            client.notify(|bytes| live::system(*now, SystemCode::SubscriptionAcknowledged, &text, bytes));
+        }
+        if subscription.has_snapshot {
+            let division = replica.divide(schema, &|instrument| chosen.contains(instrument), most);
+            let (ends, reading) = (division.ends.into(), division.reading);
+            client.agenda.making = Some(Making { schema, chosen, by_number, ends, next: 0, reading });
+            work += reading;
+        }
+        work
+    }
+
+    /// Makes the next part of a snapshot. Its instruments' records follow from the next event on. Returns the work.
+    fn make_part(&mut self, place: usize, mut making: Making) -> usize {
+        let is_late = planted!("snapshot-one-event-late");
+        let from = self.replica.market.next + u64::from(is_late);
+        let Self { clients, replica, counters, now: Clocks { wall: now, .. }, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return 0 };
+        let end = making.ends.pop_front().unwrap_or(u32::MAX);
+        let is_last = making.ends.is_empty();
+        let Making { schema, chosen, by_number, reading, .. } = &making;
+        let bits = bits_of(chosen, making.next, end, &replica.market.instruments);
+        let named = name(client, &bits, replica, *by_number);
+        let is_wanted = |instrument| chosen.contains(instrument);
+        let batch = replica.snapshot(*schema, &Part::new(making.next..end, &is_wanted));
+        let holds = replica.held(*schema).is_some();
+        let interest = client.interest(*schema);
+        interest.take(&bits, is_last && chosen.is_all(), from);
+        if !holds && !is_late {
+            interest.merge();
+        }
+        client.put_snapshot(&batch, *now, counters);
+        let work = reading + named + work_of(batch.bytes().len());
+        self.snapshot_bytes += batch.bytes().len();
+        making.next = end;
+        if is_last {
+            counters.snapshots += 1;
+        } else {
+            client.agenda.making = Some(making);
+        }
+        self.watch(place);
+        work
+    }
+
+    fn unsubscribe(&mut self, place: usize, subscription: &Subscription) {
+        let now = self.now.wall;
+        self.unwatch(place);
+        let Self { clients, replica, .. } = self;
+        let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
+        client.unsubscribe(subscription, &replica.market.instruments);
+        if client.is_started() && subscription.is_last {
+            let text = format!("Unsubscribed from {} data", subscription.schema);
+            client.notify(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
+        }
+        self.watch(place);
+    }
+
+    /// Joins lists of instruments that were kept apart for records of earlier events, when none is left. A client with one list can
+    /// share the bytes of others.
+    pub(super) fn join_lists(&mut self) {
+        for place in 0..self.clients.len() {
+            let Self { clients, replica, .. } = self;
+            let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { continue };
+            let is_joined = client.join_lists(|schema| replica.held(schema).is_some());
+            if is_joined {
+                self.watch(place);
+            }
+        }
+    }
+}
