@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use tapeworks_outputs::resume::{Resume, TRY, Taken, connect_to_one_in};
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions, refusal};
 use tapeworks_runtime::world::System;
+use tapeworks_store::live::schema_of_finished_snapshot;
 use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market, is_snapshot};
 
 use crate::errors::Failure;
@@ -130,6 +131,9 @@ impl Live {
                     _ => self.reason = Some(text),
                 }
                 continue;
+            }
+            if let Some(schema) = schema_of_finished_snapshot(&record) {
+                self.resume.finish_snapshot(schema);
             }
             if is_market(&record) {
                 let is_flagged = is_snapshot(&record);

@@ -9,6 +9,7 @@ use tapeworks_feed::clock::iso;
 use tapeworks_market::Nanos;
 use tapeworks_packet::stop;
 use tapeworks_runtime::world::{System, World};
+use tapeworks_store::live::schema_of_finished_snapshot;
 use tapeworks_store::{Schema, is_market, is_snapshot};
 
 use crate::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions, refusal};
@@ -155,6 +156,17 @@ impl Resume {
         }
         place.note(received);
         if is_hole { Taken::AfterHole(hole) } else { Taken::New }
+    }
+
+    /// The requested snapshot of a schema is complete. Until then records of some instruments were left out, and a replay does not leave
+    /// them out, so counting starts again.
+    pub fn finish_snapshot(&mut self, schema: Schema) {
+        let Some(place) = self.places.get_mut(&schema.rtype()).filter(|_| self.has_snapshot) else { return };
+        place.gone = place.gone.max(place.last);
+        place.times.clear();
+        if self.places.values().all(|place| place.times.is_empty()) {
+            self.first = None;
+        }
     }
 
     /// Continues without a replay: nothing is repeated, and the first record of each type follows a hole.
@@ -426,6 +438,9 @@ impl<W: World> Failover<W> {
                 }
                 let (kind, received) = (record.header().rtype, record.raw_index_ts());
                 let mut taken = Taken::New;
+                if let Some(schema) = schema_of_finished_snapshot(&record) {
+                    self.resume.finish_snapshot(schema);
+                }
                 if is_market(&record) {
                     self.trouble = Trouble::default();
                     taken = self.resume.takes(kind, received, is_snapshot(&record));
@@ -527,6 +542,26 @@ mod tests {
         assert_eq!(resume.begin(&[Schema::Mbo]), Some(114 * SECOND + 1));
         assert_eq!(resume.takes(MBO, 115 * SECOND, false), Taken::Repeat);
         assert_eq!(resume.takes(MBO, 116 * SECOND, false), Taken::New);
+    }
+
+    /// The replay has records of instruments whose part of the snapshot came later than these records.
+    #[test]
+    fn records_before_the_end_of_a_snapshot_in_parts_are_not_counted() {
+        let mut resume = Resume::new(true);
+        for (second, is_flagged) in [(100, true), (101, false), (102, true), (102, false)] {
+            assert_eq!(resume.takes(MBO, second * SECOND, is_flagged), Taken::New);
+        }
+        resume.finish_snapshot(Schema::Mbo);
+        assert_eq!(resume.begin(&[Schema::Mbo]), None, "the snapshot is requested again");
+        for second in 103..106 {
+            assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::New);
+        }
+        assert_eq!(resume.begin(&[Schema::Mbo]), Some(103 * SECOND + 1));
+        resume.connected(false);
+        for second in 104..106 {
+            assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::Repeat);
+        }
+        assert_eq!(resume.takes(MBO, 105 * SECOND, false), Taken::New);
     }
 
     #[test]

@@ -294,6 +294,17 @@ pub const fn work_of(bytes: usize) -> usize {
     bytes.div_ceil(UNIT_BYTES)
 }
 
+/// The text of the system message behind the last part of a snapshot.
+pub fn finished_snapshot(schema: Schema) -> String {
+    format!("Finished {schema} snapshot")
+}
+
+/// The schema of a snapshot that this record, a system message, declares finished.
+pub fn schema_of_finished_snapshot(record: &dbn::RecordRef<'_>) -> Option<Schema> {
+    let text = record.get::<dbn::SystemMsg>()?.msg().ok()?;
+    text.strip_prefix("Finished ")?.strip_suffix(" snapshot")?.parse().ok()
+}
+
 /// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument are
 /// more, or the parts would be more than [`MOST_PARTS`].
 ///

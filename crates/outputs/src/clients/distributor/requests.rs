@@ -6,7 +6,7 @@
 //! the snapshot's end. So however much clients request, records of other clients and events wait for one turn's work at most.
 //!
 //! A snapshot is divided by instruments. Each part shows its instruments between two events, and the client gets their records from
-//! the next event on. No part is made while half of the client's queue is full, so that a snapshot is as fast as its client reads and
+//! the next event on. A message follows the last part. No part is made while half of the client's queue is full, so that a snapshot is as fast as its client reads and
 //! needs no more memory than the queue.
 
 use std::collections::VecDeque;
@@ -54,6 +54,8 @@ struct Making {
     next: u32,
     /// Work of each part besides its records.
     reading: usize,
+    /// Whether no more lines of the subscription follow.
+    is_last: bool,
 }
 
 /// The requests of one client, in their order.
@@ -341,7 +343,9 @@ impl<W: World> Distributor<W> {
         if subscription.has_snapshot {
             let division = replica.divide(schema, &|instrument| chosen.contains(instrument), most);
             let (ends, reading) = (division.ends.into(), division.reading);
-            client.agenda.making = Some(Making { schema, chosen, by_number, ends, next: 0, reading });
+            let is_last = subscription.is_last;
+            client.agenda.making =
+                Some(Making { schema, chosen, by_number, ends, next: 0, reading, is_last });
             work += reading;
         }
         work
@@ -372,6 +376,10 @@ impl<W: World> Distributor<W> {
         making.next = end;
         if is_last {
             counters.snapshots += 1;
+            if making.is_last {
+                let text = live::finished_snapshot(making.schema);
+                client.notify(|bytes| live::system(*now, SystemCode::Other, &text, bytes));
+            }
         } else {
             client.agenda.making = Some(making);
         }

@@ -2,6 +2,7 @@ package io.tapeworks.client.live;
 
 import io.tapeworks.client.dbn.Dbn;
 import io.tapeworks.client.dbn.Record;
+import io.tapeworks.client.dbn.SystemMessage;
 import java.util.List;
 
 /**
@@ -15,6 +16,8 @@ import java.util.List;
 final class Resume {
     private static final int TYPES = 256;
     static final long NONE = -1;
+    private static final String FINISHED = "Finished ";
+    private static final String SNAPSHOT = " snapshot";
     /** How far back a session begins anew, in ns, if it has the times of all records since then. */
     static final long WINDOW = 10_000_000_000L;
     /** How many times of a record type are kept; a power of two. */
@@ -98,6 +101,12 @@ final class Resume {
     /** Takes note of a record. False when it has come already. */
     boolean takes(Record record) {
         int type = record.recordType();
+        if (hasSnapshot && record instanceof SystemMessage message) {
+            String text = message.msg();
+            if (text.startsWith(FINISHED) && text.endsWith(SNAPSHOT)) {
+                finishSnapshot(Dbn.recordTypeOf(text.substring(FINISHED.length(), text.length() - SNAPSHOT.length())));
+            }
+        }
         if (type == Dbn.SYMBOL_MAPPING || type == Dbn.SYSTEM || type == Dbn.ERROR) {
             return true;
         }
@@ -142,6 +151,26 @@ final class Resume {
         }
         place.note(time);
         return true;
+    }
+
+    /**
+     * The requested snapshot of a type is complete. Until then records of some instruments were left out, and a replay does not leave them
+     * out, so counting starts again.
+     */
+    void finishSnapshot(int type) {
+        Place place = type < 0 ? null : places[type];
+        if (place == null) {
+            return;
+        }
+        place.gone = Math.max(place.gone, place.last);
+        place.first = NONE;
+        place.count = 0;
+        for (Place other : places) {
+            if (other != null && other.count > 0) {
+                return;
+            }
+        }
+        first = NONE;
     }
 
     /** Makes ready for a session that begins anew. Then {@link #start} says from where. */

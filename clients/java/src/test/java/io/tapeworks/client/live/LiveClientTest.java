@@ -527,4 +527,25 @@ final class LiveClientTest {
         assertFalse(resume.takes(Dbn.MBO, 11, true));
         assertTrue(resume.takes(Dbn.MBO, 12, true));
     }
+
+    /** The replay has records of instruments whose part of the snapshot came later than these records. */
+    @Test
+    void recordsBeforeTheEndOfASnapshotInPartsAreNotCounted() {
+        Resume resume = new Resume();
+        resume.connected(true);
+        assertTrue(resume.takes(Dbn.MBO, 100, true));
+        assertTrue(resume.takes(Dbn.MBO, 101, false));
+        assertTrue(resume.takes(Dbn.MBO, 102, true));
+        resume.finishSnapshot(Dbn.MBO);
+        assertEquals(Resume.NONE, resume.start("mbo"), "the snapshot is requested again");
+        for (long time = 103; time < 106; time++) {
+            assertTrue(resume.takes(Dbn.MBO, time, false));
+        }
+        resume.begin();
+        resume.connected(false);
+        assertEquals(104, resume.start("mbo"));
+        assertFalse(resume.takes(Dbn.MBO, 104, false));
+        assertFalse(resume.takes(Dbn.MBO, 105, false));
+        assertTrue(resume.takes(Dbn.MBO, 105, false));
+    }
 }
