@@ -564,3 +564,58 @@ fn a_pair_with_certificates_believes_only_those_of_its_authority() {
     whole.gets(records.len());
     assert_same(&records, &whole.end().0, "orders");
 }
+
+/// A file system of its own, in memory, that is small; unmounted when it is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    /// `None`, and a word about it, where that is not permitted.
+    fn mount(at: PathBuf, options: &str) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let small = Self(at);
+        if small.remount(options) {
+            return Some(small);
+        }
+        eprintln!("SKIPPED: no file system can be mounted: a full disk is not tested");
+        None
+    }
+
+    fn remount(&self, options: &str) -> bool {
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(&self.0)
+            .output();
+        mounted.is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _left_behind_at_worst = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_standby_with_a_full_disk_begins_again_until_there_is_room() {
+    let pair = Pair::new("pair-full", 5_000, "");
+    let Some(small) = Small::mount(pair.journal(1), "size=3m") else { return };
+    let (venues, [Some(primary), Some(mut standby)]) = pair.start() else { unreachable!() };
+    let client = Collector::start(pair.client("mbo", 0));
+    standby.says("the primary cannot be followed", 3);
+    assert!(standby.child.try_wait().unwrap().is_none(), "it runs");
+    assert_eq!(standby.log().matches("took over").count(), 0);
+    client.gets(300);
+    // Nor does it take over while it cannot follow.
+    assert!(small.remount("remount,size=512m"));
+    let in_step = primary.log().matches("in step").count();
+    primary.says("in step", in_step + 1);
+    client.gets(300);
+    drop(venues);
+    let (records, resumed) = client.end();
+    assert!(records.len() > 600 && resumed == 0);
+    primary.kill();
+    standby.says("took over", 1);
+    standby.kill();
+    let of_plants = [0, 1].map(|at| pair.records(at));
+    assert_same(&of_plants[0], &of_plants[1][..of_plants[0].len()], "journals");
+}

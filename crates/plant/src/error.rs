@@ -77,6 +77,17 @@ pub enum PlantError {
     },
 }
 
+impl PlantError {
+    /// Whether the disk is full: there may be room later.
+    pub fn is_full_disk(&self) -> bool {
+        match self {
+            Self::Journal(error) => error.is_full_disk(),
+            Self::Pair(error) => error.is_full_disk(),
+            _ => false,
+        }
+    }
+}
+
 /// Why a plant's thread ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]

@@ -237,7 +237,7 @@ impl<W: World> JournalThread<W> {
             let mut left = self.inputs.len();
             let has_written = left > 0;
             let (mut state, mut last_time) = (None, None);
-            let Self { inputs, writer, coordinator, status, waiters, .. } = &mut self;
+            let Self { inputs, writer, coordinator, status, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
             let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
@@ -246,7 +246,6 @@ impl<W: World> JournalThread<W> {
                         Queued::Input(owned) => owned,
                         Queued::Followed(bytes, place) => {
                             if let Err(error) = append_followed(writer, &bytes, place) {
-                                waiters.iter().for_each(|waiters| waiters.shared.lost());
                                 failure = Some(error);
                             }
                             return;
@@ -320,6 +319,8 @@ impl<W: World> JournalThread<W> {
                 }
             }
             if let Some(error) = failure {
+                // A plant that follows lacks a record, or may lack one.
+                self.waiters.iter().for_each(|waiters| waiters.shared.lost());
                 if self.when_failing == WhenFailing::Stop {
                     self.error = Some(error.to_string());
                     self.report_status();

@@ -72,6 +72,8 @@ pub struct PairSetting {
     pub moved_aside: Option<String>,
     /// What [`PlantOptions::agree`](crate::PlantOptions::agree) found; `None`: as the plant remembers, or else as `is_primary` says.
     pub agreed: Option<Role>,
+    /// The epoch of the other plant to which this one has stepped down, in case the disk could not keep it.
+    pub stepped_down: Option<u64>,
 }
 
 impl PairSetting {
@@ -90,6 +92,22 @@ impl PairSetting {
             buffer: Duration::from_secs(30),
             moved_aside: None,
             agreed: None,
+            stepped_down: None,
+        }
+    }
+
+    /// Whether this plant follows the other, as far as it knows. A plant that follows waits for room on a full disk.
+    pub fn is_follower(&self) -> bool {
+        let is_standby = self.agreed.map_or(!self.is_primary, |role| role == Role::Standby);
+        is_standby || self.stepped_down.is_some()
+    }
+
+    /// Makes ready for another [`PlantOptions::agree`](crate::PlantOptions::agree), after the plant ended with `why`.
+    pub fn begin_again(&mut self, why: &BeginAgain) {
+        // The operator's word was for the start.
+        self.is_forced = false;
+        if let BeginAgain::SteppedDown { epoch, .. } = why {
+            self.stepped_down = self.stepped_down.max(Some(*epoch));
         }
     }
 }
@@ -137,6 +155,17 @@ pub enum PairError {
     /// The process is to stop.
     #[error("stopped")]
     Stopped,
+}
+
+impl PairError {
+    /// Whether the disk is full: there may be room later.
+    pub fn is_full_disk(&self) -> bool {
+        match self {
+            Self::State { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+            Self::Journal(error) => error.is_full_disk(),
+            _ => false,
+        }
+    }
 }
 
 /// Why a plant of a pair begins again, from what [`PlantOptions::agree`](crate::PlantOptions::agree) finds.
@@ -529,6 +558,11 @@ mod tests {
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_millis(40);
+
+    /// An address of this machine on which nothing listens.
+    pub(super) fn free_address() -> SocketAddr {
+        std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap()
+    }
 
     fn shared() -> Arc<Shared<System>> {
         let poll = <System as World>::Poll::new(4).unwrap();

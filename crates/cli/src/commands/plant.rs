@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tapeworks_outputs::multicast::server::MulticastStats;
-use tapeworks_plant::pair::{BeginAgain, PairError};
+use tapeworks_plant::pair::{BeginAgain, PairError, PairSetting};
 use tapeworks_plant::{PlantFailure, Status};
 use tapeworks_runtime::refusals::Refused;
 use tapeworks_runtime::traces::TraceStatus;
@@ -173,24 +173,42 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         return Err(Failure::Usage(why));
     }
     let until = arguments.seconds.map(|time| Instant::now() + time);
+    let is_over = || interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until);
+    let mut rest = FIRST_REST;
     loop {
-        let is_over = || interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until);
+        let began = Instant::now();
         // A plant that is one of a pair may have to begin again, as the standby of the other.
-        match config.plant.agree(|news| tracing::info!(subject = "pair", "{news}"), is_over) {
-            Ok(()) => {}
+        let agreed = config.plant.agree(|news| tracing::info!(subject = "pair", "{news}"), is_over);
+        let follows = config.plant.pair.as_ref().is_some_and(PairSetting::is_follower);
+        let why = match agreed {
+            Ok(()) => match serve(arguments, &config, until) {
+                Err(Ended::Again(why)) => why,
+                Err(Ended::Failed(failure)) => return Err(failure),
+                Ok(ending) => return Ok(ending),
+            },
             Err(PairError::Stopped) => return Err(Failure::Stopped),
+            Err(error) if follows && error.is_full_disk() => BeginAgain::CannotFollow(error.to_string()),
             Err(error) => return Err(Failure::Failed(error.to_string())),
-        }
-        match serve(arguments, &config, until) {
-            Err(Ended::Again(why)) => tracing::warn!(subject = "pair", "{why}; the plant begins again"),
-            Err(Ended::Failed(failure)) => return Err(failure),
-            Ok(ending) => return Ok(ending),
+        };
+        tracing::warn!(subject = "pair", "{why}; the plant begins again");
+        if matches!(why, BeginAgain::CannotFollow(_)) {
+            rest = if began.elapsed() > LONGEST_REST { FIRST_REST } else { (2 * rest).min(LONGEST_REST) };
+            let rested = Instant::now();
+            while rested.elapsed() < rest && !is_over() {
+                std::thread::sleep(LOOK);
+            }
         }
         if let Some(pair) = &mut config.plant.pair {
-            pair.is_forced = false;
+            pair.begin_again(&why);
         }
     }
 }
+
+/// The pause before a standby that cannot follow begins again; each further one is twice as long.
+const FIRST_REST: Duration = Duration::from_millis(250);
+
+/// The longest such pause.
+const LONGEST_REST: Duration = Duration::from_secs(30);
 
 /// How a plant ended that did not end in good order.
 enum Ended {
@@ -216,7 +234,14 @@ fn serve(
         // The log may have ended already.
         let _unheard = log.send(refused.clone());
     });
-    let service = Service::start(config, Some(on_refusal))?;
+    let service = match Service::start(config, Some(on_refusal)) {
+        Err(ServiceError::Plant(error))
+            if error.is_full_disk() && config.plant.pair.as_ref().is_some_and(PairSetting::is_follower) =>
+        {
+            return Err(Ended::Again(BeginAgain::CannotFollow(error.to_string())));
+        }
+        started => started?,
+    };
     let replayed = service.replayed();
     if replayed.inputs > 0 {
         tracing::info!(

@@ -78,12 +78,17 @@ pub(crate) fn agree<W: World>(
     let remembered = state::read::<W>(folder)?;
     let Remembered { mut epoch, is_primary } =
         remembered.unwrap_or(Remembered { epoch: 0, is_primary: setting.is_primary });
-    let wants_primary = is_primary || setting.is_forced;
+    let (mut is_forced, mut wants_primary) = (setting.is_forced, is_primary || setting.is_forced);
+    if let Some(stepped_down) = setting.stepped_down.filter(|stepped_down| *stepped_down >= epoch) {
+        (epoch, wants_primary) = (stepped_down, is_forced);
+    }
     let mut net = Net::<W>::open(setting, alike)?;
     // An earlier day's journal is moved away now, and a torn end cut off.
     let mut next = days::open_in::<W>(folder, options, W::time_of_day())?.opened.next;
     let mut moved_aside = None;
     let (mut looked, mut said) = (None, None);
+    // A primary that called: it may hear nothing of this plant's call, or answer nothing.
+    let mut heard = None;
     let (mut deferred, started) = (None, W::instant());
     let instance = instance::<W>();
     let role = loop {
@@ -102,12 +107,13 @@ pub(crate) fn agree<W: World>(
             next,
             tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
         };
-        let mut other = None;
+        let (mut other, mut primary) = (None, heard.take());
         net.hang_up();
         net.call(&me);
         let began = W::instant();
         let outcome = loop {
             net.turn(Duration::from_millis(20), &Hello { follows: false, ..me });
+            primary = primary.or_else(|| primary_that_calls(&net, &me));
             net.refuse_followers(STARTS);
             let answered = answer(&mut net, &mut other);
             if answered != Outcome::None {
@@ -120,6 +126,14 @@ pub(crate) fn agree<W: World>(
         let verdict = other.map(|other| decide(&me, &other));
         if verdict == Some(Verdict::Standby) {
             deferred = Some(W::instant());
+            primary = primary.or_else(|| other.filter(|other| other.role == Role::Primary));
+        }
+        if let Some(primary) = primary
+            && (wants_primary || epoch < primary.epoch)
+        {
+            // There is a primary, and it may have records that this plant lacks: without its answers, this plant waits.
+            (epoch, wants_primary, is_forced) = (epoch.max(primary.epoch), false, false);
+            state::write::<W>(folder, Remembered { epoch, is_primary: false })?;
         }
         match (outcome, verdict) {
             (Outcome::Refused(Reason::Diverged, why), Some(Verdict::Standby)) if next > 0 => {
@@ -144,7 +158,7 @@ pub(crate) fn agree<W: World>(
                 epoch = epoch.max(other.map_or(0, |other| other.epoch));
                 break Role::Primary;
             }
-            (_, None) if setting.is_forced => break Role::Primary,
+            (_, None) if is_forced => break Role::Primary,
             // The other may start at this moment, and one that is to be the primary closes its port for a moment before it serves.
             (_, None)
                 if wants_primary
@@ -165,6 +179,7 @@ pub(crate) fn agree<W: World>(
         let rested = W::instant();
         while W::since(rested) < EVERY {
             net.turn(EVERY / 4, &Hello { follows: false, ..me });
+            heard = heard.or_else(|| primary_that_calls(&net, &me));
             net.refuse_followers(STARTS);
         }
     };
@@ -184,6 +199,12 @@ pub(super) fn instance<W: World>() -> u64 {
         Ok(()) => u64::from_le_bytes(bytes),
         Err(_) => W::time_of_day().0,
     }
+}
+
+/// The other plant, if it has called, and is the primary of this one.
+fn primary_that_calls<W: World>(net: &Net<W>, me: &Hello) -> Option<Hello> {
+    let mut hellos = net.incoming.iter().filter_map(|one| one.hello);
+    hellos.find(|hello| hello.role == Role::Primary && decide(me, hello) == Verdict::Standby)
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -216,7 +237,62 @@ fn answer<W: World>(net: &mut Net<W>, other: &mut Option<Hello>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tapeworks_runtime::world::System;
+
+    use super::super::tests::free_address;
     use super::*;
+
+    /// It became the primary of its old epoch after a second without an answer, again and again, and served clients meanwhile.
+    #[test]
+    fn a_plant_that_knows_a_later_primary_waits_for_it_although_it_does_not_answer() {
+        let alike = Alike { engine: 1, lines: 2 };
+        for is_called in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let journal = (folder.path(), JournalOptions::default());
+            state::write::<System>(folder.path(), Remembered { epoch: 0, is_primary: true }).unwrap();
+            let mut setting = PairSetting::new(free_address(), free_address(), true);
+            if !is_called {
+                let why = super::super::BeginAgain::SteppedDown { peer: setting.peer, epoch: 1 };
+                setting.begin_again(&why);
+            }
+            let is_over = AtomicBool::new(false);
+            let mut news = Vec::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut hello = Vec::new();
+                    let (engine, lines) = (alike.engine, alike.lines);
+                    let other = Hello {
+                        instance: 7,
+                        engine,
+                        lines,
+                        epoch: 1,
+                        role: Role::Primary,
+                        ..Hello::default()
+                    };
+                    Frame::Hello(other).encode(&mut hello);
+                    // Its calls arrive, and its answers do not. It would be the primary after a second.
+                    for _ in 0..30 {
+                        if is_called && let Ok(mut one) = std::net::TcpStream::connect(setting.listen) {
+                            let _refused = one.write_all(&hello);
+                        }
+                        std::thread::sleep(EVERY / 2);
+                    }
+                    is_over.store(true, Ordering::Release);
+                });
+                let say = |text: &str| news.push(text.to_owned());
+                let agreed =
+                    agree::<System>(&setting, journal, alike, say, || is_over.load(Ordering::Acquire));
+                assert!(matches!(agreed, Err(PairError::Stopped)), "{agreed:?}");
+            });
+            assert!(news.iter().any(|news| news.contains("this standby waits for the primary")), "{news:?}");
+            let remembered = state::read::<System>(folder.path()).unwrap();
+            let epoch = u64::from(is_called);
+            assert_eq!(remembered, Some(Remembered { epoch, is_primary: !is_called }));
+        }
+    }
 
     #[test]
     fn two_plants_decide_alike_whatever_they_were() {

@@ -232,7 +232,7 @@ impl<W: World> Link<W> {
             };
             self.report();
             if let Err(why) = done {
-                self.shared.depose();
+                self.step_down(&why);
                 return Err(why);
             }
             if stop.load(Ordering::Acquire)
@@ -240,6 +240,19 @@ impl<W: World> Link<W> {
             {
                 self.say_farewell();
                 return Ok(());
+            }
+        }
+    }
+
+    /// Lets no more events pass. A plant that steps down remembers that first: whenever it starts again, it is a standby.
+    fn step_down(&mut self, why: &BeginAgain) {
+        self.shared.depose();
+        if let BeginAgain::SteppedDown { epoch, .. } = why {
+            let remembered = Remembered { epoch: self.epoch.max(*epoch), is_primary: false };
+            if let Err(error) = state::write::<W>(&self.folder, remembered) {
+                // The process remembers it: see `PairSetting::begin_again`.
+                self.reason = Some(error.to_string());
+                self.report();
             }
         }
     }
@@ -730,9 +743,36 @@ fn checked(mut bytes: &[u8], next: u64) -> Result<(u64, Tip, u64), &'static str>
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_journal::{LOST, NUMBERED};
+    use std::io::Write as _;
 
+    use tapeworks_journal::{LOST, NUMBERED};
+    use tapeworks_runtime::world::System;
+
+    use super::super::tests::free_address;
     use super::*;
+
+    #[test]
+    fn a_primary_that_steps_down_is_a_standby_of_the_later_epoch_whenever_it_starts_again() {
+        let folder = tempfile::tempdir().unwrap();
+        state::write::<System>(folder.path(), Remembered { epoch: 2, is_primary: true }).unwrap();
+        let alike = Alike { engine: 1, lines: 2 };
+        let address = free_address();
+        let setting = PairSetting::new(address, free_address(), true);
+        let (link, shared, _pieces) = Link::<System>::open(&setting, folder.path(), alike, 0).unwrap();
+        let running = std::thread::spawn(move || link.run(&AtomicBool::new(false)));
+        // The other is the primary of a later epoch, and asks.
+        let mut other = std::net::TcpStream::connect(address).unwrap();
+        let (engine, lines) = (alike.engine, alike.lines);
+        let hello = Hello { instance: 7, engine, lines, epoch: 3, role: Role::Primary, ..Hello::default() };
+        let mut bytes = Vec::new();
+        Frame::Hello(hello).encode(&mut bytes);
+        other.write_all(&bytes).unwrap();
+        let why = running.join().unwrap().unwrap_err();
+        assert_eq!(why, BeginAgain::SteppedDown { peer: setting.peer, epoch: 3 });
+        assert!(shared.is_deposed());
+        let remembered = state::read::<System>(folder.path()).unwrap();
+        assert_eq!(remembered, Some(Remembered { epoch: 3, is_primary: false }));
+    }
 
     #[test]
     fn records_that_are_damaged_or_missing_or_come_twice_are_noticed() {

@@ -48,8 +48,11 @@ pub(super) fn read<D: Disk>(folder: &Path) -> Result<Option<Remembered>, PairErr
     }
 }
 
-/// Writes the file, and waits until the disk has it.
+/// Writes the file, and waits until the disk has it. Does nothing if the file says the same: that needs no room on the disk.
 pub(super) fn write<D: Disk>(folder: &Path, remembered: Remembered) -> Result<(), PairError> {
+    if read::<D>(folder).is_ok_and(|written| written == Some(remembered)) {
+        return Ok(());
+    }
     let (path, new) = (folder.join(NAME), folder.join("pair.new"));
     let role = if remembered.is_primary { "primary" } else { "standby" };
     let text = format!("epoch {}\nrole {role}\n", remembered.epoch);
@@ -78,6 +81,10 @@ mod tests {
             write::<System>(folder.path(), remembered).unwrap();
             assert_eq!(read::<System>(folder.path()).unwrap(), Some(remembered));
         }
+        // A full disk has no room for what is there already.
+        std::fs::create_dir(folder.path().join("pair.new")).unwrap();
+        write::<System>(folder.path(), Remembered::default()).unwrap();
+        assert!(write::<System>(folder.path(), Remembered { epoch: 8, is_primary: false }).is_err());
         for wrong in
             ["", "epoch 7\n", "epoch x\nrole primary\n", "epoch 7\nrole king\n", "epoch 7\nrole primary\n\n"]
         {
