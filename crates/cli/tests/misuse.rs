@@ -523,3 +523,59 @@ fn help_and_version_are_answers() {
     }
     assert_eq!(run(&[]).status.code(), Some(2), "a command is required");
 }
+
+/// It was sound, and the plant started without a word: its clients' own TLS refused it.
+#[cfg(feature = "tls")]
+#[test]
+fn a_plant_or_gateway_with_an_expired_certificate_is_not_sound() {
+    let folder = Folder::new("expired");
+    let certificate = |name: &str, ends_s: u64| {
+        let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(ends_s);
+        let key = rcgen::KeyPair::generate().unwrap();
+        folder.write(&format!("{name}.pem"), params.self_signed(&key).unwrap().pem().as_bytes());
+        folder.write(&format!("{name}.key"), key.serialize_pem().as_bytes());
+        format!("certificate = \"{name}.pem\"\nprivate_key = \"{name}.key\"\n")
+    };
+    let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let plant = |name: &str, tls: &str| {
+        let text = format!(
+            "[[venue]]\nname = \"A\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"239.197.255.1:21001\"]\n\
+             [clients]\nlisten = \"127.0.0.1:0\"\n{tls}\
+             dataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"me\", key = \"db-TapeworksDemoKey0000000000000\" }}]\n"
+        );
+        folder.write(name, text.as_bytes())
+    };
+    let expired = certificate("expired", 1_577_836_800);
+    let old = plant("old.toml", &expired);
+    let says = "clients.certificate: the certificate expired at 2020-01-01T00:00:00Z";
+    assert_one_error(&run(&["validate", &old]), 78, says);
+    // It serves nevertheless: the certificate may be replaced while it runs.
+    let output = run(&["plant", &old, "--seconds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let expected = "the certificate expired at 2020-01-01T00:00:00Z";
+    assert_eq!(stderr(&output).matches(expected).count(), 1, "{}", stderr(&output));
+
+    let gateway = format!(
+        "listen = \"127.0.0.1:0\"\n[store]\nfolder = \"store\"\n\
+         [venue]\nprotocol = \"millennium\"\nreal_time = \"127.0.0.1:1\"\nrecovery = \"127.0.0.1:1\"\nuser = \"TW01\"\npassword = \"password\"\n\
+         [[instrument]]\nsymbol = \"AAPL\"\nid = 1\n[[client]]\nname = \"alpha\"\ncomp_id = \"ALPHA\"\n[tls]\n{expired}"
+    );
+    let gateway = folder.write("gateway.toml", gateway.as_bytes());
+    let says = "tls.certificate: the certificate expired at 2020-01-01T00:00:00Z";
+    assert_one_error(&run(&["gateway", "check", &gateway]), 78, says);
+
+    let soon = plant("soon.toml", &certificate("soon", now_s + 86_400));
+    let output = run(&["validate", &soon]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("clients.certificate: the certificate expires at 2"),
+        "{}",
+        stderr(&output)
+    );
+    let sound = run(&["validate", &plant("sound.toml", &certificate("sound", now_s + 30 * 86_400))]);
+    assert_eq!((sound.status.code(), stderr(&sound).as_str()), (Some(0), ""));
+
+    let lacking = plant("lacking.toml", "certificate = \"none.pem\"\nprivate_key = \"none.key\"\n");
+    assert_one_error(&run(&["validate", &lacking]), 78, "none.pem: no certificate can be read");
+}

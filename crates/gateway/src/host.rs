@@ -1022,7 +1022,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 let mut unknown = OfUnknown { bytes, is_closed: false };
                 let read = connection.pump.read(&mut unknown, &mut self.buffer, now.steady_ns);
                 if unknown.is_closed {
-                    self.close(number);
+                    self.lose_unknown(number);
                 } else {
                     self.identify(number, now);
                 }
@@ -1061,6 +1061,21 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 read
             }
             Peer::Nobody => 0,
+        }
+    }
+
+    /// Closes the connection of an unknown client that is gone. One that had not agreed on TLS counts as refused.
+    fn lose_unknown(&mut self, number: usize) {
+        let connection = self.connections.get(&number);
+        match connection.filter(|connection| !connection.pump.transport().is_agreed()) {
+            Some(Connection { pump, .. }) => {
+                let why = pump.failure().map_or_else(
+                    || "no TLS: the client closed the connection".to_owned(),
+                    |failure| format!("no TLS: {failure}"),
+                );
+                self.refuse(number, &why);
+            }
+            None => self.close(number),
         }
     }
 
@@ -1113,7 +1128,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 let mut unknown = OfUnknown { bytes, is_closed: false };
                 connection.pump.write(&mut unknown, now.steady_ns);
                 if unknown.is_closed {
-                    self.close(number);
+                    self.lose_unknown(number);
                 } else if connection.pump.has_work(&[]) {
                     self.again.push(number);
                 }

@@ -112,6 +112,11 @@ fn garbage_and_silence_before_the_handshake_disturb_nobody() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let _closed = stream.read_to_end(&mut Vec::new());
     }
+    let began = std::time::Instant::now();
+    while gateway.status().refused_connections < 3 {
+        assert!(began.elapsed() < PATIENCE, "failed handshakes are not counted: {:?}", gateway.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     // Without `client_authorities` a certificate is not needed.
     let mut client = log_on(&gateway, ours.connector(None)).unwrap();
     client.log_out(PATIENCE);

@@ -1036,6 +1036,50 @@ mod tls {
         }
     }
 
+    /// They left no trace: neither a client with another authority, nor one that speaks no TLS, nor one that leaves.
+    #[test]
+    fn handshakes_that_fail_are_counted_and_logged() {
+        let certificate = Certificate::new("refused");
+        let acceptor = certificate.acceptor();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&log);
+        let plant = Plant::with(|options| {
+            options.acceptor = acceptor;
+            options.on_refusal =
+                Some(Arc::new(move |refused| to.lock().unwrap().push(refused.reason.clone())));
+        });
+        let address = plant.server.address();
+        let counts = |count| {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while plant.server.stats().counters.refused(Reason::Tls) != count {
+                assert!(Instant::now() < deadline, "{:?}", plant.server.stats().counters);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        // It trusts nobody, and says so with an alert.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let session =
+            ClientConnection::new(Arc::new(client), ServerName::try_from("localhost").unwrap()).unwrap();
+        let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
+        stream.read_exact(&mut [0]).unwrap_err();
+        counts(1);
+        let mut plain = TcpStream::connect(address).unwrap();
+        plain.write_all(b"auth=0123|dataset=TAPEWORKS.DEMO\n").unwrap();
+        counts(2);
+        drop(TcpStream::connect(address).unwrap());
+        counts(3);
+        let logged = log.lock().unwrap();
+        assert!(
+            matches!(&logged[..], [one] if one.starts_with("no TLS: ") && one.contains("UnknownCA")),
+            "{logged:?}"
+        );
+    }
+
     /// It waited for a greeting, and the connection ended without a word.
     #[test]
     fn a_client_without_tls_gets_an_error_that_names_tls() {

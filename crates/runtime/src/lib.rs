@@ -13,6 +13,7 @@ pub mod secrets;
 pub mod tls;
 pub mod traces;
 pub mod transport;
+pub mod validity;
 pub mod waiting;
 pub mod worker;
 pub mod world;

@@ -11,6 +11,7 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::followed::Followed;
+use crate::validity::Validity;
 
 /// Why there is no TLS.
 #[derive(thiserror::Error, Debug)]
@@ -74,6 +75,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if all.is_empty() { Err(TlsError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
 }
 
+/// How long one's own certificate is valid, which is the first of its chain.
+fn validity_of(chain: &[CertificateDer<'_>]) -> Option<Validity> {
+    Validity::of_certificate(chain.first()?)
+}
+
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|source| TlsError::Pem {
         path: path.to_owned(),
@@ -95,15 +101,19 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+/// A configuration, and how long the certificate that it shows is valid.
+type Valid<C> = (Arc<C>, Option<Validity>);
+
 /// What a server shows, and whom it trusts.
 fn server_config(
     chain: &Path,
     key: &Path,
     client_authorities: Option<&Path>,
-) -> Result<Arc<ServerConfig>, TlsError> {
+) -> Result<Valid<ServerConfig>, TlsError> {
     let unusable =
         |source| TlsError::Unusable { certificates: chain.to_owned(), key: key.to_owned(), source };
     let (certificates, secret) = (certificates(chain)?, private_key(key)?);
+    let validity = validity_of(&certificates);
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(unusable)?;
@@ -117,7 +127,7 @@ fn server_config(
             )
         }
     };
-    Ok(Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?))
+    Ok((Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?), validity))
 }
 
 /// A server by TLS 1.2 and 1.3, which follows its files.
@@ -128,7 +138,7 @@ pub(crate) fn server(
 ) -> Result<Arc<Followed<Arc<ServerConfig>>>, TlsError> {
     let all = [chain.clone(), key.clone()].into_iter().chain(client_authorities.clone()).collect();
     let read = move || server_config(&chain, &key, client_authorities.as_deref());
-    Ok(Arc::new(Followed::new(all, read)?))
+    Ok(Arc::new(Followed::expiring(all, read)?))
 }
 
 /// A client's configuration, which follows its files.
@@ -151,23 +161,26 @@ pub(crate) fn client(
         let identity = identity.as_ref().map(|(chain, key)| (chain.as_path(), key.as_path()));
         client_config(&servers, identity)
     };
-    Ok((Arc::new(Followed::new(all, read)?), server))
+    Ok((Arc::new(Followed::expiring(all, read)?), server))
 }
 
 /// Whom a client trusts, and what it shows.
-fn client_config(servers: &Path, identity: Option<(&Path, &Path)>) -> Result<Arc<ClientConfig>, TlsError> {
+fn client_config(servers: &Path, identity: Option<(&Path, &Path)>) -> Result<Valid<ClientConfig>, TlsError> {
     let config = |source| TlsError::Authority { path: servers.to_owned(), source };
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(config)?
         .with_root_certificates(authorities(servers)?);
+    let mut validity = None;
     let config = match identity {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => {
             let unusable =
                 |source| TlsError::Unusable { certificates: chain.to_owned(), key: key.to_owned(), source };
-            builder.with_client_auth_cert(certificates(chain)?, private_key(key)?).map_err(unusable)?
+            let certificates = certificates(chain)?;
+            validity = validity_of(&certificates);
+            builder.with_client_auth_cert(certificates, private_key(key)?).map_err(unusable)?
         }
     };
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), validity))
 }

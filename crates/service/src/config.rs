@@ -42,10 +42,11 @@ use tapeworks_plant::{
 };
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, host_and_port, read_file, read_text, time};
+use tapeworks_runtime::followed::FileWatch;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::secrets::{Secret, check_token};
 use tapeworks_runtime::traces::setting::{self as traces, Sampled, TraceSetting};
-use tapeworks_runtime::transport::TlsFiles;
+use tapeworks_runtime::transport::{NoTls, TlsFiles};
 
 /// The port of the DBN live protocol.
 pub const CLIENTS_PORT: u16 = 13_000;
@@ -124,6 +125,30 @@ impl Config {
         read_text(Reading::new(file, text, true), |reading, document| {
             read_document(reading, document, beside)
         })
+    }
+
+    /// Reads the certificates that this plant shows to others, by the names of their sections.
+    ///
+    /// # Errors
+    /// The first that cannot be used.
+    pub fn certificates(&self) -> Result<FileWatch, NoTls> {
+        let mut watch = FileWatch::default();
+        let servers = [
+            ("clients", self.clients.as_ref().and_then(|clients| clients.tls.as_ref())),
+            ("web", self.web.as_ref().and_then(|web| web.tls.as_ref())),
+            ("multicast", self.multicast.as_ref().and_then(|multicast| multicast.tls.as_ref())),
+            ("aeron", self.aeron.as_ref().and_then(|aeron| aeron.tls.as_ref())),
+            ("pair", self.plant.pair.as_ref().and_then(|pair| pair.tls.as_ref())),
+        ];
+        for (section, files) in servers {
+            let acceptor = files.map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
+            watch.add(format!("{section}.certificate"), acceptor.files());
+        }
+        let source = self.source.as_ref().and_then(|source| source.tls.as_ref());
+        // The name is the other's, and is not checked here.
+        let connector = source.map(|files| files.connector("localhost")).transpose()?.unwrap_or_default();
+        watch.add("source.aeron.certificate", connector.files());
+        Ok(watch)
     }
 
     /// Reads the configuration file at `path`.

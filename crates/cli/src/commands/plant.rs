@@ -10,6 +10,7 @@ use clap::Args;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_plant::pair::{BeginAgain, PairError, PairSetting};
 use tapeworks_plant::{PlantFailure, Status};
+use tapeworks_runtime::followed::FileWatch;
 use tapeworks_runtime::refusals::Refused;
 use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_service::config::Config;
@@ -85,6 +86,8 @@ pub(crate) fn load(path: &Path) -> Result<Config> {
 
 pub(crate) fn validate(arguments: &Validate) -> Result {
     let config = load(&arguments.config)?;
+    let certificates = config.certificates();
+    check_certificates(&arguments.config, certificates.map_err(|error| error.to_string()))?;
     let venues = &config.plant.venues;
     let lines = venues.iter().map(|venue| venue.lines.len() as u64).sum();
     let mut text = format!(
@@ -131,6 +134,32 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     Ok(Ending::Complete)
 }
 
+/// Refuses a configuration with a certificate that others refuse, and warns about one that they will refuse soon.
+pub(crate) fn check_certificates(
+    config: &Path,
+    certificates: std::result::Result<FileWatch, String>,
+) -> std::result::Result<(), Failure> {
+    let wrong = |problem: &str| format!("{}: {problem}", config.display());
+    let mut certificates = certificates.map_err(|error| Failure::Config(vec![wrong(&error)]))?;
+    let problems = certificates.problems();
+    if !problems.is_empty() {
+        let line = |(name, problem): &(&str, String)| wrong(&format!("{name}: {problem}"));
+        return Err(Failure::Config(problems.iter().map(line).collect()));
+    }
+    certificates.news(|name, warning| {
+        terminal::complain(&wrong(&format!("{name}: {}", warning.unwrap_or_default())));
+    });
+    Ok(())
+}
+
+/// Logs what is wrong with certificates, and where that is over.
+pub(crate) fn log_certificates(certificates: &mut FileWatch) {
+    certificates.news(|subject, warning| match warning {
+        Some(warning) => tracing::warn!(%subject, "{warning}"),
+        None => tracing::info!(%subject, "the certificate is valid again"),
+    });
+}
+
 fn log_refusals(refusals: &Receiver<Refused>) {
     for refused in refusals.try_iter() {
         let peer = refused.address.to_string();
@@ -142,6 +171,7 @@ fn log_refusals(refusals: &Receiver<Refused>) {
 pub(crate) fn watch(
     service: &Service,
     refusals: &Receiver<Refused>,
+    mut certificates: FileWatch,
     mut is_over: impl FnMut(&Status) -> bool,
 ) {
     let mut monitor = Monitor::default();
@@ -155,6 +185,7 @@ pub(crate) fn watch(
                 Severity::Error => tracing::error!(%subject, "{}", notice.text),
             }
         }
+        log_certificates(&mut certificates);
         log_refusals(refusals);
         if service.has_ended() || is_over(&report.plant) {
             return;
@@ -234,6 +265,7 @@ fn serve(
         // The log may have ended already.
         let _unheard = log.send(refused.clone());
     });
+    let certificates = config.certificates().map_err(|error| Failure::Failed(error.to_string()))?;
     let service = match Service::start(config, Some(on_refusal)) {
         Err(ServiceError::Plant(error))
             if error.is_full_disk() && config.plant.pair.as_ref().is_some_and(PairSetting::is_follower) =>
@@ -290,7 +322,7 @@ fn serve(
     if let Some(traces) = &config.traces {
         tracing::info!("traces go to {} as {}", traces.url, traces.service_name);
     }
-    watch(&service, &refusals, |_| {
+    watch(&service, &refusals, certificates, |_| {
         interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
     });
     let has_failed = service.has_ended();

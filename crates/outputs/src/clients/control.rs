@@ -135,6 +135,12 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
+    /// The connection ended before both sides had agreed on TLS.
+    #[error("no TLS: {reason}")]
+    NoTls {
+        /// Why.
+        reason: String,
+    },
     /// A subscription cannot be served.
     #[error("{reason}")]
     Subscription {
@@ -160,11 +166,13 @@ pub enum Reason {
     Connections,
     /// A subscription that cannot be served.
     Subscription,
+    /// A handshake of TLS that failed.
+    Tls,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Garbage,
         Self::Limit,
         Self::Authentication,
@@ -172,6 +180,7 @@ impl Reason {
         Self::Entitlement,
         Self::Connections,
         Self::Subscription,
+        Self::Tls,
     ];
 
     /// Its name in reports.
@@ -184,6 +193,7 @@ impl Reason {
             Self::Entitlement => "entitlement",
             Self::Connections => "connections",
             Self::Subscription => "subscription",
+            Self::Tls => "tls",
         }
     }
 }
@@ -204,6 +214,7 @@ impl Refusal {
             Self::UnknownDataset { .. } | Self::NotEntitled { .. } => Reason::Entitlement,
             Self::TooManyConnections { .. } => Reason::Connections,
             Self::Subscription { .. } => Reason::Subscription,
+            Self::NoTls { .. } => Reason::Tls,
         }
     }
 }

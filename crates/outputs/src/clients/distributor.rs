@@ -747,7 +747,7 @@ impl<W: World> Distributor<W> {
             let Some(client) = self.client(place) else { break };
             match client.transport.read(&mut input) {
                 Ok(0) => {
-                    self.close(place);
+                    self.lose(place, "the client closed the connection");
                     break;
                 }
                 Ok(count) => {
@@ -759,8 +759,8 @@ impl<W: World> Distributor<W> {
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.close(place);
+                Err(error) => {
+                    self.lose(place, &error);
                     break;
                 }
             }
@@ -968,8 +968,18 @@ impl<W: World> Distributor<W> {
                 let text = format!("the client is too slow: {limit} bytes wait for it");
                 self.evict(place, &text);
             }
-            Err(_) => self.close(place),
+            Err(error) => self.lose(place, &error),
         }
+    }
+
+    /// Closes a connection that is gone. One that had not agreed on TLS counts as refused.
+    fn lose(&mut self, place: usize, why: impl std::fmt::Display) {
+        let client = self.client(place).filter(|client| !client.transport.is_agreed());
+        // A client that was refused otherwise has been counted.
+        if let Some(address) = client.filter(|client| !client.is_leaving()).map(|client| client.address()) {
+            self.refused(address, &Refusal::NoTls { reason: why.to_string() });
+        }
+        self.close(place);
     }
 
     /// Counts a refusal and reports it, at a bounded rate.

@@ -145,7 +145,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     output::print(&text)?;
     let Some(seconds) = choice.seconds else {
         complain("serving until Ctrl-C");
-        plant::watch(&service, &refusals, |_| interrupt::is_requested());
+        plant::watch(&service, &refusals, Default::default(), |_| interrupt::is_requested());
         let has_failed = service.has_ended();
         finish(venues, service, None)?;
         return Ok(if has_failed { Ending::WithProblems } else { Ending::Complete });

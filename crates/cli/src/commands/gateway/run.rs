@@ -17,12 +17,12 @@ use tapeworks_gateway::{
 };
 use tapeworks_market::Nanos;
 use tapeworks_ring::spsc;
+use tapeworks_runtime::followed::FileWatch;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 #[cfg(feature = "web")]
 use tapeworks_runtime::secrets::Secret;
 use tapeworks_runtime::traces::{Sample, TraceHandle, TraceStatus, Traces};
-#[cfg(feature = "web")]
-use tapeworks_runtime::transport::TlsFiles;
+use tapeworks_runtime::transport::{NoTls, TlsFiles};
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_service::describe;
 use tapeworks_service::monitor::{Severity, compare_traces};
@@ -31,7 +31,7 @@ use tapeworks_service::otel::exporter::{self, Exporter};
 #[cfg(feature = "web")]
 use tapeworks_service::web;
 
-use super::super::plant::show_traces;
+use super::super::plant::{check_certificates, log_certificates, show_traces};
 use super::Configured;
 use crate::ending::{Ending, Failure, Result};
 use crate::log::{self, LogFormat};
@@ -93,6 +93,7 @@ pub(super) fn check(arguments: &Check) -> Result {
     let path = &arguments.configured.config;
     let config = load(path)?;
     config.parts(System::time_of_day().0).map_err(Failure::Failed)?;
+    check_certificates(path, certificates(&config).map_err(|error| error.to_string()))?;
     #[cfg(feature = "otel")]
     if let Some(setting) = &config.traces {
         exporter::check(setting).map_err(|error| Failure::Config(vec![error.to_string()]))?;
@@ -110,6 +111,16 @@ pub(super) fn check(arguments: &Check) -> Result {
         config.store.display(),
     ))?;
     Ok(Ending::Complete)
+}
+
+/// The certificates that the gateway shows to others.
+fn certificates(config: &Config) -> std::result::Result<FileWatch, NoTls> {
+    let mut watch = FileWatch::default();
+    watch.add("tls.certificate", config.host.acceptor.files());
+    let page = config.web.as_ref().and_then(|web| web.tls.as_ref());
+    let page = page.map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
+    watch.add("web.certificate", page.files());
+    Ok(watch)
 }
 
 pub(super) fn run(arguments: &Run) -> Result {
@@ -259,7 +270,9 @@ fn serve(
         tracing::info!("traces go to {} as {}", traces.url, traces.service_name);
     }
     let mut exported = TraceStatus::default();
+    let mut certificates = certificates(&config).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut log_news = || {
+        log_certificates(&mut certificates);
         notices.pop_batch(MOST_LINES, |Notice { is_alert, text }| {
             if is_alert {
                 tracing::warn!("{text}");

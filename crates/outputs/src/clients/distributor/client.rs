@@ -673,6 +673,10 @@ impl<W: World> Client<W> {
         self.outbox.cut()
     }
 
+    pub(super) const fn is_leaving(&self) -> bool {
+        matches!(self.phase, Phase::Closing { .. })
+    }
+
     pub(super) fn is_past_farewell(&self, now: Clocks) -> bool {
         matches!(self.phase, Phase::Closing { until } if now.steady >= until)
     }

@@ -1,0 +1,230 @@
+//! The time in which a certificate is valid.
+//!
+//! Two fields of X.509 are read (RFC 5280, section 4.1), in their encoding by DER. Whether a certificate can be trusted is decided
+//! elsewhere; this is for a warning about one's own.
+
+use std::fmt;
+
+use tapeworks_market::Nanos;
+
+const SEQUENCE: u8 = 0x30;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+/// The version, which the first version of certificates does not have.
+const VERSION: u8 = 0xA0;
+
+const DAY_S: i64 = 86_400;
+
+/// Days from 1 March of the year 0 to 1970.
+const DAYS_TO_1970: i64 = 719_468;
+
+/// How long before its end a certificate is reported, in seconds.
+const SOON_S: i64 = 7 * DAY_S;
+
+/// The first and the last second in which a certificate is valid, since 1970, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Validity {
+    /// The first.
+    pub begins_s: i64,
+    /// The last.
+    pub ends_s: i64,
+}
+
+/// Splits off an element of DER: its tag, its contents, and what follows.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let [tag, length, rest @ ..] = bytes else { return None };
+    let (length, rest) = match *length {
+        short if short < 0x80 => (usize::from(short), rest),
+        long => {
+            let (digits, rest) = rest.split_at_checked(usize::from(long & 0x7F)).filter(|_| long <= 0x84)?;
+            (digits.iter().fold(0usize, |sum, digit| sum << 8 | usize::from(*digit)), rest)
+        }
+    };
+    let (contents, after) = rest.split_at_checked(length)?;
+    Some((*tag, contents, after))
+}
+
+fn contents_of(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    element(bytes).filter(|(found, ..)| *found == tag).map(|(_, contents, after)| (contents, after))
+}
+
+/// Reads a time: `YYMMDDhhmmssZ`, from 1950 on, or `YYYYMMDDhhmmssZ`. Returns the seconds since 1970, and what follows.
+fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let (tag, text, after) = element(bytes)?;
+    let digits = text.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
+    let number = |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let (year, rest) = match (tag, digits.len()) {
+        (UTC_TIME, 12) => {
+            let year = number(&digits[..2]);
+            (if year < 50 { 2_000 + year } else { 1_900 + year }, &digits[2..])
+        }
+        (GENERALIZED_TIME, 14) => (number(&digits[..4]), &digits[4..]),
+        _ => return None,
+    };
+    let mut parts = rest.chunks(2).map(number);
+    let mut next = || parts.next();
+    let (month, day, hour, minute, second) = (next()?, next()?, next()?, next()?, next()?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Days since 1970 of a date: years begin in March, so that a leap day is the last of its year.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = days + (153 * month + 2) / 5 + day - 1 - DAYS_TO_1970;
+    Some((days * DAY_S + hour * 3_600 + minute * 60 + second, after))
+}
+
+impl Validity {
+    /// Reads a certificate in DER. `None`: it is no certificate.
+    pub fn of_certificate(der: &[u8]) -> Option<Self> {
+        let (certificate, _) = contents_of(SEQUENCE, der)?;
+        let (mut rest, _) = contents_of(SEQUENCE, certificate)?;
+        if let Some((_, after)) = contents_of(VERSION, rest) {
+            rest = after;
+        }
+        // Its number, the algorithm of its signature, and who has signed it.
+        for _ in 0..3 {
+            (_, _, rest) = element(rest)?;
+        }
+        let (validity, _) = contents_of(SEQUENCE, rest)?;
+        let (begins_s, rest) = time(validity)?;
+        let (ends_s, _) = time(rest)?;
+        Some(Self { begins_s, ends_s })
+    }
+
+    /// What is wrong with it at a time, in seconds since 1970.
+    pub fn problem_at(self, now_s: i64) -> Option<Expiry> {
+        let Self { begins_s, ends_s } = self;
+        if now_s > ends_s {
+            Some(Expiry::Expired { ends_s })
+        } else if now_s < begins_s {
+            Some(Expiry::NotYet { begins_s })
+        } else {
+            (ends_s - now_s <= SOON_S).then_some(Expiry::Soon { ends_s })
+        }
+    }
+
+    /// What is wrong with it now.
+    pub fn problem(self) -> Option<Expiry> {
+        self.problem_at(i64::try_from(crate::now().0 / Nanos::SECOND).unwrap_or(i64::MAX))
+    }
+}
+
+/// What is wrong with a certificate's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expiry {
+    /// It is over.
+    Expired {
+        /// Its last second.
+        ends_s: i64,
+    },
+    /// It has not begun.
+    NotYet {
+        /// Its first second.
+        begins_s: i64,
+    },
+    /// It is over within a week.
+    Soon {
+        /// Its last second.
+        ends_s: i64,
+    },
+}
+
+impl Expiry {
+    /// Whether others refuse the certificate now.
+    pub const fn is_invalid(self) -> bool {
+        !matches!(self, Self::Soon { .. })
+    }
+}
+
+impl fmt::Display for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Expired { ends_s } => write!(f, "the certificate expired at {}", shown(ends_s)),
+            Self::NotYet { begins_s } => write!(f, "the certificate is not valid before {}", shown(begins_s)),
+            Self::Soon { ends_s } => write!(f, "the certificate expires at {}", shown(ends_s)),
+        }
+    }
+}
+
+/// A time as text, such as `2026-11-29T03:40:00Z`.
+fn shown(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(DAY_S) + DAYS_TO_1970, seconds.rem_euclid(DAY_S));
+    let era = days.div_euclid(146_097);
+    let day = days.rem_euclid(146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    // Months counted from March on.
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    let year = year + 400 * era;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{of_month:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of a certificate, in DER.
+    fn certificate(begins: &[u8], ends: &[u8], has_version: bool) -> Vec<u8> {
+        let sequence = |contents: &[u8]| [&[SEQUENCE, contents.len() as u8][..], contents].concat();
+        let validity = sequence(&[begins, ends].concat());
+        let version: &[u8] = if has_version { &[VERSION, 3, 2, 1, 2] } else { &[] };
+        let signed = [version, &[2, 1, 7], &sequence(b""), &sequence(b"x"), &validity[..]].concat();
+        sequence(&sequence(&signed))
+    }
+
+    fn utc(text: &[u8]) -> Vec<u8> {
+        [&[UTC_TIME, text.len() as u8][..], text].concat()
+    }
+
+    #[test]
+    fn a_certificate_is_valid_from_its_first_second_to_its_last() {
+        let generalized = [&[GENERALIZED_TIME, 15][..], b"20500301000000Z"].concat();
+        for has_version in [true, false] {
+            let der = certificate(&utc(b"240229235959Z"), &generalized, has_version);
+            let validity = Validity::of_certificate(&der).unwrap();
+            assert_eq!(validity, Validity { begins_s: 1_709_251_199, ends_s: 2_529_705_600 });
+            for length in 0..der.len() {
+                assert_eq!(Validity::of_certificate(&der[..length]), None, "{length} bytes");
+            }
+            let text = |now_s| validity.problem_at(now_s).map(|expiry| expiry.to_string());
+            let not_yet = "the certificate is not valid before 2024-02-29T23:59:59Z";
+            assert_eq!(text(validity.begins_s - 1).as_deref(), Some(not_yet));
+            assert_eq!(text(validity.begins_s), None);
+            let soon = "the certificate expires at 2050-03-01T00:00:00Z";
+            assert_eq!(text(validity.ends_s).as_deref(), Some(soon));
+            let expired = "the certificate expired at 2050-03-01T00:00:00Z";
+            assert_eq!(text(validity.ends_s + 1).as_deref(), Some(expired));
+        }
+        let old = certificate(&utc(b"500101000000Z"), &utc(b"991231235959Z"), true);
+        let validity = Validity::of_certificate(&old).unwrap();
+        assert_eq!(
+            (shown(validity.begins_s), shown(validity.ends_s)),
+            ("1950-01-01T00:00:00Z".to_owned(), "1999-12-31T23:59:59Z".to_owned())
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_certificate_have_no_validity() {
+        let times = [
+            &b"241301000000Z"[..],
+            b"240100000000Z",
+            b"240101240000Z",
+            b"24010100000Z",
+            b"240101000000",
+            b"",
+        ];
+        for wrong in times {
+            let der = certificate(&utc(wrong), &utc(b"500101000000Z"), true);
+            assert_eq!(Validity::of_certificate(&der), None, "{wrong:?}");
+        }
+        for first in 0..=255u8 {
+            for second in 0..=255u8 {
+                assert_eq!(Validity::of_certificate(&[first, second, 0x85, 0xFF, 0xFF]), None);
+            }
+        }
+    }
+}
