@@ -1,14 +1,14 @@
 //! The live part of the demonstration: simulated venues on loopback multicast, the plant, a client.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tapeworks_outputs::clients::server::ServerError;
 use tapeworks_outputs::subscriber::{DEMO_KEY, Subscriber, SubscriberOptions};
-use tapeworks_plant::{JournalSetting, Status};
+use tapeworks_plant::Status;
 use tapeworks_service::config::Config as PlantConfig;
 use tapeworks_service::service::{Service, ServiceError};
 use tapeworks_venues::{Config as VenuesConfig, Report, Venues, Wait};
@@ -23,6 +23,9 @@ use crate::{interrupt, output, terminal};
 /// The configurations of `examples/`, in the program.
 const VENUES: &str = include_str!("../../../embedded/venues.toml");
 const PLANT: &str = include_str!("../../../embedded/plant.toml");
+
+/// Orders at which a side of a book only loses some: enough for ten levels.
+const MOST_ORDERS: u32 = 100;
 
 /// The user's options.
 pub(super) struct Choice {
@@ -78,6 +81,18 @@ fn advice(error: ServiceError) -> Failure {
     Failure::Failed(format!("{error}{flag}"))
 }
 
+/// Bounds what a demonstration takes, however long it runs: memory for orders, and the disk.
+fn bound(venues: &mut VenuesConfig, plant: &mut PlantConfig, journal: PathBuf) {
+    // With the usual number books grow for hours; these reach their sizes within minutes.
+    venues.most_orders = MOST_ORDERS;
+    // The example's bound of the journal stays, and its checkpoints, from which replays begin once old segments are removed.
+    if let Some(setting) = &mut plant.plant.journal {
+        setting.folder = journal;
+    }
+    // The days of a demonstration are nobody's.
+    plant.roll = None;
+}
+
 pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     let mut venues = VenuesConfig::parse("examples/exchange/loopback.toml", VENUES)
         .map_err(|errors| config_errors(&errors))?;
@@ -97,7 +112,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
         PlantConfig::parse("examples/plant/loopback.toml", PLANT).map_err(|errors| config_errors(&errors))?;
     let journal = out.join("journal");
     super::remove(&journal)?;
-    plant.plant.journal = Some(JournalSetting::new(journal));
+    bound(&mut venues, &mut plant, journal);
     plant.plant.shared_memory = Some(out.join("shared-memory"));
     if let Some(clients) = &mut plant.clients {
         clients.address = address(choice.port);
@@ -231,4 +246,23 @@ fn compare(report: &Report, status: &Status) -> String {
         number(report.rate()),
         table.render(terminal::width(), terminal::paint())
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It wrote 630 GB a day, and had 9.6 million orders in the end.
+    #[test]
+    fn a_demonstration_takes_bounded_room_however_long_it_runs() {
+        let mut venues = VenuesConfig::parse("venues.toml", VENUES).unwrap();
+        let mut plant = PlantConfig::parse("plant.toml", PLANT).unwrap();
+        bound(&mut venues, &mut plant, "here/journal".into());
+        let sides = 2 * u64::from(venues.symbols) * venues.venues.len() as u64;
+        assert!(sides * u64::from(venues.most_orders) < 1_000_000);
+        let journal = plant.plant.journal.unwrap();
+        assert_eq!(journal.folder, Path::new("here/journal"));
+        assert!(journal.options.keep_bytes.is_some_and(|bytes| bytes <= 4 << 30));
+        assert!(journal.checkpoint_every.is_some() && plant.roll.is_none());
+    }
 }
