@@ -89,7 +89,7 @@ fn bound(venues: &mut VenuesConfig, plant: &mut PlantConfig, journal: PathBuf) {
     if let Some(setting) = &mut plant.plant.journal {
         setting.folder = journal;
     }
-    // The days of a demonstration are nobody's.
+    // A demonstration has no days worth keeping.
     plant.roll = None;
 }
 
