@@ -2,7 +2,8 @@
 //!
 //! Which trade updates what is a rule of its own: [`sale_conditions`]. A round lot is what it is for the NBBO, also at a venue that states
 //! none: [`NbboUpdate::round_lot`]. So a bar may have a volume and no price. Its average price is that of all trades in its volume. An interval without a trade has no bar. The clock is the receive time, as that of the `ohlcv` schemas: a trade that comes late is in the bar that
-//! runs. Regular hours are from 9:30 to 16:00 in New York, by the time of the trade; London's venues have no others.
+//! runs. Regular hours are those that the trade's condition, its venue's session messages, or the calendar of the US equity markets say, in this order; London's
+//! venues have no others.
 //!
 //! Trades of all venues are in one bar, or in one each. A venue with several feeds counts by the one that had the first trade of the two.
 //!
@@ -20,6 +21,8 @@ use tapeworks_market::sale_conditions::{self, SaleRules, Updates};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, NbboUpdate, Price, Publisher};
 use tapeworks_store::trade_of;
 
+use crate::hours::VenueHours;
+
 /// The most bars that are kept. Those beyond are counted.
 pub const MOST_BARS: usize = 1 << 22;
 
@@ -28,11 +31,6 @@ pub const MOST_TRADES: usize = 1 << 24;
 
 /// The most breaks that are kept. Those beyond change nothing.
 pub const MOST_BREAKS: usize = 1 << 20;
-
-const MINUTE: u64 = 60 * Nanos::SECOND;
-
-/// Regular hours in New York, from midnight.
-const REGULAR: std::ops::Range<u64> = 570 * MINUTE..960 * MINUTE;
 
 /// What bars are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,8 +166,7 @@ pub struct Bars {
     pending: Vec<Break>,
     /// The feed whose trades count, by venue.
     counting: BTreeMap<u16, Publisher>,
-    /// Midnight in New York of the last trade.
-    midnight: Nanos,
+    hours: VenueHours,
     /// Trades that counted for nothing.
     pub uncounted: u64,
     /// Trades of a second feed of a venue, and their breaks.
@@ -198,7 +195,7 @@ impl Bars {
             trades: Vec::new(),
             pending: Vec::new(),
             counting: BTreeMap::new(),
-            midnight: Nanos(0),
+            hours: VenueHours::default(),
             uncounted: 0,
             repeated: 0,
             broken: 0,
@@ -222,6 +219,12 @@ impl Bars {
             EventKind::TradeBreak => self.note_break(update.book.event),
             _ => {}
         }
+    }
+
+    /// An event of any time: sessions may open before the span of the bars.
+    #[inline]
+    pub(crate) fn note_session(&mut self, event: &Event) {
+        self.hours.note(event);
     }
 
     fn trade(&mut self, update: &NbboUpdate<'_>) {
@@ -252,7 +255,7 @@ impl Bars {
             }
             return;
         }
-        let is_regular = event.publisher == Publisher::XLON_MITCH || self.is_regular(event.ts_event);
+        let is_regular = self.hours.is_regular(event);
         let updates = updates_if(is_regular);
         let Some(price) = Price::from_e9(trade.price).filter(|_| updates.volume) else {
             self.uncounted += 1;
@@ -319,17 +322,6 @@ impl Bars {
         } else {
             self.unmatched += 1;
         }
-    }
-
-    /// Whether a time is within the regular hours of its day in New York.
-    fn is_regular(&mut self, time: Nanos) -> bool {
-        // The shortest day, in which clocks are set forward.
-        const SHORTEST_DAY: u64 = 23 * 60 * MINUTE;
-        let since = |midnight: Nanos| time.0.checked_sub(midnight.0);
-        if since(self.midnight).is_none_or(|since| since >= SHORTEST_DAY) {
-            self.midnight = clock::midnight_before(time).unwrap_or_default();
-        }
-        since(self.midnight).is_some_and(|since| REGULAR.contains(&since))
     }
 
     fn end_interval(&mut self) {
@@ -453,6 +445,8 @@ mod tests {
 
     /// 2025-11-14, midnight in New York.
     const DAY: u64 = 1_763_096_400 * Nanos::SECOND;
+
+    const MINUTE: u64 = 60 * Nanos::SECOND;
 
     const FEEDS: [Publisher; 4] =
         [Publisher::XNAS_ITCH, Publisher::BATS_PITCH, Publisher::IEXG_TOPS, Publisher::IEXG_DEEP];

@@ -15,6 +15,7 @@ pub mod dump;
 mod encoders;
 pub mod fix;
 pub mod generate;
+mod hours;
 pub mod input;
 pub mod paint;
 pub mod replay;

@@ -217,10 +217,11 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         if let Some(comparison) = &mut self.comparison {
             comparison.put(&update);
         }
-        if let Some(bars) = &mut self.bars
-            && (self.from..self.to).contains(&event.ts_recv)
-        {
-            bars.put(&update);
+        if let Some(bars) = &mut self.bars {
+            bars.note_session(event);
+            if (self.from..self.to).contains(&event.ts_recv) {
+                bars.put(&update);
+            }
         }
         // Once a message, or, where a venue groups messages, once a group: not for the numbers of symbols, for gaps, for
         // the first halves of pairs, or for what a message of the whole venue did to each instrument.

@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod tops;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -169,6 +171,20 @@ fn the_tops_file_has_its_messages_trades_and_shares() {
     }
     eprintln!("TOPS file: {} messages, {trades} trades of {shares} shares", feed.messages());
     assert_eq!((feed.messages(), trades, shares, feed.problems().total), (57_674, 6_390, 1_427_907, 0));
+}
+
+#[test]
+fn every_bar_of_the_tops_file_is_that_of_its_trade_reports() {
+    let Some(path) = real("iex-tops16-whole/TOPS16.pcapng.gz") else { return };
+    let minute = 60 * Nanos::SECOND;
+    let plain = tops::plain_bars(&path, minute);
+    let priced = plain.values().filter(|(prices, ..)| prices[0].is_some()).count();
+    let volume: u64 = plain.values().map(|(_, volume, _)| volume).sum();
+    eprintln!("TOPS file: {} bars, {priced} with prices, {volume} shares", plain.len());
+    let bars = tops::bars_of(&path, minute);
+    let wrong = plain.iter().filter(|(key, bar)| bars.get(key) != Some(bar)).count();
+    assert_eq!((wrong, bars.len()), (0, plain.len()));
+    assert_eq!((plain.len(), priced, volume), (137, 89, 1_419_337));
 }
 
 #[test]

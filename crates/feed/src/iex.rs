@@ -140,13 +140,12 @@ macro_rules! trades_and_auctions {
     ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
         match $message {
             $protocol::Message::TradeReport(trade) => {
-                let is_cross = trade.sale_condition_flags().single_price_cross_trade();
                 $normaliser.put(trade.symbol(), trade.timestamp(), $to, |mut event| {
                     event.kind = EventKind::Trade;
                     event.size = trade.size();
                     event.price = price(trade.price());
                     event.aux = trade.trade_id();
-                    event.detail = if is_cross { Event::CROSS } else { 0 };
+                    event.detail = detail_of(trade.sale_condition_flags().0);
                     event
                 })
             }
@@ -293,7 +292,7 @@ const ORDERS: OrderMessages = {
     const TERMS: OrderFieldNames = OrderFieldNames { shares: "size", price: "price", ..NAMES };
     let added = OrderFieldNames { order_id: "order_id", side: "side", ..TERMS };
     let modified = OrderFieldNames { other_number: "order_id_reference", flags: "modify_flags", ..TERMS };
-    let executed = OrderFieldNames { other_number: "trade_id", ..TERMS };
+    let executed = OrderFieldNames { other_number: "trade_id", flags: "sale_condition_flags", ..TERMS };
     OrderMessages::of(&deep_plus10::SCHEMA)
         .with(&deep_plus10::AddOrder::SCHEMA, OrderAction::Add, added)
         .with(&deep_plus10::OrderModify::SCHEMA, OrderAction::Modify, modified)
@@ -371,8 +370,11 @@ impl IexNormaliser {
         }
         let event = to.context.event(kind_of(order.action), self.publisher, instrument, Nanos(order.time));
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        let keeps = deep_plus10::ModifyFlags(order.flags).maintain_priority();
-        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        event.detail = match order.action {
+            OrderAction::Execute => detail_of(order.flags),
+            _ if deep_plus10::ModifyFlags(order.flags).maintain_priority() => Event::KEEPS_PRIORITY,
+            _ => 0,
+        };
         to.sink.put(event);
         true
     }
@@ -414,6 +416,7 @@ impl IexNormaliser {
                     size: m.size(),
                     price: price(m.price()),
                     aux: m.trade_id(),
+                    detail: detail_of(m.sale_condition_flags().0),
                     ..event
                 })
             }
@@ -432,7 +435,7 @@ impl IexNormaliser {
                 size: m.size(),
                 price: price(m.price()),
                 aux: m.trade_id(),
-                detail: if m.sale_condition_flags().single_price_cross_trade() { Event::CROSS } else { 0 },
+                detail: detail_of(m.sale_condition_flags().0),
                 ..event
             }),
             Some(Message::ClearBook(m)) => self.put(m.symbol(), m.timestamp(), to, |event| {
@@ -598,6 +601,15 @@ const fn operational(is_trading: Option<bool>) -> Status {
         Some(true) | None => StatusAction::None,
     };
     Status { action, reason: OPERATIONAL, is_trading, is_quoting: None, is_short_sell_restricted: None }
+}
+
+/// What an execution or trade counts for, by its sale condition flags. Its size says what the flag of odd lots does.
+#[inline]
+const fn detail_of(flags: u8) -> u8 {
+    const CROSS: u8 = 1 << 3;
+    const EXTENDED: u8 = 1 << 6;
+    let hours = if flags & EXTENDED != 0 { Event::EXTENDED_HOURS } else { Event::REGULAR_HOURS };
+    if flags & CROSS != 0 { hours | Event::CROSS } else { hours }
 }
 
 /// IEX says "no price" with zero.

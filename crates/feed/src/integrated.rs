@@ -226,7 +226,8 @@ impl Normaliser for IntegratedNormaliser {
         let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
         self.continuity.go_on(to.context);
         event.detail = match (order.action, order.flags) {
-            (OrderAction::Execute, 0) => Event::NOT_PRINTABLE,
+            (OrderAction::Execute, 0) => Event::NOT_PRINTABLE | Event::REGULAR_HOURS,
+            (OrderAction::Execute, _) => Event::REGULAR_HOURS,
             (OrderAction::Modify, 0) => Event::KEEPS_PRIORITY,
             _ => 0,
         };
@@ -294,7 +295,7 @@ fn side_of(side: WireSide) -> Side {
     }
 }
 
-/// What a trade counts for, by its flag and its sale conditions. Size and time say what the letters of odd lots and of extended hours do.
+/// What a trade counts for, by its flag and its sale conditions. Its size says what the letter of odd lots does.
 fn detail_of(
     printable: PrintableFlag,
     (settlement, exemption, hours, sale): (Settlement, TradeThroughExemption, ExtendedHours, SaleCondition),
@@ -310,16 +311,21 @@ fn detail_of(
     if !is_priced {
         detail |= Event::NOT_HIGH_LOW | Event::NOT_LAST;
     }
-    if hours == ExtendedHours::Sold {
-        detail |= Event::NOT_LAST;
-    }
     detail
+        | match hours {
+            ExtendedHours::None => Event::REGULAR_HOURS,
+            ExtendedHours::Sold => Event::REGULAR_HOURS | Event::NOT_LAST,
+            ExtendedHours::ExtendedHoursTrade | ExtendedHours::ExtendedHoursSoldOutOfSequence => {
+                Event::EXTENDED_HOURS
+            }
+            ExtendedHours::Unknown(_) => 0,
+        }
 }
 
 /// Where the sale conditions of an execution are.
 const CONDITIONS: usize = 38;
 
-/// Whether an execution has no sale condition that [`detail_of`] heeds. `false` for a settlement that is not known.
+/// Whether an execution has no sale condition that [`detail_of`] heeds: it is of regular hours and sets all prices. `false` for a settlement that is not known.
 #[inline(always)]
 fn is_usual(is_execution: bool, message: &[u8]) -> bool {
     const USUAL: [u8; 4] = *b"@   ";
@@ -329,7 +335,7 @@ fn is_usual(is_execution: bool, message: &[u8]) -> bool {
     let conditions =
         select_unpredictable(is_execution, u32::from_le_bytes(*bytes), u32::from_le_bytes(USUAL));
     let [settlement, exemption, hours, sale] = conditions.to_le_bytes();
-    settlement == b'@' && hours != b'Z' && hours != b'U' && exemption != b'7' && sale != b'V'
+    settlement == b'@' && hours == b' ' && exemption != b'7' && sale != b'V'
 }
 
 impl IntegratedNormaliser {
@@ -1102,16 +1108,24 @@ mod tests {
         feed.take(0, &mapping(1, b"A", 6, 1));
         let all =
             (Settlement::RegularSale, TradeThroughExemption::None, ExtendedHours::None, SaleCondition::None);
+        let (regular, extended) = (Event::REGULAR_HOURS, Event::EXTENDED_HOURS);
         let volume = Event::NOT_LAST | Event::NOT_HIGH_LOW;
         for (conditions, detail) in [
-            (all, 0),
-            ((all.0, TradeThroughExemption::IntermarketSweepOrder, all.2, SaleCondition::OddLotTrade), 0),
-            ((all.0, TradeThroughExemption::OpeningTrade, ExtendedHours::ExtendedHoursTrade, all.3), 0),
-            ((all.0, all.1, ExtendedHours::Sold, all.3), Event::NOT_LAST),
-            ((all.0, all.1, ExtendedHours::ExtendedHoursSoldOutOfSequence, all.3), volume),
-            ((Settlement::Cash, all.1, all.2, all.3), volume),
-            ((all.0, TradeThroughExemption::QualifiedContingentTrade, all.2, all.3), volume),
-            ((all.0, all.1, all.2, SaleCondition::ContingentTrade), volume),
+            (all, regular),
+            (
+                (all.0, TradeThroughExemption::IntermarketSweepOrder, all.2, SaleCondition::OddLotTrade),
+                regular,
+            ),
+            (
+                (all.0, TradeThroughExemption::OpeningTrade, ExtendedHours::ExtendedHoursTrade, all.3),
+                extended,
+            ),
+            ((all.0, all.1, ExtendedHours::Unknown(b'?'), all.3), 0),
+            ((all.0, all.1, ExtendedHours::Sold, all.3), regular | Event::NOT_LAST),
+            ((all.0, all.1, ExtendedHours::ExtendedHoursSoldOutOfSequence, all.3), extended | volume),
+            ((Settlement::Cash, all.1, all.2, all.3), regular | volume),
+            ((all.0, TradeThroughExemption::QualifiedContingentTrade, all.2, all.3), regular | volume),
+            ((all.0, all.1, all.2, SaleCondition::ContingentTrade), regular | volume),
         ] {
             for (printable_flag, unprinted) in
                 [(PrintableFlag::PrintedToSip, 0), (PrintableFlag::NotPrintedToSip, Event::NOT_PRINTABLE)]
@@ -1148,7 +1162,7 @@ mod tests {
                     trade_condition_4,
                 };
                 // Those without one can take the path of frequent messages.
-                assert_eq!(is_usual(true, &execution.encode()), detail == 0, "{conditions:?}");
+                assert_eq!(is_usual(true, &execution.encode()), detail == regular, "{conditions:?}");
                 for message in [&execution.encode()[..], &trade.encode()] {
                     assert_eq!(feed.take(0, message)[0].detail, detail | unprinted, "{conditions:?}");
                 }

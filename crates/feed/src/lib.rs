@@ -21,6 +21,7 @@
 //! one line of the table from the venue's instrument number (ITCH, MEMX) or the symbol (IEX) to ours, and the 64-byte event.
 
 pub mod arbitration;
+pub mod calendar;
 mod captured;
 mod channel;
 pub mod channels;

@@ -488,6 +488,13 @@ impl Event {
     /// In `detail` of an execution or trade: by its sale condition it is neither the high nor the low.
     pub const NOT_HIGH_LOW: u8 = 32;
 
+    /// In `detail` of an execution or trade: the venue marks it as within regular hours. Neither this nor
+    /// [`EXTENDED_HOURS`](Self::EXTENDED_HOURS): the message does not say.
+    pub const REGULAR_HOURS: u8 = 8;
+
+    /// In `detail` of an execution or trade: the venue marks it as outside of regular hours (Form T).
+    pub const EXTENDED_HOURS: u8 = 128;
+
     /// In `detail` of a trade: its size has more than 32 bits. `size` is the greatest number, and `order_id` has all [shares](Self::shares).
     pub const WIDE: u8 = 64;
 
@@ -501,6 +508,20 @@ impl Event {
             self.size = shares as u32;
         }
         self
+    }
+
+    /// Whether the venue marks an execution or trade as within regular hours; `None` if it does not say.
+    #[inline]
+    #[must_use]
+    pub const fn stated_hours(&self) -> Option<bool> {
+        if !matches!(self.kind, EventKind::Execute | EventKind::Trade) {
+            return None;
+        }
+        match (self.detail & Self::EXTENDED_HOURS != 0, self.detail & Self::REGULAR_HOURS != 0) {
+            (true, _) => Some(false),
+            (false, true) => Some(true),
+            (false, false) => None,
+        }
     }
 
     /// The shares of an execution or trade, all of them.

@@ -1,7 +1,8 @@
 //! What a trade updates: the volume, the high and low, the last price. By the sale conditions of the SIPs.
 //!
 //! Of the direct feeds NYSE's has them, and IEX's in part: odd lot, extended hours, auction. Elsewhere the condition that a venue would report follows from what it says: whether a trade is printable, whether it is of an
-//! auction, its size, and its time. The latter two rules hold for the trades of those two too, whose `I` and `T` say the same.
+//! auction, its size, and its time. The size decides for the trades of those two too, whose `I` says the same. Their `T` decides whether a trade is within regular hours
+//! ([`Event::stated_hours`]); for other trades the caller knows the hours of the venue.
 //!
 //! | trade | letter | volume | high and low | last |
 //! | --- | --- | --- | --- | --- |
