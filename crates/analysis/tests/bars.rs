@@ -9,10 +9,10 @@ use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
 
-/// In the flags of a trade report.
+/// In the flags of a trade.
 const EXTENDED_HOURS: u8 = 1 << 6;
 
-/// Changes the sale conditions of a capture's trade reports in place, as `change` says by their number. Returns the new ones.
+/// Changes the sale conditions of a capture's trades in place, as `change` says by their number. Returns the new ones.
 fn with_conditions(path: &Path, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
     let mut capture = std::fs::read(path).unwrap();
     let mut places = Vec::new();
@@ -21,7 +21,7 @@ fn with_conditions(path: &Path, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
         let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
         let payload = usize::try_from(packet.offset).unwrap() + datagram.payload_offset;
         tops::for_each_message(datagram.payload, |at, message| {
-            if message[0] == b'T' {
+            if matches!(message[0], b'T' | b'L') {
                 places.push(payload + at + 1);
             }
         });
@@ -36,10 +36,16 @@ fn with_conditions(path: &Path, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
 }
 
 #[test]
-fn bars_of_tops_count_each_trade_by_its_own_flags() {
+fn bars_of_iex_count_each_trade_by_its_own_flags() {
+    for kind in [VenueKind::IexTops, VenueKind::IexDeep, VenueKind::IexDeepPlus] {
+        compare(kind);
+    }
+}
+
+fn compare(kind: VenueKind) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tops.pcap");
-    let venues = vec![VenueConfig { kind: VenueKind::IexTops, share: 1, unit: Unit::WHOLE }];
+    let path = folder.path().join("iex.pcap");
+    let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
     let scenario = Scenario { venues, seed: 5, ..Scenario::full_session(40_000, 6) };
     tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
     // As the generator marks them: by the hour. Then in runs of sixteen that have nothing to do with the hour, as those of a venue's test session.
@@ -54,7 +60,7 @@ fn bars_of_tops_count_each_trade_by_its_own_flags() {
         for interval_s in [60, 3_600] {
             let plain = tops::plain_bars(&path, interval_s * 1_000_000_000);
             assert!(plain.values().any(|(prices, ..)| prices[0].is_some()));
-            assert_eq!(tops::bars_of(&path, interval_s * 1_000_000_000), plain);
+            assert_eq!(tops::bars_of(&path, interval_s * 1_000_000_000), plain, "{kind:?}");
         }
     }
 }

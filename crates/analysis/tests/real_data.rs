@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use tapeworks_analysis::replay::{Advanced, Options, Walk};
 use tapeworks_analysis::{input, stats};
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet};
+use tapeworks_market::event::StatusAction;
 use tapeworks_market::{Event, EventKind, Nanos, Publisher, Side, Symbol};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
@@ -185,6 +186,73 @@ fn every_bar_of_the_tops_file_is_that_of_its_trade_reports() {
     let wrong = plain.iter().filter(|(key, bar)| bars.get(key) != Some(bar)).count();
     assert_eq!((wrong, bars.len()), (0, plain.len()));
     assert_eq!((plain.len(), priced, volume), (137, 89, 1_419_337));
+}
+
+/// The events of a NYSE capture.
+fn nyse_events(path: &PathBuf) -> Vec<Event> {
+    let (application, publisher) = (Some(Application::NyseIntegrated25), Some(Publisher::XNYS_PILLAR));
+    let mut feed = Feed::new(FeedOptions { application, publisher, ..FeedOptions::default() });
+    let mut reader = CaptureReader::open(path).unwrap();
+    let mut events = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
+        let received = Nanos(packet.timestamp_ns);
+        let packet = Packet { file: 0, number: packet.number, offset: packet.offset, received, datagram };
+        feed.process(&[packet], &mut |event: Event| events.push(event));
+    }
+    assert_eq!(feed.problems().total, 0);
+    events
+}
+
+#[test]
+fn every_imbalance_of_the_nyse_file_has_the_quantities_of_its_bytes() {
+    let Some(path) = real("nyse-imbalances-xdp21/Nyse.ImbalancesFeed.v2.1.f.Example.pcap") else { return };
+    let mut expected = Vec::new();
+    let mut reader = CaptureReader::open(&path).unwrap();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
+        let mut at = 16;
+        for _ in 0..datagram.payload[3] {
+            let length = u16_at(datagram.payload, at);
+            let message = &datagram.payload[at..at + length];
+            at += length;
+            if message[2] == 105 {
+                let quantity = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap());
+                let side = match message[39] {
+                    b'B' => Side::Bid,
+                    b'S' => Side::Ask,
+                    _ => Side::None,
+                };
+                expected.push((quantity(24), quantity(28), Some(quantity(32)), message[38], side));
+            }
+        }
+    }
+    let events = nyse_events(&path);
+    let imbalances = events.windows(2).filter_map(|pair| pair[0].imbalance(&pair[1]));
+    let found: Vec<_> = imbalances
+        .map(|one| (one.paired, one.imbalance, one.market_imbalance, one.auction_type, one.side))
+        .collect();
+    let statuses = events.iter().filter_map(Event::status);
+    let read = statuses.filter(|status| status.is_trading.is_some()).count();
+    eprintln!("NYSE file: {} imbalances, {read} statuses", found.len());
+    assert_eq!((found.len(), found == expected), (10_695, true));
+    // All but three price indications.
+    assert_eq!(read, 899);
+}
+
+#[test]
+fn messages_of_xdp_2_1_are_read_without_the_fields_that_came_later() {
+    let one = |name: &str| {
+        let path = real(&format!("nyse-integrated-xdp21/{name}.pcap"))?;
+        nyse_events(&path).into_iter().find(|event| event.kind != EventKind::SymbolMapping)
+    };
+    let Some(execution) = one("OrderExecutionMessage") else { return };
+    // A number where later revisions have sale conditions, and no side where they have one.
+    assert_eq!((execution.order_id, execution.size, execution.detail), (2_522_503, 100, 0));
+    let replace = one("ReplaceOrderMessage").unwrap();
+    assert_eq!((replace.order_id, replace.aux, replace.size), (2_581_418, 2_581_507, 100));
+    let status = one("SecurityStatusMessage").unwrap().status().unwrap();
+    assert_eq!((status.action, status.is_trading), (StatusAction::PreOpen, Some(false)));
 }
 
 #[test]

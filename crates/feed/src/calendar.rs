@@ -135,8 +135,10 @@ fn good_friday(year: i16) -> Option<Date> {
 mod tests {
     use super::*;
 
+    type Days = &'static [(i8, i8)];
+
     /// By year: closed weekdays, then days that end at 13:00, as month and day. From NYSE's announcements.
-    const PUBLISHED: [(i16, &[(i8, i8)], &[(i8, i8)]); 11] = [
+    const PUBLISHED: [(i16, Days, Days); 11] = [
         (
             2018,
             &[(1, 1), (1, 15), (2, 19), (3, 30), (5, 28), (7, 4), (9, 3), (11, 22), (12, 5), (12, 25)],

@@ -164,6 +164,7 @@ macro_rules! trades_and_auctions {
                     auction_type: auction.auction_type().raw(),
                     variation: b'~',
                     extensions: auction.extension_number(),
+                    market_imbalance: None,
                     auction_time: (time != 0).then_some(Nanos(time)),
                     reference_price: price(auction.reference_price()),
                     continuous_clearing_price: price(auction.auction_book_clearing_price()),

@@ -295,19 +295,30 @@ fn side_of(side: WireSide) -> Side {
     }
 }
 
+/// Whether the bytes of the sale conditions are letters. In XDP 2.1, whose messages have the same length, they are an execution's number in
+/// NYSE's database: its upper bytes are no letters.
+#[inline(always)]
+fn are_letters(conditions: [u8; 4]) -> bool {
+    conditions.iter().all(|byte| (b' '..=b'~').contains(byte))
+}
+
 /// What a trade counts for, by its flag and its sale conditions. Its size says what the letter of odd lots does.
 fn detail_of(
     printable: PrintableFlag,
     (settlement, exemption, hours, sale): (Settlement, TradeThroughExemption, ExtendedHours, SaleCondition),
 ) -> u8 {
+    let unprinted = match printable {
+        PrintableFlag::NotPrintedToSip => Event::NOT_PRINTABLE,
+        PrintableFlag::PrintedToSip | PrintableFlag::Unknown(_) => 0,
+    };
+    if !are_letters([settlement.raw(), exemption.raw(), hours.raw(), sale.raw()]) {
+        return unprinted;
+    }
     let is_priced = settlement != Settlement::Cash
         && exemption != TradeThroughExemption::QualifiedContingentTrade
         && sale != SaleCondition::ContingentTrade
         && hours != ExtendedHours::ExtendedHoursSoldOutOfSequence;
-    let mut detail = 0;
-    if printable == PrintableFlag::NotPrintedToSip {
-        detail |= Event::NOT_PRINTABLE;
-    }
+    let mut detail = unprinted;
     if !is_priced {
         detail |= Event::NOT_HIGH_LOW | Event::NOT_LAST;
     }
@@ -335,7 +346,8 @@ fn is_usual(is_execution: bool, message: &[u8]) -> bool {
     let conditions =
         select_unpredictable(is_execution, u32::from_le_bytes(*bytes), u32::from_le_bytes(USUAL));
     let [settlement, exemption, hours, sale] = conditions.to_le_bytes();
-    settlement == b'@' && hours == b' ' && exemption != b'7' && sale != b'V'
+    let are_letters = are_letters([settlement, exemption, hours, sale]);
+    are_letters && settlement == b'@' && hours == b' ' && exemption != b'7' && sale != b'V'
 }
 
 impl IntegratedNormaliser {
@@ -689,6 +701,7 @@ impl IntegratedNormaliser {
         let imbalance = Imbalance {
             paired: m.paired_quantity(),
             imbalance: m.total_imbalance_quantity(),
+            market_imbalance: Some(m.market_imbalance_quantity()),
             side: match m.imbalance_side() {
                 ImbalanceSide::Buy => Side::Bid,
                 ImbalanceSide::Sell => Side::Ask,
@@ -764,6 +777,7 @@ const fn reason_of(condition: HaltCondition) -> u16 {
         Halt::CircuitBreakerLevel2 => 121,
         Halt::CircuitBreakerLevel3 => 122,
         Halt::NotHalted
+        | Halt::NotHaltedInXdp
         | Halt::OrderImbalance
         | Halt::AdditionalInformationRequested
         | Halt::Suspended
@@ -776,7 +790,10 @@ fn status_of(m: &wire::SecurityStatus<'_>) -> Status {
     use SecurityStatusCode as Code;
     let (no, yes) = (Some(false), Some(true));
     let nothing = ((StatusAction::None, 0), None, None);
-    let condition = m.halt_condition();
+    let condition = match m.halt_condition() {
+        HaltCondition::NotHaltedInXdp => HaltCondition::NotHalted,
+        condition => condition,
+    };
     let pauses = condition == HaltCondition::LuldPause;
     let halt = (if pauses { StatusAction::Pause } else { StatusAction::Halt }, reason_of(condition));
     let ((action, reason), is_trading, is_quoting) = match (m.security_status(), condition) {
@@ -1121,6 +1138,17 @@ mod tests {
                 extended,
             ),
             ((all.0, all.1, ExtendedHours::Unknown(b'?'), all.3), 0),
+            // Numbers of XDP 2.1.
+            (
+                (
+                    Settlement::Cash,
+                    TradeThroughExemption::Unknown(b'\n'),
+                    ExtendedHours::Unknown(0),
+                    SaleCondition::Unknown(0),
+                ),
+                0,
+            ),
+            ((all.0, all.1, all.2, SaleCondition::Unknown(0)), 0),
             ((all.0, all.1, ExtendedHours::Sold, all.3), regular | Event::NOT_LAST),
             ((all.0, all.1, ExtendedHours::ExtendedHoursSoldOutOfSequence, all.3), extended | volume),
             ((Settlement::Cash, all.1, all.2, all.3), regular | volume),
@@ -1278,7 +1306,8 @@ mod tests {
             0x00, 0x00, 0x00, 0x00, 0x7e, 0x05, 0x43, 0x42,
         ];
         message[..start.len()].copy_from_slice(&start);
-        // The real one has no collar.
+        // The real one has no market orders and no collar.
+        message[32..36].copy_from_slice(&250_u32.to_le_bytes());
         message[56..60].copy_from_slice(&3_000_000_000_u32.to_le_bytes());
         let mut feed = Feed::new(None);
         feed.take(0, &mapping(59_083, b"A", 6, 1));
@@ -1293,6 +1322,12 @@ mod tests {
         // 2022-02-23, 14:06 in New York.
         assert_eq!(imbalance.auction_time, Some(Nanos(1_645_643_160 * Nanos::SECOND)));
         assert_eq!(events[0].ts_event, Nanos(1_645_642_896_205_260_288));
+        assert_eq!(imbalance.market_imbalance, Some(250));
+        // XDP 2.1 ends before the unpaired shares.
+        message.truncate(67);
+        message[0] = 67;
+        let earlier = feed.take(0, &message);
+        assert_eq!(earlier[0].imbalance(&earlier[1]), Some(imbalance));
     }
 
     #[test]
@@ -1330,6 +1365,7 @@ mod tests {
         let trading = (StatusAction::Trading, Some(true));
         assert_eq!(status(Code::Resume, NotHalted, PreOpening), (StatusAction::PreOpen, Some(false)));
         assert_eq!(status(Code::CoreSession, NotHalted, CoreSession), trading);
+        assert_eq!(status(Code::CoreSession, HaltCondition::NotHaltedInXdp, CoreSession), trading);
         assert_eq!(status(Code::CoreSession, NewsPending, CoreSession), (StatusAction::Halt, Some(false)));
         assert_eq!(status(Code::TradingHalt, LuldPause, CoreSession), (StatusAction::Pause, Some(false)));
         assert_eq!(status(Code::Resume, NotHalted, CoreSession), trading);

@@ -480,6 +480,7 @@ impl ItchNormaliser {
                     auction_type: noii.cross_type().raw(),
                     variation: noii.price_variation_indicator().raw(),
                     extensions: 0,
+                    market_imbalance: None,
                     auction_time: None,
                     reference_price: price(noii.current_reference_price().0),
                     continuous_clearing_price: price(noii.near_price().0),

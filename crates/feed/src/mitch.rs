@@ -551,6 +551,7 @@ impl MitchNormaliser {
                     auction_type: m.auction_type().raw(),
                     variation: b'~',
                     extensions: 0,
+                    market_imbalance: None,
                     auction_time: None,
                     reference_price: None,
                     continuous_clearing_price: None,

@@ -474,6 +474,7 @@ impl PitchNormaliser {
                     auction_type: m.auction_type().raw(),
                     variation: b'~',
                     extensions: 0,
+                    market_imbalance: None,
                     auction_time: None,
                     reference_price: some_price(m.reference_price()),
                     continuous_clearing_price: None,

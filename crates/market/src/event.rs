@@ -382,6 +382,8 @@ pub struct Imbalance {
     pub paired: u32,
     /// Shares not paired.
     pub imbalance: u32,
+    /// Those of them that are market orders; `None` when the venue does not say.
+    pub market_imbalance: Option<u32>,
     /// The side of the imbalance.
     pub side: Side,
     /// The venue's letter for the auction.
@@ -390,7 +392,7 @@ pub struct Imbalance {
     pub variation: u8,
     /// How often the halt was extended.
     pub extensions: u8,
-    /// The scheduled time of the auction.
+    /// The scheduled time of the auction, in whole seconds.
     pub auction_time: Option<Nanos>,
     /// The price at which the shares were counted.
     pub reference_price: Option<Price>,
@@ -708,12 +710,18 @@ impl Event {
         second.order_id = price_to_bits(imbalance.upper_collar);
         second.aux = price_to_bits(imbalance.lower_collar);
         second.detail = imbalance.extensions;
-        // Channel and sequence number are those of the first half. Their fields hold the variation and the auction's time.
+        // Channel and sequence number are those of the first half. Their fields hold the variation, and the market orders' imbalance
+        // above the auction's time in seconds: 32 bits each, all of them set for none.
         second.channel = imbalance.variation as u16;
-        second.channel_sequence = match imbalance.auction_time {
-            Some(time) => time.0,
-            None => u64::MAX,
+        let seconds = match imbalance.auction_time {
+            Some(time) if time.0 / Nanos::SECOND < u32::MAX as u64 => time.0 / Nanos::SECOND,
+            _ => u32::MAX as u64,
         };
+        let market = match imbalance.market_imbalance {
+            Some(shares) => shares,
+            None => u32::MAX,
+        };
+        second.channel_sequence = (market as u64) << 32 | seconds;
         [first, second]
     }
 
@@ -726,14 +734,16 @@ impl Event {
         {
             return None;
         }
+        let (market, seconds) = ((second.channel_sequence >> 32) as u32, second.channel_sequence as u32);
         Some(Imbalance {
             paired: self.size,
             imbalance: second.size,
+            market_imbalance: (market != u32::MAX).then_some(market),
             side: self.side,
             auction_type: self.detail,
             variation: second.channel as u8,
             extensions: second.detail,
-            auction_time: (second.channel_sequence != u64::MAX).then_some(Nanos(second.channel_sequence)),
+            auction_time: (seconds != u32::MAX).then_some(Nanos(u64::from(seconds) * Nanos::SECOND)),
             reference_price: self.price,
             continuous_clearing_price: price_from_bits(self.order_id),
             auction_clearing_price: price_from_bits(self.aux),
@@ -933,6 +943,7 @@ mod tests {
         let imbalance = Imbalance {
             paired: 1,
             imbalance: 2,
+            market_imbalance: None,
             side: Side::Bid,
             auction_type: b'O',
             variation: b'~',
@@ -1017,11 +1028,12 @@ mod tests {
         let imbalance = Imbalance {
             paired: 100,
             imbalance: 20,
+            market_imbalance: Some(5),
             side: Side::Ask,
             auction_type: b'C',
             variation: b'L',
             extensions: 2,
-            auction_time: Some(Nanos(99)),
+            auction_time: Some(Nanos(99 * Nanos::SECOND)),
             reference_price: Price::from_e9(1),
             continuous_clearing_price: None,
             auction_clearing_price: Price::from_e9(3),
@@ -1029,6 +1041,16 @@ mod tests {
             upper_collar: Price::from_e9(5),
             lower_collar: None,
         };
+        for (market_imbalance, auction_time) in [
+            (None, None),
+            (Some(0), None),
+            (None, Some(Nanos(0))),
+            (Some(u32::MAX - 1), imbalance.auction_time),
+        ] {
+            let imbalance = Imbalance { market_imbalance, auction_time, ..imbalance };
+            let [first, second] = blank(EventKind::Imbalance).with_imbalance(imbalance);
+            assert_eq!(first.imbalance(&second), Some(imbalance));
+        }
         let [first, second] = blank(EventKind::Imbalance).with_imbalance(imbalance);
         assert_eq!(first.imbalance(&second), Some(imbalance));
         assert_eq!(

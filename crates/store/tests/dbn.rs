@@ -423,6 +423,7 @@ fn status_imbalance_statistics_and_definition_have_the_values_of_the_venue() {
         lower_collar: e9("9"),
         paired_qty: 5_000,
         total_imbalance_qty: 700,
+        market_imbalance_qty: 300,
         auction_type: b'C' as _,
         side: b'B' as _,
         num_extensions: 2,

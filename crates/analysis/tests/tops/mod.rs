@@ -1,4 +1,4 @@
-//! The simplest bars of a TOPS capture: the trade reports as they stand in the packets, and maps.
+//! The simplest bars of a capture of IEX: the trade reports and executions in the packets, and maps.
 //!
 //! It knows nothing of events, books or hours. A trade's own flags say what it counts for: a cross (bit 3) sets all prices, a trade of
 //! extended hours (bit 6) or an odd lot (bit 5) none, and any other one all. Every trade has volume, unless a break names it.
@@ -47,15 +47,17 @@ pub(crate) fn plain_bars(path: &Path, interval_ns: u64) -> PlainBars {
         let start = packet.timestamp_ns / interval_ns * interval_ns;
         let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
         for_each_message(datagram.payload, |_, message| {
-            if matches!(message[0], b'T' | b'B') {
+            // An execution of DEEP+ has the order before its size.
+            let terms = if message[0] == b'L' { 26 } else { 18 };
+            if matches!(message[0], b'T' | b'L' | b'B') {
                 let symbol = std::str::from_utf8(&message[10..18]).unwrap().trim_end().to_owned();
-                let number = u64_at(message, 30);
+                let number = u64_at(message, terms + 12);
                 if message[0] == b'B' {
                     broken.insert((symbol, number));
                     return;
                 }
-                let size = u64::from(u32::from_le_bytes(message[18..22].try_into().unwrap()));
-                let price = u64_at(message, 22).cast_signed();
+                let size = u64::from(u32::from_le_bytes(message[terms..terms + 4].try_into().unwrap()));
+                let price = u64_at(message, terms + 4).cast_signed();
                 trades.push(Trade { start, symbol, number, flags: message[1], size, price });
             }
         });

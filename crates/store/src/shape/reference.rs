@@ -99,6 +99,7 @@ fn record(event: &Event, imbalance: &Imbalance) -> ImbalanceMsg {
         lower_collar: price_e9(imbalance.lower_collar),
         paired_qty: imbalance.paired,
         total_imbalance_qty: imbalance.imbalance,
+        market_imbalance_qty: imbalance.market_imbalance.unwrap_or(dbn::UNDEF_ORDER_SIZE),
         auction_type: imbalance.auction_type as c_char,
         side: letter(imbalance.side),
         num_extensions: imbalance.extensions,

@@ -73,6 +73,7 @@ pub(crate) fn the_imbalance() -> Imbalance {
     Imbalance {
         paired: 5_000,
         imbalance: 700,
+        market_imbalance: Some(300),
         side: Side::Bid,
         auction_type: b'C',
         variation: b'L',

@@ -199,8 +199,10 @@ tapeworks_wire_macros::protocol! {
         PreOpeningPriceIndication = 'G',
     }
 
+    /// XDP 2.1 has a space for a security that is not halted.
     enum HaltCondition: ascii<1> {
         NotHalted = '~',
+        NotHaltedInXdp = ' ',
         NewsReleased = 'D',
         OrderImbalance = 'I',
         NewsPending = 'P',
@@ -365,7 +367,7 @@ tapeworks_wire_macros::protocol! {
         ContingentTrade = 'V',
     }
 
-    /// Order execution: a resting order traded.
+    /// Order execution: a resting order traded. In XDP 2.1 the four bytes of the trade conditions are a number of NYSE's database.
     message OrderExecution = 103, 42 bytes {
         length            @ 0 : u16,
         source_time_ns    @ 4 : nanoseconds<u32>,
@@ -383,7 +385,7 @@ tapeworks_wire_macros::protocol! {
         trade_condition_4 @ 41: SaleCondition,
     }
 
-    /// Replace order: another order takes the place of an order.
+    /// Replace order: another order takes the place of an order. In XDP 2.1 without a side.
     message ReplaceOrder = 104, 42 bytes {
         length          @ 0 : u16,
         source_time_ns  @ 4 : nanoseconds<u32>,
