@@ -10,7 +10,7 @@ mod tops;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{Advanced, Options, Walk};
 use tapeworks_analysis::{input, stats};
@@ -189,7 +189,7 @@ fn every_bar_of_the_tops_file_is_that_of_its_trade_reports() {
 }
 
 /// The events of a NYSE capture.
-fn nyse_events(path: &PathBuf) -> Vec<Event> {
+fn nyse_events(path: &Path) -> Vec<Event> {
     let (application, publisher) = (Some(Application::NyseIntegrated25), Some(Publisher::XNYS_PILLAR));
     let mut feed = Feed::new(FeedOptions { application, publisher, ..FeedOptions::default() });
     let mut reader = CaptureReader::open(path).unwrap();
