@@ -262,7 +262,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "snapshot-one-event-late",
-        "crates/outputs/src/clients/distributor.rs",
+        "crates/outputs/src/clients/distributor/requests.rs",
         "the records behind a client's snapshot begin one event too late",
     ),
     bug(

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn wrong_settings_of_a_source_are_named_with_their_place() {
         let venue = "[[venue]]\nname = \"N\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"239.1.1.1:30001\"]\n";
-        let help = "[nbbo]\nself_help = [{ venue = \"XBOS\", from = \"2025-11-14T10:00\" }]\n";
+        let help = "[nbbo]\nself_help = [{ venue = \"XBOS\", from = \"2025-11-14T10:00-05:00\" }]\n";
         let pair = "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"127.0.0.1:1\"\npeer = \"127.0.0.1:2\"\nrole = \"standby\"\n";
         let wrong = [
             ("[source]\n".to_owned(), "p.toml:1:1: source lacks the key 'aeron'"),

@@ -373,7 +373,7 @@ fn places() -> BTreeSet<usize> {
 
 #[test]
 fn a_replay_joins_at_each_event_while_others_come() {
-    const GAPS: [u64; 5] = [0, 60, 250, 600, 1_100];
+    const GAPS: [u64; 7] = [0, 60, 250, 400, 600, 850, 1_100];
     let (mut cases, mut joined) = (0, BTreeSet::new());
     for before in 0..=EVENTS {
         for gap in GAPS {
@@ -396,7 +396,7 @@ fn a_replay_joins_at_each_event_while_others_come() {
         }
     }
     println!("joins: {cases} cases, joined at {} of {} places", joined.len(), places().len());
-    assert_eq!(cases, (EVENTS as u64 + 1) * 5 * 3);
+    assert_eq!(cases, (EVENTS as u64 + 1) * GAPS.len() as u64 * 3);
     assert_eq!(joined, places());
 }
 

@@ -306,7 +306,7 @@ pub fn schema_of_finished_snapshot(record: &dbn::RecordRef<'_>) -> Option<Schema
 }
 
 /// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument are
-/// more, or the parts would be more than [`MOST_PARTS`].
+/// more, or the parts would be more than 64.
 ///
 /// Cost: for `mbo` the order table is read once; for the others each instrument is looked at once.
 pub fn divide(

@@ -15,7 +15,7 @@ const WHOLE: &str = r#"
     ring_events = 65_536
     cores = { ingest = 2, market = 3 }
     receive = { buffer_mb = 8, busy_poll = "50us", datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
-    nbbo = { stale_books = "exclude", odd_lots = true, ignore_price_bands = true, sip_sizes = "shares", round_lot_prices = "prices.csv", self_help = [{ venue = "XBOS", from = "2025-11-14T10:00", until = "2025-11-14T15:10:00Z" }] }
+    nbbo = { stale_books = "exclude", odd_lots = true, ignore_price_bands = true, sip_sizes = "shares", round_lot_prices = "prices.csv", self_help = [{ venue = "XBOS", from = "2025-11-14T10:00[America/New_York]", until = "2025-11-14T15:10:00Z" }] }
     journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
     web = { listen = "0.0.0.0:8080", token = "a-secret-of-some-length", stream = true }
     roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
@@ -108,10 +108,11 @@ fn a_pair_with_tls_has_authorities_for_both_directions() {
 #[test]
 fn a_time_of_self_help_that_is_wrong_is_refused() {
     for (one, problem) in [
-        ("from = \"2025-11-14T10:00\"", "lacks the key 'venue'"),
+        ("from = \"2025-11-14T10:00-05:00\"", "lacks the key 'venue'"),
         ("venue = \"XBOS\"", "lacks the key 'from'"),
-        ("venue = \"BX\", from = \"2025-11-14T10:00\"", "'venue' must be a venue: XNAS, XBOS"),
+        ("venue = \"BX\", from = \"2025-11-14T10:00-05:00\"", "'venue' must be a venue: XNAS, XBOS"),
         ("venue = \"XBOS\", from = \"ten\"", "'from' must be nanoseconds since 1970"),
+        ("venue = \"XBOS\", from = \"2025-11-14T10:00\"", "ISO 8601 with a zone"),
         ("venue = \"XBOS\", from = \"5\", until = \"5\"", "'until' must be later than 'from'"),
         ("venue = \"XBOS\", from = \"5\", to = \"6\"", "to"),
     ] {
