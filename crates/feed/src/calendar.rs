@@ -1,7 +1,7 @@
 //! The regular trading hours of the US equity markets by date.
 //!
 //! Source: "Holidays & Trading Hours" of NYSE, which Nasdaq, Cboe, IEX and MEMX follow. Days off are computed from the rules of NYSE
-//! Rule 7.2; days of mourning and storms are listed in [`SPECIAL_CLOSINGS`]. The tests compare every day off from 2018 to 2028 with
+//! Rule 7.2; days of mourning and storms are listed by date. The tests compare every day off from 2018 to 2028 with
 //! the published dates. Earlier years follow the same rules and are not verified.
 //!
 //! Cost: a few divisions for a date; a caller keeps the answer for the day.

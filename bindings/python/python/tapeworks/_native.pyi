@@ -30,6 +30,10 @@ class Record:
     symbol: str
     rtype: int
 
+    # Of files that keep where a record came from.
+    channel_sequence: int
+    line: str
+
     # All but bars.
     ts_recv: int
 
