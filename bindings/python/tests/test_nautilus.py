@@ -134,12 +134,12 @@ def everything(folder):
 def test_an_error_leaves_the_catalogue_as_it_was(day, tmp_path):
     path, _ = day
     trades = list(tapeworks.read(path, "trades", prices="fixed"))
-    cheap = next(one.symbol for one in trades if one.price % 10**7)
-    # Its first trades are before those of the cheap one, so it would be written first.
-    other = trades[0].symbol
-    assert other != cheap
-    with pytest.raises(tapeworks.UsageError, match=rf"^{cheap}\.XNAS: the price"):
-        tapeworks.read(path, "trades", symbols=[other, cheap]).to_nautilus(tmp_path, price_precision=2)
+    first = next(one for one in trades if one.price % 10**7)
+    # Until then all prices of the other symbols have two digits. One of them traded before, so it would be written first.
+    other = next(one.symbol for one in trades if one.symbol != first.symbol)
+    read = tapeworks.read(path, "trades", symbols=[other, first.symbol], end=first.ts_recv + 1)
+    with pytest.raises(tapeworks.UsageError, match=rf"^{first.symbol}\.XNAS: the price"):
+        read.to_nautilus(tmp_path, price_precision=2)
     assert everything(tmp_path) == {}
 
 
