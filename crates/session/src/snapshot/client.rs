@@ -328,9 +328,7 @@ impl SnapshotClient {
                 Ok(soupbintcp::Message::LoginAccepted(accepted)) => {
                     let wanted = self.session.map(|session| session.login_name()).unwrap_or_default();
                     let (named, wanted) = (accepted.session().0, wanted.0);
-                    let is_other =
-                        !wanted.trim_ascii().is_empty() && named.trim_ascii() != wanted.trim_ascii();
-                    if is_other {
+                    if !wanted.trim_ascii().is_empty() && named.trim_ascii() != wanted.trim_ascii() {
                         return Err(SnapshotFailure::OtherSession);
                     }
                 }
