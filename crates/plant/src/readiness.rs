@@ -101,9 +101,8 @@ fn requester_end(channel: &ChannelStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::Publisher;
-
     use tapeworks_feed::live::SnapshotFault;
+    use tapeworks_market::Publisher;
     use tapeworks_session::requests::{RequesterCounters, RequesterEnd};
 
     use super::*;

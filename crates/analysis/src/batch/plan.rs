@@ -159,9 +159,13 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
     let results = absolute(folder);
     let mut files: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     let mut failed = Vec::new();
-    let mut take = |path: PathBuf| {
+    let mut take = |path: PathBuf, failed: &mut Vec<FailedInput>| {
         let canonical = absolute(&path);
         if canonical.starts_with(&results) || is_excluded(&path) {
+            return;
+        }
+        if let Some(skipped) = not_a_file(&path) {
+            failed.push(skipped);
             return;
         }
         let name = files.entry(canonical).or_insert_with(|| path.clone());
@@ -177,17 +181,14 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
                 return Err(BatchError::NoMatch { pattern: pattern.clone() });
             }
             for object in found {
-                take(object.path.clone());
+                take(object.path.clone(), &mut failed);
                 objects.insert(object.path.clone(), object);
             }
             continue;
         }
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(|there| !there.is_dir()) {
-            match not_a_file(path) {
-                Some(skipped) => failed.push(skipped),
-                None => take(path.to_owned()),
-            }
+            take(path.to_owned(), &mut failed);
             continue;
         }
         let text = match there {
@@ -201,10 +202,7 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
                 Ok(path) if path.is_dir() => {}
                 Ok(path) => {
                     is_empty = false;
-                    match not_a_file(&path) {
-                        Some(skipped) => failed.push(skipped),
-                        None => take(path),
-                    }
+                    take(path, &mut failed);
                 }
                 Err(error) => failed.push(FailedInput {
                     path: error.path().display().to_string(),
