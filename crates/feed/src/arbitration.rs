@@ -554,31 +554,27 @@ impl Arbiter {
         let now = received;
         let usefulness = self.usefulness(header, payload);
         let counters = &mut self.lines[place(Line::Recovery)].counters;
+        counters.count_discarded(usefulness);
         if usefulness == Usefulness::Malformed {
-            counters.malformed += 1;
             return;
         }
         counters.packets += 1;
         counters.messages += header.count;
-        if usefulness == Usefulness::OtherSession {
-            counters.of_past_sessions += 1;
+        if usefulness != Usefulness::Needed {
             return;
         }
-        let numbers = header.first..header.first.saturating_add(header.count);
         let Some(next) = self.next.filter(|_| header.count > 0) else {
-            if header.is_end_of_session || !self.is_not_kept(header.first, now, deliver) {
+            if !self.is_not_kept(header.first, now, deliver) {
                 self.lines[place(Line::Recovery)].counters.unrequested += 1;
             }
             return;
         };
+        let numbers = header.first..header.first.saturating_add(header.count);
         if numbers.end <= next {
             self.take(header, Line::Recovery, received, payload, deliver);
             return;
         }
-        if !self.brought_by_answer(&numbers, now) {
-            self.lines[place(Line::Recovery)].counters.unrequested += 1;
-            return;
-        }
+        self.brought_by_answer(&numbers, now);
         if header.first <= next {
             self.take(header, Line::Recovery, received, payload, deliver);
         } else {

@@ -56,18 +56,15 @@ impl Arbiter {
         gaps.brought_by_line(numbers, now, |gap| filled(last_recovery, counters, gap, now));
     }
 
-    /// An answer brought `numbers`. `false`: none of them is missing and was requested.
-    pub(super) fn brought_by_answer(&mut self, numbers: &Range<u64>, now: Nanos) -> bool {
+    /// An answer brought `numbers`, some of which were requested.
+    pub(super) fn brought_by_answer(&mut self, numbers: &Range<u64>, now: Nanos) {
         let Self { gaps, counters, last_recovery, options, .. } = self;
-        let Some(options) = options.retransmission.as_ref().filter(|_| gaps.requests_any_of(numbers)) else {
-            return false;
-        };
+        let Some(options) = &options.retransmission else { return };
         let brought = gaps.answered(numbers, options, now, |gap| filled(last_recovery, counters, gap, now));
         counters.recovered += brought;
         if planted!("partial-answer-ends-recovery") {
             gaps.end_first();
         }
-        true
     }
 
     /// An answer without messages. Some servers name the oldest message that they keep so: what is missing before it is given up.
