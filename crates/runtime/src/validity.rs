@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use tapeworks_market::Nanos;
 
 const SEQUENCE: u8 = 0x30;
@@ -13,13 +16,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// The version, which the first version of certificates does not have.
 const VERSION: u8 = 0xA0;
 
-const DAY_S: i64 = 86_400;
-
-/// Days from 1 March of the year 0 to 1970.
-const DAYS_TO_1970: i64 = 719_468;
-
 /// How long before its end a certificate is reported, in seconds.
-const SOON_S: i64 = 7 * DAY_S;
+const SOON_S: i64 = 7 * 86_400;
 
 /// The first and the last second in which a certificate is valid, since 1970, UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,17 +59,11 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
         (GENERALIZED_TIME, 14) => (number(&digits[..4]), &digits[4..]),
         _ => return None,
     };
-    let mut parts = rest.chunks(2).map(number);
+    let mut parts = rest.chunks(2).map(|digits| number(digits) as i8);
     let mut next = || parts.next();
     let (month, day, hour, minute, second) = (next()?, next()?, next()?, next()?, next()?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Days since 1970 of a date: years begin in March, so that a leap day is the last of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let days = days + (153 * month + 2) / 5 + day - 1 - DAYS_TO_1970;
-    Some((days * DAY_S + hour * 3_600 + minute * 60 + second, after))
+    let time = DateTime::new(year as i16, month, day, hour, minute, second, 0).ok()?;
+    Some((TimeZone::UTC.to_timestamp(time).ok()?.as_second(), after))
 }
 
 impl Validity {
@@ -147,20 +139,10 @@ impl fmt::Display for Expiry {
     }
 }
 
-/// A time as text, such as `2026-11-29T03:40:00Z`.
+/// A time as text, such as `2026-11-29T03:40:00Z`. Every time that [`time`] reads has one.
 fn shown(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(DAY_S) + DAYS_TO_1970, seconds.rem_euclid(DAY_S));
-    let era = days.div_euclid(146_097);
-    let day = days.rem_euclid(146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    // Months counted from March on.
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    let year = year + 400 * era;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{of_month:02}T{hour:02}:{minute:02}:{second:02}Z")
+    Timestamp::from_second(seconds)
+        .map_or_else(|_| format!("{seconds} s since 1970"), |time| time.to_string())
 }
 
 #[cfg(test)]
