@@ -4,6 +4,8 @@ use tapeworks_exchange::random::Random;
 use tapeworks_session::{Refusal, Request, SessionId, Store, Transport as _, TransportKind, for_transport};
 use tapeworks_wire::framing::{Blocks, LengthPrefix};
 
+use crate::faults;
+
 /// What a retransmission server does wrong. Each number is of a million answers; an answer has one fault at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct AnswerFaults {
@@ -39,27 +41,8 @@ pub(crate) enum Wrong {
 }
 
 impl AnswerFaults {
-    /// The most answers of a million that can be wrong.
-    pub(crate) const fn sum(&self) -> u64 {
-        let Self { late_per_million, partial_per_million, more_per_million, .. } = *self;
-        let Self { other_range_per_million, other_session_per_million, garbage_per_million, .. } = *self;
-        let Self { unreadable_per_million, .. } = *self;
-        late_per_million as u64
-            + partial_per_million as u64
-            + more_per_million as u64
-            + other_range_per_million as u64
-            + other_session_per_million as u64
-            + garbage_per_million as u64
-            + unreadable_per_million as u64
-    }
-
-    /// What is wrong with the next answer.
-    pub(crate) fn draw(&self, random: &mut Random) -> Option<Wrong> {
-        if self.sum() == 0 {
-            return None;
-        }
-        let mut place = random.below(1_000_000);
-        let parts = [
+    const fn chances(&self) -> [(u32, Wrong); 7] {
+        [
             (self.late_per_million, Wrong::Late),
             (self.partial_per_million, Wrong::Partial),
             (self.more_per_million, Wrong::More),
@@ -67,14 +50,17 @@ impl AnswerFaults {
             (self.other_session_per_million, Wrong::OtherSession),
             (self.garbage_per_million, Wrong::Garbage),
             (self.unreadable_per_million, Wrong::Unreadable),
-        ];
-        for (part, wrong) in parts {
-            if place < part {
-                return Some(wrong);
-            }
-            place -= part;
-        }
-        None
+        ]
+    }
+
+    /// Wrong answers in a million.
+    pub(crate) fn sum(&self) -> u64 {
+        faults::sum(&self.chances())
+    }
+
+    /// Draws what is wrong with the next answer.
+    pub(crate) fn draw(&self, random: &mut Random) -> Option<Wrong> {
+        faults::draw(&self.chances(), random)
     }
 }
 

@@ -4,6 +4,7 @@ use tapeworks_exchange::random::Random;
 use tapeworks_session::snapshot::Image;
 
 use crate::answers::other;
+use crate::faults;
 use crate::report::{Counters, add};
 
 /// What a snapshot server does wrong. Each number is of a million snapshots; a snapshot has one fault at most.
@@ -31,7 +32,7 @@ enum Wrong {
 }
 
 impl SnapshotFaults {
-    const fn parts(&self) -> [(u32, Wrong); 4] {
+    const fn chances(&self) -> [(u32, Wrong); 4] {
         [
             (self.ahead_per_million, Wrong::Ahead),
             (self.other_session_per_million, Wrong::OtherSession),
@@ -41,24 +42,8 @@ impl SnapshotFaults {
     }
 
     /// Wrong snapshots in a million.
-    #[must_use]
-    pub fn sum(&self) -> u64 {
-        self.parts().into_iter().map(|(part, _)| u64::from(part)).sum()
-    }
-
-    /// Draws the fault of the next snapshot. It draws nothing if there are no faults.
-    fn draw(&self, random: &mut Random) -> Option<Wrong> {
-        if self.sum() == 0 {
-            return None;
-        }
-        let mut place = random.below(1_000_000);
-        for (part, wrong) in self.parts() {
-            if place < part {
-                return Some(wrong);
-            }
-            place -= part;
-        }
-        None
+    pub(crate) fn sum(&self) -> u64 {
+        faults::sum(&self.chances())
     }
 }
 
@@ -76,7 +61,7 @@ impl Spoiler {
 
     /// Changes a snapshot that has no end yet, or returns `None` if nothing is sent. `counters` are the venue's.
     pub(crate) fn spoil(&mut self, mut image: Image, counters: &Counters) -> Option<Image> {
-        let Some(fault) = self.faults.draw(&mut self.random) else { return Some(image) };
+        let Some(fault) = faults::draw(&self.faults.chances(), &mut self.random) else { return Some(image) };
         add(&counters.wrong_snapshots, 1);
         match fault {
             Wrong::Ahead => image.next += 1 + u64::from(self.random.below(MOST_AHEAD)),

@@ -28,6 +28,7 @@
 mod answers;
 mod config;
 mod error;
+mod faults;
 mod images;
 mod order_config;
 pub mod orders;
