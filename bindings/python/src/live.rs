@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use dbn::enums::ErrorCode;
-use dbn::{ErrorMsg, Record as _};
+use dbn::ErrorMsg;
 use pyo3::prelude::*;
 use tapeworks_outputs::resume::{Resume, TRY, Taken, connect_to_one_in};
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions, refusal};
 use tapeworks_runtime::world::System;
-use tapeworks_store::live::schema_of_finished_snapshot;
-use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market, is_snapshot};
+use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market};
 
 use crate::errors::Failure;
 use crate::options::prices;
@@ -132,18 +131,12 @@ impl Live {
                 }
                 continue;
             }
-            if let Some(schema) = schema_of_finished_snapshot(&record) {
-                self.resume.finish_snapshot(schema);
+            match self.resume.take(&record) {
+                Taken::Repeat => continue,
+                Taken::New => {}
+                Taken::AfterHole(hole) => self.said.push(hole.to_string()),
             }
-            if is_market(&record) {
-                let is_flagged = is_snapshot(&record);
-                match self.resume.takes(record.header().rtype, record.raw_index_ts(), is_flagged) {
-                    Taken::Repeat => continue,
-                    Taken::New => {}
-                    Taken::AfterHole(hole) => self.said.push(hole.to_string()),
-                }
-                self.records += 1;
-            }
+            self.records += u64::from(is_market(&record));
             self.ready.extend(batches.put(record)?);
             if !subscriber.has_more() {
                 break;

@@ -133,8 +133,18 @@ impl Resume {
         self.places.values_mut().for_each(|place| place.is_past_snapshot = false);
     }
 
-    /// Notes a record that arrived, unless it is a repeat.
-    pub fn takes(&mut self, rtype: u8, received: u64, is_flagged: bool) -> Taken {
+    /// Notes a record that arrived, unless it is a repeat. A record of the session, not of the market, is always new.
+    pub fn take(&mut self, record: &RecordRef<'_>) -> Taken {
+        if let Some(schema) = schema_of_finished_snapshot(record) {
+            self.finish_snapshot(schema);
+        }
+        if !is_market(record) {
+            return Taken::New;
+        }
+        self.takes(record.header().rtype, record.raw_index_ts(), is_snapshot(record))
+    }
+
+    fn takes(&mut self, rtype: u8, received: u64, is_flagged: bool) -> Taken {
         if received == u64::MAX {
             return Taken::New;
         }
@@ -160,7 +170,7 @@ impl Resume {
 
     /// The requested snapshot of a schema is complete. Until then records of some instruments were left out, and a replay does not leave
     /// them out, so counting starts again.
-    pub fn finish_snapshot(&mut self, schema: Schema) {
+    fn finish_snapshot(&mut self, schema: Schema) {
         let Some(place) = self.places.get_mut(&schema.rtype()).filter(|_| self.has_snapshot) else { return };
         place.gone = place.gone.max(place.last);
         place.times.clear();
@@ -436,15 +446,10 @@ impl<W: World> Failover<W> {
                 if let Some(said) = refusal(&record) {
                     return self.refuse(said).map(|()| false);
                 }
-                let (kind, received) = (record.header().rtype, record.raw_index_ts());
-                let mut taken = Taken::New;
-                if let Some(schema) = schema_of_finished_snapshot(&record) {
-                    self.resume.finish_snapshot(schema);
-                }
                 if is_market(&record) {
                     self.trouble = Trouble::default();
-                    taken = self.resume.takes(kind, received, is_snapshot(&record));
                 }
+                let taken = self.resume.take(&record);
                 if taken == Taken::Repeat {
                     return Ok(false);
                 }
