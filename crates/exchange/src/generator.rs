@@ -602,7 +602,7 @@ impl Generator {
         self.publish(venue, symbol, &Change::Replace { side, old, new });
     }
 
-    /// Draws whether the next order is one of so many.
+    /// Draws an event with a chance of 1 in `many`.
     fn is_one_of(&mut self, many: u32) -> bool {
         self.random.below(many) == 0
     }
@@ -628,10 +628,8 @@ impl Generator {
 
     /// Whether another venue has a better price of a side.
     fn is_better_elsewhere(&self, venue: usize, symbol: u32, side: Side, price: u32) -> bool {
-        let venues = self.venues.len();
-        let tops = self.tops.get(symbol as usize * venues..).and_then(|tops| tops.get(..venues));
-        let others = tops.unwrap_or_default().iter().enumerate().filter(|(place, _)| *place != venue);
-        others.into_iter().any(|(_, [bid, ask])| match side {
+        let mut others = self.tops_of(symbol).iter().enumerate().filter(|(place, _)| *place != venue);
+        others.any(|(_, [bid, ask])| match side {
             Side::Buy => *bid > price,
             Side::Sell => *ask < price,
         })
@@ -827,20 +825,24 @@ impl Generator {
         }
     }
 
+    /// The best bid and offer of a symbol at each venue: 0 and `u32::MAX` where there is none, as at a venue without the symbol.
+    #[inline]
+    fn tops_of(&self, symbol: u32) -> &[[u32; 2]] {
+        let venues = self.venues.len();
+        let tops = self.tops.get(symbol as usize * venues..).and_then(|tops| tops.get(..venues));
+        tops.unwrap_or_default()
+    }
+
     /// The best bid and the best offer over all venues: 0 and `u32::MAX` where there is none.
     #[inline]
     fn best_bid_and_offer(&self, symbol: u32) -> [u32; 2] {
-        let venues = self.venues.len();
-        let tops = self.tops.get(symbol as usize * venues..).and_then(|tops| tops.get(..venues));
-        // A venue without the symbol has neither.
         let best = |[bid, ask]: [u32; 2], top: &[u32; 2]| [bid.max(top[0]), ask.min(top[1])];
-        tops.unwrap_or_default().iter().fold(NO_TOP, best)
+        self.tops_of(symbol).iter().fold(NO_TOP, best)
     }
 
     /// Whether the venues together are locked or crossed, or a quote is on the wrong side of the reference price.
     #[inline]
-    fn needs_correction(&self, symbol: u32) -> bool {
-        let [bid, ask] = self.best_bid_and_offer(symbol);
+    fn needs_correction(&self, symbol: u32, [bid, ask]: [u32; 2]) -> bool {
         let instrument = &self.instruments[symbol as usize];
         let natural = |side| instrument.natural(side).saturating_mul(instrument.tick);
         bid >= ask || bid >= natural(Side::Sell) || ask <= natural(Side::Buy)
@@ -865,12 +867,12 @@ impl Generator {
     /// If a quote of the venues together is wrong, a participant corrects it in a moment.
     #[inline]
     fn watch_other_venues(&mut self, symbol: u32) {
-        if self.venues.len() > 1
-            && !self.instruments[symbol as usize].correction_due
-            && self.needs_correction(symbol)
-        {
+        if self.venues.len() == 1 || self.instruments[symbol as usize].correction_due {
+            return;
+        }
+        let [bid, ask] = self.best_bid_and_offer(symbol);
+        if self.needs_correction(symbol, [bid, ask]) {
             self.instruments[symbol as usize].correction_due = true;
-            let [bid, ask] = self.best_bid_and_offer(symbol);
             let mean_ns = if bid == ask { LOCK_NS } else { CORRECTION_NS };
             let time_ns = self.now_ns + 500 + self.random.exponential(mean_ns);
             self.scripts.push(Reverse(Script::once(time_ns, Step::Correction, 0, symbol)));
