@@ -541,13 +541,15 @@ fn a_gap_whose_tries_are_over_is_filled_by_an_answer_that_comes_before_its_turn(
     assert_eq!((arbiter.lines()[2].unrequested, gaps), (0, 0));
 }
 
+/// An arbiter that requests missing messages, with the default times.
+fn requesting(transport: TransportKind) -> Arbiter {
+    let retransmission = Some(RetransmissionOptions::default());
+    Arbiter::new(transport, ArbiterOptions { retransmission, ..ArbiterOptions::default() })
+}
+
 #[test]
 fn only_answers_that_bring_missing_messages_are_needed() {
-    let options = ArbiterOptions {
-        retransmission: Some(RetransmissionOptions::default()),
-        ..ArbiterOptions::default()
-    };
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut arbiter = requesting(TransportKind::MoldUdp64);
     let mut deliver = |_: Delivery<'_>| {};
     assert_eq!(
         arbiter.usefulness_of_answer(&right(1..2)),
@@ -681,10 +683,6 @@ fn a_server_that_sends_all_parts_of_an_answer_is_requested_once() {
 
 #[test]
 fn messages_that_a_server_of_nyse_calls_unavailable_are_given_up_at_once() {
-    let options = ArbiterOptions {
-        retransmission: Some(RetransmissionOptions::default()),
-        ..ArbiterOptions::default()
-    };
     let transport = TransportKind::Pillar;
     let packet = |numbers: Range<u64>| {
         let mut packet = vec![0; transport.header_bytes()];
@@ -703,7 +701,7 @@ fn messages_that_a_server_of_nyse_calls_unavailable_are_given_up_at_once() {
         assert_eq!(Pillar::write_header(&header, &mut packet), transport.header_bytes());
         packet
     };
-    let mut arbiter = Arbiter::new(transport, options);
+    let mut arbiter = requesting(transport);
     let mut gaps = Vec::new();
     let mut deliver = |delivery: Delivery<'_>| {
         if let Delivery::Gap { missing, .. } = delivery {
@@ -731,11 +729,7 @@ fn messages_that_a_server_of_nyse_calls_unavailable_are_given_up_at_once() {
 
 #[test]
 fn packets_that_waited_in_a_socket_time_no_request_out() {
-    let options = ArbiterOptions {
-        retransmission: Some(RetransmissionOptions::default()),
-        ..ArbiterOptions::default()
-    };
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut arbiter = requesting(TransportKind::MoldUdp64);
     let mut gaps = 0;
     let mut deliver = |delivery: Delivery<'_>| gaps += u64::from(matches!(delivery, Delivery::Gap { .. }));
     arbiter.packet(Line::A, Nanos(0), &right(1..11), &mut deliver).unwrap();
@@ -758,11 +752,7 @@ fn packets_that_waited_in_a_socket_time_no_request_out() {
 
 #[test]
 fn a_stray_packet_far_ahead_costs_requests_for_a_moment_and_no_message() {
-    let options = ArbiterOptions {
-        retransmission: Some(RetransmissionOptions::default()),
-        ..ArbiterOptions::default()
-    };
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut arbiter = requesting(TransportKind::MoldUdp64);
     let (mut delivered, mut gaps, mut sessions, mut last_request) = (0, 0, 0, 0);
     let mut deliver = |delivery: Delivery<'_>| match delivery {
         Delivery::Packet { header, .. } => delivered += header.count,
