@@ -166,6 +166,31 @@ impl Quotes {
         });
     }
 
+    /// Takes an update, and makes the records of an interval that it shows to be over.
+    ///
+    /// # Errors
+    /// Why there is nothing to take, if the event is a trade.
+    #[inline]
+    fn take(&mut self, book: &BookUpdate<'_>, each: impl FnMut(BboMsg)) -> Result<(), Skip> {
+        if let Some(end) = self.clock.tick(book.event) {
+            self.end_interval(end, each);
+        }
+        if clears(book.event) {
+            self.clear(book);
+            return Ok(());
+        }
+        let trade = trade_of(book);
+        let best = book.top_changed().then(|| {
+            let [best] = levels::<1>(book);
+            best
+        });
+        if let (None, Err(reason)) = (&best, &trade) {
+            return Err(*reason);
+        }
+        self.change(book.event, best, trade.ok());
+        Ok(())
+    }
+
     /// Takes what `event` changed for its instrument.
     fn change(&mut self, event: &Event, best: Option<BidAskPair>, trade: Option<Trade>) {
         let venue = self.running.venue(event.publisher);
@@ -209,19 +234,8 @@ impl Shape for Quotes {
     #[inline]
     fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<BboMsg>) {
         let book = &update.book;
-        if let Some(end) = self.clock.tick(book.event) {
-            self.end_interval(end, |record| rows.push_derived(record));
-        }
-        if clears(book.event) {
-            return self.clear(book);
-        }
-        let trade = trade_of(book);
-        let best = book.top_changed().then(|| {
-            let [best] = levels::<1>(book);
-            best
-        });
-        match (best, trade) {
-            (None, Err(reason)) => rows.skip(match book.event.kind {
+        if let Err(reason) = self.take(book, |record| rows.push_derived(record)) {
+            rows.skip(match book.event.kind {
                 EventKind::Execute | EventKind::Trade => reason,
                 EventKind::Add
                 | EventKind::Cancel
@@ -230,8 +244,7 @@ impl Shape for Quotes {
                 | EventKind::Level
                 | EventKind::Quote => not_applied(book.outcome),
                 _ => Skip::NotInSchema,
-            }),
-            (best, trade) => self.change(book.event, best, trade.ok()),
+            });
         }
     }
 
@@ -242,20 +255,11 @@ impl Shape for Quotes {
     fn watch(&mut self, update: &NbboUpdate<'_>) {
         let book = &update.book;
         let event = book.event;
-        let trade = trade_of(book);
         if self.clock.window.is_some() {
-            if let Some(end) = self.clock.tick(event) {
-                self.end_interval(end, |_| {});
-            }
-            if clears(event) {
-                return self.clear(book);
-            }
-            if book.top_changed() || trade.is_ok() {
-                let [best] = levels::<1>(book);
-                self.change(event, Some(best), trade.ok());
-            }
+            let _unchanged = self.take(book, |_| {});
             return;
         }
+        let trade = trade_of(book);
         let venue = self.running.venue(event.publisher);
         if clears(event) {
             let cleared = |index| [InstrumentId::ALL, InstrumentId(index as u32)].contains(&event.instrument);
@@ -356,13 +360,25 @@ impl ConsolidatedQuotes {
         });
     }
 
-    /// [`ConsolidatedQuotes::change`], with a record at the end of the interval.
-    fn touch(&mut self, update: &NbboUpdate<'_>, trade: Option<Trade>) {
-        let (quote, is_new) = self.change(update, trade);
+    /// Takes an update, and makes the records of an interval that it shows to be over.
+    ///
+    /// # Errors
+    /// Why there is nothing to take, if the event is a trade.
+    #[inline]
+    fn take(&mut self, update: &NbboUpdate<'_>, each: impl FnMut(CbboMsg)) -> Result<(), Skip> {
+        if let Some(end) = self.clock.tick(update.book.event) {
+            self.end_interval(end, each);
+        }
+        let trade = trade_of(&update.book);
+        if let (false, Err(reason)) = (update.changed, &trade) {
+            return Err(*reason);
+        }
+        let (quote, is_new) = self.change(update, trade.ok());
         quote.is_touched = true;
         if is_new {
             self.running.venue(ALL_VENUES).touched.push(update.book.event.instrument);
         }
+        Ok(())
     }
 
     /// Takes what `update` changed; returns the quote of its instrument, and whether it is new in this interval.
@@ -402,21 +418,13 @@ impl Shape for ConsolidatedQuotes {
 
     #[inline]
     fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<CbboMsg>) {
-        let event = update.book.event;
-        if let Some(end) = self.clock.tick(event) {
-            self.end_interval(end, |record| rows.push_derived(record));
+        if let Err(reason) = self.take(update, |record| rows.push_derived(record)) {
+            rows.skip(match update.book.event.kind {
+                EventKind::Execute | EventKind::Trade => reason,
+                EventKind::TradeBreak | EventKind::Other => Skip::NotInSchema,
+                _ => Skip::NothingShownChanged,
+            });
         }
-        let trade = match (update.changed, trade_of(&update.book)) {
-            (false, Err(reason)) => {
-                return rows.skip(match event.kind {
-                    EventKind::Execute | EventKind::Trade => reason,
-                    EventKind::TradeBreak | EventKind::Other => Skip::NotInSchema,
-                    _ => Skip::NothingShownChanged,
-                });
-            }
-            (_, trade) => trade.ok(),
-        };
-        self.touch(update, trade);
     }
 
     fn set_window(&mut self, window: Range<Nanos>) {
@@ -424,16 +432,11 @@ impl Shape for ConsolidatedQuotes {
     }
 
     fn watch(&mut self, update: &NbboUpdate<'_>) {
-        let trade = trade_of(&update.book).ok();
         if self.clock.window.is_some() {
-            if let Some(end) = self.clock.tick(update.book.event) {
-                self.end_interval(end, |_| {});
-            }
-            if update.changed || trade.is_some() {
-                self.touch(update, trade);
-            }
+            let _unchanged = self.take(update, |_| {});
             return;
         }
+        let trade = trade_of(&update.book).ok();
         if update.changed || trade.is_some() {
             self.change(update, trade);
         }
