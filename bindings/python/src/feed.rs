@@ -189,10 +189,7 @@ fn refuse_unknown_venue(mic: &str) -> Result<(), Failure> {
     }
     mics.sort_unstable();
     mics.dedup();
-    Err(Failure::usage(format!(
-        "unknown venue '{mic}': expected a market identifier code of {}",
-        mics.join(", ")
-    )))
+    Err(Failure::usage(format!("unknown venue '{mic}': expected one of {}", mics.join(", "))))
 }
 
 /// The books of the feeds of the venue with this market identifier code, in any case.

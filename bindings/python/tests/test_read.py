@@ -383,7 +383,7 @@ def test_types_name_what_there_is(session):
 def test_levels_that_orders_cannot_hold_are_said(session, tmp_path):
     path = tmp_path / "deep.pcap"
     tapeworks.generate(path, venues=["iex-deep"], messages=2_000, symbols=5)
-    with pytest.warns(tapeworks.DataWarning, match="price levels and quotes are none: mbp-1, mbp-10"):
+    with pytest.warns(tapeworks.DataWarning, match="price levels and quotes were left out; mbp-1, mbp-10"):
         tapeworks.read(path, "mbo").to_df()
     # It is no fault of the input.
     with pytest.warns(tapeworks.DataWarning, match="price levels"):

@@ -48,7 +48,7 @@ fn compare(kind: VenueKind) {
     let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
     let scenario = Scenario { venues, seed: 5, ..Scenario::full_session(40_000, 6) };
     tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
-    // As the generator marks them: by the hour. Then in runs of sixteen that have nothing to do with the hour, as those of a venue's test session.
+    // First as the generator marks trades, by the time of day; then in runs of sixteen that ignore it, as in a venue's test session.
     for runs in [false, true] {
         let flags = with_conditions(&path, |number, flags| match runs {
             true if number / 16 % 2 == 0 => flags | EXTENDED_HOURS,

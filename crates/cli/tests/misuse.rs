@@ -27,7 +27,7 @@ fn levels_that_a_file_of_orders_cannot_hold_are_named_with_the_schemas_that_have
     let generate = ["exchange", "generate", "--venues", "iex-deep", "--messages", "2000", "--symbols", "5"];
     assert!(run(&[&generate[..], &["--out", &capture]].concat()).status.success());
     let text = stdout(&run(&["replay", &capture, "--out", &csv]));
-    assert!(text.contains("updates of price levels and quotes are none: mbp-1, mbp-10"), "{text}");
+    assert!(text.contains("updates of price levels and quotes were left out; mbp-1, mbp-10"), "{text}");
     assert!(!text.contains("Everything was understood"), "{text}");
     let json: serde_json::Value =
         serde_json::from_str(&stdout(&run(&["replay", &capture, "--out", &csv, "--force", "--json"])))

@@ -565,7 +565,7 @@ fn a_pair_with_certificates_believes_only_those_of_its_authority() {
     assert_same(&records, &whole.end().0, "orders");
 }
 
-/// A file system of its own, in memory, that is small; unmounted when it is dropped.
+/// A small file system in memory, which is unmounted on drop.
 struct Small(PathBuf);
 
 impl Small {

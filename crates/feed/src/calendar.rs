@@ -80,7 +80,7 @@ fn is_weekend(date: Date) -> bool {
     matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday)
 }
 
-/// Whether a weekday is a holiday, or stands in for one that falls on a weekend.
+/// Whether the market is closed on a weekday: for a holiday, or in place of one that falls on a weekend.
 fn is_holiday(date: Date) -> bool {
     let (year, month, day, weekday) = (date.year(), date.month(), date.day(), date.weekday());
     // Which of its weekdays in the month the day is, from 1.

@@ -1064,7 +1064,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
     }
 
-    /// Closes the connection of an unknown client that is gone. One that had not agreed on TLS counts as refused.
+    /// Closes a connection that ended before its client was identified. If the TLS handshake was not complete, it counts as refused.
     fn lose_unknown(&mut self, number: usize) {
         let connection = self.connections.get(&number);
         match connection.filter(|connection| !connection.pump.transport().is_agreed()) {

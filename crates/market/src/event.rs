@@ -710,8 +710,9 @@ impl Event {
         second.order_id = price_to_bits(imbalance.upper_collar);
         second.aux = price_to_bits(imbalance.lower_collar);
         second.detail = imbalance.extensions;
-        // Channel and sequence number are those of the first half. Their fields hold the variation, and the market orders' imbalance
-        // above the auction's time in seconds: 32 bits each, all of them set for none.
+        // The first half has the channel and the sequence number, so their fields are free here: `channel` holds the variation, and
+        // `sequence` the market orders' imbalance in its upper 32 bits and the auction's time in seconds in its lower 32. All bits set
+        // mean none.
         second.channel = imbalance.variation as u16;
         let seconds = match imbalance.auction_time {
             Some(time) if time.0 / Nanos::SECOND < u32::MAX as u64 => time.0 / Nanos::SECOND,

@@ -1198,7 +1198,7 @@ fn small(options: &mut Options) {
     options.turn_work = 1_000;
 }
 
-/// 4,990 of them delayed another client by eleven seconds, and those of three connections made all others wait.
+/// Once, 4,990 snapshot requests delayed another client by eleven seconds, and three connections that sent such requests stalled the rest.
 #[test]
 fn a_flood_of_snapshots_is_bounded_work_in_each_turn_and_delays_no_other_client() {
     let events = events(&scenario(30_000, 20, 2));

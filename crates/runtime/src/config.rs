@@ -46,7 +46,7 @@ impl<'t> Reading<'t> {
 
     /// Something is wrong at these bytes of the text.
     pub fn wrong(&mut self, span: Range<usize>, problem: String) {
-        let place = place_behind(&self.text[..self.text.floor_char_boundary(span.start)]);
+        let place = place_after(&self.text[..self.text.floor_char_boundary(span.start)]);
         self.errors.push(ConfigError { file: self.file.to_owned(), place: Some(place), problem });
     }
 
@@ -83,7 +83,7 @@ impl<'t> Reading<'t> {
 }
 
 /// The line and the column of the character after `before`, both from 1.
-fn place_behind(before: &str) -> (usize, usize) {
+fn place_after(before: &str) -> (usize, usize) {
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     (line, column)
@@ -142,7 +142,7 @@ pub fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let (sound, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
-        let place = place_behind(&String::from_utf8_lossy(sound));
+        let place = place_after(&String::from_utf8_lossy(sound));
         let byte = rest.first().copied().unwrap_or_default();
         wrong(Some(place), format!("not a text file: the byte 0x{byte:02x} here is not UTF-8"))
     })

@@ -277,15 +277,15 @@ const UNIT_BYTES: usize = 64;
 /// Bytes of tables that are read in the time in which a unit's records are made.
 const UNIT_TABLE_BYTES: usize = 512;
 
-/// The most parts of a snapshot, or some more: for each part of `mbo` the order table is read again.
+/// About the most parts of a snapshot: each part of `mbo` reads the order table again.
 const MOST_PARTS: usize = 64;
 
 /// How a snapshot is divided, so that no part of it takes long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Division {
-    /// The number behind the last instrument of each part, in ascending order. The last part has no end.
+    /// The number after the last instrument of each part, in ascending order; `u32::MAX` for the last part.
     pub ends: Vec<u32>,
-    /// Units of work of each part, and of the division, besides the records: tables are read.
+    /// Units of work to read tables, for each part and once for the division; the records come on top.
     pub reading: usize,
 }
 
@@ -294,7 +294,7 @@ pub const fn work_of(bytes: usize) -> usize {
     bytes.div_ceil(UNIT_BYTES)
 }
 
-/// The text of the system message behind the last part of a snapshot.
+/// The text of the system message that follows the last part of a snapshot.
 pub fn finished_snapshot(schema: Schema) -> String {
     format!("Finished {schema} snapshot")
 }

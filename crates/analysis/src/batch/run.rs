@@ -223,7 +223,8 @@ pub struct Progress {
 /// What a run does with results of earlier runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Earlier {
-    /// Removes those of files that are not among the inputs any more, of the plan's dates and of dates that one of their files has left.
+    /// Removes earlier results although their files are no longer among the inputs: results of the plan's dates, and of dates to which one
+    /// of their files no longer belongs.
     pub force: bool,
     /// Compares the bytes of all files with the hashes that they were made with, and does the tasks of damaged ones again.
     pub verify: bool,

@@ -235,14 +235,14 @@ impl Summary {
             && self.feeds.iter().all(|feed| feed.counters.rejected() + feed.counters.instruments_beyond == 0)
     }
 
-    /// What the outputs lack though the input has it, a line each: `mbo` has no record for price levels and quotes.
+    /// What the input has and an output cannot hold, one line for each output: `mbo` has no record for price levels and quotes.
     pub fn lacking(&self) -> impl Iterator<Item = String> {
         self.written.iter().filter_map(|written| {
             let count = written.summary.skipped(Skip::NotOrderByOrder);
             let shown = written.path.display().to_string();
             let file = if shown.is_empty() { String::new() } else { format!("{shown}: ") };
             let text = format!(
-                "{file}{} holds orders, and {count} updates of price levels and quotes are none: mbp-1, mbp-10, bbo-1s and cmbp-1 have them",
+                "{file}{} holds orders: {count} updates of price levels and quotes were left out; mbp-1, mbp-10, bbo-1s and cmbp-1 hold them",
                 written.schema
             );
             (count > 0).then_some(text)

@@ -152,7 +152,7 @@ pub(crate) fn check_certificates(
     Ok(())
 }
 
-/// Logs what is wrong with certificates, and where that is over.
+/// Logs a certificate that is about to expire, has expired or cannot be read, and one that is in order again.
 pub(crate) fn log_certificates(certificates: &mut FileWatch) {
     certificates.news(|subject, warning| match warning {
         Some(warning) => tracing::warn!(%subject, "{warning}"),

@@ -154,7 +154,7 @@ pub struct Counters {
     pub gaps: u64,
     /// Snapshots that clients got to their end.
     pub snapshots: u64,
-    /// Units of work for requests and snapshots, each about that of an order of a snapshot.
+    /// Work done for requests and snapshots, in units of about one order of a snapshot.
     pub request_work: u64,
     /// Sessions refused, by [`Reason`].
     refused: [u64; Reason::ALL.len()],
@@ -972,7 +972,7 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Closes a connection that is gone. One that had not agreed on TLS counts as refused.
+    /// Closes a connection that the client ended. If the TLS handshake was not complete, it counts as refused.
     fn lose(&mut self, place: usize, why: impl std::fmt::Display) {
         let client = self.client(place).filter(|client| !client.transport.is_agreed());
         // A client that was refused otherwise has been counted.

@@ -5,15 +5,15 @@
 //! client. A step is one request, or one part of a snapshot: a client has one snapshot in progress, and its later requests wait for
 //! the snapshot's end. So however much clients request, records of other clients and events wait for one turn's work at most.
 //!
-//! A snapshot is divided by instruments. Each part shows its instruments between two events, and the client gets their records from
-//! the next event on. A message follows the last part. No part is made while half of the client's queue is full, so that a snapshot is as fast as its client reads and
-//! needs no more memory than the queue.
+//! A snapshot is divided by instruments. Each part shows its instruments as they are between two events, and the client gets their
+//! records from the next event on. A message follows the last part. While the client's queue is more than half full, no part is made: a
+//! snapshot is made as fast as its client reads it, and needs no memory beyond the queue.
 
 use std::collections::VecDeque;
 
 use fixedbitset::FixedBitSet;
 use tapeworks_engine::replica::Replica;
-use tapeworks_market::{Instruments, Nanos};
+use tapeworks_market::{InstrumentId, Instruments, Nanos};
 use tapeworks_planted::planted;
 use tapeworks_runtime::world::World;
 use tapeworks_store::Schema;
@@ -48,7 +48,7 @@ struct Making {
     chosen: Chosen,
     /// The client names instruments by their numbers.
     by_number: bool,
-    /// The numbers behind the parts that are left.
+    /// Where each remaining part ends: the number after its last instrument.
     ends: VecDeque<u32>,
     /// The first instrument of the next part.
     next: u32,
@@ -67,13 +67,19 @@ pub(super) struct Agenda {
     snapshots: usize,
 }
 
+impl Step {
+    fn has_snapshot(&self) -> bool {
+        matches!(self, Self::Subscribe(subscription) if subscription.has_snapshot)
+    }
+}
+
 impl Agenda {
     /// Takes a request.
     ///
     /// # Errors
     /// [`Refusal::TooManySnapshots`] when `limit` snapshots wait.
     pub(super) fn push(&mut self, step: Step, limit: usize) -> Result<(), Refusal> {
-        if matches!(&step, Step::Subscribe(subscription) if subscription.has_snapshot) {
+        if step.has_snapshot() {
             if self.snapshots >= limit {
                 return Err(Refusal::TooManySnapshots { limit });
             }
@@ -85,7 +91,7 @@ impl Agenda {
 
     fn pop(&mut self) -> Option<Step> {
         let step = self.steps.pop_front()?;
-        if matches!(&step, Step::Subscribe(subscription) if subscription.has_snapshot) {
+        if step.has_snapshot() {
             self.snapshots -= 1;
         }
         Some(step)
@@ -101,9 +107,7 @@ impl Agenda {
 
     /// Whether the next step puts records of a snapshot into the queue.
     fn needs_room(&self) -> bool {
-        let is_snapshot =
-            |step: &Step| matches!(step, Step::Subscribe(subscription) if subscription.has_snapshot);
-        self.is_making() || self.steps.front().is_some_and(is_snapshot)
+        self.is_making() || self.steps.front().is_some_and(Step::has_snapshot)
     }
 
     /// Requests that wait, the snapshot in progress included.
@@ -124,7 +128,7 @@ fn name<W: World>(client: &mut Client<W>, bits: &FixedBitSet, replica: &Replica,
     let instruments = &replica.market.instruments;
     let before = client.queued();
     for index in bits.ones() {
-        let instrument = tapeworks_market::InstrumentId(u32::try_from(index).unwrap_or(u32::MAX));
+        let instrument = InstrumentId(u32::try_from(index).unwrap_or(u32::MAX));
         if let Some(symbol) = instruments.symbol(instrument) {
             client.name(replica.market.now, instrument, symbol, by_number);
         }
@@ -149,7 +153,8 @@ fn report_unknown<W: World>(client: &mut Client<W>, schema: Schema, unknown: &[S
 impl<W: World> Distributor<W> {
     /// Takes steps of the clients' requests, in turns, as far as the turn's budget reaches; one step at least.
     pub(super) fn answer_requests(&mut self) {
-        let snapshot_bytes = self.snapshot_bytes();
+        let snapshot_bytes = self.queued_snapshot_bytes();
+        self.snapshot_bytes = snapshot_bytes;
         let clients = self.clients.len();
         let may_step = |place: &usize| {
             let client = self.clients.get(*place).and_then(Option::as_ref);
@@ -190,20 +195,17 @@ impl<W: World> Distributor<W> {
 
     /// Whether any client has a request that can be answered now.
     pub(super) fn has_steps(&self) -> bool {
-        let mut all = self.clients.iter().flatten().filter(|client| !client.agenda.is_empty()).peekable();
-        if all.peek().is_none() {
-            return false;
-        }
-        let snapshot_bytes = self.clients.iter().flatten().map(Client::snapshot_bytes).sum();
-        all.any(|client| self.may_step(client, snapshot_bytes))
+        let snapshot_bytes = self.queued_snapshot_bytes();
+        self.clients.iter().flatten().any(|client| self.may_step(client, snapshot_bytes))
     }
 
-    /// Counts the bytes of snapshots that wait for all clients together.
-    fn snapshot_bytes(&mut self) -> usize {
-        let is_any = self.clients.iter().flatten().any(|client| !client.agenda.is_empty());
-        self.snapshot_bytes =
-            if is_any { self.clients.iter().flatten().map(Client::snapshot_bytes).sum() } else { 0 };
-        self.snapshot_bytes
+    /// Bytes of snapshots that wait for all clients together; 0, uncounted, when no client has a request.
+    fn queued_snapshot_bytes(&self) -> usize {
+        let mut clients = self.clients.iter().flatten();
+        if clients.all(|client| client.agenda.is_empty()) {
+            return 0;
+        }
+        self.clients.iter().flatten().map(Client::snapshot_bytes).sum()
     }
 
     /// Takes one step of a client's requests. Returns the work that it was.
