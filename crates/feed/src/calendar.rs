@@ -1,8 +1,8 @@
 //! The regular trading hours of the US equity markets by date.
 //!
 //! Source: "Holidays & Trading Hours" of NYSE, which Nasdaq, Cboe, IEX and MEMX follow. Days off are computed from the rules of NYSE
-//! Rule 7.2; days of mourning and storms are listed by date. The tests compare every day off from 2018 to 2028 with
-//! the published dates. Earlier years follow the same rules and are not verified.
+//! Rule 7.2; days of mourning and storms are listed by date. Every day from 2005 to 2028 agrees with the calendar `XNYS` of
+//! exchange_calendars 4.13.2, from which the tests have the years from 2018 on. Earlier years follow the same rules and are not verified.
 //!
 //! Cost: a few divisions for a date; a caller keeps the answer for the day.
 
@@ -26,7 +26,9 @@ const CLOSE: u64 = 960 * MINUTE;
 const EARLY_CLOSE: u64 = 780 * MINUTE;
 
 /// Days on which the markets stayed closed for another reason than a yearly holiday.
-const SPECIAL_CLOSINGS: [(i16, i8, i8); 4] = [
+const SPECIAL_CLOSINGS: [(i16, i8, i8); 5] = [
+    // A day of mourning for president Gerald Ford.
+    (2007, 1, 2),
     // Hurricane Sandy.
     (2012, 10, 29),
     (2012, 10, 30),
@@ -137,7 +139,7 @@ mod tests {
 
     type Days = &'static [(i8, i8)];
 
-    /// By year: closed weekdays, then days that end at 13:00, as month and day. From NYSE's announcements.
+    /// By year: closed weekdays, then days that end at 13:00, as month and day. From exchange_calendars 4.13.2, `XNYS`.
     const PUBLISHED: [(i16, Days, Days); 11] = [
         (
             2018,
@@ -232,6 +234,7 @@ mod tests {
         assert_eq!(hours("2025-07-03"), span("2025-07-03T13:30:00Z", "2025-07-03T17:00:00Z"));
         assert_eq!(hours("2025-11-28"), span("2025-11-28T14:30:00Z", "2025-11-28T18:00:00Z"));
         assert_eq!([hours("2025-07-04"), hours("2025-11-15")], [None, None]);
+        assert_eq!(hours("2007-01-02"), None, "a day of mourning");
     }
 
     #[test]
