@@ -359,7 +359,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         match verdict {
             Verdict::OfRun => {
                 if channel.tracker.next().is_some_and(|next| end > next) {
-                    self.refuse_held(index, refusal);
+                    self.refuse_held(index);
                 }
                 Step::OfChannel(index)
             }
@@ -367,18 +367,18 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
             Verdict::Differs => Step::Skipped(index, channel.tracker.refuse(count, refusal)),
             Verdict::Undecided => {
                 let arrival = channel.tracker.refuse(count, refusal);
-                self.refuse_held(index, refusal);
+                self.refuse_held(index);
                 Step::Skipped(index, arrival)
             }
             Verdict::Suspect { continues } => {
                 if !continues {
-                    self.drop_held(index, refusal);
+                    self.drop_held(index);
                 }
                 self.all[index].as_mut().held.push(HeldPacket::copy_of(arriving.packet));
                 Step::Held
             }
             Verdict::Restart => {
-                let held = self.end_of(index, refusal, arriving);
+                let held = self.end_of(index, arriving);
                 let mut channel = make(&self.all[index]);
                 let old = self.all[index].as_ref();
                 if old.identity.of_run(0) == channel.as_ref().identity.of_run(0) {
@@ -395,7 +395,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
     }
 
     /// A channel ends. Returns the suspects that the datagram confirms; any others are refused.
-    fn end_of(&mut self, index: usize, refusal: Refusal, arriving: &Arriving<'_, '_>) -> Vec<HeldPacket> {
+    fn end_of(&mut self, index: usize, arriving: &Arriving<'_, '_>) -> Vec<HeldPacket> {
         let session = arriving.header.session;
         let transport = arriving.application.transport();
         let channel = self.all[index].as_mut();
@@ -409,22 +409,36 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
             })
         };
         let (confirmed, others): (Vec<_>, Vec<_>) = held.into_iter().partition(confirmed);
-        self.refused.extend(others.into_iter().map(|held| (index, held, refusal)));
+        self.refuse(index, others);
         confirmed
     }
 
     /// Refuses the suspects of a channel: a packet of the run came.
-    fn refuse_held(&mut self, index: usize, refusal: Refusal) {
+    fn refuse_held(&mut self, index: usize) {
         self.all[index].as_mut().run.refuse_suspects();
-        self.drop_held(index, refusal);
+        self.drop_held(index);
     }
 
-    fn drop_held(&mut self, index: usize, refusal: Refusal) {
+    fn drop_held(&mut self, index: usize) {
+        let held = std::mem::take(&mut self.all[index].as_mut().held);
+        self.refuse(index, held);
+    }
+
+    /// Refuses packets, each for what is wrong with it, whatever came after it.
+    fn refuse(&mut self, index: usize, packets: Vec<HeldPacket>) {
         let channel = self.all[index].as_mut();
         let transport = channel.application.transport();
-        for held in std::mem::take(&mut channel.held) {
-            let count = transport.header(&held.payload).map_or(0, |header| header.count);
-            channel.tracker.refuse(count, refusal);
+        for held in packets {
+            let header = transport.header(&held.payload).ok();
+            let is_of_other_session = matches!(
+                (&channel.identity, header),
+                (ChannelIdentity::Datagrams { session, .. }, Some(header)) if header.session != *session
+            );
+            let refusal = match is_of_other_session {
+                true => Refusal::OtherSession,
+                false => Refusal::Contradicts(channel.tracker.next().unwrap_or_default()),
+            };
+            channel.tracker.refuse(header.map_or(0, |header| header.count), refusal);
             self.refused.push((index, held, refusal));
         }
     }
@@ -434,7 +448,6 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         let mut begins = Vec::new();
         for index in 0..self.all.len() {
             let channel = self.all[index].as_mut();
-            let next = channel.tracker.next().unwrap_or_default();
             let is_new = matches!(&channel.identity, ChannelIdentity::Datagrams { session, .. }
                 if channel.run.awaits_session(session));
             if is_new {
@@ -442,7 +455,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
                 let application = channel.application;
                 begins.extend(std::mem::take(&mut channel.held).into_iter().map(|held| (application, held)));
             } else {
-                self.refuse_held(index, Refusal::Contradicts(next));
+                self.refuse_held(index);
             }
         }
         begins

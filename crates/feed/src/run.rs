@@ -37,7 +37,8 @@ pub const CONFIRMING: usize = 3;
 /// A channel pauses for at least this long between two trading days, in ns. Venues send heartbeats about once a second within a day.
 const DAY_PAUSE_NS: u64 = 30 * 60 * Nanos::SECOND;
 
-/// Another session replaces one that has sent nothing for this long, in ns.
+/// Another session that brings its first message replaces one that has sent nothing for this long, in ns. If its first message is missing,
+/// it has to be confirmed.
 const SESSION_PAUSE_NS: u64 = 3 * Nanos::SECOND;
 
 /// Words of the first message of a packet that stand for its content.
@@ -386,7 +387,7 @@ impl Run {
         if self.has_ended || packet.announces() {
             return Verdict::Restart;
         }
-        self.suspect(packet, seen, differs || is_later == Some(true))
+        self.suspect(packet, seen, differs || is_later == Some(true), false)
     }
 
     /// A heartbeat with an old number restarts a run only if its header says so and it is later.
@@ -412,22 +413,32 @@ impl Run {
         !is_in(&self.memory) && (is_in(past) || is_older())
     }
 
-    /// Judges a sound packet of another session on the same channel.
+    /// Judges a sound packet of another session on the same channel. A single packet may be damaged in its session, so it takes the
+    /// channel over only after the end of the old session, or with the first message of its own after a pause. Otherwise
+    /// [`CONFIRMING`] packets do, in a row; after a pause, packets may be missing between them.
     pub fn judge_session(&mut self, packet: &Evidence<'_>) -> Verdict {
-        if self.has_ended || packet.received.since(self.received) >= SESSION_PAUSE_NS {
+        let has_paused = packet.received.since(self.received) >= SESSION_PAUSE_NS;
+        if self.has_ended || has_paused && packet.header.first <= 1 {
             return Verdict::Restart;
         }
-        self.suspect(packet, packet.delivered(), true)
+        self.suspect(packet, packet.delivered(), true, has_paused)
     }
 
-    /// Takes a suspect: alone, or as the one that continues the suspects before it.
-    fn suspect(&mut self, packet: &Evidence<'_>, seen: Delivered, is_evident: bool) -> Verdict {
+    /// Takes a suspect: alone, or as the one that continues the suspects before it, with `may_skip` also where packets are missing between.
+    fn suspect(
+        &mut self,
+        packet: &Evidence<'_>,
+        seen: Delivered,
+        is_evident: bool,
+        may_skip: bool,
+    ) -> Verdict {
         let (session, first) = (packet.header.session, packet.header.first);
         let same = self.suspects.as_ref().is_some_and(|suspects| suspects.session == session);
         if same && self.suspects.as_ref().is_some_and(|suspects| suspects.packets.contains(&seen)) {
             return Verdict::CopyOfSuspect;
         }
-        let before = self.suspects.take().filter(|before| same && before.next == first);
+        let follows = |next| next == first || may_skip && next < first;
+        let before = self.suspects.take().filter(|before| same && follows(before.next));
         let continues = before.is_some();
         let mut suspects =
             before.unwrap_or(Suspects { session, packets: Vec::new(), next: first, is_evident: false });

@@ -224,3 +224,23 @@ fn a_single_packet_with_an_old_number_and_other_content_is_damage() {
         assert!(kinds.len() == 1 && kinds.iter().all(is_refused), "{kind:?}: {kinds:?}");
     }
 }
+
+#[test]
+fn a_damaged_session_is_refused_as_another_session_and_takes_no_channel_over_after_a_pause() {
+    let frames = run(VenueKind::Nasdaq, 1, 0, 5, 0);
+    let expected = alone([&frames, &[]]);
+    let (begin, rest) = frames.split_at(frames.len() / 2);
+    // A copy of the next packet, minutes later: the channel has paused. One byte of its session's name is damaged, behind the headers of
+    // Ethernet, IP and UDP.
+    let mut stray = rest[0].clone();
+    stray.bytes[14 + 20 + 8 + 3] ^= 0xff;
+    assert!(stray.received.since(begin[begin.len() - 1].received) > 3 * Nanos::SECOND);
+    let (events, feed) = read(begin.iter().chain([&stray]).chain(rest));
+    assert_same(&seen(&events, &feed), &expected, "one packet");
+    let kinds: Vec<_> = feed.problems().kept().iter().map(|problem| &problem.kind).collect();
+    let [ProblemKind::Refused { refusal: Refusal::OtherSession, .. }] = kinds[..] else {
+        panic!("{kinds:?}");
+    };
+    let sequence = feed.channels()[0].sequence();
+    assert_eq!((feed.channels().len(), sequence.implausible_packets), (1, 1));
+}
