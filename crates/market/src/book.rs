@@ -174,7 +174,7 @@ struct Book {
     /// The epoch of the venue in which the book was last known to be right.
     epoch: u32,
     state: InstrumentState,
-    /// Sides quoted since the last gap: bit 0 the bid, bit 1 the ask. [`PENDING`] and [`CONTRADICTED`] are here too.
+    /// Sides quoted since the last gap: bit 0 the bid, bit 1 the ask. [`PENDING`], [`CONTRADICTED`] and [`LISTED`] are here too.
     quoted: u8,
     /// Of each side: levels behind the best price that a round lot stands behind. A change deeper than that does not move
     /// it. `u8::MAX`: more than can be held, so that every change counts.
@@ -192,6 +192,7 @@ impl Book {
         let lot = if self.round_lot == 0 { DEFAULT_ROUND_LOT } else { self.round_lot };
         let reach = levels.reach(self.sides[place_of(side)], lot);
         self.reach[place_of(side)] = u8::try_from(reach).unwrap_or(u8::MAX);
+        self.quoted |= LISTED;
     }
 
     #[inline(never)]
@@ -207,6 +208,10 @@ const QUOTED: u8 = 3;
 const PENDING: u8 = 4;
 /// In `quoted`: an event did not fit. Such a book is of an older epoch than its feed.
 const CONTRADICTED: u8 = 8;
+
+/// In `quoted`: the feed has defined the instrument, or had an order or a quote of it. Instruments are numbered across feeds, and a
+/// feed has places for those that only others list.
+const LISTED: u8 = 16;
 
 /// Which side's round-lot best may have moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -724,7 +729,7 @@ impl Books {
         book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
         if book.quoted & QUOTED == QUOTED {
             book.epoch = epoch;
-            book.quoted &= PENDING;
+            book.quoted &= PENDING | LISTED;
         }
         let quote = event.price.filter(|_| event.size > 0).map(|price| (price, event.size));
         let ladder = &mut book.sides[place_of(event.side)];
@@ -811,6 +816,8 @@ impl Books {
             for book in &mut self.books {
                 book.sides.iter_mut().for_each(|side| self.levels.clear(side));
                 book.quoted &= !CONTRADICTED;
+                // Without price levels, orders alone show that the feed lists it.
+                book.quoted |= if book.orders > 0 { LISTED } else { 0 };
                 book.orders = 0;
             }
             self.all_are_right();
@@ -891,7 +898,7 @@ impl Books {
         book.quoted &= !QUOTED;
         if book.quoted & CONTRADICTED == 0 {
             // The end of the group passes it to the NBBO, as if the best had moved.
-            book.quoted |= CONTRADICTED | PENDING;
+            book.quoted |= CONTRADICTED | PENDING | LISTED;
             self.counters.contradictions += 1;
         }
     }
@@ -957,6 +964,11 @@ impl<'a> BookRef<'a> {
     /// How many instruments have a place at this feed.
     pub const fn all_instruments(self) -> usize {
         self.books.instrument_count()
+    }
+
+    /// Whether the feed has defined the instrument, or had an order or a quote of it.
+    pub fn is_listed(self) -> bool {
+        self.books.books.get(self.instrument.index()).is_some_and(|book| book.quoted & LISTED != 0)
     }
 
     /// The best level of `side`.

@@ -169,7 +169,8 @@ const fn clears(event: &Event) -> bool {
 }
 
 /// The clearing of a whole venue comes as one update for all instruments, then one for each instrument whose NBBO
-/// changed. Files have it by instrument, so the first is spread out and the others are known by their sequence.
+/// changed. Files have it by instrument, so the first is spread out over those that the venue lists, and the others are known
+/// by their sequence.
 #[derive(Debug, Default)]
 struct Clearing {
     venue_wide: Option<(Publisher, u64, u64)>,
@@ -196,17 +197,20 @@ impl Clearing {
         }
         self.venue_wide = Some(key);
         let count = update.book.all_instruments().min(instruments.len());
+        let mut any = false;
         for index in 0..count {
             let instrument = InstrumentId(index as u32);
-            if !instruments.is_ours(instrument) {
+            let book = update.book.of(instrument);
+            if !instruments.is_ours(instrument) || !book.is_listed() {
                 continue;
             }
             // The update of a whole venue counts as stale after any gap; the book that was just emptied is not.
-            let stale = if update.book.of(instrument).is_stale() { Flags::MAYBE_BAD_BOOK.0 } else { 0 };
+            let stale = if book.is_stale() { Flags::MAYBE_BAD_BOOK.0 } else { 0 };
             let flags = Flags(event.flags().0 & !Flags::MAYBE_BAD_BOOK.0 | stale);
             each(&Event { instrument, ..*event }.with_flags(flags));
+            any = true;
         }
-        count > 0
+        any
     }
 }
 

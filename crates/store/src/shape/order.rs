@@ -12,7 +12,7 @@
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
 //! | execution that is not printable | `F`, `C` | the auction's own message reports the trade once for all |
 //! | trade of a hidden order, auction | `T` | |
-//! | clearing | `R` | one for each instrument |
+//! | clearing | `R` | one for each instrument that the feed lists |
 //!
 //! Only the last record of an event carries LAST. `T` and `F` never change a book; the `C` that follows does, at the
 //! price of the order. Price levels and quotes are no orders: they are counted and left to `mbp-1` and `mbp-10`
