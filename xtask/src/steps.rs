@@ -70,7 +70,7 @@ const ROOM_GIGABYTES: f64 = 10.0;
 const HOSTILE_SECONDS: u64 = 120;
 
 /// Parts of the hostile runs, which share the two cores of the machine that they are planned for.
-const HOSTILE_PARTS: u64 = 9;
+const HOSTILE_PARTS: u64 = 10;
 const HOSTILE_AT_ONCE: u64 = 2;
 
 const fn nothing() -> Result<(), Lack> {
@@ -260,7 +260,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "hostile",
-        what: "damaged files, several days, signals at any moment, outages and lying servers break nothing",
+        what: "damaged files, several days, signals at any moment, outages, lying servers and flooding clients break nothing",
         when: When::Long,
         is_beside: false,
         needs: nothing,

@@ -1,5 +1,5 @@
 //! The program as a hostile world meets it: damaged files and configurations, signals at any moment, two of everything at once,
-//! outages of the plant, captures of several days behind tunnels, recovery servers that lie.
+//! outages of the plant, captures of several days behind tunnels, recovery servers that lie, clients that flood the plant.
 //!
 //! Everything comes from one seed, which is printed: `TAPEWORKS_SEED` gives it. `TAPEWORKS_HOSTILE_SECONDS` says for how long each part
 //! goes on; without it each does a few rounds. `cargo xtask hostile` runs it for ten minutes.
@@ -12,6 +12,8 @@
 
 #[path = "hostile/days.rs"]
 mod days;
+#[path = "hostile/flood.rs"]
+mod flood;
 #[path = "hostile/recovery.rs"]
 mod recovery;
 mod support;
@@ -32,6 +34,9 @@ use tapeworks_packet::net;
 
 /// How long one run of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The key of the plants' clients.
+const KEY: &str = "db-TapeworksDemoKey0000000000000";
 
 /// Rounds of a part, and its random numbers.
 struct Rounds {
@@ -59,8 +64,9 @@ impl Rounds {
         match self.until {
             Some(until) => Instant::now() < until,
             None => {
+                let goes_on = self.left > 0;
                 self.left = self.left.saturating_sub(1);
-                self.left > 0
+                goes_on
             }
         }
     }
@@ -128,6 +134,32 @@ impl Rounds {
     }
 }
 
+/// Ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        Self(command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    #[track_caller]
+    fn stop(mut self) {
+        signal(&self.0, "-INT");
+        let until = Instant::now() + PATIENCE;
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
 /// Waits for the program; one that does not end in time is a failure.
 #[track_caller]
 fn ended(mut child: Child, what: &str) -> Output {
@@ -169,7 +201,7 @@ fn is_sound(output: &Output, errors: &str, codes: &[i32], what: &str) {
 
 #[test]
 fn damaged_captures_are_reported_and_never_break_a_command() {
-    let mut rounds = Rounds::new(1, 24);
+    let mut rounds = Rounds::new(1, 23);
     let folder = Folder::new("hostile-captures");
     let captures: Vec<String> = captures().into_iter().filter(|path| !path.ends_with(".md")).collect();
     let market = folder.path("market.pcap");
@@ -300,7 +332,7 @@ fn one_damaged_header_costs_one_packet() {
 
 #[test]
 fn damaged_configurations_are_reported_with_their_place_and_nothing_starts() {
-    let mut rounds = Rounds::new(2, 30);
+    let mut rounds = Rounds::new(2, 29);
     let folder = Folder::new("hostile-configurations");
     let kinds: [(&[&str], &str); 4] = [
         (&["validate"], "examples/plant"),
@@ -367,7 +399,7 @@ fn damaged_configurations_are_reported_with_their_place_and_nothing_starts() {
 
 #[test]
 fn a_damaged_journal_is_checked_and_repaired_and_no_sound_record_is_lost() {
-    let mut rounds = Rounds::new(3, 8);
+    let mut rounds = Rounds::new(3, 7);
     while rounds.next() {
         let folder = Folder::new("hostile-journal");
         let journal = folder.path("journal");
@@ -421,7 +453,7 @@ fn a_damaged_journal_is_checked_and_repaired_and_no_sound_record_is_lost() {
 
 #[test]
 fn a_signal_at_any_moment_leaves_whole_files() {
-    let mut rounds = Rounds::new(4, 5);
+    let mut rounds = Rounds::new(4, 4);
     let folder = Folder::new("hostile-signals");
     let session = folder.path("session.pcap");
     let made = run(&["exchange", "generate", "--messages", "60000", "--symbols", "50", "--out", &session]);
@@ -476,7 +508,7 @@ fn a_signal_at_any_moment_leaves_whole_files() {
 
 #[test]
 fn two_runs_at_once_with_one_output_give_one_whole_file() {
-    let mut rounds = Rounds::new(5, 4);
+    let mut rounds = Rounds::new(5, 3);
     let folder = Folder::new("hostile-two");
     let session = folder.path("session.pcap");
     let made = run(&["exchange", "generate", "--messages", "20000", "--symbols", "20", "--out", &session]);
@@ -523,7 +555,7 @@ fn status(web: SocketAddr) -> Option<serde_json::Value> {
 
 #[test]
 fn after_outages_of_the_plant_nothing_is_missing_that_the_venue_has() {
-    let mut rounds = Rounds::new(6, 2);
+    let mut rounds = Rounds::new(6, 1);
     let folder = Folder::new("hostile-outages");
     let at = |number: u32| free_port(400 + number);
     let (retransmission, snapshot, web, port) = (at(0), at(1), at(2), at(3).port());
@@ -640,7 +672,7 @@ fn gateway_toml(
 
 #[test]
 fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
-    let mut rounds = Rounds::new(7, 7);
+    let mut rounds = Rounds::new(7, 6);
     let folder = Folder::new("hostile-gateway");
     let addresses = [70, 71, 72, 73].map(free_port);
     let (store, other) = (folder.path("store"), folder.path("other"));

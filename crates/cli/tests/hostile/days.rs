@@ -63,7 +63,7 @@ fn messages_of(path: &str, what: &str) -> (u64, u64) {
 
 #[test]
 fn days_tunnels_and_late_copies_neither_lose_nor_repeat_a_message() {
-    let mut rounds = Rounds::new(8, 6);
+    let mut rounds = Rounds::new(8, 5);
     let folder = Folder::new("hostile-days");
     while rounds.next() {
         let kind = *rounds.one_of(&KINDS);

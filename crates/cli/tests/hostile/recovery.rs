@@ -17,7 +17,6 @@ const VENUES: [(&str, &str, &str, &str); 7] = [
 ];
 
 const SYMBOLS: usize = 40;
-const KEY: &str = "db-TapeworksDemoKey0000000000000";
 
 /// The addresses of one market.
 struct Market {
@@ -123,32 +122,6 @@ impl Market {
     }
 }
 
-/// Ends with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(arguments: &[&str]) -> Self {
-        Self(command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    #[track_caller]
-    fn stop(mut self) {
-        signal(&self.0, "-INT");
-        let until = Instant::now() + PATIENCE;
-        while self.0.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < until, "it does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ended = self.0.kill();
-        let _ended = self.0.wait();
-    }
-}
-
 /// The books of a plant, by publisher and symbol: whether they may be bad, and their levels.
 fn books(clients: SocketAddr, what: &str) -> BTreeMap<(u64, String), (bool, serde_json::Value)> {
     let address = clients.to_string();
@@ -178,7 +151,7 @@ fn sum(status: &serde_json::Value, of: impl Fn(&serde_json::Value) -> &serde_jso
 
 #[test]
 fn lying_recovery_servers_leave_no_wrong_book_without_a_flag() {
-    let mut rounds = Rounds::new(9, 2);
+    let mut rounds = Rounds::new(9, 1);
     while rounds.next() {
         let what = format!("seed {}", rounds.seed);
         let folder = Folder::new("hostile-recovery");
