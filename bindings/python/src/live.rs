@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use dbn::enums::ErrorCode;
 use dbn::ErrorMsg;
+use dbn::enums::ErrorCode;
 use pyo3::prelude::*;
 use tapeworks_outputs::resume::{Resume, TRY, Taken, connect_to_one_in};
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions, refusal};

@@ -37,7 +37,7 @@ pub struct Resume {
     has_snapshot: bool,
 }
 
-/// What [`Resume::takes`] decides about a record.
+/// What [`Resume::take`] decides about a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// The record arrived before.

@@ -153,6 +153,8 @@ pub struct Image {
     pub time_ns: u64,
     /// Clients that requested another session get it too: a server that lies, for tests of clients.
     pub is_for_any_session: bool,
+    /// Its messages are sent again and again, and its end never: a server that lies, for tests of clients.
+    pub is_endless: bool,
     /// Orders that a spin, or a snapshot of MITCH, has.
     orders: u32,
     packets: Vec<u8>,
@@ -170,6 +172,7 @@ impl Image {
             messages: 0,
             time_ns: 0,
             is_for_any_session: false,
+            is_endless: false,
             orders: 0,
             packets: Vec::new(),
             block: 0,
@@ -228,8 +231,11 @@ impl Image {
         u32::try_from(self.next.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// Appends the end of the snapshot, and that of the SoupBinTCP session.
+    /// Appends the end of the snapshot, and that of the SoupBinTCP session; nothing to an endless one.
     pub fn finish(&mut self) {
+        if self.is_endless {
+            return;
+        }
         match self.protocol() {
             SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => {
                 // Every 64-bit number has at most 20 digits.

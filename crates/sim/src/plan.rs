@@ -509,6 +509,7 @@ impl Draw {
             other_session_per_million: self.rarely(100_000),
             garbage_per_million: if self.chance(80) { 0 } else { self.between(10, 100_000) as u32 },
             unreadable_per_million: 0,
+            repeated_per_million: 0,
         }
     }
 
@@ -518,6 +519,7 @@ impl Draw {
             other_session_per_million: self.rarely(100_000),
             unreadable_per_million: self.rarely(100_000),
             silent_per_million: self.rarely(100_000),
+            endless_per_million: 0,
         }
     }
 
@@ -787,6 +789,9 @@ impl Plan {
             if draw.chance(60) {
                 self.add_some_time(&mut draw, length_ns, What::LinesOut { venue: place });
             }
+            let Some(venue) = self.venues.get_mut(place) else { return };
+            venue.snapshots.endless_per_million = draw.rarely(200_000);
+            venue.answers.repeated_per_million = draw.rarely(200_000);
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
     }

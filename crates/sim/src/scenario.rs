@@ -281,6 +281,7 @@ impl Scenario {
                         other_session_per_million: 50_000,
                         garbage_per_million: 0,
                         unreadable_per_million: 50_000,
+                        repeated_per_million: 50_000,
                     };
                 }
                 for line in 0..2 {
@@ -291,7 +292,7 @@ impl Scenario {
         },
         Self {
             name: "lying-snapshots",
-            story: "the plant starts late, a line of each venue is out, and snapshot servers claim numbers that are not theirs, answer for another session, send what cannot be read, or nothing",
+            story: "the plant starts late, a line of each venue is out, and snapshot servers claim numbers that are not theirs, answer for another session, send what cannot be read, nothing, or messages without an end",
             change: |plan| {
                 late(plan, [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx]);
                 for venue in &mut plan.venues {
@@ -300,6 +301,7 @@ impl Scenario {
                         other_session_per_million: 100_000,
                         unreadable_per_million: 100_000,
                         silent_per_million: 50_000,
+                        endless_per_million: 50_000,
                     };
                 }
             },

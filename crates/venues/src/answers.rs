@@ -26,7 +26,13 @@ pub struct AnswerFaults {
     /// With messages of unknown types, of the same lengths, behind a sound header.
     #[serde(default)]
     pub unreadable_per_million: u32,
+    /// Sent 64 times.
+    #[serde(default)]
+    pub repeated_per_million: u32,
 }
+
+/// How often a repeated answer is sent.
+const REPEATS: usize = 64;
 
 /// What is wrong with one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +44,16 @@ pub(crate) enum Wrong {
     OtherSession,
     Garbage,
     Unreadable,
+    Repeated,
+}
+
+/// How often an answer with this fault is sent.
+pub(crate) fn times(wrong: Option<Wrong>) -> usize {
+    if wrong == Some(Wrong::Repeated) { REPEATS } else { 1 }
 }
 
 impl AnswerFaults {
-    const fn chances(&self) -> [(u32, Wrong); 7] {
+    const fn chances(&self) -> [(u32, Wrong); 8] {
         [
             (self.late_per_million, Wrong::Late),
             (self.partial_per_million, Wrong::Partial),
@@ -50,6 +62,7 @@ impl AnswerFaults {
             (self.other_session_per_million, Wrong::OtherSession),
             (self.garbage_per_million, Wrong::Garbage),
             (self.unreadable_per_million, Wrong::Unreadable),
+            (self.repeated_per_million, Wrong::Repeated),
         ]
     }
 
@@ -141,7 +154,7 @@ fn changed(store: &Store, mut asked: Request, wrong: Wrong, random: &mut Random)
         Wrong::Partial => asked.count = 1 + random.below(u32::from(asked.count).saturating_sub(1)) as u16,
         Wrong::More => asked.count = asked.count.saturating_add(1 + random.below(200) as u16),
         Wrong::OtherRange => asked.first = other_first(store, &asked, random),
-        Wrong::Late | Wrong::OtherSession | Wrong::Garbage | Wrong::Unreadable => {}
+        Wrong::Late | Wrong::OtherSession | Wrong::Garbage | Wrong::Unreadable | Wrong::Repeated => {}
     }
     (asked, named)
 }
@@ -244,7 +257,9 @@ mod tests {
             };
             let (right, sound) = wrong(None);
             assert_eq!((right.first, right.count), (300, 10));
-            assert_eq!(wrong(Some(Wrong::Late)), (right, sound.clone()));
+            for fault in [Wrong::Late, Wrong::Repeated] {
+                assert_eq!(wrong(Some(fault)), (right, sound.clone()));
+            }
             assert!((1..10).contains(&wrong(Some(Wrong::Partial)).0.count));
             assert!(wrong(Some(Wrong::More)).0.count > 10);
             assert_ne!(wrong(Some(Wrong::OtherRange)).0.first, 300);

@@ -434,6 +434,7 @@ fn read_snapshot_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> S
         other_session_per_million: part("other_session_per_million"),
         unreadable_per_million: part("unreadable_per_million"),
         silent_per_million: part("silent_per_million"),
+        endless_per_million: part("endless_per_million"),
     };
     if faults.sum() > MILLION as u64 {
         let problem = "a snapshot has one fault: all of them together are at most 1000000 per million";
@@ -458,6 +459,7 @@ fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Ans
         other_session_per_million: part("other_session_per_million"),
         garbage_per_million: part("garbage_per_million"),
         unreadable_per_million: part("unreadable_per_million"),
+        repeated_per_million: part("repeated_per_million"),
     };
     if faults.late_per_million > 0 && !section.has_time("late") {
         section.missing(reading, "late");
@@ -511,8 +513,8 @@ mod tests {
             lines = ["239.192.1.1:30001", "239.192.1.2:30002"]
             retransmission = "127.0.0.1:31001"
             retransmission_lost_per_million = 5
-            retransmission_faults = { late_per_million = 1, late = "20ms", partial_per_million = 2, more_per_million = 3, other_range_per_million = 4, other_session_per_million = 5, garbage_per_million = 6, unreadable_per_million = 7 }
-            snapshot_faults = { ahead_per_million = 1, other_session_per_million = 3, unreadable_per_million = 4, silent_per_million = 5 }
+            retransmission_faults = { late_per_million = 1, late = "20ms", partial_per_million = 2, more_per_million = 3, other_range_per_million = 4, other_session_per_million = 5, garbage_per_million = 6, unreadable_per_million = 7, repeated_per_million = 8 }
+            snapshot_faults = { ahead_per_million = 1, other_session_per_million = 3, unreadable_per_million = 4, silent_per_million = 5, endless_per_million = 6 }
             snapshot = "127.0.0.1:32001"
             faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew = "50us" }
             restart_after = [500_000, 600_000]
@@ -555,6 +557,7 @@ mod tests {
             other_session_per_million: 5,
             garbage_per_million: 6,
             unreadable_per_million: 7,
+            repeated_per_million: 8,
         };
         assert_eq!(one.retransmission_faults, faults);
         let faults = SnapshotFaults {
@@ -562,6 +565,7 @@ mod tests {
             other_session_per_million: 3,
             unreadable_per_million: 4,
             silent_per_million: 5,
+            endless_per_million: 6,
         };
         assert_eq!(one.snapshot_faults, faults);
         assert_eq!(one.live.nonsense_per_million, 8);

@@ -18,6 +18,9 @@ pub struct SnapshotFaults {
     pub unreadable_per_million: u32,
     /// The server accepts the request and sends nothing but heartbeats.
     pub silent_per_million: u32,
+    /// The messages come again and again, and the end never.
+    #[serde(default)]
+    pub endless_per_million: u32,
 }
 
 /// How far ahead of the lines a wrong end number is at most.
@@ -29,15 +32,17 @@ enum Wrong {
     OtherSession,
     Unreadable,
     Silent,
+    Endless,
 }
 
 impl SnapshotFaults {
-    const fn chances(&self) -> [(u32, Wrong); 4] {
+    const fn chances(&self) -> [(u32, Wrong); 5] {
         [
             (self.ahead_per_million, Wrong::Ahead),
             (self.other_session_per_million, Wrong::OtherSession),
             (self.unreadable_per_million, Wrong::Unreadable),
             (self.silent_per_million, Wrong::Silent),
+            (self.endless_per_million, Wrong::Endless),
         ]
     }
 
@@ -73,6 +78,7 @@ impl Spoiler {
                 image.put(&[12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], |_| {})
             }
             Wrong::Silent => return None,
+            Wrong::Endless => image.is_endless = true,
         }
         Some(image)
     }

@@ -379,7 +379,9 @@ impl<W: World> Servers<W> {
                 Ok(messages) => {
                     add(&counters.wrong, u64::from(wrong.is_some()));
                     if wrong != Some(Wrong::Late) {
-                        send(socket, &self.answer, (client, messages), counters);
+                        for _ in 0..answers::times(wrong) {
+                            send(socket, &self.answer, (client, messages), counters);
+                        }
                     } else if self.late.len() < MOST_LATE {
                         let most = u32::try_from(faults.late_ns).unwrap_or(u32::MAX);
                         let due_ns = now_ns.saturating_add(u64::from(self.random.below(most)));
@@ -487,6 +489,7 @@ impl<W: World> Servers<W> {
             now_ns.saturating_add(u64::from(self.random.below(most)))
         });
         let mut over_connection = Vec::new();
+        let parts = std::iter::repeat_n(parts, answers::times(wrong)).flatten();
         for (answer, messages) in parts {
             match (due_ns, &mut requests.sender) {
                 _ if self.random.chance(*lost_per_million) => add(&counters.lost, 1),

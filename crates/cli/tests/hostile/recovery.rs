@@ -1,4 +1,4 @@
-//! Retransmission and snapshot servers that lie, of every protocol: no book is wrong without a flag.
+//! Retransmission and snapshot servers that lie, stall or never end, of every protocol: no book is wrong without a flag.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -83,9 +83,9 @@ impl Market {
                  faults = {{ a = {{ lost_per_million = 30_000 }} }}\n\
                  retransmission_faults = {{ late_per_million = 50_000, late = \"30ms\", partial_per_million = 100_000, \
                  more_per_million = 50_000, other_range_per_million = 50_000, other_session_per_million = 50_000, \
-                 unreadable_per_million = 200_000 }}\n\
+                 unreadable_per_million = 150_000, repeated_per_million = 50_000 }}\n\
                  snapshot_faults = {{ ahead_per_million = 200_000, other_session_per_million = 200_000, \
-                 unreadable_per_million = 200_000, silent_per_million = 100_000 }}"
+                 unreadable_per_million = 200_000, silent_per_million = 100_000, endless_per_million = 100_000 }}"
             )
             .unwrap();
         }

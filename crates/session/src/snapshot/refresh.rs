@@ -510,6 +510,8 @@ pub(super) struct RefreshService {
     /// None is part of another: one image answers each symbol once, and the directory.
     wanted: VecDeque<Wanted>,
     datagrams: VecDeque<Vec<u8>>,
+    /// They are sent again and again.
+    is_endless: bool,
     /// The number of the next packet to the group.
     next_datagram: u32,
     /// Messages of all answers.
@@ -615,6 +617,11 @@ impl RefreshService {
                 }
             }
         }
+        self.is_endless = image.is_endless;
+        if self.is_endless {
+            // The last packet never comes.
+            self.datagrams.pop_back();
+        }
     }
 
     /// The packets of one answer.
@@ -668,7 +675,11 @@ impl RefreshService {
     }
 
     pub(super) fn next_datagram(&mut self) -> Option<Vec<u8>> {
-        self.datagrams.pop_front()
+        let datagram = self.datagrams.pop_front()?;
+        if self.is_endless {
+            self.datagrams.push_back(datagram.clone());
+        }
+        Some(datagram)
     }
 
     pub(super) fn has_datagrams(&self) -> bool {

@@ -443,7 +443,8 @@ impl SnapshotServer {
         self.sent += bytes;
         (self.moved_ns, self.heartbeat_ns) = (now_ns, now_ns);
         if self.output().is_empty() {
-            match self.state {
+            match &self.state {
+                State::Sending(image) if image.is_endless => self.sent = self.head.len(),
                 State::Sending(_) => self.end(SnapshotEnd::Served),
                 State::Rejecting => self.end(SnapshotEnd::Rejected),
                 _ => {}

@@ -141,6 +141,7 @@ fn answers(plan: &AnswerFaults, parts: &mut Parts) {
     parts.rate("answers of another session", plan.other_session_per_million);
     parts.rate("answers with random bytes", plan.garbage_per_million);
     parts.rate("answers with unknown types", plan.unreadable_per_million);
+    parts.rate("answers sent 64 times", plan.repeated_per_million);
 }
 
 fn snapshots(plan: &SnapshotFaults, parts: &mut Parts) {
@@ -148,6 +149,7 @@ fn snapshots(plan: &SnapshotFaults, parts: &mut Parts) {
     parts.rate("snapshots of another session", plan.other_session_per_million);
     parts.rate("snapshots with unknown types", plan.unreadable_per_million);
     parts.rate("snapshots that never come", plan.silent_per_million);
+    parts.rate("snapshots that never end", plan.endless_per_million);
 }
 
 /// A venue.
