@@ -105,6 +105,9 @@ pub(super) struct JournalThread<W: World> {
     synced: Instant,
     opened: Opened,
     is_failing: bool,
+    /// A record of the primary could not be written, so the journal ends before it: later ones, and a count of what is lost, would
+    /// stand where the primary has the record, and the plant will ask for it when it follows again.
+    is_cut: bool,
     error: Option<String>,
     idle: Wait,
     wake_up: Arc<WakeUp<W>>,
@@ -221,6 +224,7 @@ impl<W: World> JournalThread<W> {
             synced: W::instant(),
             opened: journal.opened,
             is_failing: false,
+            is_cut: false,
             error: None,
             idle,
             wake_up,
@@ -237,18 +241,24 @@ impl<W: World> JournalThread<W> {
             let mut left = self.inputs.len();
             let has_written = left > 0;
             let (mut state, mut last_time) = (None, None);
-            let Self { inputs, writer, coordinator, status, .. } = &mut self;
+            let Self { inputs, writer, coordinator, status, is_cut, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
             let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
                         Queued::Input(owned) => owned,
+                        Queued::Followed(..) if *is_cut => return,
                         Queued::Followed(bytes, place) => {
                             if let Err(error) = append_followed(writer, &bytes, place) {
+                                *is_cut = true;
                                 failure = Some(error);
                             }
                             return;
+                        }
+                        Queued::State(_) if *is_cut => {
+                            let problem = "it includes records that the journal does not have";
+                            return checkpoint::report::<W>(status, Err(problem.to_owned()));
                         }
                         Queued::State(taken) => {
                             // It includes inputs that the journal has lost: the record that counts them goes first. A reader that
@@ -267,6 +277,8 @@ impl<W: World> JournalThread<W> {
                     let mut scratch = [0; 16];
                     let record = record_of(&owned.input(), &mut scratch);
                     last_time = Some(record.time);
+                    // It is the primary now, and what it lacks is lost.
+                    *is_cut = false;
                     if let Err(error) = writer.append(&record) {
                         failure = Some(error);
                     }
@@ -361,7 +373,7 @@ impl<W: World> JournalThread<W> {
 
     /// All records are written: waits until the disk has them.
     fn end(&mut self) -> Result<(), JournalError> {
-        let mut written = self.writer.record_loss(W::time_of_day().0);
+        let mut written = if self.is_cut { Ok(()) } else { self.writer.record_loss(W::time_of_day().0) };
         while let Some(finished) = self.disk.wait() {
             written = written.and(self.writer.finish(finished));
         }
