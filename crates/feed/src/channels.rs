@@ -282,8 +282,14 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         if let Some(index) = self.current(&identity) {
             let channel = self.all[index].as_mut();
             if channel.is_replaced {
-                // A late packet of a session that another has replaced.
-                let arrival = channel.tracker.repeat(count);
+                // A late packet of a session that another has replaced: the books are the other's now.
+                let (first, next) = (arriving.header.first, channel.tracker.next());
+                let is_new = next.is_some_and(|next| first.saturating_add(count) > next)
+                    || channel.tracker.is_missing(first, count);
+                let arrival = match is_new {
+                    true => channel.tracker.refuse(count, Refusal::OtherSession),
+                    false => channel.tracker.repeat(count),
+                };
                 return Step::Skipped(index, arrival);
             }
             return self.judge(index, arriving, make);

@@ -413,10 +413,13 @@ impl Run {
         !is_in(&self.memory) && (is_in(past) || is_older())
     }
 
-    /// Judges a sound packet of another session on the same channel. A single packet may be damaged in its session, so it takes the
-    /// channel over only after the end of the old session, or with the first message of its own after a pause. Otherwise
-    /// [`CONFIRMING`] packets do, in a row; after a pause, packets may be missing between them.
+    /// Judges a sound packet of another session on the same channel. A single packet may have a damaged session name, so it takes the
+    /// channel over only if the old session has ended, or if it carries message 1 after a pause. Otherwise [`CONFIRMING`] consecutive
+    /// packets must confirm it; after a pause, their numbers may have gaps. Heartbeats carry nothing, and confirm nothing.
     pub fn judge_session(&mut self, packet: &Evidence<'_>) -> Verdict {
+        if packet.header.count == 0 && !self.has_ended {
+            return Verdict::Past;
+        }
         let has_paused = packet.received.since(self.received) >= SESSION_PAUSE_NS;
         if self.has_ended || has_paused && packet.header.first <= 1 {
             return Verdict::Restart;
@@ -424,7 +427,7 @@ impl Run {
         self.suspect(packet, packet.delivered(), true, has_paused)
     }
 
-    /// Takes a suspect: alone, or as the one that continues the suspects before it, with `may_skip` also where packets are missing between.
+    /// Takes a suspect: alone, or as the one that continues the suspects before it. `may_skip` allows gaps between them.
     fn suspect(
         &mut self,
         packet: &Evidence<'_>,

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use tapeworks_feed::sequence::Refusal;
 use tapeworks_feed::{
     Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind, recognise,
 };
@@ -604,10 +605,28 @@ fn another_session_takes_the_place_of_one_that_is_silent() {
     let other = b"000000002A";
     assert_eq!(send_at(&mut feed, LINE_A, &mold(other, 1, 1), 103), [EventKind::Clear, EventKind::Delete]);
     assert_eq!(feed.channels().len(), 2);
-    // Late packets of the old session, on the other line too, are read no more.
+    // A late copy of the old session is a repeat. What it had not sent yet is read no more, and is reported.
+    assert_eq!(send_at(&mut feed, LINE_B, &mold(SESSION, 900, 1), 103), []);
+    assert_eq!(feed.problems().total, 0);
     assert_eq!(send_at(&mut feed, LINE_B, &mold(SESSION, 901, 3), 103), []);
     assert_eq!(send_at(&mut feed, LINE_B, &mold(other, 1, 2), 103), [EventKind::Delete]);
-    assert_eq!((feed.channels().len(), feed.problems().total), (2, 0));
+    assert_eq!((feed.channels().len(), feed.problems().total), (2, 1));
+    let ProblemKind::Refused { first: 901, refusal: Refusal::OtherSession } = feed.problems().kept()[0].kind
+    else {
+        panic!("{:?}", feed.problems().kept());
+    };
+}
+
+#[test]
+fn heartbeats_of_another_session_take_no_channel_over() {
+    let mut feed = Feed::new(FeedOptions::default());
+    let other = b"TEST000000";
+    send_at(&mut feed, LINE_A, &mold(SESSION, 900, 1), 100);
+    for seconds in 110..120 {
+        assert_eq!(send_at(&mut feed, LINE_A, &mold(other, 1, 0), seconds), []);
+    }
+    assert_eq!(send_at(&mut feed, LINE_A, &mold(SESSION, 901, 1), 120), [EventKind::Delete]);
+    assert_eq!((feed.channels().len(), feed.problems().total), (1, 0));
 }
 
 #[test]

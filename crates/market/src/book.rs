@@ -506,7 +506,7 @@ impl Books {
             return BestMoved::No;
         }
         if !event.flags().contains(Flags::LAST) {
-            book.quoted |= PENDING;
+            book.quoted |= PENDING | LISTED;
             return BestMoved::No;
         }
         if is_pending || event.side == Side::None {
@@ -603,6 +603,7 @@ impl Books {
         let book = self.books.get_mut(order.instrument.index()).ok_or(LevelError::Missing)?;
         if !LEVELS {
             book.orders = book.orders.saturating_add(1);
+            book.quoted |= LISTED;
             return Ok(NO_DEPTH);
         }
         let ladder = &mut book.sides[place_of(order.side)];
@@ -707,6 +708,7 @@ impl Books {
             return Outcome::Incomplete;
         }
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
+        book.quoted |= LISTED;
         let ladder = &mut book.sides[place_of(event.side)];
         match self.levels.set(ladder, event.side, price, event.size) {
             Ok(at) => {
@@ -726,7 +728,7 @@ impl Books {
         let epoch = self.epoch;
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
         // A quote replaces a whole side: once both sides were quoted, the lost quotes no longer matter.
-        book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
+        book.quoted |= LISTED | if event.side == Side::Ask { 2 } else { 1 };
         if book.quoted & QUOTED == QUOTED {
             book.epoch = epoch;
             book.quoted &= PENDING | LISTED;
@@ -816,8 +818,6 @@ impl Books {
             for book in &mut self.books {
                 book.sides.iter_mut().for_each(|side| self.levels.clear(side));
                 book.quoted &= !CONTRADICTED;
-                // Without price levels, orders alone show that the feed lists it.
-                book.quoted |= if book.orders > 0 { LISTED } else { 0 };
                 book.orders = 0;
             }
             self.all_are_right();
