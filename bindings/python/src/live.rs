@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use dbn::ErrorMsg;
 use dbn::enums::ErrorCode;
 use pyo3::prelude::*;
-use tapeworks_outputs::resume::{Resume, TRY, Taken, connect_to_one_in};
+use tapeworks_outputs::resume::{Resume, TRY, Taken, WhenRefused, connect_to_one_in};
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions, refusal};
 use tapeworks_runtime::world::System;
 use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market};
@@ -42,6 +42,11 @@ pub(crate) struct Live {
     resume: Resume,
     is_ended: bool,
     is_refused: bool,
+    when_refused: WhenRefused,
+    /// Servers that have refused since the last record.
+    refusals: usize,
+    /// Whether every server has refused a replay, so the session continues with the present.
+    skips_replay: bool,
     /// A failure whose records come first.
     failed: Option<Failure>,
     /// What the server has said that does not end the session, and why it is about to end it.
@@ -100,6 +105,7 @@ impl Live {
         }
         let Some(connection) = &mut self.connection else { return Ok(Came::End) };
         let (subscriber, batches) = connection.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = None;
         // Of a rush a batch is made at a time, of light load each record at once.
         while self.ready.is_empty() {
             let record = match subscriber.next_record() {
@@ -114,9 +120,8 @@ impl Live {
                     break;
                 }
             };
-            if let Some(text) = refusal(&record) {
-                self.is_refused = true;
-                self.failed = Some(Failure::live(text));
+            refused = refusal(&record);
+            if refused.is_some() {
                 break;
             }
             if let Some(error) = record.get::<ErrorMsg>() {
@@ -136,13 +141,20 @@ impl Live {
                 Taken::New => {}
                 Taken::AfterHole(hole) => self.said.push(hole.to_string()),
             }
-            self.records += u64::from(is_market(&record));
+            if is_market(&record) {
+                self.records += 1;
+                (self.refusals, self.skips_replay) = (0, false);
+            }
             self.ready.extend(batches.put(record)?);
             if !subscriber.has_more() {
                 break;
             }
         }
         let rest = batches.take()?;
+        if let Some(text) = refused {
+            self.refuse();
+            self.failed = Some(Failure::live(text));
+        }
         self.ready.splice(0..0, rest);
         if !self.ready.is_empty() {
             return Ok(Came::Some);
@@ -151,6 +163,20 @@ impl Live {
             Some(failure) => Err(failure),
             None if self.is_ended => Ok(Came::End),
             None => Ok(Came::Nothing),
+        }
+    }
+
+    /// A server refused the subscription. Final when every server has, unless the session may continue without a replay.
+    fn refuse(&mut self) {
+        self.refusals += 1;
+        if self.refusals < self.addresses.len() {
+            return;
+        }
+        let can_skip = self.when_refused == WhenRefused::Continue && !self.skips_replay;
+        if can_skip && self.resume.begin(&self.schemas).is_some() {
+            (self.skips_replay, self.refusals) = (true, 0);
+        } else {
+            self.is_refused = true;
         }
     }
 
@@ -201,7 +227,7 @@ impl Live {
 impl Live {
     #[new]
     #[pyo3(signature = (
-        addresses, schema, *, key, dataset="TAPEWORKS.DEMO", symbols=Vec::new(), start=None, snapshot=false, slow_reader=None, prices="float"
+        addresses, schema, *, key, dataset="TAPEWORKS.DEMO", symbols=Vec::new(), start=None, snapshot=false, slow_reader=None, prices="float", when_refused="stop"
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -214,7 +240,17 @@ impl Live {
         snapshot: bool,
         slow_reader: Option<String>,
         prices: &str,
+        when_refused: &str,
     ) -> PyResult<Self> {
+        let when_refused = match when_refused {
+            "stop" => WhenRefused::Stop,
+            "continue" => WhenRefused::Continue,
+            other => {
+                return Err(
+                    Failure::usage(format!("when_refused={other:?}: expected stop or continue")).into()
+                );
+            }
+        };
         let schemas = schema.iter().map(|name| name.parse()).collect::<Result<Vec<Schema>, _>>();
         let schemas = schemas.map_err(Failure::from)?;
         if schemas.is_empty() {
@@ -263,6 +299,9 @@ impl Live {
             resume: Resume::new(snapshot),
             is_ended: false,
             is_refused: false,
+            when_refused,
+            refusals: 0,
+            skips_replay: false,
             failed: None,
             said: Vec::new(),
             reason: None,
@@ -292,7 +331,7 @@ impl Live {
         (self.connection, self.is_ended) = (None, true);
     }
 
-    /// Whether the server has refused: to try again is no use.
+    /// Whether every server has refused: to try again is no use.
     #[getter]
     fn is_refused(&self) -> bool {
         self.is_refused
@@ -308,6 +347,10 @@ impl Live {
         }
         if let Some(last) = self.resume.begin(&self.schemas) {
             (self.options.start, self.options.snapshot) = (Some(last), false);
+            if self.skips_replay {
+                self.options.start = None;
+                self.resume.continue_from_now();
+            }
         }
         self.resume.connected(self.options.snapshot);
     }

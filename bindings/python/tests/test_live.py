@@ -3,9 +3,12 @@
 import asyncio
 import collections
 import os
+import socket
+import struct
 import subprocess
 import threading
 import time
+import warnings
 
 import pytest
 from relay import Relay
@@ -236,6 +239,56 @@ def test_a_refusal_is_an_error_at_once(server):
         options = {"address": "127.0.0.1:1", "schema": "mbo", **wrong}
         with pytest.raises(tapeworks.UsageError):
             tapeworks.Live(**options)
+
+
+def scripted(scripts):
+    """The port of a server that answers one connection after the other with these bytes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        for script in scripts:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                connection.sendall(b"lsg_version=test\ncram=abc\n")
+                lines.readline()
+                connection.sendall(b"success=1|session_id=1\n")
+                while lines.readline() not in (b"start_session\n", b"start_session=0\n", b""):
+                    pass
+                connection.sendall(script)
+        listener.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("when_refused", ["stop", "continue"])
+def test_a_refused_replay_stops_or_continues_with_the_hole_reported(when_refused):
+    dbn = pytest.importorskip("databento_dbn")
+    metadata = dbn.Metadata("TAPEWORKS.DEMO", 0, dbn.SType.INSTRUMENT_ID, "mbo", version=3).encode()
+
+    def order(number, time):
+        return bytes(dbn.MBOMsg(1, 1, time, number, 10**9, 100, dbn.Action.ADD, dbn.Side.BID, time))
+
+    text = b"the replay is no longer kept"
+    refusal = struct.pack("<BBHIQ302sBB", 80, 0x15, 0, 0, 0, text, 8, 1)
+    begun = metadata + order(1, 10) + order(2, 20)
+    # Each of two servers refuses before the client decides.
+    rest = [metadata + refusal, metadata + refusal, metadata + order(7, 70) + order(8, 80)]
+    port = scripted([begun, *rest])
+    found = []
+    session = tapeworks.Live([f"127.0.0.1:{port}"] * 2, "mbo", attempts=3, pause=0.01, when_refused=when_refused)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(tapeworks.LiveError, match=text.decode() if when_refused == "stop" else ""):
+            for record in session:
+                found.append(record.order_id)
+                if len(found) == 4:
+                    raise tapeworks.LiveError("all is there")
+    assert found == ([1, 2] if when_refused == "stop" else [1, 2, 7, 8])
+    missing = [str(one.message) for one in said if "may be missing from" in str(one.message)]
+    assert len(missing) == (when_refused == "continue"), said
+    with pytest.raises(tapeworks.UsageError, match="expected stop or continue"):
+        live(1, when_refused="wait")
 
 
 def test_no_symbol_is_not_all_symbols():

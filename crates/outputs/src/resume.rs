@@ -1,6 +1,6 @@
 //! Sessions that resume at the same server or at the other one of a pair, with each record once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub struct Resume {
     places: HashMap<u8, Place>,
     /// Whether the connection began with a requested snapshot.
     has_snapshot: bool,
+    /// The record types whose requested snapshot is complete.
+    finished: HashSet<u8>,
 }
 
 /// What [`Resume::take`] decides about a record.
@@ -74,7 +76,7 @@ struct Place {
     last: u64,
     /// The times of the last records.
     times: VecDeque<u64>,
-    /// The latest time that is no longer kept.
+    /// The latest time that is no longer kept, or that the requested snapshot includes.
     gone: u64,
     /// Where the session resumed, and how many records from there on are still to be dropped.
     from: u64,
@@ -99,6 +101,10 @@ impl Place {
 
     /// Chooses where to resume: after the first time, because records of that time may precede the session.
     fn begin(&mut self) {
+        if self.times.is_empty() {
+            (self.from, self.left) = (self.gone.saturating_add(1), 0);
+            return;
+        }
         let oldest = self.first.max(self.gone).saturating_add(1);
         self.from = self.last.saturating_sub(WINDOW_NS).max(oldest).min(self.last);
         self.left = self.times.iter().filter(|time| **time >= self.from).count();
@@ -130,6 +136,7 @@ impl Resume {
     /// A connection begins, with a snapshot of the present or without.
     pub fn connected(&mut self, has_snapshot: bool) {
         self.has_snapshot = has_snapshot;
+        self.finished.clear();
         self.places.values_mut().for_each(|place| place.is_past_snapshot = false);
     }
 
@@ -151,6 +158,7 @@ impl Resume {
         let place = self.places.entry(rtype).or_default();
         // A venue's own snapshot is flagged too: it belongs to the stream, and a replay repeats it.
         if self.has_snapshot && is_flagged && !place.is_past_snapshot {
+            place.gone = place.gone.max(received);
             return Taken::New;
         }
         place.is_past_snapshot = true;
@@ -171,8 +179,13 @@ impl Resume {
     /// The requested snapshot of a schema is complete. Until then records of some instruments were left out, and a replay does not leave
     /// them out, so counting starts again.
     fn finish_snapshot(&mut self, schema: Schema) {
-        let Some(place) = self.places.get_mut(&schema.rtype()).filter(|_| self.has_snapshot) else { return };
+        if !self.has_snapshot {
+            return;
+        }
+        self.finished.insert(schema.rtype());
+        let Some(place) = self.places.get_mut(&schema.rtype()) else { return };
         place.gone = place.gone.max(place.last);
+        place.last = place.gone;
         place.times.clear();
         if self.places.values().all(|place| place.times.is_empty()) {
             self.first = None;
@@ -181,18 +194,24 @@ impl Resume {
 
     /// Continues without a replay: nothing is repeated, and the first record of each type follows a hole.
     pub fn continue_from_now(&mut self) {
-        self.places.values_mut().filter(|place| !place.times.is_empty()).for_each(|place| {
+        self.places.values_mut().filter(|place| place.last > 0).for_each(|place| {
             (place.left, place.is_unconfirmed) = (0, true);
         });
     }
 
-    /// Where to begin anew for records of these schemas; `None` when nothing has come.
+    /// Where to resume for records of these schemas. `None`: the session begins anew, as it was requested, because nothing has come or
+    /// the requested snapshot is not complete. Records that came beside an incomplete snapshot are then followed by a hole.
     pub fn begin(&mut self, schemas: &[Schema]) -> Option<u64> {
-        let first = self.first?;
-        self.places.values_mut().filter(|place| !place.times.is_empty()).for_each(Place::begin);
+        if self.has_snapshot && !schemas.iter().all(|schema| self.finished.contains(&schema.rtype())) {
+            self.continue_from_now();
+            return None;
+        }
+        let of_snapshots = self.places.values().map(|place| place.gone).filter(|gone| *gone > 0).min();
+        let first = self.first.or(of_snapshots)?;
+        self.places.values_mut().for_each(Place::begin);
         // Of a schema without a record so far, the interval of the first record of others counts.
         let start = |schema: &Schema| match self.places.get(&schema.rtype()) {
-            Some(place) if !place.times.is_empty() => place.from,
+            Some(place) if place.from > 1 => place.from,
             _ => first.saturating_sub(schema.interval_ns().unwrap_or(0)),
         };
         schemas.iter().map(start).min()
@@ -557,7 +576,7 @@ mod tests {
             assert_eq!(resume.takes(MBO, second * SECOND, is_flagged), Taken::New);
         }
         resume.finish_snapshot(Schema::Mbo);
-        assert_eq!(resume.begin(&[Schema::Mbo]), None, "the snapshot is requested again");
+        assert_eq!(resume.begin(&[Schema::Mbo]), Some(102 * SECOND + 1), "the snapshot has the rest");
         for second in 103..106 {
             assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::New);
         }
@@ -567,6 +586,44 @@ mod tests {
             assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::Repeat);
         }
         assert_eq!(resume.takes(MBO, 105 * SECOND, false), Taken::New);
+    }
+
+    #[test]
+    fn a_session_lost_during_a_snapshot_requests_it_again_and_reports_a_hole() {
+        const TRADES: u8 = dbn::rtype::MBP_0;
+        let mut resume = Resume::new(true);
+        let schemas = [Schema::Trades, Schema::Mbo];
+        resume.finish_snapshot(Schema::Trades);
+        assert_eq!(resume.takes(TRADES, 99 * SECOND, false), Taken::New);
+        for (second, is_flagged) in [(100, true), (101, false), (102, true)] {
+            assert_eq!(resume.takes(MBO, second * SECOND, is_flagged), Taken::New);
+        }
+        assert_eq!((resume.begin(&schemas), resume.begin(&schemas)), (None, None));
+        resume.connected(true);
+        assert_eq!(resume.takes(MBO, 110 * SECOND, true), Taken::New, "the snapshot");
+        resume.finish_snapshot(Schema::Mbo);
+        assert!(matches!(resume.takes(TRADES, 111 * SECOND, false), Taken::AfterHole(_)));
+        assert!(matches!(resume.takes(MBO, 111 * SECOND, false), Taken::AfterHole(_)));
+        assert_eq!(resume.begin(&schemas), None, "the snapshot of trades is not complete");
+    }
+
+    /// Records that a snapshot includes are not replayed behind it.
+    #[test]
+    fn a_schema_without_a_record_behind_its_snapshot_resumes_there() {
+        let mut resume = Resume::new(true);
+        let schemas = [Schema::Trades, Schema::Mbo];
+        assert_eq!(resume.takes(dbn::rtype::MBP_0, 100 * SECOND, false), Taken::New);
+        assert_eq!(resume.takes(MBO, 110 * SECOND, true), Taken::New);
+        schemas.iter().for_each(|schema| resume.finish_snapshot(*schema));
+        assert_eq!(resume.begin(&[Schema::Mbo]), Some(110 * SECOND + 1));
+        resume.connected(false);
+        assert_eq!(resume.takes(MBO, 111 * SECOND, false), Taken::New);
+        let mut quiet = Resume::new(true);
+        assert_eq!(quiet.takes(MBO, 110 * SECOND, true), Taken::New);
+        quiet.finish_snapshot(Schema::Mbo);
+        quiet.continue_from_now();
+        let hole = Hole { from: 110 * SECOND, to: 120 * SECOND, rtype: MBO };
+        assert_eq!(quiet.takes(MBO, 120 * SECOND, false), Taken::AfterHole(hole));
     }
 
     #[test]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, AsyncIterator, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, AsyncIterator, Callable, Iterator, Literal, Optional, Sequence, Union
 
 from . import _native
 from ._reader import Time, names_of, ns_of
@@ -39,6 +39,8 @@ class Live:
         reconnect: Whether to connect again.
         attempts: How often an attempt is repeated, in a row and without a record, before it is given up: with 10 there are 11.
         pause: Seconds before the second attempt; it doubles up to 10.
+        when_refused: What to do when every server refuses to replay the records since the session broke: ``stop`` with the last server's
+            reason, or ``continue`` with the present. A :class:`DataWarning` then says from when to when records are missing.
 
     Raises:
         LiveError: The server refused, or cannot be reached any more.
@@ -59,6 +61,7 @@ class Live:
         reconnect: bool = True,
         attempts: int = 10,
         pause: float = 0.1,
+        when_refused: Literal["stop", "continue"] = "stop",
     ) -> None:
         names = names_of(symbols)
         if names is not None and not names:
@@ -73,6 +76,7 @@ class Live:
             snapshot=snapshot,
             slow_reader=slow_reader,
             prices=prices,
+            when_refused=when_refused,
         )
         self._reconnect = reconnect
         self._attempts = attempts

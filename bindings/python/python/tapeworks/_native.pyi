@@ -322,6 +322,7 @@ class Live:
         snapshot: bool = False,
         slow_reader: Optional[str] = None,
         prices: Prices = "float",
+        when_refused: str = "stop",
     ) -> Self: ...
     @property
     def records(self) -> int: ...

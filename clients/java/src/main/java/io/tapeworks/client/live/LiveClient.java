@@ -64,6 +64,8 @@ public final class LiveClient implements AutoCloseable {
     private String refusal;
     /** Refusals since the last record. */
     private int refusals;
+    /** Whether every server has refused a replay, so the session continues with the present. */
+    private boolean skipsReplay;
 
     /** A session that is not connected yet: {@link #run} and {@link #poll} connect. */
     public LiveClient(LiveOptions options) {
@@ -145,6 +147,7 @@ public final class LiveClient implements AutoCloseable {
                 if (resume.count() != before) {
                     retries.succeeded();
                     refusals = 0;
+                    skipsReplay = false;
                 }
             }
         } catch (DbnException wrong) {
@@ -157,8 +160,13 @@ public final class LiveClient implements AutoCloseable {
             LiveException failure = failure(broken);
             refusals += failure.reason() == LiveException.Reason.REFUSED ? 1 : 0;
             if (refusals >= options.servers()) {
-                disconnect();
-                throw failure;
+                boolean canSkip = options.whenRefused() == LiveOptions.WhenRefused.CONTINUE && !skipsReplay;
+                if (!canSkip || !resume.begin(options.schemas())) {
+                    disconnect();
+                    throw failure;
+                }
+                skipsReplay = true;
+                refusals = 0;
             }
             lost(failure);
         }
@@ -264,8 +272,10 @@ public final class LiveClient implements AutoCloseable {
         refusal = null;
         buffer.clear();
         authenticate(made);
-        resume.begin();
-        boolean isAnew = resume.start(options.schemas()) >= 0;
+        boolean isAnew = resume.begin(options.schemas());
+        if (isAnew && skipsReplay) {
+            resume.continueFromNow();
+        }
         boolean hasSnapshot = options.snapshot() && !isAnew;
         resume.connected(hasSnapshot);
         made.send(subscriptions(isAnew, hasSnapshot) + "start_session\n");
@@ -308,7 +318,7 @@ public final class LiveClient implements AutoCloseable {
         StringBuilder lines = new StringBuilder();
         List<String> symbols = options.symbols().isEmpty() ? List.of("ALL_SYMBOLS") : options.symbols();
         for (String schema : options.schemas()) {
-            long start = isAnew ? resume.start(schema) : options.start();
+            long start = isAnew ? skipsReplay ? Resume.NONE : resume.start(schema) : options.start();
             for (int at = 0; at < symbols.size(); at += SYMBOLS_A_LINE) {
                 int end = Math.min(symbols.size(), at + SYMBOLS_A_LINE);
                 lines.append("schema=").append(schema).append("|stype_in=raw_symbol|symbols=")

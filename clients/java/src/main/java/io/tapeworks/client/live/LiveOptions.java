@@ -26,7 +26,8 @@ public record LiveOptions(
         Duration silence,
         int attempts,
         Duration pause,
-        List<Server> others) {
+        List<Server> others,
+        WhenRefused whenRefused) {
     /** The key of {@code tapeworks demo}. */
     public static final String DEMO_KEY = "db-TapeworksDemoKey0000000000000";
 
@@ -64,6 +65,14 @@ public record LiveOptions(
         BUSY
     }
 
+    /** What to do when every server refuses to replay the records since the session was lost. */
+    public enum WhenRefused {
+        /** Fail with the server's reason. */
+        STOP,
+        /** Continue with the present; {@code RecordHandler.onMissing} reports the hole. */
+        CONTINUE
+    }
+
     /** @throws IllegalArgumentException an option cannot be used; the message says which */
     public LiveOptions {
         schemas = List.copyOf(schemas);
@@ -96,7 +105,7 @@ public record LiveOptions(
     /** All symbols of some schemas, of the plant of {@code tapeworks demo} unless said otherwise, from now on. */
     public static LiveOptions of(String host, int port, String... schemas) {
         return new LiveOptions(host, port, DEMO_KEY, "TAPEWORKS.DEMO", List.of(schemas), List.of(), -1, false, null, false, null,
-                Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100), List.of());
+                Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100), List.of(), WhenRefused.STOP);
     }
 
     /**
@@ -117,57 +126,62 @@ public record LiveOptions(
 
     /** The key: 32 characters that begin with {@code db-}. It is never sent. */
     public LiveOptions withKey(String key) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** The dataset. */
     public LiveOptions withDataset(String dataset) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** Only these symbols. */
     public LiveOptions withSymbols(String... symbols) {
-        return new LiveOptions(host, port, key, dataset, schemas, List.of(symbols), start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, List.of(symbols), start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** A replay from this time on, in ns since the epoch, UTC, then the present. */
     public LiveOptions withStart(long start) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** The state of now first. */
     public LiveOptions withSnapshot() {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, true, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, true, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** What the server does where this end is slow: {@code warn}, {@code skip} or {@code conflate}. */
     public LiveOptions withSlowReader(String behaviour) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, behaviour, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, behaviour, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** Each record says when it was sent. */
     public LiveOptions withTsOut() {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, true, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, true, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** TLS, with the server's name checked. */
     public LiveOptions withTls(SSLSocketFactory tls) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** How to wait for bytes. */
     public LiveOptions withWaiting(Waiting waiting) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /** How long the server may take to connect and to answer, and be silent later on; it sends a heartbeat every 30 s. */
     public LiveOptions withPatience(Duration answers, Duration silence) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, answers, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, answers, silence, attempts, pause, others, whenRefused);
     }
 
     /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
     public LiveOptions withReconnects(int attempts, Duration pause) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
+    }
+
+    /** What to do when every server refuses to replay the records since the session was lost. */
+    public LiveOptions withWhenRefused(WhenRefused whenRefused) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
     }
 
     /**
@@ -177,7 +191,7 @@ public record LiveOptions(
     public LiveOptions withOtherServer(String host, int port) {
         List<Server> all = new ArrayList<>(others);
         all.add(new Server(host, port));
-        return new LiveOptions(this.host, this.port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, all);
+        return new LiveOptions(this.host, this.port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, all, whenRefused);
     }
 
     /** How many servers there are. */

@@ -3,6 +3,7 @@ package io.tapeworks.client.live;
 import io.tapeworks.client.dbn.Dbn;
 import io.tapeworks.client.dbn.Record;
 import io.tapeworks.client.dbn.SystemMessage;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -30,7 +31,7 @@ final class Resume {
         /** The times of the last records, in a ring. */
         final long[] times = new long[KEPT];
         long count;
-        /** The greatest time that is no longer in the ring. */
+        /** The greatest time that is no longer in the ring, or that the requested snapshot includes. */
         long gone = NONE;
         /** Where the session was begun anew, and how many records from there on are still to be left out. */
         long from;
@@ -59,8 +60,31 @@ final class Resume {
             count = 0;
         }
 
+        /** The requested snapshot is complete: what it includes is not requested again. */
+        void finishSnapshot() {
+            gone = Math.max(gone, last);
+            last = gone;
+            first = NONE;
+            count = 0;
+        }
+
+        /** Nothing is repeated, and the next record follows a hole. */
+        void continueFromNow() {
+            left = 0;
+            isUnconfirmed = last > NONE;
+        }
+
+        boolean canBegin() {
+            return count > 0 || gone > NONE;
+        }
+
         /** Where to begin anew. What came at the first time may have begun before the session did. */
         void begin() {
+            if (count == 0) {
+                from = gone + 1;
+                left = 0;
+                return;
+            }
             from = Math.min(last, Math.max(last - WINDOW, Math.max(first, gone) + 1));
             isUnconfirmed = true;
             left = 0;
@@ -74,6 +98,8 @@ final class Resume {
     private long count;
     private long first = NONE;
     private boolean hasSnapshot;
+    /** The record types whose requested snapshot is complete. */
+    private final boolean[] finished = new boolean[TYPES];
     private long missingFrom = NONE;
 
     /** The time from which records before the last new one may be missing, in ns since the epoch; -1: none are. Resets it. */
@@ -86,6 +112,7 @@ final class Resume {
     /** A connection begins, with a snapshot of the present or without. */
     void connected(boolean hasSnapshot) {
         this.hasSnapshot = hasSnapshot;
+        Arrays.fill(finished, false);
         for (Place place : places) {
             if (place != null) {
                 place.isPastSnapshot = false;
@@ -103,7 +130,7 @@ final class Resume {
         int type = record.recordType();
         if (hasSnapshot && record instanceof SystemMessage message) {
             String text = message.msg();
-            if (text.startsWith(FINISHED) && text.endsWith(SNAPSHOT)) {
+            if (text.length() > FINISHED.length() + SNAPSHOT.length() && text.startsWith(FINISHED) && text.endsWith(SNAPSHOT)) {
                 finishSnapshot(Dbn.recordTypeOf(text.substring(FINISHED.length(), text.length() - SNAPSHOT.length())));
             }
         }
@@ -126,6 +153,7 @@ final class Resume {
         }
         // A venue's own snapshot is flagged too: it is of the stream, and a replay has it again.
         if (hasSnapshot && isFlagged && !place.isPastSnapshot) {
+            place.gone = Math.max(place.gone, time);
             return true;
         }
         place.isPastSnapshot = true;
@@ -158,13 +186,15 @@ final class Resume {
      * out, so counting starts again.
      */
     void finishSnapshot(int type) {
-        Place place = type < 0 ? null : places[type];
+        if (type < 0) {
+            return;
+        }
+        finished[type] = true;
+        Place place = places[type];
         if (place == null) {
             return;
         }
-        place.gone = Math.max(place.gone, place.last);
-        place.first = NONE;
-        place.count = 0;
+        place.finishSnapshot();
         for (Place other : places) {
             if (other != null && other.count > 0) {
                 return;
@@ -173,27 +203,42 @@ final class Resume {
         first = NONE;
     }
 
-    /** Makes ready for a session that begins anew. Then {@link #start} says from where. */
-    void begin() {
+    /** Continues without a replay: nothing is repeated, and the first record of each type follows a hole. */
+    void continueFromNow() {
         for (Place place : places) {
-            if (place != null && place.count > 0) {
-                place.begin();
+            if (place != null) {
+                place.continueFromNow();
             }
         }
+    }
+
+    /**
+     * Prepares to resume; then {@link #start} says from where. False: the session begins anew, as it was requested, because nothing has come
+     * or the requested snapshot is not complete. Records that came beside an incomplete snapshot are then followed by a hole.
+     */
+    boolean begin(List<String> schemas) {
+        boolean isIncomplete = hasSnapshot && schemas.stream().anyMatch(schema -> !finished[Dbn.recordTypeOf(schema)]);
+        if (isIncomplete) {
+            continueFromNow();
+            return false;
+        }
+        boolean canResume = first != NONE;
+        for (Place place : places) {
+            if (place != null && place.canBegin()) {
+                place.begin();
+                canResume = true;
+            }
+        }
+        return canResume;
     }
 
     /** Where a schema's records begin anew, in ns since the epoch, UTC; -1: nothing has come of any schema. */
     long start(String schema) {
         Place place = places[Dbn.recordTypeOf(schema)];
-        if (place != null && place.count > 0) {
+        if (place != null && place.canBegin()) {
             return place.from;
         }
         // Of a schema without a record so far, the interval of the first record of others counts.
         return first == NONE ? NONE : Math.max(0, first - Dbn.intervalOf(schema));
-    }
-
-    /** As {@link #start}, of several schemas: the earliest. */
-    long start(List<String> schemas) {
-        return schemas.stream().mapToLong(this::start).min().orElse(NONE);
     }
 }

@@ -46,6 +46,13 @@ public final class Records {
         return bytes.array();
     }
 
+    public static byte[] error(String text, int code) {
+        ByteBuffer bytes = record(Dbn.ERROR, ErrorMessage.LENGTH, 0, 0, 9);
+        bytes.put(text.getBytes(java.nio.charset.StandardCharsets.UTF_8));
+        bytes.put(ErrorMessage.LENGTH - 2, (byte) code);
+        return bytes.array();
+    }
+
     /** One after the other. */
     public static byte[] joined(byte[]... parts) {
         java.io.ByteArrayOutputStream bytes = new java.io.ByteArrayOutputStream();

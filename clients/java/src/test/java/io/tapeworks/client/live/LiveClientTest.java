@@ -7,9 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.tapeworks.client.dbn.Dbn;
 import io.tapeworks.client.dbn.DbnException;
+import io.tapeworks.client.dbn.ErrorMessage;
 import io.tapeworks.client.dbn.Mbo;
 import io.tapeworks.client.dbn.RecordHandler;
 import io.tapeworks.client.dbn.Records;
+import io.tapeworks.client.dbn.SystemMessage;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -143,6 +145,24 @@ final class LiveClientTest {
         final List<Long> seen = new ArrayList<>();
         final List<Long> reconnects = new ArrayList<>();
         Runnable heard = () -> {};
+        long messages;
+        final List<Long> missing = new ArrayList<>();
+
+        @Override
+        public void onSystemMessage(SystemMessage message, long sequence, boolean endOfBatch) {
+            messages += 1;
+        }
+
+        @Override
+        public void onErrorMessage(ErrorMessage message, long sequence, boolean endOfBatch) {
+            messages += 1;
+        }
+
+        @Override
+        public void onMissing(int recordType, long from, long to) {
+            missing.add(from);
+            missing.add(to);
+        }
 
         @Override
         public void onReconnect(long count) {
@@ -152,7 +172,7 @@ final class LiveClientTest {
 
         @Override
         public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
-            assertEquals(seen.size(), sequence);
+            assertEquals(seen.size() + messages, sequence);
             seen.add(mbo.orderId());
         }
     }
@@ -171,7 +191,8 @@ final class LiveClientTest {
         byte[] begin = Records.metadata(3);
         byte[] cut = Records.mbo(5, 30);
         Server server = new Server(
-                Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20), Records.mbo(3, 20), java.util.Arrays.copyOf(cut, 20)),
+                Records.joined(begin, Records.system("Finished mbo snapshot"), Records.mbo(1, 10), Records.mbo(2, 20), Records.mbo(3, 20),
+                        java.util.Arrays.copyOf(cut, 20)),
                 // The second connection brings nothing, and the third begins with what came already.
                 begin,
                 Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 20), Records.mbo(5, 30)));
@@ -433,16 +454,14 @@ final class LiveClientTest {
     @Test
     void aSessionOfSeveralSchemasBeginsAnewWhereEachOfThemIs() {
         Resume resume = new Resume();
-        resume.begin();
-        assertEquals(Resume.NONE, resume.start(List.of("mbo")));
+        assertFalse(resume.begin(List.of("mbo")));
         for (long time : new long[] {100, 105, 106}) {
             assertTrue(resume.takes(Dbn.MBO, time * 1_000_000_000L, false));
         }
         assertTrue(resume.takes(Dbn.OHLCV_1S, 104_000_000_000L, false));
-        resume.begin();
+        assertTrue(resume.begin(List.of("mbo")));
         assertEquals(100_000_000_001L, resume.start("mbo"));
         assertEquals(104_000_000_000L, resume.start("ohlcv-1s"));
-        assertEquals(100_000_000_001L, resume.start(List.of("mbo", "ohlcv-1s")));
         // Of a schema without a record, the interval before the first record of others counts.
         assertEquals(99_000_000_000L, resume.start("bbo-1s"));
         assertFalse(resume.takes(Dbn.OHLCV_1S, 103_000_000_000L, false));
@@ -461,7 +480,7 @@ final class LiveClientTest {
             assertTrue(resume.takes(Dbn.MBO, record[1], record[2] != 0));
             seen.add(record[0]);
         }
-        resume.begin();
+        assertTrue(resume.begin(List.of("mbo")));
         resume.connected(false);
         long start = resume.start("mbo");
         for (long[] record : records) {
@@ -499,12 +518,12 @@ final class LiveClientTest {
         for (long time = 100; time < 110; time++) {
             assertTrue(resume.takes(Dbn.MBO, time, false));
         }
-        resume.begin();
+        assertTrue(resume.begin(List.of("mbo")));
         resume.connected(false);
         assertFalse(resume.takes(Dbn.MBO, 109, false));
         assertTrue(resume.takes(Dbn.MBO, 110, false));
         assertEquals(Resume.NONE, resume.takeMissingFrom());
-        resume.begin();
+        assertTrue(resume.begin(List.of("mbo")));
         resume.connected(false);
         assertTrue(resume.takes(Dbn.MBO, 150, false));
         assertEquals(110, resume.takeMissingFrom());
@@ -519,9 +538,10 @@ final class LiveClientTest {
         for (long time : new long[] {5, 6, 7}) {
             assertTrue(resume.takes(Dbn.MBO, time, true));
         }
+        resume.finishSnapshot(Dbn.MBO);
         assertTrue(resume.takes(Dbn.MBO, 10, false));
         assertTrue(resume.takes(Dbn.MBO, 11, true));
-        resume.begin();
+        assertTrue(resume.begin(List.of("mbo")));
         resume.connected(false);
         assertEquals(11, resume.start("mbo"));
         assertFalse(resume.takes(Dbn.MBO, 11, true));
@@ -537,15 +557,61 @@ final class LiveClientTest {
         assertTrue(resume.takes(Dbn.MBO, 101, false));
         assertTrue(resume.takes(Dbn.MBO, 102, true));
         resume.finishSnapshot(Dbn.MBO);
-        assertEquals(Resume.NONE, resume.start("mbo"), "the snapshot is requested again");
+        assertTrue(resume.begin(List.of("mbo")));
+        assertEquals(103, resume.start("mbo"), "the snapshot has the rest");
         for (long time = 103; time < 106; time++) {
             assertTrue(resume.takes(Dbn.MBO, time, false));
         }
-        resume.begin();
+        assertTrue(resume.begin(List.of("mbo")));
         resume.connected(false);
         assertEquals(104, resume.start("mbo"));
         assertFalse(resume.takes(Dbn.MBO, 104, false));
         assertFalse(resume.takes(Dbn.MBO, 105, false));
         assertTrue(resume.takes(Dbn.MBO, 105, false));
+    }
+
+    /** The first server's history does not reach back: it refuses the replay, and gives the present. */
+    @Test
+    void aRefusedReplayStopsOrContinuesWithTheHoleReported() throws IOException {
+        byte[] begin = Records.metadata(3);
+        byte[] refused = Records.joined(begin, Records.error("the replay is no longer kept", 8));
+        for (LiveOptions.WhenRefused whenRefused : LiveOptions.WhenRefused.values()) {
+            Server server = new Server(
+                    Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)),
+                    refused,
+                    Records.joined(begin, Records.mbo(7, 70), Records.mbo(8, 80)));
+            Orders orders = new Orders();
+            LiveOptions options = server.options("mbo").withReconnects(2, Duration.ofMillis(1)).withWhenRefused(whenRefused);
+            try (LiveClient client = new LiveClient(options)) {
+                LiveException failure = assertThrows(LiveException.class, () -> client.run(orders));
+                boolean stops = whenRefused == LiveOptions.WhenRefused.STOP;
+                assertEquals(stops, failure.getMessage().contains("the replay is no longer kept"));
+                assertEquals(stops ? List.of(1L, 2L) : List.of(1L, 2L, 7L, 8L), orders.seen);
+                assertEquals(stops ? List.of() : List.of(20L, 70L), orders.missing);
+            }
+        }
+    }
+
+    @Test
+    void aSessionLostDuringASnapshotRequestsItAgainAndReportsAHole() {
+        Resume resume = new Resume();
+        resume.connected(true);
+        assertTrue(resume.takes(Dbn.MBO, 100, true));
+        assertTrue(resume.takes(Dbn.MBO, 101, false));
+        assertTrue(resume.takes(Dbn.MBO, 102, true));
+        assertFalse(resume.begin(List.of("mbo")));
+        resume.connected(true);
+        assertTrue(resume.takes(Dbn.MBO, 110, true));
+        resume.finishSnapshot(Dbn.MBO);
+        assertEquals(Resume.NONE, resume.takeMissingFrom());
+        assertTrue(resume.takes(Dbn.MBO, 111, false));
+        assertEquals(110, resume.takeMissingFrom());
+        // A quiet schema resumes behind its snapshot.
+        Resume quiet = new Resume();
+        quiet.connected(true);
+        assertTrue(quiet.takes(Dbn.MBO, 110, true));
+        quiet.finishSnapshot(Dbn.MBO);
+        assertTrue(quiet.begin(List.of("mbo")));
+        assertEquals(111, quiet.start("mbo"));
     }
 }
