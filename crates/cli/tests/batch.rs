@@ -571,6 +571,18 @@ fn an_executor_starts_a_process_for_each_task() {
     assert_eq!((report.performed, report.failed.len(), report.left, most), (4, 0, 0, 4));
     assert!(report.manifest.is_some());
     assert_same(&folder.path("one"), &folder.path("apart"));
+    // The process would take damaged results of the right size as finished.
+    let damaged = some(&folder, "apart", ".parquet", "2025-11-14").swap_remove(0);
+    let mut bytes = fs::read(&damaged).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let verify = Earlier { verify: true, ..Earlier::default() };
+    let report =
+        batches::run(&plan, &results, &executor, verify, &mut |_| {}, &mut |_| ControlFlow::Continue(()));
+    let report = report.unwrap();
+    assert_eq!((report.performed, report.failed.len()), (1, 0));
+    assert_same(&folder.path("one"), &folder.path("apart"));
 }
 
 #[test]

@@ -339,23 +339,29 @@ impl Folder {
         Ok(all)
     }
 
-    /// Whether the files of a record have the bytes that it was made with; `None` if `observe` stops it. A file that is missing or cannot
-    /// be read does not.
+    /// Whether the files of a record have the bytes that it was made with; `None` if `observe` stops it. A missing or unreadable file
+    /// counts as damaged; an object of a store that cannot be read does not.
+    ///
+    /// # Errors
+    /// [`BatchError`] of the store.
     pub(super) fn is_sound(
         &self,
         outputs: &[OutputRecord],
         observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Option<bool> {
+    ) -> Result<Option<bool>, BatchError> {
         for output in outputs {
             let hashed = match self.place.is_cloud() {
-                false => hash(&self.place.path(&output.path), observe).transpose()?.ok(),
-                true => self.place.read(&output.path).ok().flatten().map(|bytes| hash_of(&bytes)),
+                false => match hash(&self.place.path(&output.path), observe).transpose() {
+                    Some(hashed) => hashed.ok(),
+                    None => return Ok(None),
+                },
+                true => self.place.read(&output.path)?.map(|bytes| hash_of(&bytes)),
             };
             if hashed.as_ref() != Some(&output.sha256) {
-                return Some(false);
+                return Ok(Some(false));
             }
         }
-        Some(true)
+        Ok(Some(true))
     }
 
     /// Locks a task for this process, beside others in the folder. The lock ends when it is dropped. A store has no locks: there two

@@ -226,7 +226,7 @@ pub struct Earlier {
     /// Removes earlier results although their files are no longer among the inputs: results of the plan's dates, and of dates to which one
     /// of their files no longer belongs.
     pub force: bool,
-    /// Compares the bytes of all files with the hashes that they were made with, and does the tasks of damaged ones again.
+    /// Verifies every file against its recorded hash, and does the tasks of damaged ones again. Without it only sizes are compared.
     pub verify: bool,
 }
 
@@ -246,7 +246,7 @@ pub fn run(
 ) -> Result<Report, BatchError> {
     let Finished { records: before, damaged } = folder.all_finished()?;
     let superseded = superseded(plan, folder, &before, earlier.force)?;
-    let mut left = Vec::new();
+    let (mut left, mut unsound) = (Vec::new(), Vec::new());
     for task in &plan.tasks {
         let Some(record) = before.get(&task.name) else {
             if let Some(why) = damaged.get(&task.name) {
@@ -258,10 +258,11 @@ pub fn run(
         let mut observe = |_| observe(&Progress::default());
         match is_current(record, task, folder, &mut observe) {
             Ok(true) if !earlier.verify => {}
-            Ok(true) => match folder.is_sound(&record.outputs, &mut observe) {
+            Ok(true) => match folder.is_sound(&record.outputs, &mut observe)? {
                 Some(true) => {}
                 Some(false) => {
                     notice(format!("{}: its results are damaged; it is done again", task.name));
+                    unsound.push(&task.name);
                     left.push(task);
                 }
                 None => return Err(BatchError::Stopped),
@@ -281,6 +282,8 @@ pub fn run(
         notice(format!("{name}: its files are in other tasks now; its results are removed"));
         folder.withdraw(&name)?;
     }
+    // A process that does a task apart looks at sizes alone, and would take it as finished.
+    unsound.into_iter().try_for_each(|name| folder.withdraw(name))?;
     let mut progress = Progress {
         total_bytes: left.iter().map(|task| task.input_bytes()).fold(0, u64::saturating_add),
         tasks: left.len(),
@@ -318,7 +321,7 @@ pub fn run(
     if earlier.verify {
         let planned: BTreeSet<&str> = plan.tasks.iter().map(|task| task.name.as_str()).collect();
         for (name, record) in records.iter().filter(|(name, _)| !planned.contains(name.as_str())) {
-            match folder.is_sound(&record.outputs, &mut |_| observe(&progress)) {
+            match folder.is_sound(&record.outputs, &mut |_| observe(&progress))? {
                 Some(true) => {}
                 Some(false) => {
                     unsound.push(format!("{name}: its results are damaged; run it again with its files"));
