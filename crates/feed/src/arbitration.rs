@@ -215,6 +215,8 @@ pub struct Arbiter {
     /// Packets that may begin a restart: see [`Run`].
     suspects: Vec<Held>,
     past: Option<SessionId>,
+    /// When the session was joined: right before its first packet.
+    began: Nanos,
     /// When the sequence last went on by a message.
     advanced: Nanos,
     /// When a heartbeat last confirmed where it is.
@@ -267,6 +269,7 @@ impl Arbiter {
             run: Run::default(),
             suspects: Vec::new(),
             past: None,
+            began: Nanos(0),
             advanced: Nanos(0),
             confirmed: Nanos(0),
             came_late: Nanos(0),

@@ -254,10 +254,12 @@ fn a_session_that_begins_after_the_end_or_the_silence_of_the_one_before_begins_a
     let expected =
         [Seen::Gap(1_001, 10), Seen::Messages(1_011..1_011), Seen::Session(id(NEW), 1), Seen::Messages(1..3)];
     assert_eq!(run.take(), expected);
-    // No end was said, and nothing came for long enough.
-    for (first, quiet) in [(1, SILENCE / 2), (1_000, SILENCE)] {
+    // No end was said, and nothing came for long enough. Amid a session one packet may be a stray one, and three are not.
+    for (first, quiet, packets) in [(1, SILENCE / 2, 1), (1_000, SILENCE, 3)] {
         let mut run = Run::followed();
-        run.a(quiet, &packet(NEW, first..first + 2));
+        for number in (first..).step_by(2).take(packets) {
+            run.a(quiet, &packet(NEW, number..number + 2));
+        }
         assert_eq!(run.take(), []);
         run.advance(quiet + WINDOW - 1);
         assert_eq!(run.session(), id(OLD));
@@ -311,6 +313,52 @@ fn a_channel_changes_back_to_the_session_before_when_the_other_brings_nothing_mo
     // As long as the other brought packets, those of the one before were old.
     let of_past = run.counters(0).of_past_sessions;
     assert!((29..=30).contains(&of_past), "{of_past}");
+}
+
+#[test]
+fn a_single_packet_amid_another_session_waits_for_the_time_of_silence_even_after_a_silence() {
+    let mut run = Run::followed();
+    run.a(2 * SILENCE, &packet(STRAY, 5_000..5_001));
+    run.advance(2 * SILENCE + WINDOW);
+    assert_eq!(run.session(), id(OLD));
+    // The followed session is back in time.
+    run.a(2 * SILENCE + MS, &packet(OLD, 1_001..1_002));
+    run.advance(4 * SILENCE);
+    assert_eq!((run.session(), run.arbiter.counters().session_changes), (id(OLD), 0));
+    // Or it is not.
+    run.a(5 * SILENCE, &packet(NEW, 5_000..5_001));
+    run.advance(6 * SILENCE - 1);
+    assert_eq!(run.session(), id(OLD));
+    run.advance(6 * SILENCE);
+    assert_eq!(run.session(), id(NEW));
+}
+
+#[test]
+fn a_channel_returns_from_a_session_that_brings_only_heartbeats() {
+    let mut run = Run::followed();
+    // The lines are out, and a test's heartbeats take the channel over.
+    for step in 0..60 {
+        run.advance(SILENCE + step * 100 * MS);
+        run.a(SILENCE + step * 100 * MS, &raw(STRAY, 1, 0, 0));
+    }
+    assert_eq!(run.session(), id(STRAY));
+    run.take();
+    let mut number = 1_001;
+    for step in 60..120 {
+        let at = SILENCE + step * 100 * MS;
+        run.advance(at);
+        run.a(at, &packet(OLD, number..number + 1));
+        run.a(at + US, &raw(STRAY, 1, 0, 0));
+        number += 1;
+    }
+    assert_eq!((run.session(), run.arbiter.next()), (id(OLD), Some(number)));
+    let seen = run.take();
+    let last = seen.iter().rposition(|one| matches!(one, Seen::Session(..))).unwrap();
+    assert_eq!(seen[last], Seen::Session(id(OLD), 1));
+    assert!(
+        seen[last + 1..].iter().filter(|one| matches!(one, Seen::Messages(_))).count() == 60,
+        "none is lost"
+    );
 }
 
 #[test]

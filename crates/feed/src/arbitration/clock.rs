@@ -22,6 +22,7 @@ impl Arbiter {
         self.retry.clock_was_set(ahead_ns);
         self.gaps.clock_was_set(ahead_ns);
         all(&mut self.last);
+        set(&mut self.began);
         set(&mut self.advanced);
         set(&mut self.confirmed);
         set(&mut self.came_late);

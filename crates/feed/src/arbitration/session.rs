@@ -3,9 +3,11 @@
 //! A packet of another session is copied and waits. It may be the first of the session that follows, a damaged one, or one of a day
 //! long past. The followed session stays while it brings packets, and the packets of the other are dropped in time. The
 //! other session begins as soon as the followed one has said its end and is complete, or has brought nothing for a time
-//! ([`ArbiterOptions::silence_ns`]), while the other still brings packets. So a channel that joined by a stray packet, or changed by
+//! ([`ArbiterOptions::silence_ns`]), while the other still brings packets. After a longer silence a single packet waits for that time
+//! too, unless it is the first of its session. So a channel that joined by a stray packet, or changed by
 //! one, finds its way back, even to the session before. Of two sessions that both bring messages it follows the one that it has; one
-//! that brings only heartbeats gives way, after the time of silence, to one that brings messages from its first on.
+//! that brings only heartbeats gives way, after the time of silence, to one that brings messages from its first on, and to the session
+//! before.
 //!
 //! Cost: none for a packet of the followed session.
 
@@ -17,7 +19,7 @@ use tapeworks_session::{Header, SessionId};
 
 use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 use crate::recovery::GapReason;
-use crate::run::Run;
+use crate::run::{CONFIRMING, Run};
 
 /// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
@@ -90,8 +92,10 @@ impl Arbiter {
             self.join(header, received, deliver);
             return true;
         }
-        // One that repeats its end does not begin again.
-        let is_over = header.is_end_of_session || !self.is_quiet(self.options.silence_ns, received);
+        // One that repeats its end does not begin again. One that brings messages may, if the session that followed has brought none.
+        let is_over = header.is_end_of_session
+            || !self.is_quiet(self.options.silence_ns, received)
+                && (header.count == 0 || self.advanced > self.began);
         if self.past == Some(header.session) && is_over {
             self.lines[place(line)].counters.of_past_sessions += 1;
             return false;
@@ -143,11 +147,11 @@ impl Arbiter {
         [takes_over, self.quiet_deadline(successor)].into_iter().flatten().min()
     }
 
-    /// Whether a session brings messages from its first on, and the followed one has brought none since: only heartbeats, as of a
-    /// publisher that lingers.
+    /// Whether a session brings messages from its first on, or is the one before, and the followed one has brought none since: only
+    /// heartbeats, as of a publisher that lingers, or of a test.
     fn takes_over(&self, successor: &Successor) -> bool {
         let until = Nanos(successor.last().0.saturating_add(self.options.silence_ns / 2));
-        successor.has_beginning()
+        (successor.has_beginning() || self.past.is_some_and(|past| successor.is_of(past)))
             && successor.has_messages()
             && self.advanced < successor.since()
             && self.last.is_none_or(|last| last <= until)
@@ -164,7 +168,9 @@ impl Arbiter {
             () if successor.has_beginning() => silence_ns / 2,
             () => silence_ns,
         };
-        let window = Nanos(successor.since().0.saturating_add(reorder_window_ns));
+        let is_confirmed = successor.has_beginning() || successor.packets.len() >= CONFIRMING;
+        let window_ns = if is_confirmed || self.end.is_some() { reorder_window_ns } else { silence_ns };
+        let window = Nanos(successor.since().0.saturating_add(window_ns));
         Some(self.last.map_or(window, |last| window.max(Nanos(last.0.saturating_add(quiet_ns)))))
     }
 
@@ -255,9 +261,11 @@ impl Arbiter {
         let Some(first) = waiting.front() else { return };
         self.past = self.session;
         self.counters.session_changes += 1;
-        let header = first.header;
+        let (header, before) = (first.header, Nanos(first.received.0.saturating_sub(1)));
         self.lines.iter_mut().for_each(|line| line.restart(None));
         self.join(&header, now, deliver);
+        // Its messages are later than that, those that waited too.
+        (self.began, self.advanced) = (before, before);
         for held in waiting {
             if self.session != Some(held.header.session) {
                 // Its end was among them, and another session has begun.
@@ -315,7 +323,7 @@ impl Arbiter {
         self.given_up.clear();
         self.retry.clear();
         self.forgotten = 0;
-        self.advanced = now;
+        (self.began, self.advanced) = (now, now);
         self.is_silent = false;
         self.run = Run::default();
         let suspects = std::mem::take(&mut self.suspects);
@@ -346,7 +354,7 @@ impl Arbiter {
             return;
         }
         self.next = Some(next);
-        self.advanced = now;
+        (self.began, self.advanced) = (now, now);
         self.resume(now, deliver);
         self.call_silence(now, deliver);
     }
@@ -357,7 +365,7 @@ impl Arbiter {
         self.is_joining = false;
         let first = self.held.front().map_or(1, |held| held.header.first);
         self.next = Some(1);
-        self.advanced = now;
+        (self.began, self.advanced) = (now, now);
         deliver(Delivery::Session { session, first: 1, now });
         self.pass_over(first, GapReason::NoSnapshot, now, deliver);
         // The request failed.
