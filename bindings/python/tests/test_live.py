@@ -264,7 +264,7 @@ def scripted(scripts):
 @pytest.mark.parametrize("when_refused", ["stop", "continue"])
 def test_a_refused_replay_stops_or_continues_with_the_hole_reported(when_refused):
     dbn = pytest.importorskip("databento_dbn")
-    metadata = dbn.Metadata("TAPEWORKS.DEMO", 0, dbn.SType.INSTRUMENT_ID, "mbo", version=3).encode()
+    metadata = dbn.Metadata("TAPEWORKS.DEMO", 0, None, dbn.SType.INSTRUMENT_ID, dbn.Schema.MBO, version=3).encode()
 
     def order(number, time):
         return bytes(dbn.MBOMsg(1, 1, time, number, 10**9, 100, dbn.Action.ADD, dbn.Side.BID, time))

@@ -538,7 +538,9 @@ impl Arbiter {
             None => false,
             // Some servers answer that they no longer have the messages with a packet without any.
             Some(_) if numbers.is_empty() => !header.is_end_of_session && !self.gaps.is_empty(),
-            Some(next) if numbers.end <= next => self.given_up.within(&numbers).next().is_some(),
+            Some(next) if numbers.end <= next => {
+                self.given_up.within(&numbers).next().is_some() || self.retry.awaits(&numbers)
+            }
             Some(_) => self.gaps.requests_any_of(&numbers),
         };
         if is_needed { Usefulness::Needed } else { Usefulness::Unneeded }

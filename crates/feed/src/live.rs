@@ -650,7 +650,12 @@ impl LiveFeed {
         let set = |time: &mut Nanos| *time = time.set_by(ahead_ns);
         for channel in &mut self.channels {
             channel.arbiter.clock_was_set(ahead_ns);
-            channel.followed.awaited.iter_mut().for_each(|awaited| set(&mut awaited.due));
+            for awaited in &mut channel.followed.awaited {
+                set(&mut awaited.due);
+                if awaited.ended.0 > 0 {
+                    set(&mut awaited.ended);
+                }
+            }
             set(&mut channel.contradicted_again);
             set(&mut channel.pace.not_before);
             channel.pace.retry_at.iter_mut().for_each(set);

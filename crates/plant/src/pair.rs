@@ -104,8 +104,8 @@ impl PairSetting {
 
     /// Makes ready for another [`PlantOptions::agree`](crate::PlantOptions::agree), after the plant ended with `why`.
     pub fn begin_again(&mut self, why: &BeginAgain) {
-        // The operator's word was for the start.
-        self.is_forced = false;
+        // The operator's word was for the start, which a plant that has no role yet has not made.
+        self.is_forced &= self.agreed.is_none();
         if let BeginAgain::SteppedDown { epoch, .. } = why {
             self.stepped_down = self.stepped_down.max(Some(*epoch));
         }

@@ -117,8 +117,8 @@ pub trait FollowedFiles: fmt::Debug + Send + Sync {
     /// How often they were read again.
     fn counters(&self) -> &FollowedCounters;
 
-    /// Why they cannot be used as they are now: what was read before is in use. Or that others refuse what is in use, since its time is
-    /// over.
+    /// Why they cannot be used as they are now, so that what was read before is in use; or that the certificate in use has expired or is
+    /// not valid yet. Looks at the files.
     fn problem(&self) -> Option<String>;
 
     /// As [`FollowedFiles::problem`], or that a certificate expires within a week. Looks at the files.
@@ -131,7 +131,8 @@ impl<T: Send> FollowedFiles for Followed<T> {
     }
 
     fn problem(&self) -> Option<String> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        // Files that nobody uses at the moment may have been replaced.
+        let current = self.current();
         let expired = || current.validity?.problem().filter(|expiry| expiry.is_invalid());
         current.problem.clone().or_else(|| expired().map(|expiry| expiry.to_string()))
     }

@@ -1,7 +1,7 @@
 //! The time in which a certificate is valid.
 //!
 //! Two fields of X.509 are read (RFC 5280, section 4.1), in their encoding by DER. Whether a certificate can be trusted is decided
-//! elsewhere; this is for a warning about one's own.
+//! elsewhere; this module only warns about our own certificates.
 
 use std::fmt;
 
@@ -63,7 +63,8 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut next = || parts.next();
     let (month, day, hour, minute, second) = (next()?, next()?, next()?, next()?, next()?);
     let time = DateTime::new(year as i16, month, day, hour, minute, second, 0).ok()?;
-    Some((TimeZone::UTC.to_timestamp(time).ok()?.as_second(), after))
+    // 99991231235959Z, which stands for no end (section 4.1.2.5), is beyond the last timestamp.
+    Some((TimeZone::UTC.to_timestamp(time).unwrap_or(Timestamp::MAX).as_second(), after))
 }
 
 impl Validity {
@@ -105,17 +106,17 @@ impl Validity {
 /// What is wrong with a certificate's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// It is over.
+    /// Expired.
     Expired {
         /// Its last second.
         ends_s: i64,
     },
-    /// It has not begun.
+    /// Not valid yet.
     NotYet {
         /// Its first second.
         begins_s: i64,
     },
-    /// It is over within a week.
+    /// Expires within a week.
     Soon {
         /// Its last second.
         ends_s: i64,
@@ -181,6 +182,11 @@ mod tests {
             let expired = "the certificate expired at 2050-03-01T00:00:00Z";
             assert_eq!(text(validity.ends_s + 1).as_deref(), Some(expired));
         }
+        let endless = [&[GENERALIZED_TIME, 15][..], b"99991231235959Z"].concat();
+        let validity =
+            Validity::of_certificate(&certificate(&utc(b"240229235959Z"), &endless, true)).unwrap();
+        assert_eq!(validity.problem_at(1_709_251_198), Some(Expiry::NotYet { begins_s: 1_709_251_199 }));
+        assert_eq!(validity.problem_at(4_000_000_000), None);
         let old = certificate(&utc(b"500101000000Z"), &utc(b"991231235959Z"), true);
         let validity = Validity::of_certificate(&old).unwrap();
         assert_eq!(

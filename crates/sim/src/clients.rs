@@ -69,7 +69,7 @@ impl Session {
             }
         } else if let Some(message) = record.get::<SystemMsg>() {
             let text = message.msg().unwrap_or_default();
-            self.replays += usize::from(text.starts_with("Finished "));
+            self.replays += usize::from(text.starts_with("Finished ") && !text.ends_with(" snapshot"));
             if text.starts_with("gap: ") {
                 self.gaps.insert(self.records.len());
             }

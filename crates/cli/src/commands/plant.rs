@@ -156,7 +156,7 @@ pub(crate) fn check_certificates(
 pub(crate) fn log_certificates(certificates: &mut FileWatch) {
     certificates.news(|subject, warning| match warning {
         Some(warning) => tracing::warn!(%subject, "{warning}"),
-        None => tracing::info!(%subject, "the certificate is valid again"),
+        None => tracing::info!(%subject, "the certificate is in order"),
     });
 }
 

@@ -52,6 +52,11 @@ impl Retry {
         }
     }
 
+    /// Whether some of the numbers are requested again.
+    pub(super) fn awaits(&self, numbers: &Range<u64>) -> bool {
+        self.numbers.first_in(numbers).is_some()
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
