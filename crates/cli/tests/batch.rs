@@ -805,3 +805,17 @@ fn a_pipe_among_the_inputs_is_skipped_with_a_line() {
     assert_eq!(named.status.code(), Some(1), "{}", stderr(&named));
     assert!(stderr(&named).contains("is skipped"), "{}", stderr(&named));
 }
+
+#[test]
+fn a_batch_of_orders_says_what_a_feed_of_price_levels_has_beside_them() {
+    let folder = Folder::new("batch-lacking");
+    generate(&folder, "in/day.pcap", "iex-deep", "2025-11-14", "800", &[]);
+    let output = batch(&folder, "out", &["--schema", "mbo"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("mbo holds orders: "), "{}", stderr(&output));
+    let report = &manifest(&folder, "out")["tasks"][0]["report"];
+    assert!(report["lacking"][0].as_str().unwrap().contains("were left out; mbp-1"), "{report}");
+    let again = batch(&folder, "out", &["--schema", "mbo"]);
+    assert!(stderr(&again).contains("mbo holds orders: "), "a finished task too: {}", stderr(&again));
+    assert!(!stderr(&batch(&folder, "levels", &["--schema", "mbp-10"])).contains("holds orders"));
+}

@@ -88,6 +88,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// What the input has and the results cannot hold, a line each: see [`Summary::lacking`].
+    pub fn lacking(&self) -> impl Iterator<Item = &str> {
+        self.report["lacking"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
     /// As plain data.
     #[must_use]
     pub fn to_value(&self) -> Value {

@@ -293,6 +293,7 @@ fn one_task(description: &Path, arguments: &Arguments) -> Result {
         Err(error) => return Err(Failure::Failed(format!("{}: {error}", task.name))),
     };
     record.damaged_files.iter().for_each(|error| complain(error));
+    record.lacking().for_each(complain);
     let text = match arguments.json {
         true => format!("{:#}\n", record.to_value()),
         false => format!("{}: {}\n", task.name, made(std::iter::once(&record))),
@@ -356,6 +357,9 @@ fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
     // The merge of a date has read the files of its other tasks too.
     let damaged: BTreeSet<&String> = records.iter().flat_map(|record| &record.damaged_files).collect();
     damaged.into_iter().for_each(|error| complain(error));
+    for record in &records {
+        record.lacking().for_each(|line| complain(&format!("{}: {line}", record.task.name)));
+    }
     for shared in &report.shared {
         complain(&format!(
             "{}: {} is in several tasks, so its records are there more than once: {}",
