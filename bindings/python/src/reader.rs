@@ -199,7 +199,7 @@ impl Batches {
             return said.map(|()| None).map_err(|error| ArrowError::ComputeError(error.to_string()));
         }
         match self.errors.as_str() {
-            "raise" => Err(ArrowError::ComputeError(
+            "raise" if summary["is_clean"] != true => Err(ArrowError::ComputeError(
                 "messages are missing or cannot be read: see the reader's summary".to_owned(),
             )),
             _ => Ok(None),
