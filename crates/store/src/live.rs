@@ -274,7 +274,7 @@ pub fn snapshot(
 /// Bytes of records that are a unit of work, about an order.
 const UNIT_BYTES: usize = 64;
 
-/// Bytes of tables that are read in the time in which a unit's records are made.
+/// Table bytes that can be scanned in the time one unit of records takes.
 const UNIT_TABLE_BYTES: usize = 512;
 
 /// About the most parts of a snapshot: each part of `mbo` reads the order table again.
@@ -308,7 +308,7 @@ pub fn schema_of_finished_snapshot(record: &dbn::RecordRef<'_>) -> Option<Schema
 /// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument are
 /// more, or the parts would be more than 64.
 ///
-/// Cost: for `mbo` the order table is read once; for the others each instrument is looked at once.
+/// Cost: for `mbo` the order table is read once, unless one instrument is wanted at most; for the others each instrument is looked at once.
 pub fn divide(
     schema: Schema,
     state: &State<'_>,
@@ -318,10 +318,21 @@ pub fn divide(
     let mut units = vec![0usize; state.instruments.len()];
     let feeds = state.books.feeds();
     let mut reading = 1 + units.len() * size_of::<usize>() / UNIT_TABLE_BYTES;
+    if schema == Schema::Mbo {
+        reading += feeds.iter().map(|books| books.bytes() / UNIT_TABLE_BYTES).sum::<usize>();
+    }
+    if (0u32..)
+        .map(InstrumentId)
+        .zip(&units)
+        .filter(|(instrument, _)| is_wanted(*instrument))
+        .nth(1)
+        .is_none()
+    {
+        return Division { ends: vec![u32::MAX], reading };
+    }
     let per_instrument = match schema {
         Schema::Mbo => {
             for books in feeds {
-                reading += books.bytes() / UNIT_TABLE_BYTES;
                 for order in books.orders() {
                     if let Some(units) = units.get_mut(order.instrument.index()) {
                         *units += work_of(size_of::<MboMsg>());
