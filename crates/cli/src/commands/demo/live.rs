@@ -27,6 +27,9 @@ const PLANT: &str = include_str!("../../../embedded/plant.toml");
 /// Orders at which a side of a book only loses some: enough for ten levels.
 const MOST_ORDERS: u32 = 100;
 
+/// Bytes of messages that each simulated venue keeps for requests; the plant keeps twice as many for those of its multicast.
+const STORE_BYTES: usize = 16 << 20;
+
 /// The user's options.
 pub(super) struct Choice {
     pub(super) port: u16,
@@ -81,10 +84,15 @@ fn advice(error: ServiceError) -> Failure {
     Failure::Failed(format!("{error}{flag}"))
 }
 
-/// Bounds what a demonstration takes, however long it runs: memory for orders, and the disk.
+/// Bounds what a demonstration takes, however long it runs: memory for orders and for what is sent again, and the disk.
 fn bound(venues: &mut VenuesConfig, plant: &mut PlantConfig, journal: PathBuf) {
     // With the usual number books grow for hours; these reach their sizes within minutes.
     venues.most_orders = MOST_ORDERS;
+    // The stores fill within seconds; the usual ones took a gigabyte, and minutes.
+    venues.store_bytes = STORE_BYTES;
+    if let Some(multicast) = &mut plant.multicast {
+        multicast.store_bytes = 2 * STORE_BYTES;
+    }
     // The example's bound of the journal stays, and its checkpoints, from which replays begin once old segments are removed.
     if let Some(setting) = &mut plant.plant.journal {
         setting.folder = journal;
@@ -260,6 +268,9 @@ mod tests {
         bound(&mut venues, &mut plant, "here/journal".into());
         let sides = 2 * u64::from(venues.symbols) * venues.venues.len() as u64;
         assert!(sides * u64::from(venues.most_orders) < 1_000_000);
+        // Each venue keeps two sessions.
+        let stores = 2 * venues.store_bytes * venues.venues.len() + plant.multicast.unwrap().store_bytes;
+        assert!(stores <= 256 << 20);
         let journal = plant.plant.journal.unwrap();
         assert_eq!(journal.folder, Path::new("here/journal"));
         assert!(journal.options.keep_bytes.is_some_and(|bytes| bytes <= 4 << 30));
