@@ -420,7 +420,7 @@ impl Reader {
         // The interface lets us answer in our own types.
         drop(requested_schema);
         if self.is_over(py) {
-            return Err(Failure::usage("the reader is read to its end: a reader reads once").into());
+            return Err(Failure::usage("this reader is exhausted: call tapeworks.read again").into());
         }
         self.begin();
         let batches = Batches {

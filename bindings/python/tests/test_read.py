@@ -319,7 +319,7 @@ def test_a_reader_that_is_read_to_its_end_says_so(session):
     reader = tapeworks.read(session, "trades")
     assert not reader.is_over and len(reader.to_df()) > 0 and reader.is_over
     for again in (reader.to_df, reader.to_arrow, reader.to_polars, lambda: pyarrow.table(reader)):
-        with pytest.raises(tapeworks.UsageError, match="a reader reads once"):
+        with pytest.raises(tapeworks.UsageError, match="this reader is exhausted"):
             again()
     # What is read in part gives the rest.
     reader = tapeworks.read(session, "trades")
@@ -327,7 +327,7 @@ def test_a_reader_that_is_read_to_its_end_says_so(session):
     assert not reader.is_over and len(reader.to_df()) >= 0 and reader.is_over
     closed = tapeworks.read(session, "trades")
     closed.close()
-    with pytest.raises(tapeworks.UsageError, match="a reader reads once"):
+    with pytest.raises(tapeworks.UsageError, match="this reader is exhausted"):
         closed.to_df()
 
 

@@ -339,9 +339,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
         let mut lacking = summary.lacking().peekable();
         let text = match lacking.peek() {
             None => paint.good(&text),
-            Some(_) => paint.bad(
-                "The input was understood and nothing of it is missing, but it is not all in the files.",
-            ),
+            Some(_) => paint.bad("The input was read completely, but the files do not contain all of it."),
         };
         lacking.for_each(|line| _ = writeln!(out, "{}", paint.bad(&format!("! {line}"))));
         let _infallible = writeln!(out, "{text}");

@@ -799,11 +799,11 @@ fn a_pipe_among_the_inputs_is_skipped_with_a_line() {
     let pipe = folder.path("in/pipe.pcap");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let output = batch(&folder, "out", &["--schema", "trades"]);
-    assert_one_error(&output, 3, "pipe.pcap: is skipped: it is a pipe, socket or device");
+    assert_one_error(&output, 3, "pipe.pcap: skipped, because it is a pipe, socket or device");
     assert_eq!(array(&manifest(&folder, "out")["failed_inputs"]).len(), 1);
     let named = run(&["batch", &pipe, "--out", &folder.path("named")]);
     assert_eq!(named.status.code(), Some(1), "{}", stderr(&named));
-    assert!(stderr(&named).contains("is skipped"), "{}", stderr(&named));
+    assert!(stderr(&named).contains(": skipped, because"), "{}", stderr(&named));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn is_weekend(date: Date) -> bool {
 /// Whether the market is closed on a weekday: for a holiday, or in place of one that falls on a weekend.
 fn is_holiday(date: Date) -> bool {
     let (year, month, day, weekday) = (date.year(), date.month(), date.day(), date.weekday());
-    // Which of its weekdays in the month the day is, from 1.
+    // Ordinal of this weekday within the month, from 1.
     let nth = (day + 6) / 7;
     let yearly = match (month, weekday) {
         // Martin Luther King, Jr. Day and Washington's Birthday.

@@ -382,7 +382,7 @@ pub struct Imbalance {
     pub paired: u32,
     /// Shares not paired.
     pub imbalance: u32,
-    /// Those of them that are market orders; `None` when the venue does not say.
+    /// Unpaired shares that are market orders; `None` when the venue does not say.
     pub market_imbalance: Option<u32>,
     /// The side of the imbalance.
     pub side: Side,

@@ -121,7 +121,7 @@ class Reader(_native.Reader):
         import pyarrow
 
         if self.is_over:
-            raise _usage("the reader is read to its end: a reader reads once, so call tapeworks.read again")
+            raise _usage("this reader is exhausted: call tapeworks.read again")
         bar = _bar(progress)
         try:
             while True:

@@ -99,7 +99,7 @@ pub struct Finished {
     pub damaged: BTreeMap<String, String>,
 }
 
-/// A record of whatever settings; `Null` if it is damaged, so that nobody knows its files.
+/// Parses a record of any settings. A damaged record yields `Null`: the names of its files are lost.
 fn parse_or_null(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
@@ -330,7 +330,7 @@ impl Folder {
             match bytes.map(|bytes| serde_json::from_slice(&bytes)) {
                 Some(Ok(record)) => _ = all.records.insert(name, record),
                 Some(Err(error)) => {
-                    let why = format!("{}: is damaged: {error}", self.place.path(path).display());
+                    let why = format!("{} is damaged: {error}", self.place.path(path).display());
                     all.damaged.insert(name, why);
                 }
                 None => {}

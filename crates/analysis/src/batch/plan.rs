@@ -227,7 +227,7 @@ fn not_a_file(path: &Path) -> Option<FailedInput> {
     let is_special = fs::metadata(path).is_ok_and(|there| !there.is_file());
     let shown = path.display().to_string();
     is_special.then(|| FailedInput {
-        error: format!("{shown}: is skipped: it is a pipe, socket or device"),
+        error: format!("{shown}: skipped, because it is a pipe, socket or device"),
         path: shown,
     })
 }

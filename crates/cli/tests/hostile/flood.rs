@@ -115,7 +115,7 @@ fn a_flood_of_snapshots_delays_no_market_data_and_no_other_client() {
         let lines = status["venues"][0]["lines"].as_array().unwrap();
         let drops: u64 = lines.iter().map(|line| line["kernel_drops"].as_u64().unwrap()).sum();
         assert_eq!((drops, status["venues"][0]["missing"].as_u64()), (0, Some(0)), "{what}: {status}");
-        // Whoever comes after the attackers is served.
+        // A client that comes after the attackers is served.
         support::wait_for(|| log_on(clients).is_some());
         assert!(log_on(clients).is_some(), "{what}");
     }

@@ -8,7 +8,7 @@ use crate::recovery::GapReason;
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
-/// What an answer to a request is good for.
+/// How useful an answer to a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Usefulness {
     /// It brings messages that are missing, or reports that the server does not have them.

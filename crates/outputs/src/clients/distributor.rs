@@ -152,7 +152,7 @@ pub struct Counters {
     pub replays_joined: u64,
     /// Gaps sent to clients.
     pub gaps: u64,
-    /// Snapshots that clients got to their end.
+    /// Snapshots sent completely.
     pub snapshots: u64,
     /// Work done for requests and snapshots, in units of about one order of a snapshot.
     pub request_work: u64,
@@ -219,10 +219,10 @@ const READ_BYTES: usize = 1 << 16;
 /// Reads of one client in a turn.
 const READS: usize = 4;
 
-/// Bytes that one turn reads of all clients together. The next turn continues with the next client.
+/// Bytes read from all clients per turn. The next turn continues with the next client.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Connections that one turn takes.
+/// Connections accepted per turn.
 const TURN_CONNECTIONS: usize = 256;
 
 /// A gap of a channel as the text of a system message.

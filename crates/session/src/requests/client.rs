@@ -103,7 +103,7 @@ impl fmt::Display for RequesterEnd {
             Self::NoAnswer => "the server did not answer in time",
             Self::Silent => "the server is silent",
             Self::Stalled => "the server does not read",
-            Self::Malformed => "the server does not speak the protocol of its requests",
+            Self::Malformed => "the server sent an invalid packet",
             Self::Closed => "the server closed the connection",
             Self::Unreachable => "the server cannot be reached",
         })

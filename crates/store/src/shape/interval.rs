@@ -5,7 +5,7 @@
 //! the records of the interval come in the order of publisher, then instrument. As in DBN, an interval without
 //! change of the best bid or offer and without trade gives no record; the last trade is carried forward, and so is
 //! the best bid and offer. An update that is late stays in the interval that runs. The end of the input ends the
-//! last interval. In a file with a window of time the intervals that end in it have a record, also for changes from before it.
+//! last interval. With a window of time, an interval has a record if it ends in the window, even if the change came earlier.
 
 use std::ops::Range;
 
