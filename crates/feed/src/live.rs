@@ -650,7 +650,7 @@ impl LiveFeed {
         let set = |time: &mut Nanos| *time = time.set_by(ahead_ns);
         for channel in &mut self.channels {
             channel.arbiter.clock_was_set(ahead_ns);
-            for awaited in &mut channel.followed.awaited {
+            if let Some(awaited) = &mut channel.followed.awaited {
                 set(&mut awaited.due);
                 if awaited.ended.0 > 0 {
                     set(&mut awaited.ended);

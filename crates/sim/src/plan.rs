@@ -519,6 +519,7 @@ impl Draw {
             other_session_per_million: self.rarely(100_000),
             unreadable_per_million: self.rarely(100_000),
             silent_per_million: self.rarely(100_000),
+            // A simulated connection takes all that is written at once, so an endless one takes all memory.
             endless_per_million: 0,
         }
     }
@@ -790,7 +791,6 @@ impl Plan {
                 self.add_some_time(&mut draw, length_ns, What::LinesOut { venue: place });
             }
             let Some(venue) = self.venues.get_mut(place) else { return };
-            venue.snapshots.endless_per_million = draw.rarely(200_000);
             venue.answers.repeated_per_million = draw.rarely(200_000);
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
