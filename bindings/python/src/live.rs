@@ -43,10 +43,6 @@ pub(crate) struct Live {
     is_ended: bool,
     is_refused: bool,
     when_refused: WhenRefused,
-    /// Servers that have refused since the last record.
-    refusals: usize,
-    /// Whether every server has refused a replay, so the session continues with the present.
-    skips_replay: bool,
     /// A failure whose records come first.
     failed: Option<Failure>,
     /// What the server has said that does not end the session, and why it is about to end it.
@@ -141,10 +137,7 @@ impl Live {
                 Taken::New => {}
                 Taken::AfterHole(hole) => self.said.push(hole.to_string()),
             }
-            if is_market(&record) {
-                self.records += 1;
-                (self.refusals, self.skips_replay) = (0, false);
-            }
+            self.records += u64::from(is_market(&record));
             self.ready.extend(batches.put(record)?);
             if !subscriber.has_more() {
                 break;
@@ -152,7 +145,7 @@ impl Live {
         }
         let rest = batches.take()?;
         if let Some(text) = refused {
-            self.refuse();
+            self.is_refused = self.resume.refuse(&self.schemas, self.addresses.len(), self.when_refused);
             self.failed = Some(Failure::live(text));
         }
         self.ready.splice(0..0, rest);
@@ -163,20 +156,6 @@ impl Live {
             Some(failure) => Err(failure),
             None if self.is_ended => Ok(Came::End),
             None => Ok(Came::Nothing),
-        }
-    }
-
-    /// A server refused the subscription. Final when every server has, unless the session may continue without a replay.
-    fn refuse(&mut self) {
-        self.refusals += 1;
-        if self.refusals < self.addresses.len() {
-            return;
-        }
-        let can_skip = self.when_refused == WhenRefused::Continue && !self.skips_replay;
-        if can_skip && self.resume.begin(&self.schemas).is_some() {
-            (self.skips_replay, self.refusals) = (true, 0);
-        } else {
-            self.is_refused = true;
         }
     }
 
@@ -300,8 +279,6 @@ impl Live {
             is_ended: false,
             is_refused: false,
             when_refused,
-            refusals: 0,
-            skips_replay: false,
             failed: None,
             said: Vec::new(),
             reason: None,
@@ -345,13 +322,7 @@ impl Live {
             self.at = (self.at + 1) % self.addresses.len();
             self.options.patience = TRY;
         }
-        if let Some(last) = self.resume.begin(&self.schemas) {
-            (self.options.start, self.options.snapshot) = (Some(last), false);
-            if self.skips_replay {
-                self.options.start = None;
-                self.resume.continue_from_now();
-            }
-        }
+        self.resume.prepare(&self.schemas, &mut self.options);
         self.resume.connected(self.options.snapshot);
     }
 

@@ -37,6 +37,10 @@ pub struct Resume {
     has_snapshot: bool,
     /// The record types whose requested snapshot is complete.
     finished: HashSet<u8>,
+    /// Servers that have refused since the last record of the market.
+    refusals: usize,
+    /// Whether every server has refused a replay, so the session continues with the present.
+    skips_replay: bool,
 }
 
 /// What [`Resume::take`] decides about a record.
@@ -99,6 +103,11 @@ impl Place {
         self.last = self.last.max(received);
     }
 
+    /// Whether anything has come, if only a snapshot.
+    fn has_begun(&self) -> bool {
+        !self.times.is_empty() || self.gone > 0
+    }
+
     /// Chooses where to resume: after the first time, because records of that time may precede the session.
     fn begin(&mut self) {
         if self.times.is_empty() {
@@ -148,6 +157,7 @@ impl Resume {
         if !is_market(record) {
             return Taken::New;
         }
+        (self.refusals, self.skips_replay) = (0, false);
         self.takes(record.header().rtype, record.raw_index_ts(), is_snapshot(record))
     }
 
@@ -192,26 +202,52 @@ impl Resume {
         }
     }
 
+    /// A server refused the subscription. `true`: that is final, because all of so many servers have, and the session may not, or cannot,
+    /// continue without a replay.
+    pub fn refuse(&mut self, schemas: &[Schema], servers: usize, when_refused: WhenRefused) -> bool {
+        self.refusals += 1;
+        if self.refusals < servers {
+            return false;
+        }
+        let may_skip = when_refused == WhenRefused::Continue && !self.skips_replay;
+        let skips = may_skip && self.begin(schemas).is_some();
+        if skips {
+            (self.skips_replay, self.refusals) = (true, 0);
+        }
+        !skips
+    }
+
+    /// Changes the options of the session to those of the next attempt: a replay, the present after a refusal, or a session that begins
+    /// anew, for which the options stay as they are.
+    pub fn prepare(&mut self, schemas: &[Schema], options: &mut SubscriberOptions) {
+        let Some(start) = self.begin(schemas) else { return };
+        (options.start, options.snapshot) = (Some(start), false);
+        if self.skips_replay {
+            options.start = None;
+            self.continue_from_now();
+        }
+    }
+
     /// Continues without a replay: nothing is repeated, and the first record of each type follows a hole.
-    pub fn continue_from_now(&mut self) {
+    fn continue_from_now(&mut self) {
         self.places.values_mut().filter(|place| place.last > 0).for_each(|place| {
             (place.left, place.is_unconfirmed) = (0, true);
         });
     }
 
-    /// Where to resume for records of these schemas. `None`: the session begins anew, as it was requested, because nothing has come or
-    /// the requested snapshot is not complete. Records that came beside an incomplete snapshot are then followed by a hole.
-    pub fn begin(&mut self, schemas: &[Schema]) -> Option<u64> {
+    /// Where to resume for records of these schemas. `None`: nothing has come, or the requested snapshot is incomplete and has to be
+    /// requested again; the first record of each type that came beside it then follows a hole.
+    fn begin(&mut self, schemas: &[Schema]) -> Option<u64> {
         if self.has_snapshot && !schemas.iter().all(|schema| self.finished.contains(&schema.rtype())) {
             self.continue_from_now();
             return None;
         }
         let of_snapshots = self.places.values().map(|place| place.gone).filter(|gone| *gone > 0).min();
         let first = self.first.or(of_snapshots)?;
-        self.places.values_mut().for_each(Place::begin);
+        self.places.values_mut().filter(|place| place.has_begun()).for_each(Place::begin);
         // Of a schema without a record so far, the interval of the first record of others counts.
         let start = |schema: &Schema| match self.places.get(&schema.rtype()) {
-            Some(place) if place.from > 1 => place.from,
+            Some(place) if place.has_begun() => place.from,
             _ => first.saturating_sub(schema.interval_ns().unwrap_or(0)),
         };
         schemas.iter().map(start).min()
@@ -301,9 +337,6 @@ struct Trouble {
     lost_at: Option<Instant>,
     /// Why it was lost.
     reason: String,
-    refusals: usize,
-    /// Whether to continue without a replay.
-    skips_replay: bool,
 }
 
 impl Trouble {
@@ -389,17 +422,12 @@ impl<W: World> Failover<W> {
         (self.trouble.failed_at, self.trouble.lost_at) = (Some(now), Some(now));
     }
 
-    /// A server refused the subscription. Final when every server has, unless the session may continue without a replay.
+    /// A server refused the subscription.
     #[cold]
     fn refuse(&mut self, said: String) -> Result<(), SubscribeError> {
         let address = self.address();
-        self.trouble.refusals += 1;
-        if self.trouble.refusals >= self.addresses.len() {
-            let had_records = self.resume.begin(&self.schemas).is_some();
-            if self.when_refused == WhenRefused::Stop || !had_records || self.trouble.skips_replay {
-                return Err(SubscribeError::Refused { address, said });
-            }
-            (self.trouble.skips_replay, self.trouble.refusals) = (true, 0);
+        if self.resume.refuse(&self.schemas, self.addresses.len(), self.when_refused) {
+            return Err(SubscribeError::Refused { address, said });
         }
         self.lose(format!("{address}: {said}"));
         Ok(())
@@ -422,13 +450,7 @@ impl<W: World> Failover<W> {
             return if is_limited { Err(interrupted(std::io::ErrorKind::TimedOut.into())) } else { Ok(()) };
         }
         let mut options = self.options.clone();
-        if let Some(last) = self.resume.begin(&self.schemas) {
-            (options.start, options.snapshot) = (Some(last), false);
-            if self.trouble.skips_replay {
-                options.start = None;
-                self.resume.continue_from_now();
-            }
-        }
+        self.resume.prepare(&self.schemas, &mut options);
         options.patience = options.patience.min(TRY);
         self.trouble.attempts += 1;
         match connect_to_one_in(&options, &self.addresses, self.at + 1) {
@@ -607,7 +629,7 @@ mod tests {
         assert_eq!(resume.begin(&schemas), None, "the snapshot of trades is not complete");
     }
 
-    /// Records that a snapshot includes are not replayed behind it.
+    /// A replay does not repeat what the snapshot includes.
     #[test]
     fn a_schema_without_a_record_behind_its_snapshot_resumes_there() {
         let mut resume = Resume::new(true);
