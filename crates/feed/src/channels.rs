@@ -430,7 +430,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         self.refuse(index, held);
     }
 
-    /// Refuses packets, each for its own reason rather than that of the packet that displaced it.
+    /// Refuses held packets. The reason is the packet's own: it is of another session, or it contradicts this one.
     fn refuse(&mut self, index: usize, packets: Vec<HeldPacket>) {
         let channel = self.all[index].as_mut();
         let transport = channel.application.transport();

@@ -230,8 +230,8 @@ fn a_damaged_session_is_refused_as_another_session_and_takes_no_channel_over_aft
     let frames = run(VenueKind::Nasdaq, 1, 0, 5, 0);
     let expected = alone([&frames, &[]]);
     let (begin, rest) = frames.split_at(frames.len() / 2);
-    // A copy of the next packet, minutes later: the channel has paused. One byte of its session's name is damaged, behind the headers of
-    // Ethernet, IP and UDP.
+    // Minutes later, after a pause of the channel, comes a copy of the next packet with one damaged byte in its session name. The payload
+    // begins after the Ethernet, IP and UDP headers.
     let mut stray = rest[0].clone();
     stray.bytes[14 + 20 + 8 + 3] ^= 0xff;
     assert!(stray.received.since(begin[begin.len() - 1].received) > 3 * Nanos::SECOND);

@@ -105,8 +105,8 @@ pub(super) struct JournalThread<W: World> {
     synced: Instant,
     opened: Opened,
     is_failing: bool,
-    /// A record of the primary could not be written, so the journal ends before it: later ones, and a count of what is lost, would
-    /// stand where the primary has the record, and the plant will ask for it when it follows again.
+    /// Whether a record from the primary could not be written. The journal then ends before that record, and the plant asks for it when it
+    /// follows again. Anything written after it, a count of lost records too, would get the record's number.
     is_cut: bool,
     error: Option<String>,
     idle: Wait,

@@ -338,7 +338,9 @@ impl PlantOptions {
         let agreed = pair::agree::<W>(setting, journal, self.alike(), say, is_stopped)?;
         if let Some(pair) = &mut self.pair {
             (pair.agreed, pair.moved_aside) = (Some(agreed.role), agreed.moved_aside);
-            pair.stepped_down.take_if(|_| agreed.role == pair::Role::Primary);
+            if agreed.role == pair::Role::Primary {
+                pair.stepped_down = None;
+            }
         }
         Ok(())
     }

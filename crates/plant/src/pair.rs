@@ -104,7 +104,7 @@ impl PairSetting {
 
     /// Makes ready for another [`PlantOptions::agree`](crate::PlantOptions::agree), after the plant ended with `why`.
     pub fn begin_again(&mut self, why: &BeginAgain) {
-        // The operator's word was for the start, which a plant that has no role yet has not made.
+        // The operator's choice applies to the first role; a plant that has none yet keeps it.
         self.is_forced &= self.agreed.is_none();
         if let BeginAgain::SteppedDown { epoch, .. } = why {
             self.stepped_down = self.stepped_down.max(Some(*epoch));

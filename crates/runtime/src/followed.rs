@@ -117,8 +117,8 @@ pub trait FollowedFiles: fmt::Debug + Send + Sync {
     /// How often they were read again.
     fn counters(&self) -> &FollowedCounters;
 
-    /// Why they cannot be used as they are now, so that what was read before is in use; or that the certificate in use has expired or is
-    /// not valid yet. Looks at the files.
+    /// Why the files cannot be read, in which case the values read before stay in use, or that the certificate in use has expired or is not
+    /// valid yet. Checks whether the files have changed.
     fn problem(&self) -> Option<String>;
 
     /// As [`FollowedFiles::problem`], or that a certificate expires within a week. Looks at the files.

@@ -153,7 +153,7 @@ pub struct Image {
     pub time_ns: u64,
     /// Clients that requested another session get it too: a server that lies, for tests of clients.
     pub is_for_any_session: bool,
-    /// Its messages are sent again and again, and its end never: a server that lies, for tests of clients.
+    /// Whether the server repeats the messages forever instead of sending the end: for tests of clients.
     pub is_endless: bool,
     /// Orders that a spin, or a snapshot of MITCH, has.
     orders: u32,
@@ -231,7 +231,7 @@ impl Image {
         u32::try_from(self.next.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// Appends the end of the snapshot, and that of the SoupBinTCP session; nothing to an endless one.
+    /// Appends the end of the snapshot and of the SoupBinTCP session, unless the snapshot is endless.
     pub fn finish(&mut self) {
         if self.is_endless {
             return;

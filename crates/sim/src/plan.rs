@@ -519,7 +519,7 @@ impl Draw {
             other_session_per_million: self.rarely(100_000),
             unreadable_per_million: self.rarely(100_000),
             silent_per_million: self.rarely(100_000),
-            // A simulated connection takes all that is written at once, so an endless one takes all memory.
+            // Simulated connections have no send buffer limit, so an endless snapshot would use up the memory.
             endless_per_million: 0,
         }
     }

@@ -308,7 +308,7 @@ pub fn schema_of_finished_snapshot(record: &dbn::RecordRef<'_>) -> Option<Schema
 /// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument are
 /// more, or the parts would be more than 64.
 ///
-/// Cost: for `mbo` the order table is read once, unless one instrument is wanted at most; for the others each instrument is looked at once.
+/// Cost: for several instruments, `mbo` reads the order table once; the other schemas look at each instrument once.
 pub fn divide(
     schema: Schema,
     state: &State<'_>,

@@ -57,8 +57,8 @@ pub(crate) trait Shape: Send {
     /// Notes an update without making a record of it: records of later updates depend on it.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
 
-    /// Limits the file to a window of receive time. Schemas of intervals leave out records whose
-    /// interval ends outside of it, and include earlier changes in the first records inside it.
+    /// Limits the file to a window of receive time. Interval schemas omit records whose interval ends outside
+    /// it, and include earlier changes in the first records inside it.
     fn set_window(&mut self, _window: Range<Nanos>) {}
 
     /// Continues from this state, as if every update before it had been noted.

@@ -1,4 +1,4 @@
-//! Clients that flood the plant with requests for snapshots: they hold up nobody but themselves.
+//! Clients that flood the plant with snapshot requests delay only themselves.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -64,7 +64,7 @@ fn a_flood_of_snapshots_delays_no_market_data_and_no_other_client() {
     let mut rounds = Rounds::new(10, 1);
     let folder = Folder::new("hostile-flood");
     let [web, clients, port] = [570, 571, 572].map(free_port);
-    // A ring and a socket buffer that fill within seconds: an ingest that a client holds up for so long loses packets.
+    // The ring and the socket buffer hold a few seconds of messages, so if a client stalls ingest, packets are dropped.
     let group = format!("239.200.{}.1:{}", std::process::id() % 250, port.port());
     let venue = folder.write(
         "venue.toml",

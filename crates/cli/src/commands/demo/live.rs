@@ -27,7 +27,7 @@ const PLANT: &str = include_str!("../../../embedded/plant.toml");
 /// Orders at which a side of a book only loses some: enough for ten levels.
 const MOST_ORDERS: u32 = 100;
 
-/// Bytes of messages that each simulated venue keeps for requests; the plant keeps twice as many for those of its multicast.
+/// The size of each simulated venue's retransmission store, in bytes. That of the plant's multicast is twice as large.
 const STORE_BYTES: usize = 16 << 20;
 
 /// The user's options.
@@ -84,11 +84,11 @@ fn advice(error: ServiceError) -> Failure {
     Failure::Failed(format!("{error}{flag}"))
 }
 
-/// Bounds what a demonstration takes, however long it runs: memory for orders and for what is sent again, and the disk.
+/// Bounds the resources of a demo however long it runs: orders, retransmission stores and the journal.
 fn bound(venues: &mut VenuesConfig, plant: &mut PlantConfig, journal: PathBuf) {
     // With the usual number books grow for hours; these reach their sizes within minutes.
     venues.most_orders = MOST_ORDERS;
-    // The stores fill within seconds; the usual ones took a gigabyte, and minutes.
+    // At the default size the stores grew for ten minutes, to a gigabyte.
     venues.store_bytes = STORE_BYTES;
     if let Some(multicast) = &mut plant.multicast {
         multicast.store_bytes = 2 * STORE_BYTES;
