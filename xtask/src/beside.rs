@@ -40,7 +40,8 @@ impl Beside {
         let _none_is_fine = std::fs::remove_file(&record);
         std::fs::create_dir_all(&folder).map_err(failed)?;
         let file = File::create(&output).map_err(failed)?;
-        let child = Command::new(std::env::current_exe().map_err(failed)?)
+        // The name that the kernel keeps: a full disk may have cost the file its own.
+        let child = Command::new("/proc/self/exe")
             .args(["test", "--long"])
             .args(&names)
             .env(RECORD, &record)
