@@ -138,7 +138,7 @@ impl Write for Watched<'_> {
 #[pyfunction]
 #[pyo3(signature = (
     path, *, scenario="demo", messages=None, symbols=None, venues=Vec::new(), seed=None, date=None, line_b=false, loss=0,
-    duplicates=0, reorder=0, overwrite=false
+    duplicates=0, reorder=0, late_copies=0, days=1, restarts=0, announced=true, overwrite=false
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn generate<'py>(
@@ -154,6 +154,10 @@ pub(crate) fn generate<'py>(
     loss: u32,
     duplicates: u32,
     reorder: u32,
+    late_copies: u32,
+    days: u16,
+    restarts: u32,
+    announced: bool,
     overwrite: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let kind = ScenarioKind::by_name(scenario).ok_or_else(|| {
@@ -165,15 +169,17 @@ pub(crate) fn generate<'py>(
     if let Some(date) = date {
         wanted.midnight_ns = midnight(&date)?.0;
     }
+    let more_days = days.checked_sub(1).ok_or_else(|| Failure::usage("days must be at least 1"))?;
+    generating::add_days(&mut wanted, more_days);
+    (wanted.restarts, wanted.announces) = (restarts, announced);
     wanted.line_b |= line_b;
-    let faults = LineFaults {
+    wanted.faults = [LineFaults {
         lost_per_million: loss,
         duplicated_per_million: duplicates,
         reordered_per_million: reorder,
-    };
-    if faults != LineFaults::default() {
-        wanted.faults = [faults; 2];
-    }
+        late_copies_per_million: late_copies,
+        late_copy_ns: LineFaults::USUAL_LATE_COPY_NS,
+    }; 2];
     if !venues.is_empty() {
         wanted.venues = venues.iter().map(venue).collect::<Result<_, _>>()?;
     }

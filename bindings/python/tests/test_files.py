@@ -80,5 +80,21 @@ def test_a_session_has_the_lines_and_faults_that_were_asked_for(tmp_path):
     assert len(reordered.to_arrow()) > 0 and sum(channel["late_messages"] for channel in reordered.summary["channels"]) > 100
 
 
+@pytest.mark.parametrize("announced", [True, False])
+def test_generated_days_and_restarts_are_read_whole(tmp_path, announced):
+    path = tmp_path / "days.pcap"
+    made = tapeworks.generate(
+        path, messages=8_000, symbols=5, venues="nasdaq,bzx", days=2, restarts=1, announced=announced, line_b=True, late_copies=5_000
+    )
+    assert made["last_ns"] - made["first_ns"] > 2 * 86_400 * 10**9, "a weekend lies between"
+    reader = tapeworks.read(path, "trades")
+    assert len(reader.to_arrow()) > 0
+    channels = reader.summary["channels"]
+    assert sum(channel["messages"] for channel in channels) == made["messages"] and len(channels) == 8
+    assert all(channel["missing_messages"] == channel["implausible_packets"] == 0 for channel in channels)
+    with pytest.raises(tapeworks.UsageError, match="days must be at least 1"):
+        tapeworks.generate(path, days=0, overwrite=True)
+
+
 def test_each_publisher_has_a_venue():
     assert tapeworks.VENUES[2] == "XNAS" and tapeworks.VENUES[9001] == "IEXG"

@@ -583,8 +583,7 @@ impl Analyser {
         CapturedDatagram { packet, datagram }: CapturedDatagram<'_>,
         visitor: &mut impl Visitor,
     ) -> ControlFlow<()> {
-        // An incomplete datagram is a report about a packet that was counted before.
-        if !matches!(datagram, Err(HeaderError::Incomplete { .. })) {
+        if !datagram.as_ref().is_err_and(HeaderError::is_of_earlier) {
             visitor.packet(file, &packet)?;
         }
         let place = Place {

@@ -6,6 +6,8 @@
 use std::io::{self, Write};
 
 use tapeworks_exchange::{FileForm, Generated, Generator, MAX_MESSAGE_BYTES, Messages, Report, Scenario};
+use tapeworks_feed::calendar;
+use tapeworks_market::Nanos;
 
 use crate::ahead::{Ahead, End};
 
@@ -80,6 +82,12 @@ impl Messages for MessagesAhead {
         self.given = (number + 1, end);
         Some(generated)
     }
+}
+
+/// Gives a scenario so many trading days after its first one, without weekends and holidays.
+pub fn add_days(scenario: &mut Scenario, more: u16) {
+    let later = calendar::trading_days_after(Nanos(scenario.midnight_ns)).take(more.into());
+    scenario.later_midnights_ns = later.map(|midnight| midnight.0).collect();
 }
 
 /// Writes the session of a scenario in this form. `sink` needs no buffer of its own.

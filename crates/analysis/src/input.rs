@@ -218,6 +218,14 @@ impl Input {
         Some(Unrecognised { file: self.name.clone(), packets: reader.tally().packets, reason })
     }
 
+    /// Datagrams read so far in which damage goes unnoticed, because their checksums show nothing.
+    pub(crate) fn unverified(&self) -> u64 {
+        match &self.source {
+            Source::Capture(reader) => reader.tally().unverified,
+            Source::Framed { .. } | Source::FixLog(_) => 0,
+        }
+    }
+
     /// The file's contents, for people.
     pub const fn format(&self) -> &'static str {
         match &self.source {

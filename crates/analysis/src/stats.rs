@@ -159,6 +159,8 @@ pub struct Stats {
     pub not_ours: u64,
     /// Heartbeats whose protocol nothing shows.
     pub undecided_heartbeats: u64,
+    /// Datagrams in which damage goes unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
+    pub unverified: u64,
     /// How the walk ended.
     pub ended: Ended,
 }
@@ -288,6 +290,7 @@ impl Stats {
             "problems": self.problems,
             "packets_passed_over": self.not_ours,
             "undecided_heartbeats": self.undecided_heartbeats,
+            "unverified_datagrams": self.unverified,
             "inferred_protocols": self.ended.inferred.iter().map(|(destination, protocol)| json!({
                 "destination": destination.to_string(),
                 "protocol": protocol,
@@ -329,6 +332,7 @@ pub fn count(
             kept: Vec::new(),
             not_ours: 0,
             undecided_heartbeats: 0,
+            unverified: 0,
             ended: Ended::default(),
         },
         by_identity: HashMap::new(),
@@ -337,7 +341,8 @@ pub fn count(
         observe,
     };
     let ended = analyser::walk(inputs, Order::ByTime, read_as, &mut counter);
-    Stats { ended, ..counter.stats }
+    let unverified = inputs.iter().map(Input::unverified).sum();
+    Stats { ended, unverified, ..counter.stats }
 }
 
 struct Counter<'c> {

@@ -15,11 +15,12 @@ const EXTENDED_HOURS: u8 = 1 << 6;
 /// Changes the sale conditions of a capture's trades in place, as `change` says by their number. Returns the new ones.
 fn with_conditions(path: &Path, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
     let mut capture = std::fs::read(path).unwrap();
-    let mut places = Vec::new();
+    let (mut places, mut checksums) = (Vec::new(), Vec::new());
     let mut reader = CaptureReader::open(path).unwrap();
     while let Some(packet) = reader.next_packet().unwrap() {
         let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
         let payload = usize::try_from(packet.offset).unwrap() + datagram.payload_offset;
+        checksums.push(payload - 2..payload);
         tops::for_each_message(datagram.payload, |at, message| {
             if matches!(message[0], b'T' | b'L') {
                 places.push(payload + at + 1);
@@ -31,6 +32,8 @@ fn with_conditions(path: &Path, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
         capture[place]
     };
     let flags = places.into_iter().enumerate().map(&mut changed).collect();
+    // The checksums do not fit the changed messages: 0 stands for none.
+    checksums.into_iter().for_each(|checksum| capture[checksum].fill(0));
     std::fs::write(path, capture).unwrap();
     flags
 }

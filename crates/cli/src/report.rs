@@ -264,6 +264,7 @@ fn asides(summary: &Summary) -> Vec<String> {
     );
     aside(files.without_time, "packet", "packets", "without a time, which got that of the packet before");
     aside(files.time_out_of_range, "packet", "packets", "with a time out of range, which got the nearest");
+    aside(files.unverified, "datagram", "datagrams", UNVERIFIED);
     aside(
         summary.values_lost(),
         "value",
@@ -386,6 +387,9 @@ pub(crate) fn choices(protocols: &[&str]) -> String {
     let choice = |protocol: &&str| format!("tapeworks {} --protocol {protocol}", words.join(" "));
     format!("  choose: {}", protocols.iter().map(choice).collect::<Vec<_>>().join("  or  "))
 }
+
+/// What follows the number of datagrams whose checksum shows nothing.
+pub(crate) const UNVERIFIED: &str = "without a usable UDP checksum: a damaged byte in them goes unnoticed";
 
 /// What follows the number of captures of which no packet was recognised.
 const UNRECOGNISED: &str = "without a packet in a known protocol";

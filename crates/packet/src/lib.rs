@@ -7,7 +7,7 @@
 //! | [`source`] | opens a file, a pipe or standard input; maps plain files, streams gzip and zstd in bounded memory |
 //! | [`capture`] | pcap and pcapng: one packet at a time, with its time, number and offset; the writer for both |
 //! | [`framed`] | files of length-prefixed messages (Nasdaq's raw ITCH), in batches that a decoder can look ahead in |
-//! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers; [`net::build`] writes them, [`net::rewrite`] changes them |
+//! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers, fragments and UDP checksums; [`net::build`] writes headers, [`net::rewrite`] changes them |
 //! | [`pool`] | packet buffers that several stages hold at once; a stage copies one only to change it |
 //! | [`live`] | UDP sockets and network interfaces, straight into those buffers and out of them (Linux) |
 //! | [`tcp`] | puts the payload of TCP segments back in order |

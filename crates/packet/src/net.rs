@@ -3,16 +3,18 @@
 //! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback, raw IP, PPI and ERF;
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293). It looks
 //! through what switches and taps put around a packet: MPLS, GRE, ERSPAN I to III, VXLAN, IP in IP, FabricPath, and
-//! Arista's timestamp header. [`Defragmenter`] also puts IP fragments together.
+//! Arista's timestamp header. [`Receiver`] also puts IP fragments together and compares UDP checksums.
 //!
 //! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) takes a straight path
-//! over its 42 or 46 bytes of headers, one or two cache lines. All other packets take the general path. Checksums are not
-//! verified: network cards do that, and captures made on a sender hold unfinished ones.
+//! over its 42 or 46 bytes of headers, one or two cache lines. All other packets take the general path. [`parse`] does not
+//! look at checksums.
 
 pub mod build;
+mod checksums;
 mod fragments;
 mod headers;
 pub mod layout;
+mod receiver;
 pub mod rewrite;
 
 use std::fmt;
@@ -20,7 +22,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 use crate::link_type::LinkType;
 
+pub use checksums::{Checksums, MAX_EARLY, MAX_SCORE, MISFIT_COST, TRUSTED_SCORE};
 pub use fragments::{Defragmenter, MAX_AGE_NS, MAX_PENDING, Origin};
+pub use receiver::Receiver;
 
 /// The payload of a UDP datagram or TCP segment, and where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,15 @@ pub struct Datagram<'a> {
     /// The headers announce more payload than there is: the capture cut the packet, or it is the first fragment of a larger
     /// datagram. The captured part is usable.
     pub truncated: bool,
+}
+
+impl Datagram<'_> {
+    /// The bytes of a packet from the UDP header of its datagram on, which [`Checksums::check`] needs; arbitrary bytes for TCP.
+    #[inline]
+    #[must_use]
+    pub fn from_udp_header<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
+        packet.get(self.payload_offset.saturating_sub(checksums::UDP_HEADER_BYTES)..).unwrap_or_default()
+    }
 }
 
 /// The transport header, as far as a consumer of the payload needs it.
@@ -204,12 +217,34 @@ pub enum HeaderError {
         /// Bytes of its payload that came.
         present: u32,
     },
+    /// The UDP checksum does not fit the datagram, although the checksums of its flow generally fit: a byte is damaged. Only
+    /// [`Checksums`] finds this.
+    #[error(
+        "UDP header at byte {offset} states checksum {stated:#06x}, but the datagram has {computed:#06x}: {}",
+        if *is_used { "it was used, since its flow's checksums could not be trusted yet" } else { "it is discarded" }
+    )]
+    Checksum {
+        /// Where the header begins in the packet; of a reassembled datagram, in its first fragment.
+        offset: usize,
+        /// The checksum in the header.
+        stated: u16,
+        /// The checksum computed from the captured bytes.
+        computed: u16,
+        /// The datagram was used: its flow became trusted later. Otherwise it is discarded.
+        is_used: bool,
+    },
     /// More headers around each other than any network makes.
     #[error("too many headers around each other")]
     TooDeep,
 }
 
 impl HeaderError {
+    /// Whether this is a report about a packet that was handed out before: see
+    /// [`CapturedDatagram`](crate::capture::CapturedDatagram::packet).
+    pub const fn is_of_earlier(&self) -> bool {
+        matches!(self, Self::Incomplete { .. } | Self::Checksum { is_used: true, .. })
+    }
+
     /// Whether the packet is damaged, cut or incomplete, rather than sound and of a kind that carries no UDP or TCP payload.
     pub fn is_malformed(&self) -> bool {
         match self {
@@ -217,6 +252,7 @@ impl HeaderError {
             | Self::BadLength { .. }
             | Self::BadVersion { .. }
             | Self::Incomplete { .. }
+            | Self::Checksum { .. }
             | Self::TooDeep => true,
             Self::UnsupportedLink(_)
             | Self::NotIp { .. }

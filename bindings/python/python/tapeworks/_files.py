@@ -70,11 +70,17 @@ def generate(
     loss: int = 0,
     duplicates: int = 0,
     reorder: int = 0,
+    late_copies: int = 0,
+    days: int = 1,
+    restarts: int = 0,
+    announced: bool = True,
     overwrite: bool = False,
 ) -> Dict[str, Any]:
     """Generates a trading session: the same seed gives the same bytes. Arguments as of ``tapeworks exchange generate``.
 
-    ``line_b`` sends every packet on line B too; ``loss``, ``duplicates`` and ``reorder`` are faults of each line, in packets per million.
+    ``line_b`` sends every packet on line B too. ``loss``, ``duplicates``, ``reorder`` and ``late_copies`` are faults of each
+    line, in packets per million. ``days`` is the number of trading days in the capture, and ``restarts`` how often in a day all
+    feeds fail and start their numbers over; with ``announced=False`` no message says that they do.
 
     Returns:
         ``messages``, ``packets``, ``bytes``, ``first_ns`` and ``last_ns``.
@@ -91,5 +97,9 @@ def generate(
         loss=loss,
         duplicates=duplicates,
         reorder=reorder,
+        late_copies=late_copies,
+        days=days,
+        restarts=restarts,
+        announced=announced,
         overwrite=overwrite,
     )

@@ -378,6 +378,10 @@ def generate(
     loss: int = 0,
     duplicates: int = 0,
     reorder: int = 0,
+    late_copies: int = 0,
+    days: int = 1,
+    restarts: int = 0,
+    announced: bool = True,
     overwrite: bool = False,
 ) -> Dict[str, Any]: ...
 def batch(

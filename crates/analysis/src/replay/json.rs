@@ -52,6 +52,7 @@ impl Summary {
             "files_without_day": self.without_day,
             "packets_without_time": self.file_counters.without_time,
             "packets_with_time_out_of_range": self.file_counters.time_out_of_range,
+            "unverified_datagrams": self.file_counters.unverified,
             "end_marks": self.file_counters.end_marks,
             "inferred_protocols": self.inferred.iter().map(|(destination, protocol)| json!({
                 "destination": destination.to_string(),
@@ -143,6 +144,7 @@ impl Summary {
         json!({
             "total": self.problems.total,
             "bad_headers": self.problems.bad_headers,
+            "bad_checksums": self.problems.bad_checksums,
             "cut_packets": self.problems.cut_packets,
             "bad_framing": self.problems.bad_framing,
             "unknown_messages": self.problems.unknown_messages,

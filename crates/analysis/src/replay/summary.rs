@@ -107,6 +107,8 @@ pub struct FileCounters {
     pub without_time: u64,
     /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
     pub time_out_of_range: u64,
+    /// Datagrams in which damage goes unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
+    pub unverified: u64,
     /// Marks of the end of a session in message files.
     pub end_marks: u64,
 }
@@ -134,6 +136,7 @@ impl Ended {
                 counters.packets += tally.packets;
                 counters.without_time += tally.without_time;
                 counters.time_out_of_range += tally.time_out_of_range;
+                counters.unverified += tally.unverified;
             }
             Source::Framed { reader, .. } => counters.end_marks += reader.end_marks(),
             Source::FixLog(_) => {}

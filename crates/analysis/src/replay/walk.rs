@@ -5,7 +5,7 @@ use tapeworks_market::nbbo::SelfHelpSink;
 use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net::{Defragmenter, Origin};
+use tapeworks_packet::net::{Datagram, HeaderError, Origin, Receiver};
 use tapeworks_stage::Stage as _;
 
 use super::{
@@ -24,8 +24,8 @@ pub struct Walk {
     without_day: Vec<String>,
     file_errors: Vec<CaptureError>,
     ended: Ended,
-    /// Of frames of the caller's.
-    fragments: Defragmenter,
+    /// Finds the datagrams in frames of the caller's.
+    receiver: Receiver,
     is_interrupted: bool,
     /// Packets of the caller's.
     packets: u64,
@@ -64,7 +64,7 @@ impl Walk {
             without_day,
             file_errors: Vec::new(),
             ended: Ended::default(),
-            fragments: Defragmenter::default(),
+            receiver: Receiver::default(),
             is_interrupted: false,
             packets: 0,
         })
@@ -113,38 +113,43 @@ impl Walk {
     }
 
     /// Takes a packet of the caller's.
-    pub fn packet(&mut self, received: Nanos, datagram: tapeworks_packet::net::Datagram<'_>) {
+    pub fn packet(&mut self, received: Nanos, datagram: Datagram<'_>) {
         self.packets += 1;
+        self.take(self.packets, received, datagram);
+    }
+
+    fn take(&mut self, number: u64, received: Nanos, datagram: Datagram<'_>) {
         self.run.saw(received);
-        let packet = Packet { file: 0, number: self.packets, offset: 0, received, datagram };
+        let packet = Packet { file: 0, number, offset: 0, received, datagram };
         let (feed, schedule, mut edge) = self.run.edge();
         feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
         self.run.flush();
         self.run.messages = self.run.feed.messages();
     }
 
-    /// Takes a captured frame of the caller's, or keeps it as a fragment. Damaged headers are counted; sound frames that are
-    /// not UDP or TCP over IP are skipped.
+    /// Takes a captured frame of the caller's, or keeps it as a fragment. Damaged frames are counted, by their headers and
+    /// checksums; sound frames that are not UDP or TCP over IP are skipped.
     pub fn frame(&mut self, link_type: LinkType, bytes: &[u8], received: Nanos) {
-        let mut fragments = std::mem::take(&mut self.fragments);
-        while fragments.is_pending()
-            && let Some((_, error)) = fragments.take_lost(Some(received.0))
+        let mut receiver = std::mem::take(&mut self.receiver);
+        while receiver.is_pending()
+            && let Some((origin, error)) = receiver.take_report(Some(received.0))
         {
-            self.note(ProblemKind::Header(error));
+            self.note(origin, error);
         }
+        self.packets += 1;
         let origin = Origin { number: self.packets, offset: 0, timestamp_ns: received.0 };
-        match fragments.parse(link_type, bytes, origin) {
-            Ok((datagram, origin)) => self.packet(Nanos(origin.timestamp_ns), datagram),
-            Err(error) if error.is_malformed() => self.note(ProblemKind::Header(error)),
+        match receiver.receive(link_type, bytes, origin) {
+            Ok((datagram, origin)) => self.take(origin.number, Nanos(origin.timestamp_ns), datagram),
+            Err(error) if error.is_malformed() => self.note(origin, error),
             Err(_) => {}
         }
-        self.fragments = fragments;
+        self.receiver = receiver;
     }
 
-    /// Counts a packet of the caller's whose headers cannot be read.
-    fn note(&mut self, kind: ProblemKind) {
-        self.packets += 1;
-        self.run.feed.note(tapeworks_feed::Problem { file: 0, packet: self.packets, offset: 0, kind });
+    /// Counts a damaged frame of the caller's.
+    fn note(&mut self, origin: Origin, error: HeaderError) {
+        let kind = ProblemKind::Header(error);
+        self.run.feed.note(tapeworks_feed::Problem { file: 0, packet: origin.number, offset: 0, kind });
     }
 
     /// The first group that contradicts [`Options::publisher`]; its packets are not read.
@@ -179,13 +184,14 @@ impl Walk {
 
     /// The summary, as of a replay that ends here.
     pub fn finish(mut self) -> Summary {
-        while let Some((_, error)) = self.fragments.take_lost(None) {
-            self.note(ProblemKind::Header(error));
+        while let Some((origin, error)) = self.receiver.take_report(None) {
+            self.note(origin, error);
         }
         let (feed, _, mut edge) = self.run.edge();
         feed.finish(&mut edge);
         self.run.flush();
         self.inputs.iter().for_each(|input| self.ended.leave(input));
+        self.ended.counters.unverified += self.receiver.unverified();
         Summary {
             file_counters: self.ended.counters,
             unrecognised: self.ended.unrecognised,

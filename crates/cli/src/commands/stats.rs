@@ -195,6 +195,10 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     for (destination, protocol) in &stats.ended.inferred {
         let _infallible = writeln!(out, "{}", paint.faint(&report::inferred(destination, protocol)));
     }
+    if stats.unverified > 0 {
+        let datagrams = counted(stats.unverified, "datagram", "datagrams");
+        let _infallible = writeln!(out, "{}", paint.faint(&format!("{datagrams} {}", report::UNVERIFIED)));
+    }
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {
         let packets = counted(stats.not_ours, "packet", "packets");

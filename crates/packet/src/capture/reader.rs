@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Fault, FileKind, LinkType, MAX_CAPTURED_BYTES, Record, Step, pcap, pcapng};
 use crate::error::{CaptureError, FirstBytes};
-use crate::net::{Datagram, Defragmenter, HeaderError, Origin};
+use crate::net::{Datagram, HeaderError, Origin, Receiver};
 use crate::source::ByteSource;
 
 /// One packet as the capture file has it. Its bytes are those of the file, not copied.
@@ -37,8 +37,9 @@ impl CapturedPacket<'_> {
 #[derive(Debug, Clone, Copy)]
 pub struct CapturedDatagram<'a> {
     /// The packet. A datagram in fragments comes with the packet that completed it, which then has the number, offset and time of
-    /// the first fragment. For [`HeaderError::Incomplete`] it has no bytes, the number and offset of the fragment that was
-    /// captured first, and the time at which the reader gave up.
+    /// the first fragment. For [`HeaderError::Incomplete`], and for a [`HeaderError::Checksum`] whose datagram was used,
+    /// it has no bytes, the number and offset of the packet at fault (of the fragment that was captured first), and the time at
+    /// which the damage became certain.
     pub packet: CapturedPacket<'a>,
     /// The datagram, or why there is none. [`HeaderError::Fragment`] means that the packet is kept for a later one.
     pub datagram: Result<Datagram<'a>, HeaderError>,
@@ -57,6 +58,8 @@ pub struct Tally {
     pub without_time: u64,
     /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
     pub time_out_of_range: u64,
+    /// Datagrams in which damage goes unnoticed: see [`Checksums::unverified`](crate::net::Checksums::unverified).
+    pub unverified: u64,
 }
 
 /// Reads a pcap or pcapng file, plain, gzip or zstd, packet by packet.
@@ -71,8 +74,8 @@ pub struct CaptureReader {
     found: Option<Record>,
     tally: Tally,
     ended: bool,
-    /// Fragments, if [`CaptureReader::next_datagram`] is used.
-    fragments: Defragmenter,
+    /// Finds the datagrams, if [`CaptureReader::next_datagram`] is used.
+    receiver: Receiver,
     /// The time of the last packet handed out.
     last_timestamp_ns: u64,
 }
@@ -150,7 +153,7 @@ impl CaptureReader {
             found: None,
             tally: Tally::default(),
             ended: false,
-            fragments: Defragmenter::default(),
+            receiver: Receiver::default(),
             last_timestamp_ns: 0,
         })
     }
@@ -167,25 +170,26 @@ impl CaptureReader {
         Ok(self.found.take().map(|record| hand_out(&mut self.source, &mut self.tally, record)))
     }
 
-    /// The next packet and the UDP or TCP payload in it, or `None` at the end. Puts IP fragments together; a datagram that stays
-    /// incomplete is reported as [`HeaderError::Incomplete`], between packets or at the end.
+    /// The next packet and the UDP or TCP payload in it, or `None` at the end. Puts IP fragments together and
+    /// compares UDP checksums. A datagram that stays incomplete is reported as [`HeaderError::Incomplete`], and one that was used
+    /// before its flow's checksums could be trusted as [`HeaderError::Checksum`], between packets or at the end.
     ///
     /// # Errors
     /// As [`CaptureReader::next_packet`].
     #[inline]
     pub fn next_datagram(&mut self) -> Result<Option<CapturedDatagram<'_>>, CaptureError> {
         self.find()?;
-        if self.fragments.is_pending()
-            && let Some(lost) = self.take_lost()
+        if self.receiver.is_pending()
+            && let Some(report) = self.take_report()
         {
-            return Ok(Some(lost));
+            return Ok(Some(report));
         }
         let Some(record) = self.found.take() else { return Ok(None) };
         let packet = hand_out(&mut self.source, &mut self.tally, record);
         self.last_timestamp_ns = packet.timestamp_ns;
         let origin =
             Origin { number: packet.number, offset: packet.offset, timestamp_ns: packet.timestamp_ns };
-        Ok(Some(match self.fragments.parse(packet.link_type, packet.bytes, origin) {
+        Ok(Some(match self.receiver.receive(packet.link_type, packet.bytes, origin) {
             Ok((datagram, Origin { number, offset, timestamp_ns })) => CapturedDatagram {
                 packet: CapturedPacket { number, offset, timestamp_ns, ..packet },
                 datagram: Ok(datagram),
@@ -194,12 +198,12 @@ impl CaptureReader {
         }))
     }
 
-    /// A datagram that is incomplete for good before the next packet.
+    /// Damage of an earlier packet that is certain before the next one.
     #[cold]
     #[inline(never)]
-    fn take_lost(&mut self) -> Option<CapturedDatagram<'static>> {
+    fn take_report(&mut self) -> Option<CapturedDatagram<'static>> {
         let now = self.found.map(|record| record.timestamp_ns);
-        let (origin, error) = self.fragments.take_lost(now)?;
+        let (origin, error) = self.receiver.take_report(now)?;
         let packet = CapturedPacket {
             number: origin.number,
             offset: origin.offset,
@@ -226,25 +230,25 @@ impl CaptureReader {
             Format::PcapNg(sections) => *sections = pcapng::Sections::new(),
         }
         (self.found, self.ended, self.tally) = (None, false, Tally::default());
-        self.fragments = Defragmenter::default();
+        self.receiver = Receiver::default();
         true
     }
 
     /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: for merging
-    /// captures by time. `None` at the end, after the last [incomplete datagram](CapturedDatagram::packet).
+    /// captures by time. `None` at the end, after the last [report of an earlier packet](CapturedDatagram::packet).
     ///
     /// # Errors
     /// As [`CaptureReader::next_packet`].
     #[inline]
     pub fn next_timestamp_ns(&mut self) -> Result<Option<u64>, CaptureError> {
         self.find()?;
-        let last = || self.fragments.is_pending().then_some(self.last_timestamp_ns);
+        let last = || self.receiver.is_pending().then_some(self.last_timestamp_ns);
         Ok(self.found.map(|record| record.timestamp_ns).or_else(last))
     }
 
     /// Counters of the packets handed out so far.
     pub fn tally(&self) -> Tally {
-        let mut tally = self.tally;
+        let mut tally = Tally { unverified: self.receiver.unverified(), ..self.tally };
         if let Format::PcapNg(sections) = &self.format {
             tally.without_time = sections.without_time;
             tally.time_out_of_range = sections.time_out_of_range;

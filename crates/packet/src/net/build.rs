@@ -2,10 +2,11 @@
 //! included.
 //!
 //! Per frame a [`FrameBuilder`] writes 42 bytes of headers (46 with a tag, 54 and 58 for TCP) and sums the payload
-//! once, four bytes at a step. It allocates nothing: frames go into the caller's buffer.
+//! once, eight bytes at a step. It allocates nothing: frames go into the caller's buffer.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
+use super::checksums::{UDP_HEADER_BYTES, fold, sum};
 use super::{TcpHeader, headers};
 
 /// Room for the longest headers that a [`FrameBuilder`] writes: Ethernet, VLAN tag, IPv4, TCP.
@@ -13,7 +14,6 @@ pub const MAX_HEADERS_BYTES: usize = 58;
 
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
-const UDP_BYTES: usize = 8;
 const TCP_BYTES: usize = 20;
 
 /// Why a frame cannot be built.
@@ -104,7 +104,7 @@ impl FrameBuilder {
 
     /// Bytes of headers before the payload of a UDP frame.
     pub fn udp_headers_bytes(&self) -> usize {
-        self.link_length + IPV4_BYTES + UDP_BYTES
+        self.link_length + IPV4_BYTES + UDP_HEADER_BYTES
     }
 
     /// Writes a UDP frame around `payload` into `buffer` and returns the frame's length.
@@ -127,11 +127,11 @@ impl FrameBuilder {
         let start = self.udp_headers_bytes();
         let frame = self.check(start, payload_length, buffer)?;
         let buffer = &mut buffer[..frame];
-        let udp = self.write_ipv4(headers::PROTOCOL_UDP, UDP_BYTES + payload_length, buffer);
+        let udp = self.write_ipv4(headers::PROTOCOL_UDP, UDP_HEADER_BYTES + payload_length, buffer);
         // A UDP length fits 16 bits because IPv4's, which is longer, was checked to.
         udp[..2].copy_from_slice(&self.source.port().to_be_bytes());
         udp[2..4].copy_from_slice(&self.destination.port().to_be_bytes());
-        udp[4..6].copy_from_slice(&((UDP_BYTES + payload_length) as u16).to_be_bytes());
+        udp[4..6].copy_from_slice(&((UDP_HEADER_BYTES + payload_length) as u16).to_be_bytes());
         udp[6..8].fill(0);
         let checksum = match self.transport_checksum(headers::PROTOCOL_UDP, udp) {
             // RFC 768: zero stands for "no checksum", so a sum of zero is sent as its other form.
@@ -210,7 +210,7 @@ impl FrameBuilder {
 }
 
 /// Bytes of the headers that [`udp_v6_in_place`] writes: Ethernet, IPv6, UDP.
-pub const UDP_V6_HEADERS_BYTES: usize = 14 + IPV6_BYTES + UDP_BYTES;
+pub const UDP_V6_HEADERS_BYTES: usize = 14 + IPV6_BYTES + UDP_HEADER_BYTES;
 
 /// Writes Ethernet, IPv6 and UDP headers before a payload of `payload_length` bytes that lies in `buffer` already, from
 /// [`UDP_V6_HEADERS_BYTES`] on; returns the frame's length. A group's Ethernet address follows from the group; without a
@@ -225,7 +225,7 @@ pub fn udp_v6_in_place(
     payload_length: usize,
     buffer: &mut [u8],
 ) -> Result<usize, BuildError> {
-    let limit = usize::from(u16::MAX) - UDP_BYTES;
+    let limit = usize::from(u16::MAX) - UDP_HEADER_BYTES;
     if payload_length > limit {
         return Err(BuildError::PayloadTooLong { length: payload_length, limit });
     }
@@ -239,7 +239,7 @@ pub fn udp_v6_in_place(
     link[12..14].copy_from_slice(&headers::ETHERTYPE_IPV6.to_be_bytes());
     let (ipv6, udp) = packet.split_at_mut(IPV6_BYTES);
     // It fits 16 bits, as was checked.
-    let length = ((UDP_BYTES + payload_length) as u16).to_be_bytes();
+    let length = ((UDP_HEADER_BYTES + payload_length) as u16).to_be_bytes();
     ipv6[..4].copy_from_slice(&[0x60, 0, 0, 0]);
     ipv6[4..6].copy_from_slice(&length);
     ipv6[6] = headers::PROTOCOL_UDP;
@@ -258,23 +258,4 @@ pub fn udp_v6_in_place(
     };
     udp[6..8].copy_from_slice(&checksum.to_be_bytes());
     Ok(need)
-}
-
-/// The sum of the big-endian 16-bit words of `bytes`, the last padded with zero (RFC 1071). Four bytes at a time: the
-/// carries of the upper half come back in the folding. 64 bits overflow after 16 GiB.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let mut total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    total += u64::from(u32::from_be_bytes(last));
-    total
-}
-
-/// Folds a sum into 16 bits with end-around carry.
-pub(super) fn fold(mut total: u64) -> u16 {
-    while total > 0xffff {
-        total = (total >> 16) + (total & 0xffff);
-    }
-    total as u16
 }

@@ -3,7 +3,7 @@
 //! A [`Defragmenter`] reads packets as [`parse`](super::parse) does, but keeps fragments until their packet is whole, whatever
 //! their order. It keeps at most [`MAX_PENDING`] packets of 64 KiB for at most [`MAX_AGE_NS`]. What is incomplete by then, or
 //! at the end of the capture, is reported with the place of its first fragment. Fragments that overlap with other bytes make
-//! their packet incomplete too (RFC 5722). Checksums are not verified.
+//! their packet incomplete too (RFC 5722).
 //!
 //! Cost: nothing for a whole packet on the straight path; a fragment is copied once, or twice if it is the last.
 
@@ -175,10 +175,21 @@ impl Defragmenter {
         bytes: &'a [u8],
         origin: Origin,
     ) -> Result<(Datagram<'a>, Origin), HeaderError> {
+        self.parse_with_transport(link_type, bytes, origin).map(|(datagram, _, origin)| (datagram, origin))
+    }
+
+    /// As [`Defragmenter::parse`], with the bytes of the packet from the datagram's UDP header on; with arbitrary bytes for TCP.
+    #[inline]
+    pub(super) fn parse_with_transport<'a>(
+        &'a mut self,
+        link_type: LinkType,
+        bytes: &'a [u8],
+        origin: Origin,
+    ) -> Result<(Datagram<'a>, &'a [u8], Origin), HeaderError> {
         if link_type == LinkType::ETHERNET
             && let Some(datagram) = parse_usual(bytes)
         {
-            return Ok((datagram, origin));
+            return Ok((datagram, datagram.from_udp_header(bytes), origin));
         }
         self.parse_general(link_type, bytes, origin)
     }
@@ -190,9 +201,9 @@ impl Defragmenter {
         link_type: LinkType,
         bytes: &'a [u8],
         origin: Origin,
-    ) -> Result<(Datagram<'a>, Origin), HeaderError> {
+    ) -> Result<(Datagram<'a>, &'a [u8], Origin), HeaderError> {
         let (network, vlan) = match headers::walk(link_type, bytes)? {
-            Found::Datagram(datagram) => return Ok((datagram, origin)),
+            Found::Datagram(datagram) => return Ok((datagram, datagram.from_udp_header(bytes), origin)),
             Found::Fragment(network, vlan) => (network, vlan),
         };
         let Some(part) = network.part else { return Err(HeaderError::TooDeep) };
@@ -207,8 +218,9 @@ impl Defragmenter {
         };
         match headers::walk_payload(whole, vlan)? {
             Found::Datagram(datagram) => {
+                let transport = datagram.from_udp_header(bytes);
                 let payload_offset = head.payload_offset + datagram.payload_offset;
-                Ok((Datagram { payload_offset, ..datagram }, head.origin))
+                Ok((Datagram { payload_offset, ..datagram }, transport, head.origin))
             }
             // A fragmented packet in a fragmented tunnel.
             Found::Fragment(..) => Err(HeaderError::TooDeep),

@@ -21,7 +21,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::build::{fold, sum};
+use super::checksums::{fold, sum};
 use super::headers;
 use super::layout::{Fragment, Layout, Network};
 
