@@ -107,6 +107,44 @@ fn an_exchange_that_takes_orders_serves_until_ctrl_c() {
 }
 
 #[test]
+fn generated_days_and_restarts_are_read_whole() {
+    let folder = Folder::new("exchange-days");
+    for announced in [&[][..], &["--unannounced"]] {
+        let path = folder.path("days.pcap");
+        let days =
+            ["exchange", "generate", "--days", "2", "--restarts", "1", "--line-b", "--late-copies", "5000"];
+        let of = [
+            "--venues",
+            "nasdaq,bzx",
+            "--messages",
+            "8000",
+            "--symbols",
+            "5",
+            "--json",
+            "-f",
+            "--out",
+            &path,
+        ];
+        let made = run(&[&days[..], &of, announced].concat());
+        assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+        let made: Value = serde_json::from_str(&stdout(&made)).unwrap();
+        let copies = |line: &Value| line["late_copies"].as_u64().unwrap();
+        let lines =
+            made["venues"].as_array().unwrap().iter().flat_map(|venue| venue["lines"].as_array().unwrap());
+        assert!(lines.map(copies).sum::<u64>() > 10, "{made}");
+        let read = run(&["stats", "--json", &path]);
+        assert_eq!(read.status.code(), Some(0), "{}", stderr(&read));
+        let read: Value = serde_json::from_str(&stdout(&read)).unwrap();
+        let channels = read["channels"].as_array().unwrap();
+        let messages: u64 = channels.iter().map(|channel| channel["messages"].as_u64().unwrap()).sum();
+        assert_eq!((channels.len(), Some(messages)), (8, made["messages"].as_u64()));
+    }
+    let raw = folder.path("days.itch");
+    let refused = run(&["exchange", "generate", "--days", "2", "--venues", "nasdaq", "--out", &raw]);
+    assert_one_error(&refused, 2, "a raw ITCH file holds one day without restarts; the scenario has 2 runs");
+}
+
+#[test]
 fn a_run_reports_its_injected_faults_in_the_file_too() {
     let folder = Folder::new("exchange-serve");
     let (sink, injected) = (socket(), folder.path("injected.json"));

@@ -24,14 +24,27 @@ pub struct OpenJournal<D: Disk = System> {
 }
 
 impl<D: Disk> OpenJournal<D> {
-    /// Continues from a checkpoint that includes more records than the journal has: the missing records are lost, and the
-    /// journal counts them.
+    /// Counts as lost the records that reached the disk once and are gone from its end. Their numbers are not given again.
+    ///
+    /// # Errors
+    /// A record that cannot be written.
+    pub fn count_missing(&mut self, now: Nanos) -> Result<(), JournalError> {
+        let missing = std::mem::take(&mut self.opened.missing);
+        self.lose_until(self.opened.next + missing, now)
+    }
+
+    /// Continues from a checkpoint. Records that it includes and the journal lacks are counted as lost.
     ///
     /// # Errors
     /// A record that cannot be written.
     pub fn go_on_from(&mut self, restored: &Restored) -> Result<(), JournalError> {
-        let missing = restored.record.saturating_sub(self.opened.next);
-        self.writer.lose_until(restored.record, restored.market.time().0)?;
+        self.lose_until(restored.record, restored.market.time())
+    }
+
+    /// Counts the records from the journal's end up to `next` as lost.
+    fn lose_until(&mut self, next: u64, time: Nanos) -> Result<(), JournalError> {
+        let missing = next.saturating_sub(self.opened.next);
+        self.writer.lose_until(next, time.0)?;
         self.opened.damaged += missing;
         self.opened.next += missing;
         Ok(())

@@ -47,6 +47,9 @@ impl FileForm {
             return scenario.check();
         }
         scenario.check_market()?;
+        if scenario.run_count() > 1 {
+            return Err(ScenarioError::NotOneRun { got: scenario.run_count() });
+        }
         match scenario.venues.as_slice() {
             [venue] if venue.kind.is_in_files() => Ok(()),
             venues => {

@@ -22,14 +22,14 @@ use crate::consolidated::{self, Lots, Report, Sip};
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::iex::{self, Quote};
-use crate::instrument::Instrument;
+use crate::instrument::{Instrument, symbol};
 use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::popularity::Chooser;
 use crate::random::Random;
 use crate::scenario::{CLOSE_NS, FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueKind, is_listed_at_iex};
 use crate::schedule::Arrivals;
-use crate::script::{Look, Script, Step, scripts};
+use crate::script::{Look, START_OF_MESSAGES, Script, Step, scripts};
 
 /// Trials to find a symbol whose change shows in the venue's feed.
 const TRIALS: u32 = 8;
@@ -60,6 +60,8 @@ pub struct Generated {
     pub length: usize,
     /// The message's type.
     pub message_type: u8,
+    /// How often the feeds have started over before, on a later day or after a failure.
+    pub run: u32,
 }
 
 /// A market's messages, one after the other in order of time.
@@ -135,6 +137,11 @@ pub struct Generator {
     arrivals: Option<Arrivals>,
     /// For the arrivals, which are laid out when the start of the day is published.
     scenario: Scenario,
+    /// The scenario with all its runs, and which of them this is.
+    whole: Scenario,
+    run: u64,
+    /// When the feeds fail, in nanoseconds since midnight.
+    fails_ns: u64,
     /// The way that symbols go together, where they are correlated.
     market_rises: bool,
     /// Messages beyond one for each arrival (fewer: negative).
@@ -171,11 +178,23 @@ impl Generator {
     /// A scenario that breaks a rule ([`Scenario::check_market`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
         scenario.check_market()?;
+        Ok(Self::of_run(scenario.clone(), 0))
+    }
+
+    /// The market of one run of a scenario.
+    fn of_run(whole: Scenario, number: u64) -> Self {
+        let run = whole.run(number);
+        let scenario = &run.scenario;
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
-        let instruments = (0..scenario.symbols)
-            .map(|index| Instrument::new(index, scenario.listing_market(index), &mut random))
-            .collect();
+        // On another day a symbol has another locate.
+        let shift = run.day % scenario.symbols;
+        let instrument = |index: u32| {
+            let mut instrument = Instrument::new(index, scenario.listing_market(index), &mut random);
+            instrument.symbol = symbol((index + shift) % scenario.symbols);
+            instrument
+        };
+        let instruments = (0..scenario.symbols).map(instrument).collect();
         let places = 0..scenario.venues.len();
         let sips: Vec<Sip> = places.filter_map(|place| Sip::new(place, &scenario.venues, symbols)).collect();
         let venues = scenario
@@ -196,7 +215,7 @@ impl Generator {
                 breaker: (false, false),
             })
             .collect();
-        Ok(Self {
+        Self {
             midnight_ns: scenario.midnight_ns,
             symbols: scenario.symbols,
             instruments,
@@ -207,9 +226,11 @@ impl Generator {
             venues,
             venue_choice: Chooser::weighted(scenario.venues.iter().map(|venue| f64::from(venue.share))),
             symbol_choice: Chooser::of(scenario.popularity, scenario.symbols),
-            scripts: scripts(scenario).into_iter().map(Reverse).collect(),
+            scripts: scripts(&run).into_iter().map(Reverse).collect(),
             arrivals: None,
-            scenario: scenario.clone(),
+            run: number,
+            fails_ns: if run.is_cut { scenario.end_ns } else { u64::MAX },
+            whole,
             market_rises: true,
             owed: 0,
             now_ns: 0,
@@ -224,7 +245,19 @@ impl Generator {
             reports: 0,
             on_their_way: 0,
             sips,
-        })
+            scenario: run.scenario,
+        }
+    }
+
+    /// Begins the next run; false if this one was the last.
+    #[cold]
+    fn begin_next_run(&mut self) -> bool {
+        let next = self.run + 1;
+        let has_next = next < self.whole.run_count();
+        if has_next {
+            *self = Self::of_run(self.whole.clone(), next);
+        }
+        has_next
     }
 
     /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. `None` when the
@@ -233,7 +266,7 @@ impl Generator {
     pub fn next_message(&mut self, out: &mut [u8]) -> Option<Generated> {
         while self.outbox.is_empty() {
             self.outbox.clear_if_taken();
-            if !self.advance() {
+            if !self.advance() && !self.begin_next_run() {
                 return None;
             }
         }
@@ -241,7 +274,7 @@ impl Generator {
         out.get_mut(..message.len())?.copy_from_slice(message);
         let kind = self.venues.get(venue)?.kind;
         let message_type = *message.get(for_dialect!(kind, D => D::TYPE_OFFSET))?;
-        Some(Generated { venue, timestamp_ns, length: message.len(), message_type })
+        Some(Generated { venue, timestamp_ns, length: message.len(), message_type, run: self.run as u32 })
     }
 
     /// Orders that rest in all books now.
@@ -266,11 +299,16 @@ impl Generator {
     /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then its
     /// orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). It omits attributions of orders,
     /// running auctions and past trades. A venue that does not exist has no messages.
-    pub fn image(&self, venue: usize, mut put: impl FnMut(&[u8])) {
+    pub fn image(&self, venue: usize, put: impl FnMut(&[u8])) {
+        self.first_messages(venue, true, put);
+    }
+
+    /// The same; without an announcement the start of messages, which says that the numbers start over, is left out.
+    pub(crate) fn first_messages(&self, venue: usize, announces: bool, mut put: impl FnMut(&[u8])) {
         let Some(state) = self.venues.get(venue) else { return };
         let (kind, of_market) = (state.kind, self.stamp(venue, None));
         let outbox = &mut Outbox::default();
-        for code in &state.phases {
+        for code in state.phases.iter().filter(|code| announces || **code != START_OF_MESSAGES) {
             for_dialect!(kind, D => D::system_event(outbox, kind, &of_market, *code));
         }
         if state.breaker.0 {
@@ -336,6 +374,9 @@ impl Generator {
                 Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(scripted)));
         }
         let arrival_ns = self.arrivals.as_ref().map_or(u64::MAX, Arrivals::peek);
+        if script_ns.min(arrival_ns) >= self.fails_ns {
+            return false;
+        }
         let made = self.made();
         if script_ns <= arrival_ns {
             let Some(Reverse(script)) = self.scripts.pop() else { return false };

@@ -145,7 +145,7 @@ pub fn symbol_name(index: u32) -> String {
 }
 
 /// Four letters, different for each of the first 456,976 numbers.
-fn symbol(index: u32) -> Ascii<8> {
+pub(crate) fn symbol(index: u32) -> Ascii<8> {
     const NAMES: u64 = 26 * 26 * 26 * 26;
     // 7,919 has no factor in common with 26, so no name comes twice.
     let mut name = (u64::from(index) * 7_919 + 12_345) % NAMES;

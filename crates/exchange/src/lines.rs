@@ -1,4 +1,4 @@
-//! The faults of lines A and B: loss, repetition, reordering, and line B's skew.
+//! The faults of lines A and B: loss, repetition, late copies, reordering, and line B's skew.
 //!
 //! Cost: a copy of each packet and its place in a heap. Memory: the packets that wait for their time.
 
@@ -160,6 +160,12 @@ impl Lines {
                 let mut repeat = packet.clone();
                 repeat.time_ns += REPEAT_AFTER_NS;
                 self.waiting.push(Reverse(repeat));
+            }
+            if self.random.chance(faults.late_copies_per_million) {
+                injected.late_copies += 1;
+                let mut copy = packet.clone();
+                copy.time_ns += self.random.bits() % faults.late_copy_ns.max(1);
+                self.waiting.push(Reverse(copy));
             }
             if content == Content::Messages
                 && let Some(mut overtaken) = state.overtaken[line].take()

@@ -4,10 +4,12 @@
 //! `n` is due at `n / rate` after the start, bursts on top; late messages are caught up with, never shifted. A message's own
 //! timestamp is the time at which it was due, so a receiver measures from then.
 //!
-//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or the same anew ([`LiveVenue::resets`]). The
-//! new session numbers from 1 and begins with the state for a receiver without history: the phases of the day so far, beginning with the
-//! start of messages, which empties books; the directory; the states; and every resting order as an addition. It can fall silent
-//! ([`LiveVenue::silences`]): its messages wait and are sent afterwards, with the times at which they are sent.
+//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or start the numbers of its session over
+//! ([`LiveVenue::resets`]). Either way it numbers from 1 and first sends the state for a receiver without history: the phases of the day
+//! so far, beginning with the start of messages, which empties books; the directory; the states; and every resting order as an addition.
+//! A venue that does not announce its restarts ([`LiveVenue::announces`]) leaves out the start of messages. A venue can fall silent
+//! ([`LiveVenue::silences`]): its messages wait and are sent afterwards, with the times at which they are sent. At night
+//! ([`LiveOptions::nights`]) all venues close, and the next trading day begins like a restart.
 //!
 //! Cost: that of the [`Generator`] and of [`Packets`](crate::Packets), without the network headers. Memory besides: 88 bytes
 //! for each message that waits during a silence or after a restart.
@@ -26,7 +28,7 @@ pub use crate::nonsense::NonsenseCounts;
 use crate::nonsense::NonsenseMaker;
 use crate::report::{Injected, VenueReport};
 use crate::scenario::{
-    LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind,
+    HOUR_NS, LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind,
 };
 
 /// The most messages that one call of [`Live::advance`] makes.
@@ -58,6 +60,15 @@ pub struct Silence {
     pub length_ns: u64,
 }
 
+/// The time between two trading days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Night {
+    /// When it begins, in nanoseconds since the start, without the nights before it.
+    pub at_ns: u64,
+    /// How long it lasts, in nanoseconds.
+    pub length_ns: u64,
+}
+
 /// One venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveVenue {
@@ -81,9 +92,35 @@ pub struct LiveVenue {
     /// The times, ascending, when it loses its numbers, like a venue's feed process that restarts after a crash: it is silent, then
     /// numbers from 1 in the same session and first sends its state, as after a restart.
     pub resets: Vec<Silence>,
+    /// Whether a message says that the numbers start over, where they do so in the same session. If not, only the numbers show it. IEX-TP
+    /// always says so, by its stream offset.
+    pub announces: bool,
+    /// Whether the next trading day has the session of this one. Protocols without sessions always do.
+    pub keeps_session: bool,
     /// Messages that make no sense, besides its own, for a million of those: of unknown types, cut, of random bytes, a locate's second
     /// symbol, more executed or cancelled than an order has. Receivers must not take harm.
     pub nonsense_per_million: u32,
+}
+
+impl LiveVenue {
+    /// A venue with all symbols, without a line B and without faults, that announces its restarts.
+    #[must_use]
+    pub fn new(kind: VenueKind) -> Self {
+        Self {
+            kind,
+            share: 1,
+            unit: Unit::WHOLE,
+            line_b: false,
+            faults: [LineFaults::default(); 2],
+            skew_ns: 0,
+            restart_after: Vec::new(),
+            silences: Vec::new(),
+            resets: Vec::new(),
+            announces: true,
+            keeps_session: false,
+            nonsense_per_million: 0,
+        }
+    }
 }
 
 /// The options of a simulation.
@@ -107,6 +144,8 @@ pub struct LiveOptions {
     pub rate: u64,
     /// Bursts on top.
     pub bursts: Vec<LiveBurst>,
+    /// The nights, ascending. `rate` and `bursts` do not count them: everything due after a night is postponed by its length.
+    pub nights: Vec<Night>,
     /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
     pub heartbeat_ns: u64,
     /// How long the ends of the sessions are repeated, in nanoseconds.
@@ -269,6 +308,26 @@ impl Pace {
     }
 }
 
+/// What is due next, and when, in nanoseconds since the start.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    /// A message, and how [`Pace`] knows it.
+    Message { due_ns: u64, of_pace: (u64, Option<usize>) },
+    /// A night begins.
+    Evening(u64),
+    /// A night ends.
+    Morning(u64),
+}
+
+impl Next {
+    const fn at_ns(self) -> u64 {
+        match self {
+            Self::Message { due_ns, .. } => due_ns,
+            Self::Evening(at_ns) | Self::Morning(at_ns) => at_ns,
+        }
+    }
+}
+
 /// A message that waits for its turn.
 #[derive(Debug, Clone, Copy)]
 struct Held {
@@ -293,6 +352,8 @@ struct Venue {
     restarts: VecDeque<u64>,
     silences: VecDeque<Silence>,
     resets: VecDeque<Silence>,
+    announces: bool,
+    keeps_session: bool,
     nonsense: NonsenseMaker,
     messages: u64,
     packets: u64,
@@ -312,6 +373,11 @@ pub struct Live {
     venues: Vec<Venue>,
     start_utc_ns: u64,
     midnight_ns: u64,
+    nights: VecDeque<Night>,
+    /// The nights so far, in nanoseconds.
+    slept_ns: u64,
+    /// All venues are closed until the first of `nights` is over.
+    is_night: bool,
     heartbeat_ns: u64,
     linger_ns: u64,
     /// Messages that wait, of all venues.
@@ -380,6 +446,8 @@ impl Live {
                 restarts: venue.restart_after.iter().copied().collect(),
                 silences: venue.silences.iter().copied().collect(),
                 resets: venue.resets.iter().copied().collect(),
+                announces: venue.announces,
+                keeps_session: venue.keeps_session,
                 nonsense: NonsenseMaker::new(
                     venue.kind,
                     venue.nonsense_per_million,
@@ -406,6 +474,9 @@ impl Live {
             venues: options.venues.iter().enumerate().map(venue).collect(),
             start_utc_ns: options.start_utc_ns,
             midnight_ns: options.midnight_ns,
+            nights: options.nights.iter().copied().collect(),
+            slept_ns: 0,
+            is_night: false,
             heartbeat_ns: options.heartbeat_ns,
             linger_ns: options.linger_ns,
             held: 0,
@@ -426,7 +497,7 @@ impl Live {
         match self.ended_ns {
             None => {
                 let due_ns = heartbeat_ns.unwrap_or(u64::MAX).min(waiting_ns.unwrap_or(u64::MAX));
-                Some(self.pace.next().0.min(due_ns))
+                Some(self.next_step().at_ns().min(due_ns))
             }
             Some(ended_ns) => {
                 let over_ns = ended_ns.saturating_add(self.linger_ns);
@@ -442,13 +513,20 @@ impl Live {
         if self.ended_ns.is_none() {
             self.begin(outlet);
             for _ in 0..MOST_AT_ONCE {
-                let next = self.pace.next();
-                if next.0 > now_ns || self.ended_ns.is_some() {
+                let next = self.next_step();
+                let due_ns = next.at_ns();
+                if due_ns > now_ns || self.ended_ns.is_some() {
                     break;
                 }
-                self.pace.advance(next);
-                self.worst_late_ns = self.worst_late_ns.max(now_ns - next.0);
-                self.turn(next.0, now_ns, outlet);
+                match next {
+                    Next::Message { of_pace, .. } => {
+                        self.pace.advance(of_pace);
+                        self.worst_late_ns = self.worst_late_ns.max(now_ns - due_ns);
+                        self.turn(due_ns, now_ns, outlet);
+                    }
+                    Next::Evening(_) => self.close_for_the_night(due_ns, now_ns, outlet),
+                    Next::Morning(_) => self.open_next_day(now_ns, outlet),
+                }
             }
             for venue in 0..self.venues.len() {
                 self.flush(venue, now_ns, outlet);
@@ -471,6 +549,65 @@ impl Live {
         self.begin(outlet);
         self.end(now_ns, outlet);
         self.deliver(u64::MAX, outlet);
+    }
+
+    /// What is due next.
+    fn next_step(&self) -> Next {
+        let of_pace = self.pace.next();
+        let due_ns = of_pace.0.saturating_add(self.slept_ns);
+        match self.nights.front() {
+            Some(night) if self.is_night => {
+                Next::Morning(night.at_ns.saturating_add(night.length_ns).saturating_add(self.slept_ns))
+            }
+            Some(night) if night.at_ns <= of_pace.0 => {
+                Next::Evening(night.at_ns.saturating_add(self.slept_ns))
+            }
+            _ => Next::Message { due_ns, of_pace },
+        }
+    }
+
+    /// The trading day ends: what waits is sent, and the sessions end.
+    fn close_for_the_night(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        while (0..self.venues.len()).any(|venue| self.generator.pending(venue) > 0)
+            && let Some(generated) = self.generator.next_message(&mut bytes)
+        {
+            self.venues[generated.venue].held.push_back(Held { bytes, length: generated.length });
+            self.held += 1;
+        }
+        for index in 0..self.venues.len() {
+            while let Some(message) = self.venues[index].held.pop_front() {
+                self.held -= 1;
+                self.send_message(index, message, due_ns, now_ns, outlet);
+            }
+            self.flush(index, now_ns, outlet);
+            self.end_session(index, now_ns);
+            self.venues[index].heartbeat_due_ns = u64::MAX;
+        }
+        self.is_night = true;
+    }
+
+    /// The next trading day begins: each venue numbers from 1.
+    fn open_next_day(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
+        let night = self.nights.pop_front();
+        self.slept_ns = self.slept_ns.saturating_add(night.map_or(0, |night| night.length_ns));
+        self.is_night = false;
+        let now_utc_ns = self.start_utc_ns.saturating_add(now_ns);
+        while now_utc_ns >= self.midnight_ns.saturating_add(24 * HOUR_NS) {
+            self.midnight_ns += 24 * HOUR_NS;
+        }
+        for index in 0..self.venues.len() {
+            let venue = &mut self.venues[index];
+            venue.silent_until_ns = 0;
+            if self.heartbeat_ns > 0 {
+                venue.heartbeat_due_ns = now_ns.saturating_add(self.heartbeat_ns);
+            }
+            let session = match venue.keeps_session {
+                true => venue.stream.session(),
+                false => self.next_session(index),
+            };
+            self.begin_anew(index, session, outlet);
+        }
     }
 
     /// Reports the sessions' names before their first packets.
@@ -631,21 +768,26 @@ impl Live {
     fn restart(&mut self, index: usize, now_ns: u64, outlet: &mut impl Outlet) {
         self.flush(index, now_ns, outlet);
         self.end_session(index, now_ns);
-        let venue = &mut self.venues[index];
-        venue.restarts.pop_front();
-        venue.session_number = venue.session_number.wrapping_add(1);
-        let session = session_of(venue.kind, index, venue.session_number, venue.unit);
+        self.venues[index].restarts.pop_front();
+        let session = self.next_session(index);
         self.begin_anew(index, session, outlet);
+    }
+
+    fn next_session(&mut self, index: usize) -> SessionId {
+        let venue = &mut self.venues[index];
+        venue.session_number = venue.session_number.wrapping_add(1);
+        session_of(venue.kind, index, venue.session_number, venue.unit)
     }
 
     /// Numbers from 1 on, beginning with the messages of the venue's state.
     fn begin_anew(&mut self, index: usize, session: SessionId, outlet: &mut impl Outlet) {
         let venue = &mut self.venues[index];
         venue.second = None;
+        let is_announced = venue.announces || session != venue.stream.session();
         venue.stream = Stream::new(session, 0);
         venue.sessions.push(SessionReport { session, number: venue.session_number, messages: 0 });
         let held = &mut venue.held;
-        self.generator.image(index, |message| {
+        self.generator.first_messages(index, is_announced, |message| {
             let mut bytes = [0; MAX_MESSAGE_BYTES];
             // No message is longer.
             if let Some(room) = bytes.get_mut(..message.len()) {

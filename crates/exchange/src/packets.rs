@@ -99,6 +99,9 @@ pub struct Packets<M = Generator> {
     ended: bool,
     /// No packet will be made for a time before this.
     settled_ns: u64,
+    scenario: Scenario,
+    /// Which of its runs the senders are in.
+    run: u32,
     given: Waiting,
     counter: Counter,
 }
@@ -133,6 +136,8 @@ impl<M: Messages> Packets<M> {
             senders: venues
                 .map(|(number, venue)| Sender::new(number, venue.kind, scenario.midnight_ns))
                 .collect(),
+            scenario: scenario.clone(),
+            run: 0,
             lines: Lines::new(scenario.seed, scenario.venues.iter().map(|_| line_options)),
             hold_ns: scenario.packet_hold_ns,
             heartbeat_ns: scenario.heartbeat_ns,
@@ -182,8 +187,13 @@ impl<M: Messages> Packets<M> {
     /// Runs the next due step: sends a packet or a heartbeat, or puts a message into its packet.
     fn advance(&mut self) {
         match self.held {
-            Some(generated) if generated.timestamp_ns < self.due_ns => self.accept(generated),
-            None if self.senders.iter().all(|sender| sender.deadline_ns == u64::MAX) => self.end(),
+            Some(generated) if generated.timestamp_ns < self.due_ns && generated.run == self.run => {
+                self.accept(generated);
+            }
+            Some(generated) if generated.run != self.run && self.has_no_open_packet() => {
+                self.begin_run(generated.run);
+            }
+            None if self.has_no_open_packet() => self.end(),
             _ => self.do_what_is_due(),
         }
         // After the last message it waits only for open packets.
@@ -234,16 +244,37 @@ impl<M: Messages> Packets<M> {
         }
     }
 
+    fn has_no_open_packet(&self) -> bool {
+        self.senders.iter().all(|sender| sender.deadline_ns == u64::MAX)
+    }
+
     /// The end of every session: MoldUDP64 marks it, IEX-TP falls silent.
     fn end(&mut self) {
+        self.end_sessions(true);
+        self.ended = true;
+    }
+
+    /// Ends the sessions after their last packets. The ends are marked unless the feeds failed.
+    fn end_sessions(&mut self, are_marked: bool) {
         let end_ns = self.settled_ns.saturating_add(END_AFTER_NS);
         for venue in 0..self.senders.len() {
             self.lines.release(venue);
-            if self.senders[venue].stream.session().transport().marks_end() {
+            if are_marked && self.senders[venue].stream.session().transport().marks_end() {
                 self.send(venue, end_ns, Content::EndOfSession);
             }
         }
-        self.ended = true;
+    }
+
+    /// The next trading day begins, or the feeds start over after a failure: all number from 1. Until its first message a feed is silent.
+    #[cold]
+    fn begin_run(&mut self, run: u32) {
+        let midnight_ns = self.scenario.midnight_of_run(run.into());
+        self.end_sessions(midnight_ns != self.scenario.midnight_of_run(self.run.into()));
+        for venue in 0..self.senders.len() {
+            self.senders[venue] = Sender::new(venue, self.scenario.venues[venue].kind, midnight_ns);
+            self.note_due(venue);
+        }
+        self.run = run;
     }
 
     fn flush(&mut self, venue: usize, now_ns: u64) {

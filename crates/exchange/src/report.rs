@@ -55,6 +55,8 @@ pub struct Injected {
     pub duplicated_messages: u64,
     /// Packets that were sent after their successor.
     pub reordered_packets: u64,
+    /// Packets of which a copy was sent late.
+    pub late_copies: u64,
 }
 
 impl VenueReport {

@@ -460,6 +460,15 @@ pub struct LineFaults {
     pub duplicated_per_million: u32,
     /// Packets that arrive after the next one of their line.
     pub reordered_per_million: u32,
+    /// Packets of which another copy arrives late.
+    pub late_copies_per_million: u32,
+    /// Longest delay of a late copy, in nanoseconds.
+    pub late_copy_ns: u64,
+}
+
+impl LineFaults {
+    /// Default longest delay of a late copy, in nanoseconds.
+    pub const USUAL_LATE_COPY_NS: u64 = 5 * SECOND_NS;
 }
 
 /// A scenario. Start from [`Scenario::demo`], [`Scenario::benchmark`], [`Scenario::full_session`] or [`Scenario::close_burst`]
@@ -470,6 +479,15 @@ pub struct Scenario {
     pub seed: u64,
     /// Midnight in New York, the start of the session's day, in nanoseconds since 1970-01-01 00:00 UTC.
     pub midnight_ns: u64,
+    /// The same of each trading day after the first, ascending. The messages are divided among the days. Each day begins with empty
+    /// books and numbers its messages from 1: under the session of the day before, except at IEX and MEMX.
+    pub later_midnights_ns: Vec<u64>,
+    /// How often in a day all feeds fail and start over from number 1 in the same session, with the directory and empty books. The day
+    /// is divided evenly, and bursts that would cross a restart are left out.
+    pub restarts: u32,
+    /// Whether a message says that the numbers start over, on a later day and after a failure. If not, only the numbers show it. IEX-TP
+    /// always says so, by its stream offset.
+    pub announces: bool,
     /// The venues. In packets at most one of each kind, since two of a kind would share their multicast groups; a
     /// [`Generator`](crate::Generator) and [`Live`](crate::live::Live) have up to [`MAX_MARKETS`]. IEX TOPS and IEX DEEP together are
     /// simulated as two venues with books of their own.
@@ -618,6 +636,9 @@ impl Scenario {
         Self {
             seed: 1,
             midnight_ns: DEFAULT_MIDNIGHT_NS,
+            later_midnights_ns: Vec::new(),
+            restarts: 0,
+            announces: true,
             venues: vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1, unit: Unit::WHOLE }],
             symbols,
             messages,
@@ -745,6 +766,53 @@ impl Scenario {
         }
     }
 
+    /// Midnight of each day.
+    fn midnights_ns(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.midnight_ns).chain(self.later_midnights_ns.iter().copied())
+    }
+
+    /// How many times the feeds start their numbers.
+    #[must_use]
+    pub fn run_count(&self) -> u64 {
+        (1 + self.later_midnights_ns.len() as u64) * (1 + u64::from(self.restarts))
+    }
+
+    /// Midnight of the day of a run below [`Scenario::run_count`].
+    pub(crate) fn midnight_of_run(&self, number: u64) -> u64 {
+        let day = number / (1 + u64::from(self.restarts));
+        self.midnights_ns().nth(day as usize).unwrap_or(self.midnight_ns)
+    }
+
+    /// A run below [`Scenario::run_count`]: a day, or its part between two restarts. The scenario must be checked.
+    pub(crate) fn run(&self, number: u64) -> Run {
+        let parts = 1 + u64::from(self.restarts);
+        let (day, part) = (number / parts, number % parts);
+        let width_ns = (self.end_ns - self.start_ns) / parts;
+        let opens_ns = self.start_ns + part * width_ns;
+        let (is_first_part, is_cut) = (part == 0, part + 1 < parts);
+        // After a restart the directory comes first; before one all is silent for a while.
+        let opening_ns = if is_first_part { HOUR_NS } else { HOUR_NS.min(width_ns / 4) };
+        let start_ns = if is_first_part { opens_ns } else { opens_ns + opening_ns };
+        let end_ns = if is_cut { opens_ns + width_ns - width_ns / 100 } else { self.end_ns };
+        let is_within =
+            |burst: &&Burst| burst.start_ns >= start_ns && burst.start_ns + burst.length_ns <= end_ns;
+        let scenario = Self {
+            seed: self.seed.wrapping_add(number),
+            midnight_ns: self.midnight_of_run(number),
+            later_midnights_ns: Vec::new(),
+            restarts: 0,
+            messages: self.messages / self.run_count(),
+            start_ns,
+            end_ns,
+            bursts: self.bursts.iter().filter(is_within).copied().collect(),
+            micro_bursts: self.micro_bursts / parts as u32,
+            halts: self.halts.div_ceil(parts as u32),
+            ..self.clone()
+        };
+        let is_announced = number == 0 || self.announces;
+        Run { scenario, day: day as u32, opening_ns, is_announced, is_cut }
+    }
+
     /// Checks that the scenario can be generated as packets to the venues' own groups.
     ///
     /// # Errors
@@ -764,7 +832,7 @@ impl Scenario {
     /// Takes fewer symbols if the start of the day would need most of the messages for them, so that there are about as many
     /// messages as requested.
     pub fn fit_symbols(&mut self) {
-        let a_symbol = START_MESSAGES * self.venues.len().max(1) as u64;
+        let a_symbol = START_MESSAGES * self.venues.len().max(1) as u64 * self.run_count();
         let most = (self.messages / a_symbol).clamp(1, u64::from(u32::MAX));
         self.symbols = self.symbols.min(most as u32);
     }
@@ -797,9 +865,25 @@ impl Scenario {
         if self.start_ns >= self.end_ns || self.end_ns > 24 * HOUR_NS {
             return Err(ScenarioError::Window { start_ns: self.start_ns, end_ns: self.end_ns });
         }
-        // An IEX time is signed; the last day must end before it overflows.
-        if self.midnight_ns > i64::MAX as u64 - 48 * HOUR_NS {
-            return Err(ScenarioError::Midnight { got: self.midnight_ns });
+        let runs = (self.end_ns - self.start_ns) / SHORTEST_RUN_NS;
+        let most = runs.saturating_sub(1).min(u64::from(MOST_RESTARTS));
+        if u64::from(self.restarts) > most {
+            return Err(ScenarioError::Restarts { got: self.restarts, most });
+        }
+        if self.later_midnights_ns.len() >= MOST_DAYS {
+            return Err(ScenarioError::TooManyDays { got: self.later_midnights_ns.len() + 1 });
+        }
+        let mut before_ns = None;
+        for midnight_ns in self.midnights_ns() {
+            // An IEX time is signed; the last day must end before it overflows.
+            if midnight_ns > i64::MAX as u64 - 48 * HOUR_NS {
+                return Err(ScenarioError::Midnight { got: midnight_ns });
+            }
+            let opens_ns = midnight_ns + self.start_ns.saturating_sub(HOUR_NS);
+            if before_ns.is_some_and(|ended_ns| opens_ns <= ended_ns) {
+                return Err(ScenarioError::Days { got: midnight_ns });
+            }
+            before_ns = Some(midnight_ns + self.end_ns + 2 * SECOND_NS);
         }
         for burst in &self.bursts {
             let end = burst.start_ns.saturating_add(burst.length_ns);
@@ -821,8 +905,18 @@ impl Scenario {
             return Err(ScenarioError::Heartbeat { got: self.heartbeat_ns });
         }
         for faults in &self.faults {
-            let LineFaults { lost_per_million, duplicated_per_million, reordered_per_million } = *faults;
+            let LineFaults {
+                lost_per_million,
+                duplicated_per_million,
+                reordered_per_million,
+                late_copies_per_million,
+                late_copy_ns,
+            } = *faults;
             let most = lost_per_million.max(duplicated_per_million).max(reordered_per_million);
+            let most = most.max(late_copies_per_million);
+            if late_copy_ns > 24 * HOUR_NS {
+                return Err(ScenarioError::Delay);
+            }
             if most > MILLION {
                 return Err(ScenarioError::Faults { got: most });
             }
@@ -834,6 +928,30 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// A part of a scenario in which the feeds number their messages from 1 once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Run {
+    /// Of this run alone.
+    pub(crate) scenario: Scenario,
+    /// The day, from 0.
+    pub(crate) day: u32,
+    /// How long before the order flow the first messages come, in nanoseconds.
+    pub(crate) opening_ns: u64,
+    /// Whether a message says that the numbers start over.
+    pub(crate) is_announced: bool,
+    /// Whether the feeds fail at its end: nothing says that it is over.
+    pub(crate) is_cut: bool,
+}
+
+/// The most days: the trading days of a year.
+const MOST_DAYS: usize = 252;
+
+/// The most restarts of a day.
+const MOST_RESTARTS: u32 = 1_000;
+
+/// The shortest time between two restarts, in nanoseconds.
+const SHORTEST_RUN_NS: u64 = SECOND_NS;
 
 /// All packets, in the unit of [`LineFaults`].
 const MILLION: u32 = 1_000_000;
@@ -949,9 +1067,35 @@ pub enum ScenarioError {
         /// The interval requested.
         got: u64,
     },
-    /// Packet hold, line B's skew or the heartbeat's interval is longer than a day.
-    #[error("packet hold, line B's skew and the heartbeat's interval must not exceed a day")]
+    /// Packet hold, line B's skew, a late copy's delay or the heartbeat's interval is longer than a day.
+    #[error("packet hold, line B's skew, late copies and the heartbeat's interval must not exceed a day")]
     Delay,
+    /// A day begins before the one before it has ended.
+    #[error("the day that begins at {got} ns: days must be ascending")]
+    Days {
+        /// The midnight requested.
+        got: u64,
+    },
+    /// More days than a year has.
+    #[error("{got} days are over the limit of {MOST_DAYS}")]
+    TooManyDays {
+        /// Days requested.
+        got: usize,
+    },
+    /// Too many restarts for the time of the order flow.
+    #[error("{got} restarts a day: there may be {most}, at least a second apart")]
+    Restarts {
+        /// Restarts requested.
+        got: u32,
+        /// The most that there may be.
+        most: u64,
+    },
+    /// A raw ITCH file says nothing about days and restarts.
+    #[error("a raw ITCH file holds one day without restarts; the scenario has {got} runs: write a capture")]
+    NotOneRun {
+        /// Runs in the scenario: days, and parts of days between restarts.
+        got: u64,
+    },
     /// A raw ITCH file holds one venue, which speaks ITCH.
     #[error(
         "a raw ITCH file holds one venue that speaks ITCH; the scenario has {venues} venues, the first is {first}"

@@ -9,7 +9,10 @@ use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::nasdaq;
 use crate::scenario::{CLOSE_NS, OPEN_NS};
-use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind, is_listed_at_iex};
+use crate::scenario::{HOUR_NS, MINUTE_NS, Run, SECOND_NS, Scenario, VenueKind, is_listed_at_iex};
+
+/// The phase that says that the numbers start, by its ITCH letter.
+pub(crate) const START_OF_MESSAGES: u8 = b'O';
 
 /// The step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,14 +202,15 @@ impl Writer<'_> {
     }
 }
 
-/// The day of every venue.
-pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
+/// The scripted steps of one run, for every venue.
+pub(crate) fn scripts(run: &Run) -> Vec<Script> {
+    let scenario = &run.scenario;
     let mut writer = Writer { scenario, scripts: Vec::new(), venue: 0 };
     // At most MAX_MARKETS, as the scenario was checked for.
     for (number, venue) in scenario.venues.iter().enumerate() {
         writer.venue = number as u8;
-        start_of_day(&mut writer, venue.kind);
-        phases(&mut writer);
+        start_of_day(&mut writer, venue.kind, run);
+        phases(&mut writer, run.is_cut);
         // From the first on every so many symbols.
         let listed: &[(u32, u32)] = match venue.kind {
             VenueKind::Nasdaq => &[(0, 2)],
@@ -238,12 +242,14 @@ fn has_new_issues(scenario: &Scenario) -> bool {
     scenario.symbols >= 8 && scenario.start_ns <= OPEN_NS && scenario.end_ns >= 12 * HOUR_NS
 }
 
-fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
+fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind, run: &Run) {
     let scenario = writer.scenario;
     let start_ns = scenario.start_ns;
-    let opens_ns = start_ns.saturating_sub(HOUR_NS);
+    let opens_ns = start_ns.saturating_sub(run.opening_ns);
     let gap_ns = ((start_ns - opens_ns) / (2 * u64::from(scenario.symbols))).min(2 * ROUND_GAP_NS);
-    writer.add(opens_ns, Step::System(b'O'), 0);
+    if run.is_announced {
+        writer.add(opens_ns, Step::System(START_OF_MESSAGES), 0);
+    }
     let first_new_issue = scenario.symbols - if has_new_issues(scenario) { 2 } else { 0 };
     let last = scenario.symbols - 1;
     writer.round(opens_ns + gap_ns, Step::Directory { first_new_issue }, 0, last, 1, gap_ns);
@@ -255,7 +261,7 @@ fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
 }
 
 /// Start and end of market hours and system hours. Phases before the order flow are sent at its start.
-fn phases(writer: &mut Writer<'_>) {
+fn phases(writer: &mut Writer<'_>, is_cut: bool) {
     let (start_ns, end_ns) = (writer.scenario.start_ns, writer.scenario.end_ns);
     let before_flow_ns = start_ns.saturating_sub(1);
     for (time_ns, code) in [(OPEN_NS, b'Q'), (CLOSE_NS, b'M')] {
@@ -265,7 +271,7 @@ fn phases(writer: &mut Writer<'_>) {
             writer.add_within(time_ns, Step::System(code), 0);
         }
     }
-    if writer.scenario.endless_gap_ns > 0 {
+    if writer.scenario.endless_gap_ns > 0 || is_cut {
         return;
     }
     writer.add(end_ns, Step::System(b'E'), 0);

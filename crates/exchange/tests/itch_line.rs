@@ -7,11 +7,11 @@ mod traders;
 
 use std::collections::BTreeMap;
 
+use tapeworks_exchange::VenueKind;
 use tapeworks_exchange::itch_line::{ItchLine, ItchLineOptions, Listed};
 use tapeworks_exchange::live::{LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::matching::{MatchingEngine, OrderSide, SymbolIndex};
 use tapeworks_exchange::random::Random;
-use tapeworks_exchange::{LineFaults, Unit, VenueKind};
 use tapeworks_session::{Made, SessionId};
 use tapeworks_wire::millennium::native::{NewOrderFields, Side, Tif};
 use tapeworks_wire::nasdaq::itch50::{BuySellIndicator, Message};
@@ -91,18 +91,7 @@ impl Outlet for Receiver {
 }
 
 fn line() -> ItchLine {
-    let venue = LiveVenue {
-        kind: VenueKind::Nasdaq,
-        unit: Unit::WHOLE,
-        share: 1,
-        line_b: false,
-        faults: [LineFaults::default(); 2],
-        skew_ns: 0,
-        restart_after: Vec::new(),
-        silences: Vec::new(),
-        resets: Vec::new(),
-        nonsense_per_million: 0,
-    };
+    let venue = LiveVenue::new(VenueKind::Nasdaq);
     let listed = |symbol| Listed { symbol: name(symbol), tick_e8: E8 / 100, round_lot: 100 };
     ItchLine::new(&ItchLineOptions {
         venue,

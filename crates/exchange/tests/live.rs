@@ -10,7 +10,7 @@ use model::{DeepVenue, ItchVenue};
 use tapeworks_exchange::live::{
     Live, LiveBurst, LiveOptions, LivePacket, LiveReport, LiveVenue, Outlet, Silence,
 };
-use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_session::snapshot::Image;
 use tapeworks_session::{Content, Made, Request, SessionId, Store};
 use tapeworks_wire::nasdaq::itch50;
@@ -22,18 +22,7 @@ const START: u64 = 1_763_130_600 * SECOND;
 const MIDNIGHT: u64 = 1_763_096_400 * SECOND;
 
 fn venue(kind: VenueKind) -> LiveVenue {
-    LiveVenue {
-        kind,
-        unit: Unit::WHOLE,
-        share: 1,
-        line_b: true,
-        faults: [LineFaults::default(); 2],
-        skew_ns: 50_000,
-        restart_after: Vec::new(),
-        silences: Vec::new(),
-        resets: Vec::new(),
-        nonsense_per_million: 0,
-    }
+    LiveVenue { line_b: true, skew_ns: 50_000, ..LiveVenue::new(kind) }
 }
 
 fn options(messages: Option<u64>, venues: Vec<LiveVenue>) -> LiveOptions {
@@ -47,6 +36,7 @@ fn options(messages: Option<u64>, venues: Vec<LiveVenue>) -> LiveOptions {
         messages,
         rate: 100_000,
         bursts: Vec::new(),
+        nights: Vec::new(),
         heartbeat_ns: SECOND,
         linger_ns: 3 * SECOND,
         venues,
@@ -165,6 +155,7 @@ fn lines_carry_every_message_that_is_not_counted_as_dropped_and_the_store_has_al
         lost_per_million: lost,
         duplicated_per_million: 20_000,
         reordered_per_million: 20_000,
+        ..LineFaults::default()
     };
     let kinds = [VenueKind::Bx, VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
     let venues = kinds.map(|kind| LiveVenue { faults: [faults(40_000), faults(60_000)], ..venue(kind) });
@@ -397,6 +388,7 @@ fn the_same_options_and_times_give_the_same_packets() {
         lost_per_million: 10_000,
         duplicated_per_million: 10_000,
         reordered_per_million: 10_000,
+        ..LineFaults::default()
     };
     let venues = vec![LiveVenue { faults: [faults; 2], restart_after: vec![5_000], ..venue(VenueKind::Bx) }];
     let one = run(&options(Some(20_000), venues.clone())).0;

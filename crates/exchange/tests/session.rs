@@ -239,6 +239,7 @@ fn injected_faults_are_those_that_are_found() {
         lost_per_million: 50_000,
         duplicated_per_million: 20_000,
         reordered_per_million: 30_000,
+        ..LineFaults::default()
     };
     let scenario = Scenario { line_b: true, faults: [fault; 2], ..every_venue(100_000, 30) };
     let (seen, report) = sequences(&scenario);
@@ -264,6 +265,32 @@ fn injected_faults_are_those_that_are_found() {
         assert_eq!(missing_everywhere.len() as u64, venue.lost_messages);
         assert!(venue.lost_messages > 0);
     }
+}
+
+#[test]
+fn late_copies_are_counted_and_come_in_time() {
+    let late_copy_ns = 3_000_000_000;
+    let fault = LineFaults { late_copies_per_million: 50_000, late_copy_ns, ..LineFaults::default() };
+    let scenario =
+        Scenario { line_b: true, faults: [LineFaults::default(), fault], ..every_venue(60_000, 30) };
+    let mut packets = Packets::new(&scenario).unwrap();
+    let (mut first_ns, mut copies, mut latest_ns) = (BTreeMap::new(), vec![[0; 2]; scenario.venues.len()], 0);
+    while let Some(packet) = packets.next_packet() {
+        let header = scenario.venues[packet.venue].kind.transport().header(packet.payload).unwrap();
+        if header.count == 0 || header.is_end_of_session {
+            continue;
+        }
+        let sent_ns =
+            *first_ns.entry((packet.venue, packet.line, header.first)).or_insert(packet.timestamp_ns);
+        if sent_ns < packet.timestamp_ns {
+            copies[packet.venue][packet.line] += 1;
+            latest_ns = latest_ns.max(packet.timestamp_ns - sent_ns);
+        }
+    }
+    for (venue, copies) in packets.report().venues.iter().zip(copies) {
+        assert_eq!(venue.injected.map(|injected| injected.late_copies), copies, "{:?}", venue.kind);
+    }
+    assert!((late_copy_ns / 2..late_copy_ns).contains(&latest_ns), "{latest_ns}");
 }
 
 #[test]
@@ -345,9 +372,18 @@ fn an_impossible_scenario_is_refused_with_the_reason() {
         (Scenario { halts: 10_001, ..good.clone() }, ScenarioError::Halts { got: 10_001 }),
         (Scenario { heartbeat_ns: 5, ..good.clone() }, ScenarioError::Heartbeat { got: 5 }),
         (Scenario { packet_hold_ns: u64::MAX, ..good.clone() }, ScenarioError::Delay),
+        (Scenario { restarts: 1_001, ..good.clone() }, ScenarioError::Restarts { got: 1_001, most: 1_000 }),
+        (Scenario { restarts: 20, ..Scenario::close_burst() }, ScenarioError::Restarts { got: 20, most: 19 }),
+        (
+            Scenario { later_midnights_ns: vec![good.midnight_ns], ..good.clone() },
+            ScenarioError::Days { got: good.midnight_ns },
+        ),
     ] {
         assert_eq!(Packets::new(&scenario).err(), Some(error));
     }
+    let restarting = Scenario { restarts: 2, ..Scenario::full_session(100, 3) };
+    let error = write_itch(&restarting, Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("the scenario has 3 runs"), "{error}");
     let error = write_itch(&good, Vec::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("has 4 venues"), "{error}");

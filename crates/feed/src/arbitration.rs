@@ -49,7 +49,7 @@ use crate::sequence::MOST_AHEAD;
 use crate::table::Application;
 use line::LineFollower;
 use retry::Retry;
-use session::Successor;
+use session::{Past, Successor};
 
 pub use crate::recovery::{GapReason, RetransmissionOptions};
 pub use counters::{ArbiterCounters, LineCounters, RecoveryReport, Usefulness};
@@ -92,6 +92,9 @@ pub struct ArbiterOptions {
     pub silence_ns: u64,
     /// Where a channel that is joined in mid-session begins.
     pub join: Join,
+    /// A publisher that numbers from 1 again takes another session name, as a plant's own does: an old number is a late copy on every
+    /// day. Venues restart under the same name.
+    pub restarts_rename: bool,
 }
 
 impl Default for ArbiterOptions {
@@ -102,6 +105,7 @@ impl Default for ArbiterOptions {
             held_bytes: 256 << 20,
             silence_ns: 3_000_000_000,
             join: Join::Beginning,
+            restarts_rename: false,
         }
     }
 }
@@ -214,7 +218,8 @@ pub struct Arbiter {
     run: Run,
     /// Packets that may begin a restart: see [`Run`].
     suspects: Vec<Held>,
-    past: Option<SessionId>,
+    /// The sessions that were followed before, the last one last.
+    past: Vec<Past>,
     /// When the session was joined: right before its first packet.
     began: Nanos,
     /// When the sequence last went on by a message.
@@ -223,7 +228,7 @@ pub struct Arbiter {
     confirmed: Nanos,
     /// When a message that had been given up last came.
     came_late: Nanos,
-    /// When a line last brought a packet of the session; `None` if the silence since then is known.
+    /// When a line last brought a packet of the session that was not an old one; `None` if the silence since then is known.
     last: Option<Nanos>,
     is_silent: bool,
     last_recovery: Option<RecoveryReport>,
@@ -268,7 +273,7 @@ impl Arbiter {
             successors: Vec::new(),
             run: Run::default(),
             suspects: Vec::new(),
-            past: None,
+            past: Vec::new(),
             began: Nanos(0),
             advanced: Nanos(0),
             confirmed: Nanos(0),
@@ -302,6 +307,7 @@ impl Arbiter {
             && self.successors.iter().all(Successor::is_sound)
             && self.given_up.is_sound()
             && self.run.is_sound()
+            && self.past.iter().all(|past| past.run.is_sound())
             && self.retry.is_sound()
             && self.are_gaps_sound()
             && self.lines.iter().all(|line| line.gaps.is_sound())
@@ -658,7 +664,14 @@ impl Arbiter {
             }
         }
         self.lines[place(line)].see(header, received);
-        self.last = Some(received);
+        // An old packet is no sign of life: copies of a session come for a while after another has replaced it.
+        let end = header.first.saturating_add(header.count);
+        let reach = self.next.map(|next| if self.held.is_empty() { next } else { next.max(self.reach) });
+        // Some heartbeats are numbered 0.
+        let is_current = |reach| end > reach || header.count == 0 && (end == reach || header.first == 0);
+        if reach.is_none_or(is_current) {
+            self.last = Some(received);
+        }
         self.out_of_order(header, line, received, payload, deliver);
     }
 
@@ -673,14 +686,19 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
         let end = header.first.saturating_add(header.count);
-        let Some(next) = self.next.filter(|next| *next != header.first) else {
+        // While joining, the packets held are all that is known of the run.
+        let reached = self.next.or_else(|| self.held_to());
+        let may_restart = |next: &u64| *next != header.first && !self.options.restarts_rename;
+        let Some(next) = reached.filter(may_restart) else {
             self.refuse_suspects();
             return true;
         };
         let old = header.first..end.min(next);
         let dialect = Dialect::of(self.transport, self.application);
         let evidence = Evidence { header: *header, payload, received, dialect };
-        if !old.is_empty() && self.given_up.within(&old).next().is_some() {
+        let is_missing = !old.is_empty()
+            && (self.given_up.within(&old).next().is_some() || self.is_joining && self.is_between_held(&old));
+        if is_missing && self.run.may_be_late(&evidence) {
             self.run.note_late(&evidence);
             return true;
         }
@@ -705,8 +723,7 @@ impl Arbiter {
             }
             Verdict::Suspect { continues } => {
                 if !continues {
-                    let suspects = std::mem::take(&mut self.suspects);
-                    self.drop_stray(suspects);
+                    self.drop_suspects();
                 }
                 let held = self.copy_of(header, line, received, payload);
                 self.suspects.push(held);
@@ -717,6 +734,13 @@ impl Arbiter {
                 false
             }
         }
+    }
+
+    /// Whether the first of these numbers lies in a gap between two packets held while joining.
+    fn is_between_held(&self, numbers: &Range<u64>) -> bool {
+        let at = self.held.partition_point(|held| held.header.first <= numbers.start);
+        let before = at.checked_sub(1).and_then(|before| self.held.get(before));
+        before.is_some_and(|before| before.end() <= numbers.start)
     }
 
     /// The venue has started the numbers over: follows them from 1, beginning with the suspects and this packet.
@@ -731,7 +755,10 @@ impl Arbiter {
     ) {
         self.counters.sequence_resets += 1;
         let suspects = std::mem::take(&mut self.suspects);
+        self.deliver_the_rest(received, deliver);
         let run = self.run.next_run(self.next.unwrap_or_default());
+        // Whatever was wanted was to join the run that has ended.
+        self.wants_snapshot = false;
         self.begin(header.session, 1, received, deliver);
         self.run = run;
         for held in suspects {
@@ -747,8 +774,18 @@ impl Arbiter {
     /// Nothing confirms the packets that may have begun a restart.
     fn refuse_suspects(&mut self) {
         self.run.refuse_suspects();
-        let suspects = std::mem::take(&mut self.suspects);
-        self.drop_stray(suspects);
+        self.drop_suspects();
+    }
+
+    fn drop_suspects(&mut self) {
+        for held in std::mem::take(&mut self.suspects) {
+            if self.run.repeats(self.transport, held.header.first, &held.payload) {
+                self.lines[place(held.line)].counters.duplicate += held.header.count;
+                self.drop_held(held);
+            } else {
+                self.drop_stray([held]);
+            }
+        }
     }
 
     fn out_of_order(
@@ -795,6 +832,7 @@ impl Arbiter {
         // The lines bring nothing else for a while: the number is right, and the sequence goes on from it.
         if received.since(self.stood()) > self.options.silence_ns {
             self.counters.sequence_resets += 1;
+            self.deliver_the_rest(received, deliver);
             self.begin(header.session, 1, received, deliver);
             self.pass_over(header.first, GapReason::Jump, received, deliver);
         }
@@ -899,6 +937,8 @@ impl Arbiter {
         if !self.is_joining {
             self.open_gap(header.first, received);
             self.reach = if self.held.is_empty() { end } else { self.reach.max(end) };
+        } else if self.held_to().is_none_or(|reach| reach <= header.first) {
+            self.run.note_payload(self.transport, header.first, payload, received);
         }
         let held = self.copy_of(header, line, received, payload);
         self.held.insert(at, held);
@@ -931,6 +971,11 @@ impl Arbiter {
         if self.spare.len() < MOST_SPARE {
             self.spare.push(payload);
         }
+    }
+
+    fn drop_held(&mut self, held: Held) {
+        self.held_bytes -= held.payload.len();
+        self.let_go(held.payload);
     }
 
     /// Hands on what is held, as far as there is no gap before it.

@@ -62,6 +62,13 @@ pub fn regular_hours(date: Date) -> Option<Range<Nanos>> {
     Some(Nanos(midnight.checked_add(OPEN)?)..Nanos(midnight.checked_add(close)?))
 }
 
+/// Midnight in New York of each trading day after the one of this instant.
+pub fn trading_days_after(instant: Nanos) -> impl Iterator<Item = Nanos> {
+    let next = |date: &Date| clock::day_after(*date);
+    let days = std::iter::successors(clock::date_at(instant).as_ref().and_then(next), next);
+    days.filter(|date| regular_hours(*date).is_some()).filter_map(clock::midnight_of)
+}
+
 fn day_of(date: Date) -> Day {
     if is_weekend(date) || is_holiday(date) {
         return Day::Closed;

@@ -316,7 +316,8 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         let Header { first, count, is_end_of_session, .. } = arriving.header;
         let channel = self.all[index].as_mut();
         let next = channel.tracker.next();
-        let is_late = channel.tracker.is_missing(first, count);
+        let is_late =
+            channel.tracker.is_missing(first, count) && channel.run.may_be_late(&arriving.evidence());
         if is_late {
             channel.run.note_late(&arriving.evidence());
         }
@@ -440,6 +441,12 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
                 (&channel.identity, header),
                 (ChannelIdentity::Datagrams { session, .. }, Some(header)) if header.session != *session
             );
+            if let Some(header) = header.filter(|header| {
+                !is_of_other_session && channel.run.repeats(transport, header.first, &held.payload)
+            }) {
+                channel.tracker.repeat(header.count);
+                continue;
+            }
             let refusal = match is_of_other_session {
                 true => Refusal::OtherSession,
                 false => Refusal::Contradicts(channel.tracker.next().unwrap_or_default()),

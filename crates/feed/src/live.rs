@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::SelfHelpSchedule;
-use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_market::{ClockChange, Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_planted::planted;
 use tapeworks_session::SessionId;
 use tapeworks_stage::{Sink, Stage};
@@ -468,7 +468,7 @@ impl LiveFeed {
                 self.packet(channel, line, received, payload, sink);
             }
             Input::Tick { now } => self.tick(now, true, sink),
-            Input::ClockSet { ahead_ns, .. } => self.clock_was_set(ahead_ns),
+            Input::ClockSet { now, ahead_ns } => self.clock_was_set(ClockChange { now, ahead_ns }),
             Input::Snapshot { channel, attempt, messages, received } => {
                 let Some(awaited) = self.awaited(channel, attempt) else { return };
                 if awaited.messages.len() + messages.len() <= MOST_SNAPSHOT_BYTES {
@@ -639,17 +639,18 @@ impl LiveFeed {
     /// The clock shows `now`. If it was set back, all that is remembered moves along.
     fn set_back_to(&mut self, now: Nanos) {
         if let Some(last) = self.last.filter(|_| self.is_beyond(now)) {
-            self.clock_was_set(i64::try_from(last.since(now)).map_or(i64::MIN, |back_ns| -back_ns));
+            let ahead_ns = i64::try_from(last.since(now)).map_or(i64::MIN, |back_ns| -back_ns);
+            self.clock_was_set(ClockChange { now, ahead_ns });
         }
     }
 
-    /// The clock shows so many ns more than it would have.
+    /// Every remembered time becomes one of the new clock.
     #[cold]
     #[inline(never)]
-    fn clock_was_set(&mut self, ahead_ns: i64) {
-        let set = |time: &mut Nanos| *time = time.set_by(ahead_ns);
+    fn clock_was_set(&mut self, change: ClockChange) {
+        let set = |time: &mut Nanos| *time = change.moved(*time);
         for channel in &mut self.channels {
-            channel.arbiter.clock_was_set(ahead_ns);
+            channel.arbiter.clock_was_set(change);
             if let Some(awaited) = &mut channel.followed.awaited {
                 set(&mut awaited.due);
                 if awaited.ended.0 > 0 {

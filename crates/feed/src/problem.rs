@@ -31,7 +31,7 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The packet's network headers.
+    /// The packet's network headers, or its checksum.
     Header(HeaderError),
     /// A UDP payload, or the start of a stream, in an unknown protocol. Reported once per destination.
     UnknownProtocol {
@@ -123,6 +123,8 @@ pub struct Problems {
     pub total: u64,
     /// Packets with inconsistent network headers.
     pub bad_headers: u64,
+    /// Datagrams whose checksum shows damage. Not in checkpoints, because captures alone have them.
+    pub bad_checksums: u64,
     /// Packets cut by the capture.
     pub cut_packets: u64,
     /// Packets with inconsistent framing.
@@ -192,6 +194,7 @@ impl Problems {
     pub(crate) fn note(&mut self, problem: Problem) {
         self.total += 1;
         match &problem.kind {
+            ProblemKind::Header(HeaderError::Checksum { .. }) => self.bad_checksums += 1,
             ProblemKind::Header(_) => self.bad_headers += 1,
             ProblemKind::CutPacket => self.cut_packets += 1,
             ProblemKind::Framing(_) => self.bad_framing += 1,

@@ -35,7 +35,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use tapeworks_market::Nanos;
+use tapeworks_market::{ClockChange, Nanos};
 
 use crate::ranges::{Ranges, overlap};
 
@@ -676,9 +676,9 @@ impl OpenGaps {
         }
     }
 
-    /// The clock shows so many ns more than it would have.
-    pub(crate) fn clock_was_set(&mut self, ahead_ns: i64) {
-        let set = |time: &mut Nanos| *time = time.set_by(ahead_ns);
+    /// See [`ClockChange::moved`].
+    pub(crate) fn clock_was_set(&mut self, change: ClockChange) {
+        let set = |time: &mut Nanos| *time = change.moved(*time);
         for gap in &mut self.gaps {
             set(&mut gap.since);
             gap.narrowed.iter_mut().for_each(set);

@@ -16,7 +16,7 @@
 //! Cost: 48 bytes are written for each packet in order. Only packets out of order are judged: a copy costs a binary search of the last
 //! [`REMEMBERED`] packets and a comparison of 32 bytes.
 
-use tapeworks_market::Nanos;
+use tapeworks_market::{ClockChange, Nanos};
 use tapeworks_session::{Header, SessionId, TransportKind};
 
 use crate::clock;
@@ -33,6 +33,9 @@ const REMEMBERED_LATE: usize = 64;
 
 /// Packets in a row that must continue from an old number before it counts as a restart.
 pub const CONFIRMING: usize = 3;
+
+/// The most that are held where some of them repeat known content, which decides nothing.
+const MOST_SUSPECTS: usize = 64;
 
 /// A channel pauses for at least this long between two trading days, in ns. Venues send heartbeats about once a second within a day.
 const DAY_PAUSE_NS: u64 = 30 * 60 * Nanos::SECOND;
@@ -147,6 +150,17 @@ impl Memory {
         found.or_else(|| self.first.iter().chain(&self.late).find(|packet| packet.first == first))
     }
 
+    /// Whether a packet with this number and content was delivered.
+    fn has(&self, packet: &Delivered) -> bool {
+        self.find(packet.first).is_some_and(|known| known.head == packet.head)
+    }
+
+    /// Whether the newest packet has a later time than this one, or the same.
+    fn is_later(&self, packet: &Delivered, dialect: Dialect) -> bool {
+        let times = packet.time(dialect).zip(self.newest_time(dialect));
+        times.is_some_and(|(time, newest)| time <= newest)
+    }
+
     /// The time of the newest packet that has one.
     fn newest_time(&self, dialect: Dialect) -> Option<u64> {
         self.newest_first().find_map(|packet| packet.time(dialect))
@@ -251,8 +265,28 @@ struct Suspects {
     packets: Vec<Delivered>,
     /// The number that continues them.
     next: u64,
-    /// One of them differs from what its number carried, or is later than everything delivered.
-    is_evident: bool,
+    /// How many differ from what their numbers carried, or are later than everything delivered.
+    evident: usize,
+    /// How many repeat content already delivered under their numbers. A packet with a damaged number may precede ordinary copies, so two
+    /// evident packets are required if there are any repeats.
+    repeated: usize,
+}
+
+/// What a suspect shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shows {
+    /// Its number had other content, or its time is later than anything delivered.
+    Evidence,
+    /// Its number had the same content.
+    Repetition,
+    Nothing,
+}
+
+/// Whether a packet is of a later trading day than one received before: a pause lies between them, and the date in New York changed.
+fn is_next_day(before: Nanos, received: Nanos) -> bool {
+    before.0 > 0
+        && received.since(before) >= DAY_PAUSE_NS
+        && clock::date_at(received) > clock::date_at(before)
 }
 
 /// One numbering of a channel, from its first packet until the venue starts over.
@@ -264,6 +298,12 @@ pub struct Run {
     past: Option<Box<Memory>>,
     /// The number after the last message of the run before, which its late heartbeats name.
     past_next: u64,
+    /// When the last packet of the run before was received.
+    past_received: Nanos,
+    /// The venue's time of the packet that showed that this run had begun, for as long as no packet of it is delivered.
+    began: Option<u64>,
+    /// The same of the next run.
+    next_began: Option<u64>,
     /// When its last packet was received.
     received: Nanos,
     /// The venue has said the end of the session.
@@ -302,18 +342,44 @@ impl Run {
         self.memory.note_late(packet.delivered());
     }
 
-    /// Whether a packet is a copy of one that is remembered.
+    /// Whether a packet is plainly a copy of one that is remembered. While suspects wait, only [`Run::judge`] can tell.
     #[inline]
     pub fn is_copy(&self, transport: TransportKind, first: u64, payload: &[u8]) -> bool {
+        !self.has_suspects() && self.repeats(transport, first, payload)
+    }
+
+    /// Whether a packet repeats the content that its number had. If it is a suspect that nothing confirms, it is a copy.
+    #[inline]
+    pub fn repeats(&self, transport: TransportKind, first: u64, payload: &[u8]) -> bool {
         let message = transport.first_message(payload);
         message.is_some_and(|message| {
             self.memory.find(first).is_some_and(|known| known.head == head_of(message))
         })
     }
 
-    /// The clock shows this many more ns than it would have.
-    pub(crate) fn clock_was_set(&mut self, ahead_ns: i64) {
-        self.received = self.received.set_by(ahead_ns);
+    /// See [`ClockChange::moved`].
+    pub(crate) fn clock_was_set(&mut self, change: ClockChange) {
+        self.received = change.moved(self.received);
+        self.past_received = change.moved(self.past_received);
+    }
+
+    /// Whether a packet with missing numbers may bring these messages late. If not, another run has begun with the same numbers.
+    #[cold]
+    pub fn may_be_late(&self, packet: &Evidence<'_>) -> bool {
+        let seen = packet.delivered();
+        let is_new = || !self.memory.is_later(&seen, packet.dialect) && seen.time(packet.dialect).is_some();
+        !(self.is_next_day(packet.received) || packet.announces() && is_new())
+    }
+
+    /// Whether a packet of this run, which another session has replaced, is a late copy: its number had the same content, or its time is no
+    /// later than the newest one delivered.
+    pub(crate) fn is_late_copy(&self, packet: &Evidence<'_>) -> bool {
+        // Times of day come again.
+        if self.is_next_day(packet.received) {
+            return false;
+        }
+        let seen = packet.delivered();
+        self.memory.has(&seen) || self.memory.is_later(&seen, packet.dialect)
     }
 
     /// Notes a packet without messages.
@@ -337,7 +403,18 @@ impl Run {
     /// `next` is the number that it has not reached.
     #[must_use]
     pub fn next_run(&self, next: u64) -> Self {
-        Self { past: Some(Box::new(self.memory.clone())), past_next: next, ..Self::default() }
+        Self {
+            past: Some(Box::new(self.memory.clone())),
+            past_next: next,
+            past_received: self.received,
+            began: self.next_began,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets its packets: they are noted again when they are delivered.
+    pub(crate) fn forget_packets(&mut self) {
+        self.memory = Memory::default();
     }
 
     /// Whether a restored state is valid.
@@ -348,13 +425,19 @@ impl Run {
 
     /// Whether a packet is of a later trading day than the last one: the channel paused, and the date in New York changed.
     pub(crate) fn is_next_day(&self, received: Nanos) -> bool {
-        self.received.0 > 0
-            && received.since(self.received) >= DAY_PAUSE_NS
-            && clock::date_at(received) > clock::date_at(self.received)
+        is_next_day(self.received, received)
     }
 
     /// Judges a packet that is not the next one of the run, whose next number is `next`. The packet must be sound.
     pub fn judge(&mut self, packet: &Evidence<'_>, next: u64) -> Verdict {
+        let verdict = self.verdict(packet, next);
+        if verdict == Verdict::Restart {
+            self.next_began = packet.delivered().time(packet.dialect);
+        }
+        verdict
+    }
+
+    fn verdict(&mut self, packet: &Evidence<'_>, next: u64) -> Verdict {
         let Header { first, count, .. } = packet.header;
         if first != next && first > 0 && self.is_next_day(packet.received) {
             return Verdict::Restart;
@@ -366,7 +449,7 @@ impl Run {
             return self.judge_heartbeat(packet, next);
         }
         let (seen, dialect) = (packet.delivered(), packet.dialect);
-        if self.is_past(&seen, dialect) {
+        if self.is_past(&seen, packet) {
             return Verdict::Past;
         }
         let known = self.memory.find(first);
@@ -379,7 +462,12 @@ impl Run {
             (Some(time), Some(newest)) => Some(time > newest),
             _ => None,
         };
-        let is_copy = known.is_some() && !differs || is_later == Some(false);
+        // Messages without a time may say the same at the beginning of each run.
+        let is_repeated = known.is_some() && !differs;
+        if is_repeated && is_later != Some(false) && self.continues_suspects(packet) {
+            return self.suspect(packet, seen, Shows::Repetition, false);
+        }
+        let is_copy = is_repeated || is_later == Some(false);
         if is_copy || !differs && is_later.is_none() && self.copied_to == first {
             self.copied_to = packet.end();
             return if differs { Verdict::Differs } else { Verdict::OfRun };
@@ -387,7 +475,13 @@ impl Run {
         if self.has_ended || packet.announces() {
             return Verdict::Restart;
         }
-        self.suspect(packet, seen, differs || is_later == Some(true), false)
+        let is_evident = differs || is_later == Some(true);
+        self.suspect(packet, seen, if is_evident { Shows::Evidence } else { Shows::Nothing }, false)
+    }
+
+    fn continues_suspects(&self, packet: &Evidence<'_>) -> bool {
+        let Header { session, first, .. } = packet.header;
+        self.suspects.as_ref().is_some_and(|suspects| suspects.session == session && suspects.next == first)
     }
 
     /// A heartbeat with an old number restarts a run only if its header says so and it is later.
@@ -399,18 +493,20 @@ impl Run {
         if packet.header.first < next && is_later && restarts() { Verdict::Restart } else { Verdict::OfRun }
     }
 
-    /// Whether a packet is a copy of one of the run before.
-    fn is_past(&self, seen: &Delivered, dialect: Dialect) -> bool {
-        let Some(past) = &self.past else { return false };
-        let is_in = |memory: &Memory| memory.find(seen.first).is_some_and(|known| known.head == seen.head);
+    /// Whether a packet is a copy of one of the run before. On a later day nothing is: times of day come again, and with them packets that
+    /// have the same content.
+    fn is_past(&self, seen: &Delivered, packet: &Evidence<'_>) -> bool {
+        let Some(past) = self.past.as_ref().filter(|_| !is_next_day(self.past_received, packet.received))
+        else {
+            return false;
+        };
+        let dialect = packet.dialect;
         // A sender whose clock was set back must not make a whole run old.
         let is_older = || {
-            let newest = past.newest_time(dialect);
-            seen.sent_ns > 0
-                && newest.is_some_and(|newest| seen.sent_ns <= newest)
-                && self.memory.newest_time(dialect) > newest
+            past.is_later(seen, dialect)
+                && self.memory.newest_time(dialect).or(self.began) > past.newest_time(dialect)
         };
-        !is_in(&self.memory) && (is_in(past) || is_older())
+        !self.memory.has(seen) && (past.has(seen) || is_older())
     }
 
     /// Judges a sound packet of another session on the same channel. A single packet may have a damaged session name, so it takes the
@@ -424,17 +520,11 @@ impl Run {
         if self.has_ended || has_paused && packet.header.first <= 1 {
             return Verdict::Restart;
         }
-        self.suspect(packet, packet.delivered(), true, has_paused)
+        self.suspect(packet, packet.delivered(), Shows::Evidence, has_paused)
     }
 
     /// Takes a suspect: alone, or as the one that continues the suspects before it. `may_skip` allows gaps between them.
-    fn suspect(
-        &mut self,
-        packet: &Evidence<'_>,
-        seen: Delivered,
-        is_evident: bool,
-        may_skip: bool,
-    ) -> Verdict {
+    fn suspect(&mut self, packet: &Evidence<'_>, seen: Delivered, shows: Shows, may_skip: bool) -> Verdict {
         let (session, first) = (packet.header.session, packet.header.first);
         let same = self.suspects.as_ref().is_some_and(|suspects| suspects.session == session);
         if same && self.suspects.as_ref().is_some_and(|suspects| suspects.packets.contains(&seen)) {
@@ -444,15 +534,20 @@ impl Run {
         let before = self.suspects.take().filter(|before| same && follows(before.next));
         let continues = before.is_some();
         let mut suspects =
-            before.unwrap_or(Suspects { session, packets: Vec::new(), next: first, is_evident: false });
+            before.unwrap_or(Suspects { session, packets: Vec::new(), next: first, evident: 0, repeated: 0 });
         suspects.packets.push(seen);
         suspects.next = packet.end();
-        suspects.is_evident |= is_evident;
-        if suspects.packets.len() < CONFIRMING {
+        suspects.evident += usize::from(shows == Shows::Evidence);
+        suspects.repeated += usize::from(shows == Shows::Repetition);
+        let (count, evident, repeated) = (suspects.packets.len(), suspects.evident, suspects.repeated);
+        if count >= CONFIRMING && evident > usize::from(repeated > 0) {
+            return Verdict::Restart;
+        }
+        if count < CONFIRMING || repeated > 0 && count < MOST_SUSPECTS {
             self.suspects = Some(suspects);
             return Verdict::Suspect { continues };
         }
-        if suspects.is_evident { Verdict::Restart } else { Verdict::Undecided }
+        Verdict::Undecided
     }
 
     /// Whether the suspects are of another session, which nothing has contradicted.

@@ -20,7 +20,7 @@ fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
         symbols
     });
     format!(
-        "12 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?} {self_help:?} {sip_sizes:?}"
+        "13 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?} {self_help:?} {sip_sizes:?}"
     )
 }
 

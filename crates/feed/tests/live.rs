@@ -11,6 +11,7 @@ use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptio
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotFault, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_market::event::Gap;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
 };

@@ -316,6 +316,105 @@ fn a_channel_changes_back_to_the_session_before_when_the_other_brings_nothing_mo
 }
 
 #[test]
+fn copies_of_the_session_before_do_not_hold_up_the_one_that_follows() {
+    // Without an end of session, and without the first messages of the next one. Line B repeats what line A has brought, as long as the
+    // next session lasts.
+    let mut run = Run::followed();
+    for step in 1..60 {
+        let at = step * 100 * MS;
+        run.advance(at);
+        run.a(at, &packet(NEW, 5 + step..6 + step));
+        run.line(Line::B, at + US, &packet(OLD, 1..1_001));
+    }
+    assert_eq!((run.session(), run.arbiter.counters().session_changes), (id(NEW), 1));
+    assert_eq!((run.arbiter.next(), run.arbiter.counters().missing), (Some(65), 5));
+    assert_eq!(run.counters(0).implausible + run.counters(1).implausible, 0);
+}
+
+#[test]
+fn late_copies_of_a_session_that_is_over_do_not_bring_it_back_after_a_silence() {
+    for is_ended in [true, false] {
+        let mut run = Run::followed();
+        if is_ended {
+            run.a(MS, &raw(OLD, 1_001, END_OF_SESSION, 0));
+        }
+        run.a(2 * SILENCE, &packet(NEW, 1..3));
+        run.advance(2 * SILENCE + WINDOW);
+        assert_eq!(run.session(), id(NEW));
+        // The new session is silent, and copies come on both lines for a while.
+        run.advance(4 * SILENCE);
+        run.take();
+        for step in 0..60 {
+            let at = 4 * SILENCE + step * 100 * MS;
+            run.advance(at);
+            let line = if step % 2 == 0 { Line::A } else { Line::B };
+            run.line(line, at, &packet(OLD, 1..1_001));
+        }
+        run.advance(7 * SILENCE);
+        assert_eq!((run.session(), run.arbiter.counters().session_changes), (id(NEW), 1));
+        assert_eq!(run.take(), []);
+        assert_eq!(run.counters(0).of_past_sessions + run.counters(1).of_past_sessions, 60);
+    }
+}
+
+#[test]
+fn late_copies_of_the_session_before_the_last_do_not_bring_it_back_either() {
+    let mut run = Run::followed();
+    for (at, session) in [(2 * SILENCE, NEW), (4 * SILENCE, b"SESSION003")] {
+        run.a(at, &packet(session, 1..3));
+        run.advance(at + WINDOW);
+        assert_eq!(run.session(), id(session));
+    }
+    run.advance(6 * SILENCE);
+    for step in 0..60 {
+        let at = 6 * SILENCE + step * 100 * MS;
+        run.advance(at);
+        run.a(at, &packet(OLD, 1..1_001));
+    }
+    run.advance(9 * SILENCE);
+    assert_eq!((run.session(), run.arbiter.counters().session_changes), (id(b"SESSION003"), 2));
+    assert_eq!(run.counters(0).of_past_sessions, 60);
+}
+
+#[test]
+fn a_publisher_that_renames_its_sessions_never_restarts_under_the_same_name() {
+    // The feed pauses for a night, and the first packet after it is lost.
+    for (restarts_rename, resets) in [(true, 0), (false, 1)] {
+        let mut run = Run::new(ArbiterOptions { restarts_rename, ..ArbiterOptions::default() });
+        run.a(MS, &packet(OLD, 1..11));
+        run.a(86_400_000 * MS, &packet(OLD, 12..21));
+        assert_eq!(run.arbiter.counters().sequence_resets, resets);
+        run.advance(86_400_001 * MS);
+        assert_eq!(run.arbiter.counters().missing, if restarts_rename { 1 } else { 11 });
+    }
+}
+
+#[test]
+fn sessions_that_waited_together_follow_in_the_order_in_which_they_came() {
+    // A plant that hung finds them in the kernel's buffer, all at one time. The second one has more packets.
+    let last = b"SESSION003";
+    let mut run = Run::followed();
+    let at = 2 * SILENCE;
+    run.a(at, &packet(STRAY, 1..2));
+    for (session, packets) in [(NEW, 3), (last, 5)] {
+        for first in 0..packets {
+            run.a(at, &packet(session, 10 * first + 1..10 * first + 11));
+        }
+    }
+    // A late copy of the first one on the other line.
+    run.line(Line::B, at + 1, &packet(NEW, 21..31));
+    run.advance(at + 2 * SILENCE);
+    let messages = |packets| (0..packets).map(|first| Seen::Messages(10 * first + 1..10 * first + 11));
+    let mut expected = vec![Seen::Silent, Seen::Session(id(NEW), 1)];
+    expected.extend(messages(3));
+    expected.push(Seen::Session(id(last), 1));
+    expected.extend(messages(5));
+    expected.push(Seen::Silent);
+    assert_eq!(run.take(), expected);
+    assert_eq!(run.counters(0).implausible, 1, "a stray packet is dropped");
+}
+
+#[test]
 fn a_single_packet_amid_another_session_waits_for_the_time_of_silence_even_after_a_silence() {
     let mut run = Run::followed();
     run.a(2 * SILENCE, &packet(STRAY, 5_000..5_001));

@@ -125,6 +125,28 @@ impl<'d> serde::Deserialize<'d> for Price {
 #[repr(transparent)]
 pub struct Nanos(pub u64);
 
+/// Someone has set the clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockChange {
+    /// What it shows now.
+    pub now: Nanos,
+    /// How many ns more that is than it would show (less than 0: fewer).
+    pub ahead_ns: i64,
+}
+
+impl ClockChange {
+    /// A remembered time by the new clock. A packet may have had the time of the new clock before anybody noticed that it was set: a time nearer
+    /// to what the clock shows now than to what it would have shown is left alone.
+    pub const fn moved(self, time: Nanos) -> Nanos {
+        let before = self.now.set_by(self.ahead_ns.saturating_neg());
+        if time.0.abs_diff(self.now.0) < time.0.abs_diff(before.0) {
+            time
+        } else {
+            time.set_by(self.ahead_ns)
+        }
+    }
+}
+
 impl Nanos {
     /// One second.
     pub const SECOND: u64 = 1_000_000_000;

@@ -10,8 +10,11 @@ use crate::instrument::Symbol;
 use crate::nbbo::Nbbo;
 use crate::price::price_e9;
 
-/// The layout of a [`SharedQuote`] and its key: version 1.
-pub const QUOTES_MEANING: u64 = 0x5441_5045_0001_0001;
+/// The layout of a [`SharedQuote`] and its key, and its writer's [heartbeat](HEARTBEAT_NS): version 2.
+pub const QUOTES_MEANING: u64 = 0x5441_5045_0001_0002;
+
+/// A plant whose quotes are those of the lines sets another heartbeat at least this often, in ns, give or take a turn of its threads.
+pub const HEARTBEAT_NS: u64 = 200_000_000;
 
 /// The symbols that fit.
 pub const MOST_QUOTES: usize = 1 << 16;

@@ -202,8 +202,8 @@ impl Resume {
         }
     }
 
-    /// A server refused the subscription. `true`: that is final, because all of so many servers have, and the session may not, or cannot,
-    /// continue without a replay.
+    /// Counts a server that refused the subscription. Returns whether to give up: all `servers` have refused, and the session may not
+    /// continue without a replay, or has nothing to continue from.
     pub fn refuse(&mut self, schemas: &[Schema], servers: usize, when_refused: WhenRefused) -> bool {
         self.refusals += 1;
         if self.refusals < servers {
@@ -217,8 +217,8 @@ impl Resume {
         !skips
     }
 
-    /// Changes the options of the session to those of the next attempt: a replay, the present after a refusal, or a session that begins
-    /// anew, for which the options stay as they are.
+    /// Sets the options of the next attempt: a replay from where the session was lost, or from now on if all servers refused one. They
+    /// stay unchanged if the session has to be requested from its beginning.
     pub fn prepare(&mut self, schemas: &[Schema], options: &mut SubscriberOptions) {
         let Some(start) = self.begin(schemas) else { return };
         (options.start, options.snapshot) = (Some(start), false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tapeworks_engine::{EngineOptions, MarketStage};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
-use tapeworks_market::{Books, Event};
+use tapeworks_market::{Books, Event, Nanos};
 use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use tapeworks_ring::wait::Wait;
@@ -17,7 +17,7 @@ use crate::checkpoint::BooksPart;
 use crate::error::PlantFailure;
 use crate::events::EventConsumer;
 use crate::shared::SharedMemory;
-use crate::status::Status;
+use crate::status::{REPORT_INTERVAL, Status};
 use crate::view::Watch;
 use crate::warm::Warmer;
 
@@ -53,10 +53,14 @@ impl<W: World> BooksStage<W> {
         self.watch.fill(self.market.books(), self.market.nbbo(), self.market.instruments(), W::time_of_day());
     }
 
-    /// Makes the files of the shared memory again if they were removed.
-    pub(super) fn look_after_files(&mut self) {
+    /// Makes the files of the shared memory again if they were removed. Unless the books lag, sets its heartbeat, which is when ingest last
+    /// reported: if ingest hangs, the heartbeat stops too.
+    pub(super) fn look_after_shared_memory(&mut self, is_lagging: bool, reported: Nanos) {
         if let (Some(shared), instruments, nbbo) = self.market.publisher_mut() {
             shared.look_after_files(instruments, nbbo);
+            if !is_lagging {
+                shared.beat(reported);
+            }
         }
     }
 
@@ -141,9 +145,10 @@ impl<W: World> Piped<W> {
         }
     }
 
-    fn report(&mut self, status: &Mutex<Status>) {
+    fn report(&mut self, status: &Mutex<Status>, is_lagging: bool) {
         self.stage.conflated = self.conflation.conflated();
-        self.stage.look_after_files();
+        let reported = status.lock().unwrap_or_else(PoisonError::into_inner).time;
+        self.stage.look_after_shared_memory(is_lagging, reported);
         self.stage.report(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -186,13 +191,13 @@ pub(super) fn run<W: World>(
             Err(PollError::Closed) => break,
             Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
         }
-        if W::since(reported) > Duration::from_millis(200) {
+        if W::since(reported) > REPORT_INTERVAL {
             reported = W::instant();
             piped.stage.show();
-            piped.report(status);
+            piped.report(status, events.lag() > LAGGING);
         }
     }
-    piped.report(status);
+    piped.report(status, false);
     Ok(())
 }
 

@@ -34,7 +34,9 @@ use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
 use crate::relay::{self, PIECES_IN_TURN, Relay, RelayOptions, RelaySender};
 use crate::requests::Outbox;
 use crate::snapshots::{Requests, Wanted};
-use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, RequesterStatus, Status};
+use crate::status::{
+    ChannelStatus, DelayBuckets, DelayPoint, LineStatus, REPORT_INTERVAL, RequesterStatus, Status,
+};
 use crate::traces::Tracer;
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
@@ -47,9 +49,6 @@ use tapeworks_runtime::world::{DatagramReceiver as _, Receive as _, SendTo as _,
 
 /// Events of a turn that the books get at once: twice their look-ahead.
 const TOGETHER: usize = 32;
-
-/// How often the status is published.
-const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a thread looks for packets before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
@@ -847,7 +846,7 @@ impl<W: World> Ingest<W> {
             market.report(&mut status);
             drop(status);
             market.show();
-            market.look_after_files();
+            market.look_after_shared_memory(false, now);
         }
     }
 }

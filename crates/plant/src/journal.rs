@@ -21,7 +21,7 @@ use crate::error::PlantFailure;
 use crate::events::EventConsumer;
 use crate::pair::{Waiters, stands_for_numbered};
 use crate::queued::Queued;
-use crate::status::{JournalStatus, Status};
+use crate::status::{JournalStatus, REPORT_INTERVAL, Status};
 
 /// When written records survive a machine crash. They always survive a crash of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +104,8 @@ pub(super) struct JournalThread<W: World> {
     reported: Instant,
     synced: Instant,
     opened: Opened,
+    /// A file of the journal was removed or replaced.
+    is_gone: bool,
     is_failing: bool,
     /// Whether a record from the primary could not be written. The journal then ends before that record, and the plant asks for it when it
     /// follows again. Anything written after it, a count of lost records too, would get the record's number.
@@ -193,9 +195,6 @@ impl<W: World> IoThread<W> {
     }
 }
 
-/// How often the status is published.
-const REPORT_INTERVAL: Duration = Duration::from_millis(200);
-
 /// Inputs written before the thread reads the ring's position again.
 const MOST_AT_ONCE: usize = 4_096;
 
@@ -223,6 +222,7 @@ impl<W: World> JournalThread<W> {
             reported: W::instant(),
             synced: W::instant(),
             opened: journal.opened,
+            is_gone: false,
             is_failing: false,
             is_cut: false,
             error: None,
@@ -305,6 +305,13 @@ impl<W: World> JournalThread<W> {
                     }
                 }
                 Err(error) => failure = Some(error),
+            }
+            if !self.is_gone
+                && W::since(self.reported) >= REPORT_INTERVAL
+                && let Err(error) = self.writer.look_after_files()
+            {
+                self.is_gone = true;
+                failure = Some(error);
             }
             if failure.is_some() {
                 self.is_failing = true;
@@ -449,7 +456,7 @@ impl<W: World> JournalThread<W> {
             removed_segments: self.writer.removed_segments(),
             damaged: self.opened.damaged,
             torn_bytes: self.opened.torn_bytes,
-            is_failing: self.is_failing,
+            is_failing: self.is_failing || self.is_gone,
             error: self.error.clone(),
         };
         self.status.lock().unwrap_or_else(PoisonError::into_inner).journal = Some(status);

@@ -304,6 +304,10 @@ impl<W: World> Plant<W> {
         // The journal is read to its end before it is written on.
         if let (Some(setting), Some(end)) = (&options.journal, journal) {
             let mut opened = days::open_in::<W>(&setting.folder, setting.options, W::time_of_day())?;
+            // One of a pair gets them from the other.
+            if options.pair.is_none() {
+                opened.count_missing(W::time_of_day())?;
+            }
             beginning.restore(setting, &engine_options, &mut opened, &status)?;
             if let Some(of_pair) = &options.pair {
                 pair = Some((

@@ -16,7 +16,7 @@ use mio::{Interest, Token};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{FrameOptions, MAX_BATCH, PacketOptions, Received, UdpOptions};
-use tapeworks_packet::net;
+use tapeworks_packet::net::{self, Checksums, Origin};
 use tapeworks_packet::pool::{Packet, Pool};
 use tapeworks_runtime::world::{
     DatagramReceiver as _, FrameSource as _, Poll as _, Ready, Source as _, World,
@@ -89,6 +89,8 @@ pub(super) struct Receivers<W: World> {
     /// Where AF_XDP takes answers too: the sockets that send requests, by server and own port.
     by_answer: HashMap<(SocketAddr, u16), usize>,
     interface: Option<InterfaceStatus>,
+    /// The checksums of frames.
+    checksums: Option<Checksums>,
     frame_times: ReceiveTimes,
     /// A datagram said a time long before another's of its source.
     has_gone_back: bool,
@@ -158,6 +160,7 @@ impl<W: World> Receivers<W> {
             poll,
             reported: Vec::with_capacity(MOST_EVENTS),
             frames,
+            checksums: by_frames.then(Checksums::preallocated),
             by_address,
             frame_buffer: Vec::with_capacity(MAX_BATCH),
             _joined: joined,
@@ -276,7 +279,9 @@ impl<W: World> Receivers<W> {
 
     /// Takes frames, and finds out which are of our lines. Whether there were some.
     fn receive_frames(&mut self, arrived: &mut Vec<Arrived>) -> Result<bool, PlantFailure> {
-        let (Some(frames), Some(interface)) = (&mut self.frames, &mut self.interface) else {
+        let (Some(frames), Some(interface), Some(checksums)) =
+            (&mut self.frames, &mut self.interface, &mut self.checksums)
+        else {
             return Ok(false);
         };
         let taken = &mut self.frame_buffer;
@@ -302,6 +307,18 @@ impl<W: World> Receivers<W> {
                 interface.foreign += 1;
                 continue;
             };
+            // The kernel verifies the checksums of what sockets receive, but not of frames.
+            let udp = datagram.from_udp_header(packet.bytes());
+            let origin = Origin { number: 0, offset: 0, timestamp_ns: description.timestamp_ns };
+            let verdict = checksums.check(&datagram, udp, origin);
+            // These frames have been published already.
+            while checksums.take_report().is_some() {
+                interface.bad_checksums += 1;
+            }
+            if verdict.is_err() {
+                interface.bad_checksums += 1;
+                continue;
+            }
             let start = datagram.payload_offset as u32;
             let payload = (start, start + datagram.payload.len() as u32);
             let (channel, line) = (line.channel, line.line);

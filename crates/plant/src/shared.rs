@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tapeworks_engine::Publish;
 use tapeworks_market::nbbo::{Nbbo, NbboStage};
 use tapeworks_market::shared::{MOST_QUOTES, QUOTES_MEANING, QuotesWriter, SharedQuote, quotes_path};
-use tapeworks_market::{Event, InstrumentId, Instruments, NbboUpdate, Symbol};
+use tapeworks_market::{Event, InstrumentId, Instruments, Nanos, NbboUpdate, Symbol};
 use tapeworks_ring::broadcast::{CreateError, Writer};
 use tapeworks_ring::latest::Place;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -258,6 +258,11 @@ impl SharedMemory {
                 }
             }
         }
+    }
+
+    /// The quotes were true when ingest last reported.
+    pub(super) fn beat(&mut self, reported: Nanos) {
+        self.quotes.writer.beat(reported.0);
     }
 
     pub(super) fn report(&self, status: &mut Status) {

@@ -8,10 +8,14 @@ use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters, RecoveryReport}
 use tapeworks_feed::live::SnapshotCounters;
 use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;
+use tapeworks_market::shared::HEARTBEAT_NS;
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_session::requests::RequesterCounters;
 
 use crate::pair::PairStatus;
+
+/// How often the threads publish their part of the status, and the books the heartbeat of the shared memory.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_nanos(HEARTBEAT_NS);
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,6 +171,9 @@ pub struct InterfaceStatus {
     pub device: String,
     /// Frames that are of no line.
     pub foreign: u64,
+    /// Frames of a line whose UDP checksum does not fit, although their flow's generally fit. They are discarded, except the first few of a
+    /// flow, which come before it can be trusted.
+    pub bad_checksums: u64,
     /// Frames longer than a buffer.
     pub too_long: u64,
     /// Frames that the kernel dropped because they were not taken in time.
@@ -221,7 +228,7 @@ pub struct JournalStatus {
     pub damaged: u64,
     /// Bytes of a torn record that were cut off at the start, and kept in a file.
     pub torn_bytes: u64,
-    /// The last write failed.
+    /// The last write failed, or a file of the journal was removed or replaced.
     pub is_failing: bool,
     /// The last error.
     pub error: Option<String>,

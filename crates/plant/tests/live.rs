@@ -669,6 +669,32 @@ fn a_failed_disk_stops_the_journal_and_not_the_clients() {
 }
 
 #[test]
+fn a_journal_that_is_removed_is_reported_and_ends_a_plant_that_must_journal() {
+    for when_failing in [WhenFailing::GoOn, WhenFailing::Stop] {
+        let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+        let mut options = options(&venues);
+        let folder = Folder::new("removed");
+        let mut journal = JournalSetting::new(folder.0.join("journal"));
+        journal.when_failing = when_failing;
+        options.journal = Some(journal);
+        let (plant, _) = Plant::start(options, &[]).unwrap();
+        let is_failing = || plant.status().journal.is_some_and(|journal| journal.is_failing);
+        wait_until("the journal", || plant.status().journal.is_some());
+        assert!(!is_failing());
+        std::fs::remove_dir_all(folder.0.join("journal")).unwrap();
+        wait_until("the report", is_failing);
+        let error = plant.status().journal.unwrap().error.unwrap();
+        assert!(error.contains("lock was removed or replaced"), "{error}");
+        if when_failing == WhenFailing::Stop {
+            wait_until("the plant ends", || plant.has_ended());
+            assert!(matches!(plant.stop().unwrap_err(), PlantFailure::Journal(_)));
+        } else {
+            plant.stop().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_plant_that_must_journal_ends_when_it_cannot() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
     let mut options = options(&venues);

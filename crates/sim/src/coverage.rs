@@ -147,7 +147,7 @@ pub(crate) mod notes {
 }
 
 /// The kinds of faults.
-const FAULTS: [Fact<What>; 14] = [
+const FAULTS: [Fact<What>; 16] = [
     ("fault: line", |what| matches!(what, What::Line { .. })),
     ("fault: both lines out", |what| matches!(what, What::LinesOut { .. })),
     ("fault: requests and answers", |what| matches!(what, What::Requests { .. })),
@@ -162,6 +162,8 @@ const FAULTS: [Fact<What>; 14] = [
     ("fault: snapshot server out", |what| matches!(what, What::SnapshotsOut { .. })),
     ("fault: multicast", |what| matches!(what, What::Group { .. })),
     ("fault: second plant", |what| matches!(what, What::SecondPlant)),
+    ("fault: the plant hangs", |what| matches!(what, What::Hang)),
+    ("fault: the venues hang", |what| matches!(what, What::VenuesHang)),
 ];
 
 /// The reasons for which gaps are given up.

@@ -2,11 +2,13 @@
 //!
 //! A packet is seen before the network touches it: that is the sequence that a receiver has to have.
 
+use std::collections::BTreeSet;
+
 use tapeworks_outputs::multicast::receiver::ReceiverCounters;
 
 use crate::coverage::notes;
 use crate::plan::{MulticastPlan, Plan, What};
-use crate::session::{Session, Taken};
+use crate::session::{Session, Taken, closed};
 use crate::sessions::{Compared, rtype_of};
 use crate::states::hash_of;
 
@@ -41,6 +43,7 @@ fn taken(message: &[u8]) -> Option<Taken> {
     let [_, rtype, publisher @ .., i0, i1, i2, i3] = *header;
     Some(Taken {
         hash: hash_of(message),
+        closed: closed(rtype, message),
         instrument: u32::from_le_bytes([i0, i1, i2, i3]),
         publisher: u16::from_le_bytes(publisher),
         rtype,
@@ -130,13 +133,20 @@ pub(crate) fn compare_with_clients(
             let of_kind = |taken: &&Taken| taken.rtype == rtype;
             let sent: Vec<&Taken> = session.messages.iter().filter(of_kind).collect();
             let read: Vec<&Taken> = all.records.iter().filter(of_kind).collect();
-            let is_equal = |(one, other): (&&Taken, &&Taken)| one.hash == other.hash;
+            // The first group of a book may have begun before the session did. How long the rows wait for its end counts from its beginning, so
+            // only one of both may have seen it end.
+            let mut seen = BTreeSet::new();
+            let is_first: Vec<bool> =
+                sent.iter().map(|one| seen.insert((one.publisher, one.instrument))).collect();
+            let is_equal = |(read, (sent, is_first)): (&&Taken, (&&Taken, &bool))| {
+                read.hash == sent.hash || (*is_first && read.closed == sent.closed)
+            };
             // A replay over damage lacks changes of the books, and says so by gaps: its quotes are the plant's again when they have changed.
             // It may go on from a checkpoint that the plant took after its start, and lacks all records before.
             let passes_damage = has_damage && !all.gaps.is_empty();
             let compared = if passes_damage { sent.len().min(1) } else { sent.len() };
             let is_end = (passes_damage || sent.len() <= read.len())
-                && read.iter().rev().zip(sent.iter().rev()).take(compared).all(is_equal);
+                && read.iter().rev().zip(sent.iter().zip(&is_first).rev()).take(compared).all(is_equal);
             if !is_end {
                 let (sent, read) = (sent.len(), read.len());
                 return Err(format!(

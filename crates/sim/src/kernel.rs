@@ -93,6 +93,8 @@ struct Process {
     is_alive: bool,
     /// Its threads that have not ended.
     running: usize,
+    /// None of its threads runs before.
+    hung_until_ns: u64,
     /// Why it ended by itself: a thread that panicked.
     panic: Option<String>,
 }
@@ -568,6 +570,7 @@ pub fn start(host: HostId, name: &str, work: impl FnOnce() + Send + 'static) -> 
             host,
             is_alive: true,
             running: 0,
+            hung_until_ns: 0,
             panic: None,
         });
         let now_ns = kernel.now_ns;
@@ -580,6 +583,15 @@ pub fn start(host: HostId, name: &str, work: impl FnOnce() + Send + 'static) -> 
 /// Kills a process at once.
 pub fn kill(process: ProcessId) {
     with(|kernel| kernel.push(kernel.now_ns, What::Kill(process)));
+}
+
+/// Stops a process until this time of the simulation, as `SIGSTOP` does: its sockets stay, and nobody serves them.
+pub fn hang(process: ProcessId, until_ns: u64) {
+    with(|kernel| {
+        if let Some(process) = kernel.processes.get_mut(process.0) {
+            process.hung_until_ns = until_ns;
+        }
+    });
 }
 
 /// Takes a machine's power: its processes are killed, and its disk loses or tears what was not synced.
@@ -800,6 +812,11 @@ impl Kernel {
     /// The thread runs now, if it still waits for this.
     fn next(&mut self, id: TaskId, wait: u64) -> Option<Next> {
         let task = self.tasks.get_mut(id.0).filter(|task| task.wait == wait && !task.is_done)?;
+        let hung_until_ns = self.processes.get(task.process.0).map_or(0, |process| process.hung_until_ns);
+        if hung_until_ns > self.now_ns {
+            self.push(hung_until_ns, What::Resume { task: id, wait });
+            return None;
+        }
         let body = task.body.take()?;
         task.wait += 1;
         task.waits = None;

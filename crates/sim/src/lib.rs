@@ -36,8 +36,8 @@ pub use kernel::network::{
     LinkCounts, LinkFaults, Step, Tap, TcpFaults, link_counts, set_link, set_refusing, set_tap, set_tcp,
 };
 pub use kernel::{
-    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, has_ended,
-    kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
+    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, hang,
+    has_ended, kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
 pub use orders::{
@@ -45,8 +45,8 @@ pub use orders::{
     simulate_orders,
 };
 pub use plan::{
-    ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, MulticastPlan, Plan, VenuePlan,
-    What,
+    ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, MulticastPlan, NightPlan, Plan,
+    VenuePlan, What,
 };
 pub use planted::{search_bugs, switch_on};
 pub use regression::{Regression, Saved};

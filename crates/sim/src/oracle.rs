@@ -118,6 +118,8 @@ struct Place {
     is_spoiled: bool,
     /// So it was of the session before: one that begins anew under its name keeps its symbols.
     was_spoiled: bool,
+    /// Later sessions that have sent all that was shown of this one too. What one of them alone has sent shows that it is meant.
+    may_be: Vec<usize>,
 }
 
 impl Place {
@@ -134,6 +136,66 @@ impl Place {
         let heard = session.heard(now);
         let silent = session.all.iter_from(self.next).map(|essence| essence.sequence);
         silent.take_while(|sequence| *sequence < heard).find(|sequence| !self.accounts_for(*sequence))
+    }
+
+    /// Compares a message that the plant shows with its session's truth. Returns what is wrong.
+    fn shows(&mut self, truth: &Truth, event: &Event, is: &Essence, may_have_lost: bool) -> Option<String> {
+        let session = truth.sessions.get(self.session)?;
+        self.is_spoiled |= session.spoiled.range(..=event.channel_sequence).next().is_some();
+        // Of two symbols for one locate the first one counts: to a plant that missed it, or has it from a snapshot, the other one may be the
+        // first.
+        let contradicted = session.contradicted.partition_point(|at| *at <= event.channel_sequence);
+        let last = contradicted.checked_sub(1).and_then(|last| session.contradicted.get(last));
+        let may_be_other =
+            |at: &u64| self.replaced > 0 || self.named.iter().any(|(first, count)| first < at && *count > 0);
+        self.is_spoiled |= last.is_some_and(may_be_other);
+        if self.is_spoiled {
+            self.next = self.next.max(session.place_of(event.channel_sequence + 1));
+            self.at = self.at.max(event.channel_sequence);
+            return None;
+        }
+        // A snapshot stands for messages that are missing.
+        let has_missed = self.replaced > 0 || self.named.iter().any(|(_, count)| *count > 0);
+        let is_guessed = truth.guesses_seconds && has_missed;
+        let all = &session.all;
+        if may_have_lost && all.get(self.next).is_none_or(|next| next.sequence > event.channel_sequence) {
+            self.next = session.place_of(event.channel_sequence);
+        }
+        let mut wrong = None;
+        while let Some(is) = self.ahead.front()
+            && let Some(should) = all.get(self.next)
+        {
+            if !should.is_shown_as(is, is_guessed) {
+                wrong = Some(format!("has shown {is:?}, and the venue sent {should:?}"));
+            }
+            (self.next, _) = (self.next + 1, self.ahead.pop_front());
+        }
+        while let Some(missed) =
+            all.get(self.next).filter(|essence| essence.sequence < event.channel_sequence)
+        {
+            if !self.accounts_for(missed.sequence) {
+                wrong.get_or_insert_with(|| {
+                    format!("message {} is not shown, nor named as missing", missed.sequence)
+                });
+            }
+            self.next += 1;
+        }
+        let mut unreadable = session.unreadable.range(self.at + 1..event.channel_sequence.max(self.at + 1));
+        if let Some(number) = unreadable.find(|number| !self.accounts_for(**number))
+            && !may_have_lost
+        {
+            wrong = Some(format!("message {number} cannot be read, and is not named as missing"));
+        }
+        match all.get(self.next) {
+            Some(should) if should.is_shown_as(is, is_guessed) => self.next += 1,
+            Some(should) => wrong = Some(format!("shows {is:?}, and the venue sent {should:?}")),
+            None if event.line() == Line::Recovery || !self.ahead.is_empty() => {
+                self.ahead.push_back(*is);
+            }
+            None => wrong = Some(format!("shows {is:?}, which the venue has not sent")),
+        }
+        self.at = self.at.max(event.channel_sequence);
+        wrong
     }
 
     fn accounts_for(&self, sequence: u64) -> bool {
@@ -306,8 +368,8 @@ impl Oracle {
         }
     }
 
-    /// A channel's retransmission server answers with garbage at times: its answers are shown to the oracle.
-    pub(crate) fn expect_garbage(&mut self, channel: usize) {
+    /// A channel's retransmission server answers with something else than was sent at times: its answers are shown to the oracle.
+    pub(crate) fn expect_other_answers(&mut self, channel: usize) {
         if let Some(truth) = self.channels.get_mut(channel) {
             truth.keeps_messages = true;
         }
@@ -535,12 +597,18 @@ impl Oracle {
             return;
         }
         let is = shown.names.essence(event);
+        if !place.is_entering
+            && let Some(left) = truth.sessions.get(place.session)
+        {
+            place.is_spoiled |= left.spoiled.range(..=event.channel_sequence).next().is_some();
+        }
         if place.is_entering
             && let Some(session) = truth.session_of(place.session, &is)
         {
             let name = |session: usize| truth.sessions.get(session).map(|session| session.name);
             place.is_spoiled = place.was_spoiled && name(place.session) == name(session);
             (place.session, place.is_entering) = (session, false);
+            place.may_be = truth.later_with(session, &is);
             self.entered += 1;
         } else if let Some(session) = truth.session_like(place.session, &is)
             && place.named.last().is_some_and(|(first, count)| first + count == is.sequence)
@@ -556,63 +624,23 @@ impl Oracle {
             };
             self.entered += 1;
         }
-        let Some(session) = truth.sessions.get(place.session) else { return };
-        place.is_spoiled |= session.spoiled.range(..=event.channel_sequence).next().is_some();
-        // Of two symbols for one locate the first one counts: to a plant that missed it the other one is the first.
-        let contradicted = session.contradicted.partition_point(|at| *at <= event.channel_sequence);
-        let last = contradicted.checked_sub(1).and_then(|last| session.contradicted.get(last));
-        place.is_spoiled |=
-            last.is_some_and(|at| place.named.iter().any(|(first, count)| first < at && *count > 0));
-        if place.is_spoiled {
-            place.next = place.next.max(session.place_of(event.channel_sequence + 1));
-            place.at = place.at.max(event.channel_sequence);
-            return;
-        }
-        // A snapshot stands for messages that are missing.
-        let has_missed = place.replaced > 0 || place.named.iter().any(|(_, count)| *count > 0);
-        let is_guessed = truth.guesses_seconds && has_missed;
-        let all = &session.all;
-        if shown.may_have_lost
-            && all.get(place.next).is_none_or(|next| next.sequence > event.channel_sequence)
+        place.may_be.retain(|later| truth.sessions.get(*later).is_some_and(|later| later.has(&is)));
+        let before = (!place.may_be.is_empty()).then(|| place.clone());
+        let mut wrong = place.shows(truth, event, &is, shown.may_have_lost);
+        if wrong.is_some()
+            && let Some(before) = before
+            && let [session, may_be @ ..] = before.may_be.as_slice()
         {
-            place.next = session.place_of(event.channel_sequence);
+            let next = truth.sessions.get(*session).map_or(0, |session| session.place_of(is.sequence));
+            *place = Place { session: *session, next, may_be: may_be.to_vec(), ..before };
+            wrong = place.shows(truth, event, &is, shown.may_have_lost);
         }
-        let mut wrong = None;
-        while let Some(is) = place.ahead.front()
-            && let Some(should) = all.get(place.next)
-        {
-            if !should.is_shown_as(is, is_guessed) {
-                wrong = Some(format!("has shown {is:?}, and the venue sent {should:?}"));
-            }
-            (place.next, _) = (place.next + 1, place.ahead.pop_front());
-        }
-        while let Some(missed) =
-            all.get(place.next).filter(|essence| essence.sequence < event.channel_sequence)
-        {
-            if !place.accounts_for(missed.sequence) {
-                wrong.get_or_insert_with(|| {
-                    format!("message {} is not shown, nor named as missing", missed.sequence)
-                });
-            }
-            place.next += 1;
-        }
-        let mut unreadable = session.unreadable.range(place.at + 1..event.channel_sequence.max(place.at + 1));
-        if let Some(number) = unreadable.find(|number| !place.accounts_for(**number))
-            && !shown.may_have_lost
-        {
-            wrong = Some(format!("message {number} cannot be read, and is not named as missing"));
-        }
-        match all.get(place.next) {
-            Some(should) if should.is_shown_as(&is, is_guessed) => place.next += 1,
-            Some(should) => wrong = Some(format!("shows {is:?}, and the venue sent {should:?}")),
-            None if event.line() == Line::Recovery || !place.ahead.is_empty() => place.ahead.push_back(is),
-            None => wrong = Some(format!("shows {is:?}, which the venue has not sent")),
-        }
-        place.at = place.at.max(event.channel_sequence);
-        let (session, name) = (place.session, session.name);
         if let Some(wrong) = wrong {
+            let session = place.session;
+            let name = truth.sessions.get(session).map(|session| session.name.to_string());
             self.violation(format!(
-                "channel {channel}, session {session} ({name}), event {}: {wrong}",
+                "channel {channel}, session {session} ({}), event {}: {wrong}",
+                name.unwrap_or_default(),
                 shown.next
             ));
         }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use tapeworks_exchange::VenueKind;
-use tapeworks_exchange::live::{LiveBurst, Silence};
+use tapeworks_exchange::live::{LiveBurst, Night, Silence};
 use tapeworks_exchange::random::Random;
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
@@ -31,6 +31,9 @@ pub(crate) const MILLISECOND: u64 = 1_000_000;
 
 /// Midnight in New York at the end of 2025-11-14, in ns since the epoch.
 pub(crate) const MIDNIGHT_NS: u64 = 1_763_182_800_000_000_000;
+
+/// How long a night lasts, in ns: longer than a channel pauses within a day.
+pub(crate) const NIGHT_NS: u64 = 35 * 60 * SECOND;
 
 /// Where the venues are.
 pub(crate) const VENUES_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -104,6 +107,10 @@ pub enum What {
         /// The venue's place in the plan.
         venue: usize,
     },
+    /// The plant's process hangs.
+    Hang,
+    /// The process of all venues hangs, with their servers.
+    VenuesHang,
 }
 
 impl What {
@@ -130,8 +137,35 @@ pub struct Fault {
 }
 
 impl VenuePlan {
-    /// Whether it numbers its messages once.
-    pub(crate) fn has_one_session(&self) -> bool {
+    /// A venue with line A alone and without servers, on which nothing fails.
+    pub(crate) fn new(kind: VenueKind) -> Self {
+        Self {
+            kind,
+            has_line_b: false,
+            has_retransmission: false,
+            requests_by_tcp: false,
+            refreshes: false,
+            has_snapshots: false,
+            answers_lost_per_million: 0,
+            silence: None,
+            restart_after: [0; MOST_RESTARTS],
+            reset: None,
+            is_unannounced: false,
+            keeps_session: false,
+            answers: AnswerFaults::default(),
+            snapshots: SnapshotFaults::default(),
+            nonsense_per_million: 0,
+        }
+    }
+
+    /// Whether its retransmission server may answer with something else than was sent: garbage, or the messages of a session that began
+    /// anew under the same name.
+    pub(crate) const fn may_answer_otherwise(&self) -> bool {
+        self.answers.garbage_per_million > 0 || self.reset.is_some() || self.keeps_session
+    }
+
+    /// Whether it numbers its messages once in a day.
+    fn has_one_session(&self) -> bool {
         self.reset.is_none() && self.restart_after == [0; MOST_RESTARTS]
     }
 }
@@ -175,6 +209,12 @@ pub struct VenuePlan {
     /// It begins the same session anew after so many of its messages, and sends nothing before for so long, in ns.
     #[serde(default)]
     pub reset: Option<(u64, u64)>,
+    /// No message says that the numbers restart, after `reset` and after the night.
+    #[serde(default)]
+    pub is_unannounced: bool,
+    /// The day after the night has the session of the day before.
+    #[serde(default)]
+    pub keeps_session: bool,
     /// What is wrong with the answers of the retransmission server.
     #[serde(default)]
     pub answers: AnswerFaults,
@@ -298,6 +338,9 @@ pub struct Plan {
     /// The end of the day.
     #[serde(default)]
     pub day: Option<DayPlan>,
+    /// A night between two trading days. The plan's other times do not count it.
+    #[serde(default)]
+    pub night: Option<NightPlan>,
     /// How late the plant starts, in ns.
     pub plant_starts_ns: u64,
     /// Clients.
@@ -344,6 +387,15 @@ pub struct ArbiterPlan {
     pub requests_in_flight: u16,
     /// A line that brings nothing for so long is silent, in ns.
     pub silence_ns: u64,
+}
+
+/// A night: the venues close, and begin another trading day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NightPlan {
+    /// When it begins, in ns since the start.
+    pub at_ns: u64,
+    /// How long it lasts, in ns.
+    pub length_ns: u64,
 }
 
 /// The day ends behind everything else, and the plant makes files of it.
@@ -519,8 +571,7 @@ impl Draw {
             other_session_per_million: self.rarely(100_000),
             unreadable_per_million: self.rarely(100_000),
             silent_per_million: self.rarely(100_000),
-            // Simulated connections have no send buffer limit, so an endless snapshot would use up the memory.
-            endless_per_million: 0,
+            endless_per_million: self.rarely(100_000),
         }
     }
 
@@ -545,12 +596,10 @@ impl Draw {
             garbled_per_million: self.rarely(10_000),
             renamed_per_million: self.rarely(1_000),
             renamed_at: 2,
-            misnumbered_per_million: 0,
-            misnumbered_at: 0,
-            padded_per_million: 0,
             least_ns: self.between(1_000, 5_000_000) as u32,
             jitter_ns: if self.chance(50) { 0 } else { self.between(1_000, 2_000_000) as u32 },
             out_until_ns: if self.chance(20) { until_ns } else { 0 },
+            ..LinkFaults::default()
         }
     }
 
@@ -671,21 +720,17 @@ impl Plan {
             .map(|_| {
                 let kind = kinds.swap_remove(draw.0.below(kinds.len() as u32) as usize);
                 VenuePlan {
-                    kind,
                     has_line_b: draw.chance(80),
                     has_retransmission: draw.chance(80),
-                    requests_by_tcp: false,
-                    refreshes: false,
                     has_snapshots: kind == VenueKind::Nasdaq && draw.chance(70),
                     answers_lost_per_million: draw.rarely(300_000),
                     silence: draw
                         .chance(20)
                         .then(|| (draw.between(100, 100_000), draw.between(10 * MILLISECOND, 8 * SECOND))),
                     restart_after: if draw.chance(30) { draw.restarts() } else { [0; MOST_RESTARTS] },
-                    reset: None,
                     nonsense_per_million: if draw.chance(80) { 0 } else { draw.between(10, 20_000) as u32 },
                     answers: if draw.chance(40) { draw.answers() } else { AnswerFaults::default() },
-                    snapshots: SnapshotFaults::default(),
+                    ..VenuePlan::new(kind)
                 }
             })
             .collect();
@@ -727,6 +772,7 @@ impl Plan {
             },
             limits: LimitPlan::default(),
             day: None,
+            night: None,
             plant_starts_ns: if draw.chance(50) { 0 } else { draw.between(MILLISECOND, 3 * SECOND) },
             clients: (0..draw.0.below(5))
                 .map(|_| ClientPlan {
@@ -771,7 +817,64 @@ impl Plan {
         plan.draw_theme();
         plan.draw_requests_by_tcp();
         plan.draw_liars();
+        plan.draw_days();
         plan
+    }
+
+    /// In some plans, what real venues and machines do between and within days: copies that come after a silence, numbering that restarts
+    /// without an announcement, a night, and processes that hang. It draws apart from the rest.
+    fn draw_days(&mut self) {
+        let mut draw = Draw(Random::new(self.seed ^ 0x6461_7973));
+        if draw.chance(25) {
+            self.draw_late_copies(&mut draw);
+        }
+        for venue in &mut self.venues {
+            (venue.is_unannounced, venue.keeps_session) = (draw.chance(30), draw.chance(60));
+        }
+        if draw.chance(15) {
+            for _ in 0..=draw.0.below(2) {
+                let length_ns = draw.between(10 * MILLISECOND, 10 * SECOND);
+                let what = draw.one(&[What::Hang, What::Hang, What::VenuesHang]);
+                self.add_some_time(&mut draw, length_ns, what);
+            }
+        }
+        // A thread that spins through the night takes the simulator's time, and a clock that is wrong has another date.
+        let is_quiet = self.wait == Wait::Park && self.has_true_clock();
+        if self.day.is_none() && is_quiet && draw.chance(20) {
+            let at_ns = draw.between(SECOND, self.trouble_ns.max(SECOND));
+            self.night = Some(NightPlan { at_ns, length_ns: NIGHT_NS });
+            // No venue sends the rest of a day in the next morning.
+            let spans = |fault: &Fault| (fault.at_ns..fault.at_ns + fault.length_ns).contains(&at_ns);
+            self.faults.retain(|fault| !(fault.what == What::VenuesHang && spans(fault)));
+            // The next day's numbers are lower than these for long.
+            self.venues.iter_mut().for_each(|venue| venue.reset = None);
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
+    }
+
+    /// Lines bring copies again that are up to some silences old, and venues fall silent for as long. A session that has lost its end, and
+    /// gets parts of it from late copies, holds up the one that follows: there they are not so late.
+    fn draw_late_copies(&mut self, draw: &mut Draw) {
+        let silence_ns = self.arbiter.silence_ns;
+        for venue in 0..self.venues.len() {
+            let has_one_session = self.venues.get(venue).is_some_and(VenuePlan::has_one_session);
+            let most_ns = if has_one_session { 3 * silence_ns } else { silence_ns / 2 };
+            let copied_late_ns = draw.between(MILLISECOND, most_ns);
+            let copied_late_per_million = draw.between(100, 50_000) as u32;
+            let faults = LinkFaults { copied_late_per_million, copied_late_ns, ..LinkFaults::default() };
+            for line in 0..2 {
+                self.faults.push(Fault {
+                    at_ns: 0,
+                    length_ns: self.trouble_ns,
+                    what: What::Line { venue, line, faults },
+                });
+            }
+            let Some(venue) = self.venues.get_mut(venue) else { return };
+            if draw.chance(60) && !venue.requests_by_tcp {
+                let length_ns = silence_ns + draw.between(MILLISECOND, silence_ns);
+                venue.silence = Some((draw.between(100, 20_000), length_ns));
+            }
+        }
     }
 
     /// In some plans, servers whose answers and snapshots look right and are not, and lines that need them. It draws apart from the rest,
@@ -815,24 +918,20 @@ impl Plan {
         ];
         // Two channels of one venue with the same symbols would fill one set of books.
         kinds.retain(|kind| self.venues.iter().all(|venue| venue.kind != *kind));
+        let kind = draw.one(&kinds);
         self.venues.push(VenuePlan {
-            kind: draw.one(&kinds),
             has_line_b: draw.chance(80),
             has_retransmission: true,
             requests_by_tcp: true,
             refreshes: true,
             has_snapshots: draw.chance(50),
             answers_lost_per_million: draw.rarely(300_000),
-            silence: None,
-            restart_after: [0; MOST_RESTARTS],
-            reset: None,
-            nonsense_per_million: 0,
             answers: if draw.chance(40) {
                 AnswerFaults { garbage_per_million: 0, ..draw.answers() }
             } else {
                 AnswerFaults::default()
             },
-            snapshots: SnapshotFaults::default(),
+            ..VenuePlan::new(kind)
         });
         for line in 0..2 {
             let faults =
@@ -1025,7 +1124,49 @@ impl Plan {
     pub(crate) fn epoch_ns(&self) -> u64 {
         /// 2025-11-14 09:30 in New York.
         const OPEN_NS: u64 = 1_763_130_600_000_000_000;
-        if self.day.is_some() { MIDNIGHT_NS - 600 * SECOND } else { OPEN_NS }
+        match (self.day, self.night) {
+            (Some(_), _) => MIDNIGHT_NS - 600 * SECOND,
+            // The date changes early in the night.
+            (None, Some(night)) => MIDNIGHT_NS - night.at_ns - 60 * SECOND,
+            (None, None) => OPEN_NS,
+        }
+    }
+
+    /// A time of the plan as a time of the simulation: after the night it is that much later.
+    pub(crate) fn with_night(&self, at_ns: u64) -> u64 {
+        self.night.filter(|night| night.at_ns < at_ns).map_or(at_ns, |night| at_ns + night.length_ns)
+    }
+
+    /// How late a copy comes at most, in ns.
+    pub(crate) fn latest_copy_ns(&self) -> u64 {
+        let late = |what: What| match what {
+            What::Line { faults, .. } if faults.copied_late_per_million > 0 => faults.copied_late_ns,
+            _ => 0,
+        };
+        self.faults.iter().map(|fault| late(fault.what)).max().unwrap_or_default()
+    }
+
+    /// Whether a venue numbers its messages once.
+    pub(crate) fn has_one_session(&self, venue: usize) -> bool {
+        self.night.is_none() && self.venues.get(venue).is_some_and(VenuePlan::has_one_session)
+    }
+
+    /// The faults by the simulation's time.
+    pub(crate) fn timed_faults(&self) -> Vec<Fault> {
+        let timed = |fault: &Fault| {
+            let (at_ns, end_ns) =
+                (self.with_night(fault.at_ns), self.with_night(fault.at_ns + fault.length_ns));
+            let mut what = fault.what;
+            match &mut what {
+                What::Line { faults, .. } | What::Requests { faults, .. } | What::Group { faults, .. } => {
+                    faults.out_until_ns = self.with_night(faults.out_until_ns);
+                }
+                What::Tcp(faults) => faults.out_until_ns = self.with_night(faults.out_until_ns),
+                _ => {}
+            }
+            Fault { at_ns, length_ns: end_ns - at_ns, what }
+        };
+        self.faults.iter().map(timed).collect()
     }
 
     /// Clients of all kinds, in some plans. By draws of their own: a seed that has none is what it was before there were any.
@@ -1092,11 +1233,15 @@ impl Plan {
     /// Whether a plant that starts again has all that it published: its disk kept all that it took, and took all.
     pub(crate) fn keeps_all(&self) -> bool {
         let syncs_always = self.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
-        !self.faults.iter().any(|fault| match fault.what {
-            What::Disk(_) | What::Rot { .. } | What::LostPages { .. } => true,
-            What::PowerOff => !syncs_always,
-            _ => false,
-        })
+        // A plant that starts on another day begins another journal.
+        let begins_anew =
+            self.night.is_some() && self.faults.iter().any(|fault| fault.what.stops_the_plant());
+        !begins_anew
+            && !self.faults.iter().any(|fault| match fault.what {
+                What::Disk(_) | What::Rot { .. } | What::LostPages { .. } => true,
+                What::PowerOff => !syncs_always,
+                _ => false,
+            })
     }
 
     /// Whether a replay has all that clients of the same life of the plant have got.
@@ -1144,8 +1289,13 @@ impl Plan {
             let in_a_request = self.arbiter.messages_per_request.min(protocol.most_messages());
             messages * SECOND / u64::from(in_a_request) / u64::from(protocol.per_second())
         });
+        // An answer with a message that cannot be read brings nothing, and is requested until all attempts are used.
+        let nonsense = self.venues.iter().map(|venue| u64::from(venue.nonsense_per_million)).max();
+        let in_vain = messages * nonsense.unwrap_or_default() / 1_000_000;
+        let in_turn = in_vain.div_ceil(u64::from(self.arbiter.requests_in_flight));
         10 * SECOND
             + silence.unwrap_or_default()
+            + in_turn * u64::from(self.arbiter.attempts) * self.arbiter.timeout_ns
             + throttled.max().unwrap_or_default()
             + requests * (MILLISECOND + 3 * lost * self.arbiter.timeout_ns / 1_000_000)
     }
@@ -1219,6 +1369,7 @@ impl Plan {
             venue.live.restart_after = one.restart_after.into_iter().filter(|after| *after > 0).collect();
             let resets = one.reset.map(|(after, length_ns)| Silence { after, length_ns });
             venue.live.resets = resets.into_iter().collect();
+            (venue.live.announces, venue.live.keeps_session) = (!one.is_unannounced, one.keeps_session);
             venue.live.nonsense_per_million = one.nonsense_per_million;
             venue.snapshot = one.has_snapshots.then(|| Self::snapshots(place));
             venue.snapshot_group = one.has_refreshes().then(|| Self::refreshes_group(place));
@@ -1236,6 +1387,8 @@ impl Plan {
             messages_per_second: burst.rate,
         };
         config.bursts = self.bursts.iter().map(burst).collect();
+        let night = |night: NightPlan| Night { at_ns: night.at_ns, length_ns: night.length_ns };
+        config.nights = self.night.into_iter().map(night).collect();
         config
     }
 

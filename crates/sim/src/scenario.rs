@@ -11,8 +11,8 @@ use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
 use crate::plan::{
-    ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, MILLISECOND, MOST_RESTARTS, Plan, SECOND,
-    VenuePlan, What,
+    ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, MILLISECOND, NIGHT_NS, NightPlan, Plan,
+    SECOND, VenuePlan, What,
 };
 
 /// A plan with a name.
@@ -68,9 +68,17 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
     }
 }
 
+/// The second venue is silent for half a second after so many messages, and numbers from 1 in the same session.
+fn reset_second(plan: &mut Plan, after: u64, is_unannounced: bool) {
+    plan.arbiter.silence_ns = 1_500 * MILLISECOND;
+    if let Some(venue) = plan.venues.get_mut(1) {
+        (venue.reset, venue.is_unannounced) = (Some((after, 500 * MILLISECOND)), is_unannounced);
+    }
+}
+
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 37] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -213,12 +221,61 @@ impl Scenario {
         Self {
             name: "numbers-anew",
             story: "a venue is silent for half a second, and begins the same session anew",
+            // Its numbers are lower than before for five seconds.
+            change: |plan| reset_second(plan, 8_500, false),
+        },
+        Self {
+            name: "unannounced",
+            story: "a venue is silent for half a second, and restarts its session without an announcement",
+            change: |plan| reset_second(plan, 5_000, true),
+        },
+        Self {
+            name: "night",
+            story: "the venues close for a night; the next day has the same sessions, of the second venue without an announcement",
             change: |plan| {
-                plan.arbiter.silence_ns = 1_500 * MILLISECOND;
-                if let Some(venue) = plan.venues.get_mut(1) {
-                    // Its numbers are lower than before for five seconds.
-                    venue.reset = Some((8_500, 500 * MILLISECOND));
+                plan.night = Some(NightPlan { at_ns: 5 * SECOND, length_ns: NIGHT_NS });
+                plan.venues.iter_mut().for_each(|venue| venue.keeps_session = true);
+                plan.venues.iter_mut().skip(1).for_each(|venue| venue.is_unannounced = true);
+            },
+        },
+        Self {
+            name: "killed-at-night",
+            story: "a plant is killed before a night and starts again when the next day has begun",
+            change: |plan| {
+                plan.night = Some(NightPlan { at_ns: 5 * SECOND, length_ns: NIGHT_NS });
+                plan.venues.iter_mut().for_each(|venue| venue.keeps_session = true);
+                plan.add(4 * SECOND, 2 * SECOND, What::Kill);
+            },
+        },
+        Self {
+            name: "late-copies",
+            story: "both lines bring copies that are up to nine seconds old, also after six seconds in which a venue is silent",
+            change: |plan| {
+                plan.trouble_ns = 15 * SECOND;
+                for (place, venue) in plan.venues.iter_mut().enumerate() {
+                    venue.silence = Some((3_000 + 1_000 * place as u64, 6 * SECOND));
                 }
+                for venue in 0..plan.venues.len() {
+                    let faults = LinkFaults {
+                        copied_late_per_million: 10_000,
+                        copied_late_ns: 9 * SECOND,
+                        ..LinkFaults::default()
+                    };
+                    for line in 0..2 {
+                        plan.add(0, 15 * SECOND, What::Line { venue, line, faults });
+                    }
+                }
+            },
+        },
+        Self {
+            name: "hung",
+            story: "the plant hangs for four seconds, then the venues with their servers while a line is out",
+            change: |plan| {
+                plan.trouble_ns = 15 * SECOND;
+                plan.add(2 * SECOND, 4 * SECOND, What::Hang);
+                let out = LinkFaults { out_until_ns: 9 * SECOND, ..LinkFaults::default() };
+                plan.add(7 * SECOND, 2 * SECOND, What::Line { venue: 0, line: 0, faults: out });
+                plan.add(8 * SECOND, 4 * SECOND, What::VenuesHang);
             },
         },
         Self {
@@ -420,19 +477,10 @@ impl Scenario {
     /// Its plan, with all that is random drawn from `seed`.
     pub fn plan(&self, seed: u64) -> Plan {
         let venue = |kind| VenuePlan {
-            kind,
             has_line_b: true,
             has_retransmission: true,
-            requests_by_tcp: false,
-            refreshes: false,
             has_snapshots: kind == VenueKind::Nasdaq,
-            answers_lost_per_million: 0,
-            silence: None,
-            restart_after: [0; MOST_RESTARTS],
-            reset: None,
-            answers: AnswerFaults::default(),
-            snapshots: SnapshotFaults::default(),
-            nonsense_per_million: 0,
+            ..VenuePlan::new(kind)
         };
         let mut plan = Plan {
             seed,
@@ -460,6 +508,7 @@ impl Scenario {
             },
             limits: LimitPlan::default(),
             day: None,
+            night: None,
             plant_starts_ns: 0,
             clients: vec![ClientPlan::default()],
             multicast: None,

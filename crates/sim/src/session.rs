@@ -1,8 +1,9 @@
 //! What a client has read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
 
-use dbn::RecordRef;
+use dbn::{MboMsg, Mbp1Msg, RecordRef, flags, rtype};
 
 use crate::plan::ClientPlan;
 use crate::states::{Book, States, hash_of, levels_of};
@@ -12,6 +13,8 @@ use crate::states::{Book, States, hash_of, levels_of};
 pub(crate) struct Taken {
     /// Of its bytes.
     pub(crate) hash: u64,
+    /// As `hash`, as if it were the last of its group.
+    pub(crate) closed: u64,
     pub(crate) instrument: u32,
     pub(crate) publisher: u16,
     pub(crate) rtype: u8,
@@ -24,12 +27,28 @@ impl Taken {
         let header = record.header();
         Self {
             hash: hash_of(record.as_ref()),
+            closed: closed(header.rtype, record.as_ref()),
             instrument: header.instrument_id,
             publisher: header.publisher_id,
             rtype: header.rtype,
             levels: levels_of(record).map(|(_, levels)| levels),
         }
     }
+}
+
+/// The hash of a record with the flag LAST.
+pub(crate) fn closed(rtype: u8, record: &[u8]) -> u64 {
+    let at = match rtype {
+        rtype::MBO => offset_of!(MboMsg, flags),
+        rtype::MBP_0 | rtype::MBP_1 | rtype::MBP_10 | rtype::CMBP_1 => offset_of!(Mbp1Msg, flags),
+        _ => return hash_of(record),
+    };
+    if record.get(at).is_none_or(|flags| flags & flags::LAST != 0) {
+        return hash_of(record);
+    }
+    let mut record = record.to_vec();
+    record[at] |= flags::LAST;
+    hash_of(&record)
 }
 
 /// What a client read in one session, or in several of which each goes on behind the one before.

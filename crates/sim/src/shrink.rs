@@ -78,6 +78,9 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.nonsense_per_million = 0));
     add(&|plan| plan.limits = Default::default());
     add(&|plan| plan.day = None);
+    add(&|plan| plan.night = None);
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.is_unannounced = false));
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.keeps_session = false));
     add(&|plan| plan.buffer_bytes = 4 << 20);
     add(&|plan| plan.trouble_ns = (plan.trouble_ns / 2).max(100 * MILLISECOND));
     add(&|plan| {

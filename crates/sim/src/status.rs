@@ -29,9 +29,9 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Whether a plan's plant notices silence in time: no disk makes ingest wait.
+    /// Whether a plan's plant notices silence in time: no disk makes ingest wait, and it does not hang.
     pub(crate) fn can_follow(plan: &Plan) -> bool {
-        !plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)))
+        !plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_) | What::Hang))
     }
 
     /// A line or a channel that brings nothing and is not called silent. `now_ns` is the simulation's time.
@@ -133,11 +133,14 @@ fn answers_always(plan: &Plan, place: usize) -> bool {
     let answers = plan.venues.get(place).is_some_and(|venue| {
         // Requests over TCP have a limit in a second, whatever is lost.
         let is_usual = !venue.requests_by_tcp && venue.silence.is_none();
-        venue.has_retransmission && venue.answers_lost_per_million == 0 && is_usual
+        // An answer that cannot be read does not fill a gap.
+        let is_readable = venue.nonsense_per_million == 0;
+        venue.has_retransmission && venue.answers_lost_per_million == 0 && is_usual && is_readable
     });
     let spoils = |what: What| match what {
         What::Requests { venue, .. } => venue == place,
         What::Clock(_) | What::Disk(_) | What::Rot { is_of_checkpoint: false, .. } => true,
+        What::Hang | What::VenuesHang => true,
         _ => damages(what, place),
     };
     answers

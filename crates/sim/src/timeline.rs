@@ -39,10 +39,15 @@ impl Timeline {
         let end_ns = outcome.ended.now_ns;
         for burst in &plan.bursts {
             let label = format!("{} messages a second more", text::number(burst.rate));
-            recorded.market.bar(burst.at_ns, burst.at_ns + burst.length_ns, "burst", label);
+            let (from, to) = (plan.with_night(burst.at_ns), plan.with_night(burst.at_ns + burst.length_ns));
+            recorded.market.bar(from, to, "burst", label);
         }
-        recorded.market.mark(plan.trouble_ns.min(end_ns), "end", "no more faults");
-        plan.faults.iter().for_each(|fault| add_fault(&mut recorded, fault, end_ns));
+        if let Some(night) = plan.night.filter(|night| night.at_ns < end_ns) {
+            let to = (night.at_ns + night.length_ns).min(end_ns);
+            recorded.market.bar(night.at_ns, to, "out", "night");
+        }
+        recorded.market.mark(plan.with_night(plan.trouble_ns).min(end_ns), "end", "no more faults");
+        plan.timed_faults().iter().for_each(|fault| add_fault(&mut recorded, fault, end_ns));
         let notes = add_notes(&mut recorded, &outcome.ended.trace);
         let seen = &recorded.violations;
         let violations = outcome.violations.iter().enumerate();
@@ -149,6 +154,8 @@ fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
                 format!("power loss, and {pages} synced pages are gone; starts again after {lasts}"),
             );
         }
+        What::Hang => life.bar(from, to, "out", "hangs"),
+        What::VenuesHang => recorded.market.bar(from, to, "out", "the venues hang"),
         What::SecondPlant => life.mark(from, "note", "a second plant is started on the same journal"),
         What::Clock(ahead_ns) => {
             recorded.plant.clock.bar(from, to, "garbled", format!("the clock is {}", text::ahead(ahead_ns)));

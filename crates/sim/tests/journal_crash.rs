@@ -681,7 +681,9 @@ fn play_failing(host: HostId, faults: DiskFaults, failing: &Shared<Failing>) {
                 None => begun = writer.begin_sync().ok().flatten().map(|io_task| (io_task, next)),
                 Some((io_task, covered)) => {
                     let _counted = writer.finish(io_task.run());
-                    next = covered;
+                    // What was written into its segment meanwhile is counted too.
+                    let segment = writer.place().segment;
+                    next = if covered > segment { writer.next_number() } else { segment };
                 }
             },
         }

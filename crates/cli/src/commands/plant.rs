@@ -398,10 +398,11 @@ pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, traces, 
     if let Some(interface) = &status.interface {
         let _infallible = writeln!(
             out,
-            "\ninterface {}: {} frames dropped by the kernel, {} longer than a buffer, {} of no line",
+            "\ninterface {}: {} frames dropped by the kernel, {} longer than a buffer, {} with a wrong checksum, {} of no line",
             interface.device,
             thousands(interface.kernel_drops),
             thousands(interface.too_long),
+            thousands(interface.bad_checksums),
             thousands(interface.foreign),
         );
     }

@@ -128,8 +128,7 @@ impl Arbiter {
             // No message is missing: drops the stray packets that claimed so.
             while let Some(held) = self.held.pop_front() {
                 self.lines[place(held.line)].drop_stray(&held.header);
-                self.held_bytes -= held.payload.len();
-                self.let_go(held.payload);
+                self.drop_held(held);
             }
             self.gaps.clear();
             return;

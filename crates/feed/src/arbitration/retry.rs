@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use tapeworks_market::Nanos;
+use tapeworks_market::{ClockChange, Nanos};
 
 use crate::ranges::Ranges;
 
@@ -84,8 +84,8 @@ impl Retry {
         self.ready.take()
     }
 
-    pub(super) fn clock_was_set(&mut self, ahead_ns: i64) {
-        self.due.iter_mut().for_each(|due| *due = due.set_by(ahead_ns));
+    pub(super) fn clock_was_set(&mut self, change: ClockChange) {
+        self.due.iter_mut().for_each(|due| *due = change.moved(*due));
     }
 
     #[cfg(feature = "serde")]

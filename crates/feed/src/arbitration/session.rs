@@ -1,16 +1,17 @@
 //! Sessions of a channel: joining one, and changing to the next.
 //!
 //! A packet of another session is copied and waits. It may be the first of the session that follows, a damaged one, or one of a day
-//! long past. The followed session stays while it brings packets, and the packets of the other are dropped in time. The
+//! long past. The followed session stays while it brings packets that are not old, and the packets of the other are dropped in time. The
 //! other session begins as soon as the followed one has said its end and is complete, or has brought nothing for a time
 //! ([`ArbiterOptions::silence_ns`]), while the other still brings packets. After a longer silence a single packet waits for that time
 //! too, unless it is the first of its session. So a channel that joined by a stray packet, or changed by
 //! one, finds its way back, even to the session before. Of two sessions that both bring messages it follows the one that it has; one
 //! that brings only heartbeats gives way, after the time of silence, to one that brings messages from its first on, and to the session
-//! before.
+//! before. Late copies of the session before are discarded.
 //!
 //! Cost: none for a packet of the followed session.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use tapeworks_market::{Line, Nanos};
@@ -19,13 +20,25 @@ use tapeworks_session::{Header, SessionId};
 
 use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 use crate::recovery::GapReason;
-use crate::run::{CONFIRMING, Run};
+use crate::run::{CONFIRMING, Dialect, Evidence, Run};
 
 /// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
 
 /// Most sessions that wait. Each damaged packet may be of another.
 const MOST_SUCCESSORS: usize = 4;
+
+/// Most sessions that were followed before and are remembered: late copies of several may come.
+const MOST_PAST: usize = 4;
+
+/// A session that was followed before.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(super) struct Past {
+    session: SessionId,
+    /// Its packets.
+    pub(super) run: Run,
+}
 
 /// A session that may follow.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -96,7 +109,10 @@ impl Arbiter {
         let is_over = header.is_end_of_session
             || !self.is_quiet(self.options.silence_ns, received)
                 && (header.count == 0 || self.advanced > self.began);
-        if self.past == Some(header.session) && is_over {
+        let dialect = Dialect::of(self.transport, self.application);
+        let evidence = Evidence { header: *header, payload, received, dialect };
+        let is_late = |past: &Past| is_over || header.count > 0 && past.run.is_late_copy(&evidence);
+        if self.past.iter().find(|past| past.session == header.session).is_some_and(is_late) {
             self.lines[place(line)].counters.of_past_sessions += 1;
             return false;
         }
@@ -151,7 +167,7 @@ impl Arbiter {
     /// heartbeats, as of a publisher that lingers, or of a test.
     fn takes_over(&self, successor: &Successor) -> bool {
         let until = Nanos(successor.last().0.saturating_add(self.options.silence_ns / 2));
-        (successor.has_beginning() || self.past.is_some_and(|past| successor.is_of(past)))
+        (successor.has_beginning() || self.past.last().is_some_and(|past| successor.is_of(past.session)))
             && successor.has_messages()
             && self.advanced < successor.since()
             && self.last.is_none_or(|last| last <= until)
@@ -212,14 +228,25 @@ impl Arbiter {
             self.successor_deadline(&self.successors[*at]).is_some_and(|deadline| deadline <= now)
         };
         if let Some(at) = (0..self.successors.len()).filter(is_due).max_by_key(|at| self.rank(*at)) {
-            self.change_session(at, now, deliver);
+            self.change_session(self.first_before(at), now, deliver);
         }
     }
 
-    /// Of several sessions the one follows that has its beginning, then the one with the most packets.
-    fn rank(&self, at: usize) -> (bool, usize) {
+    /// The session that follows when the one at `at` is due. Venues run one session after the other, so an earlier one that has its beginning
+    /// goes first, even while late copies of it still come.
+    fn first_before(&self, at: usize) -> usize {
+        let whole = |before: &usize| {
+            let successor = &self.successors[*before];
+            successor.has_beginning() && successor.packets.len() >= CONFIRMING
+        };
+        (0..at).find(whole).unwrap_or(at)
+    }
+
+    /// The session with the highest rank is the one that is due. One with its beginning beats one without, then the number of packets
+    /// decides, then which came first.
+    fn rank(&self, at: usize) -> (bool, usize, Reverse<usize>) {
         let successor = &self.successors[at];
-        (successor.has_beginning(), successor.packets.len())
+        (successor.has_beginning(), successor.packets.len(), Reverse(at))
     }
 
     /// The followed session falls silent: the sessions that bring nothing either are dropped.
@@ -234,8 +261,7 @@ impl Arbiter {
     pub(super) fn drop_stray(&mut self, packets: impl IntoIterator<Item = Held>) {
         for held in packets {
             self.lines[place(held.line)].counters.implausible += 1;
-            self.held_bytes -= held.payload.len();
-            self.let_go(held.payload);
+            self.drop_held(held);
         }
     }
 
@@ -248,18 +274,25 @@ impl Arbiter {
                 .filter(|at| self.goes_on(&self.successors[*at]))
                 .max_by_key(|at| self.rank(*at))
         {
-            self.change_session(at, now, deliver);
+            self.change_session(self.first_before(at), now, deliver);
         }
     }
 
     /// Another session begins, even if messages of this one are missing.
     fn change_session(&mut self, at: usize, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let waiting = self.successors.remove(at).packets;
-        while !self.held.is_empty() && self.next.is_some() {
-            self.give_up_last(GapReason::SessionChange, now, deliver);
-        }
+        // A session that was over before this one began will not follow.
+        let since = waiting.front().map(|first| first.received).unwrap_or_default();
+        let over: Vec<_> = self.successors.extract_if(..at, |before| before.last() <= since).collect();
+        over.into_iter().for_each(|before| self.drop_stray(before.packets));
+        self.deliver_the_rest(now, deliver);
         let Some(first) = waiting.front() else { return };
-        self.past = self.session;
+        self.past.retain(|past| past.session != first.header.session);
+        if let Some(session) = self.session {
+            self.past.push(Past { session, run: std::mem::take(&mut self.run) });
+            let most = self.past.len().saturating_sub(MOST_PAST);
+            self.past.drain(..most);
+        }
         self.counters.session_changes += 1;
         let (header, before) = (first.header, Nanos(first.received.0.saturating_sub(1)));
         self.lines.iter_mut().for_each(|line| line.restart(None));
@@ -269,12 +302,22 @@ impl Arbiter {
         for held in waiting {
             if self.session != Some(held.header.session) {
                 // Its end was among them, and another session has begun.
-                self.drop_stray(VecDeque::from([held]));
+                self.drop_stray([held]);
                 continue;
             }
             self.held_bytes -= held.payload.len();
             self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
             self.let_go(held.payload);
+        }
+    }
+
+    /// Ends a session or a run: delivers every packet that is still held, and gives up the gaps before them.
+    pub(super) fn deliver_the_rest(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if self.is_joining {
+            self.join_without_snapshot(now, deliver);
+        }
+        while !self.held.is_empty() && self.next.is_some() {
+            self.give_up_last(GapReason::SessionChange, now, deliver);
         }
     }
 
@@ -325,12 +368,10 @@ impl Arbiter {
         self.forgotten = 0;
         (self.began, self.advanced) = (now, now);
         self.is_silent = false;
+        self.drop_suspects();
         self.run = Run::default();
-        let suspects = std::mem::take(&mut self.suspects);
-        self.drop_stray(suspects);
         while let Some(held) = self.held.pop_front() {
-            self.held_bytes -= held.payload.len();
-            self.let_go(held.payload);
+            self.drop_held(held);
         }
     }
 
@@ -353,10 +394,16 @@ impl Arbiter {
         if !std::mem::replace(&mut self.is_joining, false) {
             return;
         }
-        self.next = Some(next);
-        (self.began, self.advanced) = (now, now);
+        self.follow_held_from(next, now);
         self.resume(now, deliver);
         self.call_silence(now, deliver);
+    }
+
+    /// Ends joining: the packets held meanwhile are taken in order from `next`.
+    fn follow_held_from(&mut self, next: u64, now: Nanos) {
+        self.next = Some(next);
+        (self.began, self.advanced) = (now, now);
+        self.run.forget_packets();
     }
 
     /// No snapshot came: the session is followed from the first held packet.
@@ -364,8 +411,7 @@ impl Arbiter {
         let (true, Some(session)) = (self.is_joining, self.session) else { return };
         self.is_joining = false;
         let first = self.held.front().map_or(1, |held| held.header.first);
-        self.next = Some(1);
-        (self.began, self.advanced) = (now, now);
+        self.follow_held_from(1, now);
         deliver(Delivery::Session { session, first: 1, now });
         self.pass_over(first, GapReason::NoSnapshot, now, deliver);
         // The request failed.
@@ -374,7 +420,7 @@ impl Arbiter {
         self.call_silence(now, deliver);
     }
 
-    /// The lines were silent for long enough while the channel joined, and have not been heard since.
+    /// Reports the silence that began while the channel joined, if it lasts.
     fn call_silence(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.last.is_none() && self.end.is_none() {
             self.is_silent = true;
@@ -383,7 +429,7 @@ impl Arbiter {
         }
     }
 
-    /// Hands on the packets held while joining, up to the next gap, and opens the gaps between them.
+    /// Delivers the packets held while joining up to the first gap, and opens the gaps between the rest.
     pub(super) fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
         let Some(mut reach) = self.next else { return };

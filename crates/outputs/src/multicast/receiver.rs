@@ -262,6 +262,7 @@ impl<W: World> Receiver<W> {
                 ..RetransmissionOptions::default()
             }),
             join: if options.from_beginning { Join::Beginning } else { Join::FirstHeard },
+            restarts_rename: true,
             ..ArbiterOptions::default()
         };
         Ok(Self {

@@ -160,6 +160,8 @@ impl Inode {
     fn note(&mut self, written: Range<usize>) {
         match self.unsynced.last_mut() {
             Some(last) if last.end == written.start => last.end = written.end,
+            // What the disk has of it is what was written last, or nothing.
+            Some(last) if *last == written => {}
             _ => self.unsynced.push(written),
         }
     }

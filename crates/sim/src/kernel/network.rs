@@ -36,6 +36,12 @@ pub struct LinkFaults {
     pub late_per_million: u32,
     /// How long at most, in ns.
     pub late_ns: u32,
+    /// Of which another copy comes late, per million.
+    #[serde(default)]
+    pub copied_late_per_million: u32,
+    /// How late at most, in ns.
+    #[serde(default)]
+    pub copied_late_ns: u64,
     /// Cut, per million.
     pub cut_per_million: u32,
     /// Made of random bytes, per million.
@@ -68,6 +74,8 @@ impl Default for LinkFaults {
             twice_per_million: 0,
             late_per_million: 0,
             late_ns: 0,
+            copied_late_per_million: 0,
+            copied_late_ns: 0,
             cut_per_million: 0,
             garbled_per_million: 0,
             renamed_per_million: 0,
@@ -99,6 +107,8 @@ pub struct LinkCounts {
     pub lost: u64,
     /// Delivered twice.
     pub twice: u64,
+    /// Copies that come late.
+    pub late_copies: u64,
     /// Held back.
     pub late: u64,
     /// Cut or garbled.
@@ -203,6 +213,8 @@ struct Connection {
     last_ns: u64,
     /// A write found no room.
     is_blocked: bool,
+    /// Bytes sent since the other side vanished; nobody acknowledges them.
+    unacknowledged: usize,
 }
 
 #[derive(Debug)]
@@ -491,6 +503,13 @@ impl Kernel {
                 let bytes = Rc::clone(&payload);
                 self.push_network(at_ns, NetworkEvent::Arrives { socket, from, bytes, to });
             }
+            if self.random.chance(faults.copied_late_per_million) {
+                count(self, |counts| counts.late_copies += 1);
+                let at_ns = self.now_ns
+                    + u64::from(faults.least_ns)
+                    + self.random.bits() % faults.copied_late_ns.max(1);
+                self.push_network(at_ns, NetworkEvent::Arrives { socket, from, bytes: payload, to });
+            }
         }
     }
 
@@ -523,10 +542,7 @@ impl Kernel {
         }
         let there = peer.and_then(|peer| self.network.connection(peer));
         let Some(there) = there else {
-            // The other machine has lost its power, or the process is gone: once it is there again it answers with a reset.
-            let at_ns = self.arrival_ns(id);
-            self.push_network(at_ns, NetworkEvent::Reset { socket: id });
-            return Ok(bytes.len());
+            return self.send_to_nobody(id, bytes.len());
         };
         let room = (window as usize).saturating_sub(there.received.len() + there.coming);
         let taken = bytes.get(..room).unwrap_or(bytes);
@@ -543,6 +559,21 @@ impl Kernel {
             self.push_network(at_ns, NetworkEvent::Bytes { socket: peer, bytes: part.to_vec() });
         }
         Ok(taken.len())
+    }
+
+    /// Writes to a connection whose other side no longer exists. The first bytes trigger a reset, which arrives once the machine can be
+    /// reached; until then only a window of bytes is accepted.
+    fn send_to_nobody(&mut self, id: usize, length: usize) -> io::Result<usize> {
+        let window = self.network.tcp.window as usize;
+        let Some(connection) = self.network.connection(id) else { return Err(invalid()) };
+        let is_first = connection.unacknowledged == 0;
+        let taken = length.min(window.saturating_sub(connection.unacknowledged));
+        connection.unacknowledged += taken;
+        if is_first {
+            let at_ns = self.arrival_ns(id);
+            self.push_network(at_ns, NetworkEvent::Reset { socket: id });
+        }
+        if taken == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
     fn receive_bytes(&mut self, id: usize, buffer: &mut [u8]) -> io::Result<usize> {
@@ -1115,6 +1146,7 @@ fn join(address: SocketAddr) -> io::Result<(usize, u64)> {
             coming: 0,
             last_ns: 0,
             is_blocked: false,
+            unacknowledged: 0,
         };
         let socket = |host, local, remote| Socket {
             host,

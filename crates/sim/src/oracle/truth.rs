@@ -85,15 +85,21 @@ impl Truth {
     pub(super) fn answers(&mut self, payload: &[u8]) {
         let Some(transport) = self.transport else { return };
         let Ok(header) = transport.header(payload) else { return };
-        // Of sessions with one name the server answers for the last.
-        let of_name = self.sessions.iter_mut().rev().find(|session| session.name == header.session);
-        let Some(session) = of_name else { return };
-        let SessionTruth { messages, spoiled, .. } = session;
-        transport.each_message(payload, |number, message| {
-            if messages.get(&number).is_some_and(|hash| *hash != hash_of(message)) {
-                spoiled.insert(number);
+        // Of sessions with one name the server answers for the last. If the plant has not seen that one begin, because its numbers went on
+        // beyond those that it knew, the answers were requested for the session before.
+        let mut begins_beyond = u64::MAX;
+        for session in self.sessions.iter_mut().rev().filter(|session| session.name == header.session) {
+            if session.heard(Nanos(u64::MAX)) > begins_beyond {
+                break;
             }
-        });
+            begins_beyond = session.heard.first().map_or(begins_beyond, |(_, end)| *end);
+            let SessionTruth { messages, spoiled, .. } = session;
+            transport.each_message(payload, |number, message| {
+                if messages.get(&number).is_some_and(|hash| *hash != hash_of(message)) {
+                    spoiled.insert(number);
+                }
+            });
+        }
     }
 
     /// What an earlier life of the plant has taken does not count.
@@ -111,6 +117,12 @@ impl Truth {
         let name = self.sessions.get(session)?.name;
         let rest = self.sessions.iter().enumerate().skip(session + 1);
         rest.filter(|(_, later)| later.name == name).find(|(_, later)| later.has(is)).map(|(at, _)| at)
+    }
+
+    /// The sessions after this one that have this event too.
+    pub(super) fn later_with(&self, session: usize, is: &Essence) -> Vec<usize> {
+        let later = self.sessions.iter().enumerate().skip(session + 1);
+        later.filter(|(_, later)| later.has(is)).map(|(at, _)| at).collect()
     }
 
     /// What was sent, and what is wrong with it.
@@ -288,7 +300,7 @@ impl SessionTruth {
         self.all.partition_point(|essence| essence.sequence < sequence)
     }
 
-    fn has(&self, is: &Essence) -> bool {
+    pub(super) fn has(&self, is: &Essence) -> bool {
         let rest = self.all.iter_from(self.place_of(is.sequence));
         rest.take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is, false))
     }

@@ -76,6 +76,10 @@ pub(crate) fn link(faults: &LinkFaults) -> String {
     parts.add(faults.late_per_million > 0, || {
         format!("delays {} by up to {}", share(faults.late_per_million), time(faults.late_ns.into()))
     });
+    parts.add(faults.copied_late_per_million > 0, || {
+        let (share, late) = (share(faults.copied_late_per_million), time(faults.copied_late_ns));
+        format!("copies {share} up to {late} later")
+    });
     parts.rate("cuts", faults.cut_per_million);
     parts.rate("garbles", faults.garbled_per_million);
     parts.rate("renames", faults.renamed_per_million);
@@ -179,6 +183,7 @@ pub(crate) fn venue(plan: &VenuePlan) -> String {
     if let Some(reset) = plan.reset {
         parts.add(true, || silence("begins anew", reset));
     }
+    parts.add(plan.is_unannounced, || "does not announce restarts".to_owned());
     parts.or("")
 }
 

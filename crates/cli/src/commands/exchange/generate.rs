@@ -28,7 +28,8 @@ use crate::{output, terminal, values};
 Examples:
   tapeworks exchange generate --out session.pcap.zst
   tapeworks exchange generate --scenario benchmark --messages 20000000 --symbols 8000 --out day.itch
-  tapeworks exchange generate --scenario demo --loss 500 --line-b --out lossy.pcap")]
+  tapeworks exchange generate --scenario demo --loss 500 --line-b --out lossy.pcap
+  tapeworks exchange generate --days 3 --restarts 2 --line-b --late-copies 500 --out restarts.pcap")]
 pub(super) struct Generate {
     /// The file to write: .pcap or .itch, with .gz or .zst; - is standard output, a capture.
     #[arg(short, long, value_name = "FILE")]
@@ -50,9 +51,18 @@ pub(super) struct Generate {
     /// Same seed, same bytes.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The day in New York.
+    /// The day in New York, or the first one.
     #[arg(long, value_name = "DATE", value_parser = values::midnight)]
     date: Option<Nanos>,
+    /// Trading days in the capture, without weekends and holidays. The messages are divided among them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    days: u16,
+    /// How often in a day all feeds fail and start over: numbers from 1 in the same session, the directory, and empty books.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    restarts: u32,
+    /// With --days or --restarts: no message says that the numbers start over.
+    #[arg(long)]
+    unannounced: bool,
     /// Send every packet on line B too.
     #[arg(long)]
     line_b: bool,
@@ -65,6 +75,9 @@ pub(super) struct Generate {
     /// Packets of each line that arrive after their successor, per million.
     #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
     reorder: u32,
+    /// Packets of each line of which a copy arrives up to 5 s late, per million.
+    #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
+    late_copies: u32,
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
@@ -115,6 +128,9 @@ impl Generate {
         let mut scenario = kind.scenario(self.messages, self.symbols);
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         scenario.midnight_ns = self.date.map_or(scenario.midnight_ns, |midnight| midnight.0);
+        generate::add_days(&mut scenario, self.days - 1);
+        scenario.restarts = self.restarts;
+        scenario.announces = !self.unannounced;
         scenario.line_b |= self.line_b;
         if !self.venues.is_empty() {
             scenario.venues.clone_from(&self.venues);
@@ -122,14 +138,13 @@ impl Generate {
         if self.symbols.is_none() {
             scenario.fit_symbols();
         }
-        let faults = LineFaults {
+        scenario.faults = [LineFaults {
             lost_per_million: self.loss,
             duplicated_per_million: self.duplicates,
             reordered_per_million: self.reorder,
-        };
-        if faults != LineFaults::default() {
-            scenario.faults = [faults; 2];
-        }
+            late_copies_per_million: self.late_copies,
+            late_copy_ns: LineFaults::USUAL_LATE_COPY_NS,
+        }; 2];
         scenario
     }
 }
@@ -162,12 +177,16 @@ pub(super) fn run(arguments: &Generate) -> Result {
     } else {
         show(&report, &arguments.out, seconds)
     };
-    let more = scenario.messages / 50 + MORE_MESSAGES * scenario.venues.len() as u64;
+    let more = scenario.messages / 50 + MORE_MESSAGES * scenario.venues.len() as u64 * scenario.run_count();
     let bound = scenario.messages.saturating_add(more);
     if report.messages > bound {
         let (requested, made) = (thousands(scenario.messages), thousands(report.messages));
         complain(&format!(
-            "{made} messages, not {requested}: the start of the day takes about five for each of {} and each venue",
+            "{made} messages, not {requested}: the start of {} takes about five for each of {} and each venue",
+            match scenario.run_count() {
+                1 => "the day".to_owned(),
+                runs => format!("each of {} runs", thousands(runs)),
+            },
             counted(u64::from(scenario.symbols), "symbol", "symbols"),
         ));
     }
@@ -202,6 +221,7 @@ fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Val
                 "duplicated_packets": injected.duplicated_packets,
                 "duplicated_messages": injected.duplicated_messages,
                 "reordered_packets": injected.reordered_packets,
+                "late_copies": injected.late_copies,
             })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
@@ -226,7 +246,7 @@ fn show(report: &Report, path: &Path, seconds: f64) -> String {
             percent(venue.messages, report.messages),
             both(a.dropped_packets, b.dropped_packets),
             both(a.duplicated_packets, b.duplicated_packets),
-            both(a.reordered_packets, b.reordered_packets),
+            both(a.reordered_packets + a.late_copies, b.reordered_packets + b.late_copies),
             thousands(venue.lost_messages),
         ]);
     }

@@ -338,7 +338,7 @@ fn show_lines(out: &mut String, venues: &[&VenueReport]) {
             each(|line| line.packets),
             each(|line| line.injected.dropped_packets),
             each(|line| line.injected.duplicated_packets),
-            each(|line| line.injected.reordered_packets),
+            each(|line| line.injected.reordered_packets + line.injected.late_copies),
             each(|line| line.heartbeats),
             thousands(venue.live.lost_messages),
         ]);

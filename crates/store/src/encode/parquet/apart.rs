@@ -251,7 +251,9 @@ impl<R: Row> ParquetApart<R> {
     /// What is written so far, or why it could not be.
     fn check(&self, summary: &mut Summary) -> Result<(), Failure> {
         let mut order = lock(&self.shared.order);
-        (summary.records, summary.out_of_range) = (order.records, order.out_of_range);
+        summary.records = order.records;
+        // The writer counts values there as well: the sizes of events beyond 32 bits.
+        summary.out_of_range += std::mem::take(&mut order.out_of_range);
         order.failure.take().map_or(Ok(()), Err)
     }
 }
