@@ -7,6 +7,7 @@ use tapeworks_disk::{Access, Disk, System};
 use crate::error::{JournalError, failed};
 use crate::folder::{Segment, segments};
 use crate::format::{Head, LOST, SegmentHeader};
+use crate::mark;
 use crate::scan::scan;
 
 /// Something in a journal that does not hold together.
@@ -44,6 +45,8 @@ pub struct Verified {
     pub lost: u64,
     /// Records that are damaged.
     pub damaged: u64,
+    /// Records behind the last that the disk has had, and that are gone.
+    pub missing: u64,
     /// Damaged, torn and missing parts.
     pub damage: Vec<Damage>,
 }
@@ -65,6 +68,8 @@ pub fn verify_in<D: Disk>(
     mut goes_on: impl FnMut() -> bool,
 ) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
+    // First, since a writer may be at work.
+    let synced = mark::of::<D>(folder)?;
     let all = segments::<D>(folder)?;
     for (at, Segment { path, first }) in all.iter().enumerate() {
         if !goes_on() {
@@ -119,6 +124,15 @@ pub fn verify_in<D: Disk>(
         verified.damage.extend(damage);
         let begin = verified.numbers.map_or(*first, |(begin, _)| begin);
         verified.numbers = Some((begin, tail.next));
+    }
+    let next = verified.numbers.map_or(0, |(_, next)| next);
+    verified.missing = synced.saturating_sub(next);
+    if verified.missing > 0 {
+        let what = format!(
+            "the disk has had the records before {synced}: {} from {next} on are gone",
+            verified.missing
+        );
+        verified.damage.push(Damage { path: folder.join(mark::NAME), offset: 0, what });
     }
     Ok(verified)
 }

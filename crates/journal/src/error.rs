@@ -7,6 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum JournalError {
+    /// A file of the journal was removed or replaced while its writer has it.
+    #[error("{} was removed or replaced: what is written now is lost when its writer ends", path.display())]
+    Gone {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("{}: {what}: {source}", path.display())]
     Io {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tapeworks_disk::{Disk, System};
 
 use crate::error::{JournalError, failed};
+use crate::mark;
 use crate::scan;
 
 const ENDING: &str = "journal";
@@ -51,10 +52,10 @@ pub fn segment_starts_in<D: Disk>(folder: &Path) -> Result<Vec<u64>, JournalErro
     Ok(segments::<D>(folder)?.into_iter().map(|segment| segment.first).collect())
 }
 
-/// Whether the file belongs to the journal: a segment, or bytes set aside from one.
+/// Whether the file belongs to the journal: a segment, bytes set aside from one, or the mark of how far the disk has it.
 #[must_use]
 pub fn is_journal_file(path: &Path) -> bool {
-    segment_of(path).is_some()
+    segment_of(path).is_some() || path.file_name().is_some_and(|name| name == mark::NAME)
 }
 
 /// The number in the name of a segment, or of bytes set aside from it.

@@ -10,6 +10,7 @@ use tapeworks_planted::planted;
 
 use crate::error::{JournalError, failed};
 use crate::folder::{segments, set_aside_of};
+use crate::mark::Mark;
 
 /// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync),
 /// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal) and
@@ -34,6 +35,7 @@ pub(crate) struct Unsynced<D: Disk> {
     /// The folder, if the disk may not have the segment's name yet.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) sync_file: fn(&D::File) -> io::Result<()>,
+    pub(crate) mark: Arc<Mark<D>>,
 }
 
 impl<D: Disk> Unsynced<D> {
@@ -79,8 +81,16 @@ pub struct Finished<D: Disk = System>(pub(crate) Outcome<D>);
 
 #[derive(Debug)]
 pub(crate) enum Outcome<D: Disk> {
-    Synced { unsynced: Unsynced<D>, result: Result<(), JournalError> },
-    Removed { segments: u64, result: Result<(), JournalError> },
+    /// With why the mark was not written, if it was not.
+    Synced {
+        unsynced: Unsynced<D>,
+        result: Result<(), JournalError>,
+        unmarked: Option<JournalError>,
+    },
+    Removed {
+        segments: u64,
+        result: Result<(), JournalError>,
+    },
     Prepared(Result<Prepared<D>, JournalError>),
 }
 
@@ -90,7 +100,9 @@ impl<D: Disk> IoTask<D> {
         Finished(match self.0 {
             Work::Sync(unsynced) => {
                 let result = unsynced.sync();
-                Outcome::Synced { unsynced, result }
+                let unmarked =
+                    result.as_ref().ok().and_then(|()| unsynced.mark.raise(unsynced.records.end).err());
+                Outcome::Synced { unsynced, result, unmarked }
             }
             Work::Remove { folder, keep_bytes, needed_from } => {
                 let mut segments = 0;

@@ -36,6 +36,7 @@ mod error;
 mod folder;
 mod format;
 mod io_task;
+mod mark;
 mod place;
 mod reader;
 mod repair;

@@ -9,6 +9,7 @@ use crate::folder::{DAMAGED, Segment, segment_path, segments, set_aside, set_asi
 use crate::format::{
     Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
+use crate::reader::last_time_in;
 use crate::scan::{DamagedPlace, scan, zero};
 use crate::writer::{JournalOptions, JournalWriter};
 
@@ -51,7 +52,7 @@ pub fn repair_in<D: Disk>(
     let last = segments::<D>(folder)?.last().map_or(0, |segment| segment.first);
     let before = set_aside_of::<D>(folder, last)?;
     // It cuts off torn bytes, and locks out other writers.
-    let (_writer, opened) = JournalWriter::<D>::open_in(folder, JournalOptions::default())?;
+    let (mut writer, opened) = JournalWriter::<D>::open_in(folder, JournalOptions::default())?;
     let mut repaired = Repaired { torn_bytes: opened.torn_bytes, ..Repaired::default() };
     repaired
         .set_aside
@@ -100,6 +101,14 @@ pub fn repair_in<D: Disk>(
             repaired.records += first - next;
         }
         next = Some(tail.next.max(next.unwrap_or_default()));
+    }
+    if opened.missing > 0 {
+        // What was cut off the end.
+        let time = last_time_in::<D>(folder)?.unwrap_or_default();
+        writer.lose_until(opened.next + opened.missing, time)?;
+        writer.sync()?;
+        repaired.places += 1;
+        repaired.records += opened.missing;
     }
     D::sync_folder(folder).map_err(failed(folder, "cannot be synced"))?;
     Ok(repaired)

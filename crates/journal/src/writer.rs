@@ -16,8 +16,12 @@ use crate::format::{
     SegmentHeader,
 };
 use crate::io_task::{Finished, IoTask, Outcome, Prepared, Unsynced, Work, reserve};
+use crate::mark::Mark;
 use crate::place::Place;
 use crate::scan::{scan, torn_bytes, zero};
+
+/// The file that a writer locks.
+const LOCK: &str = "lock";
 
 /// How a journal is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +49,9 @@ pub struct Opened {
     pub torn_bytes: u64,
     /// Records of the last segment that are damaged, and are followed by sound ones. They stay as they are.
     pub damaged: u64,
+    /// Records from `next` on that the disk has had, and that are gone: the last segment was cut, or emptied, or removed. Their numbers are given
+    /// again unless [`JournalWriter::lose_until`] is called.
+    pub missing: u64,
 }
 
 /// Appends records. One process writes a journal at a time.
@@ -54,6 +61,7 @@ pub struct JournalWriter<D: Disk = System> {
     options: JournalOptions,
     /// The writer holds it for its whole life.
     lock: D::File,
+    mark: Arc<Mark<D>>,
     segment: Option<(PathBuf, Arc<D::File>)>,
     /// The number of the segment's first record.
     segment_first: u64,
@@ -136,7 +144,7 @@ impl<D: Disk> JournalWriter<D> {
     /// As [`JournalWriter::open`].
     pub fn open_in(folder: &Path, options: JournalOptions) -> Result<(Self, Opened), JournalError> {
         D::create_dir_all(folder).map_err(failed(folder, "cannot be created"))?;
-        let lock_path = folder.join("lock");
+        let lock_path = folder.join(LOCK);
         let lock = D::open(&lock_path, Access::Create).map_err(failed(&lock_path, "cannot be opened"))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -144,10 +152,12 @@ impl<D: Disk> JournalWriter<D> {
             Err(TryLockError::WouldBlock) => return Err(JournalError::Locked { folder: folder.to_owned() }),
             Err(TryLockError::Error(error)) => return Err(failed(&lock_path, "cannot be locked")(error)),
         }
+        let mark = Arc::new(Mark::open(folder)?);
         let mut writer = Self {
             folder: folder.to_owned(),
             options,
             lock,
+            mark,
             segment: None,
             segment_first: 0,
             offset: 0,
@@ -183,7 +193,8 @@ impl<D: Disk> JournalWriter<D> {
             _ => {}
         }
         let opened = writer.resume()?;
-        Ok((writer, opened))
+        let missing = writer.mark.next().saturating_sub(opened.next);
+        Ok((writer, Opened { missing, ..opened }))
     }
 
     /// Finds the end of the last segment.
@@ -208,6 +219,7 @@ impl<D: Disk> JournalWriter<D> {
             next: tail.next,
             torn_bytes: 0,
             damaged,
+            missing: 0,
         };
         (self.next, self.synced) = (tail.next, tail.next);
         if records == 0 {
@@ -291,6 +303,21 @@ impl<D: Disk> JournalWriter<D> {
         self.flush()
     }
 
+    /// Looks whether the files of the journal are where they were. Cost: a look at two names.
+    ///
+    /// # Errors
+    /// [`JournalError::Gone`]: what is appended now is lost when the writer closes it.
+    pub fn look_after_files(&self) -> Result<(), JournalError> {
+        let lock_path = self.folder.join(LOCK);
+        if !D::is_named(&self.lock, &lock_path) {
+            return Err(JournalError::Gone { path: lock_path });
+        }
+        match &self.segment {
+            Some((path, file)) if !D::is_named(file, path) => Err(JournalError::Gone { path: path.clone() }),
+            _ => Ok(()),
+        }
+    }
+
     /// The number that the next record gets.
     #[must_use]
     pub const fn next_number(&self) -> u64 {
@@ -341,6 +368,7 @@ impl<D: Disk> JournalWriter<D> {
             _ => Some(set_aside::<D>(&file, path, DAMAGED, offset..offset + length)?),
         };
         let bytes = file.length().map_err(failed(path, "cannot be read"))?;
+        self.mark.lower(number)?;
         // The copy has its name before the bytes are gone.
         D::sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
         file.set_length(offset).map_err(failed(path, "cannot be cut"))?;
@@ -528,6 +556,7 @@ impl<D: Disk> JournalWriter<D> {
                 records: self.synced..self.next,
                 folder: self.is_name_unsynced.then(|| self.folder.clone()),
                 sync_file: self.sync_file,
+                mark: Arc::clone(&self.mark),
             }))
         }))
     }
@@ -570,15 +599,23 @@ impl<D: Disk> JournalWriter<D> {
     /// [`JournalWriter::take_trouble`] returns the error.
     pub fn finish(&mut self, finished: Finished<D>) -> Result<(), JournalError> {
         match finished.0 {
-            Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result } => {
-                self.synced = self.synced.max(records.end);
+            Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result, unmarked } => {
                 let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
+                // A sync that fails forgets what was written into the file until then, more than it was begun for, and no later one reports it.
+                let end = match (&result, is_current) {
+                    (Ok(()), _) => records.end,
+                    (Err(_), true) => self.next,
+                    (Err(_), false) => records.end.max(self.segment_first),
+                };
+                self.synced = self.synced.max(end);
                 if result.is_err() {
-                    self.unconfirmed += records.end.saturating_sub(records.start.max(self.counted_to));
-                    self.counted_to = self.counted_to.max(records.end);
+                    self.unconfirmed += end.saturating_sub(records.start.max(self.counted_to));
+                    self.counted_to = self.counted_to.max(end);
                     self.is_over |= is_current;
-                } else if is_current && folder.is_some() {
-                    self.is_name_unsynced = false;
+                } else {
+                    self.is_name_unsynced &= !(is_current && folder.is_some());
+                    // Without a mark a cut tail would pass for a torn one: no record is lost by that.
+                    self.trouble = unmarked.or(self.trouble.take());
                 }
                 result
             }
@@ -886,15 +923,16 @@ mod tests {
         append(&mut writer, 5, 0);
         assert!(segment_path(folder.path(), 9).exists());
         writer.finish(io_task.run()).unwrap_err();
-        assert_eq!((writer.unconfirmed(), writer.is_over), (2, false), "the segment is another's by now");
+        // All that the segment has may be forgotten, though it was synced for its successor: that may have come later.
+        assert_eq!((writer.unconfirmed(), writer.is_over), (6, false), "the segment is another's by now");
         // The same records are unconfirmed by two syncs, each of which failed.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.unconfirmed(), writer.is_over), (2 + 3, true));
+        assert_eq!((writer.unconfirmed(), writer.is_over), (6 + 3, true));
         writer.finish(io_task.run()).unwrap_err();
-        assert_eq!(writer.unconfirmed(), 2 + 3);
+        assert_eq!(writer.unconfirmed(), 6 + 3);
         writer.sync_file = File::sync_all;
         append(&mut writer, 30, 0);
         // Only the task removes segments, each at most once.

@@ -602,3 +602,73 @@ fn records_missing_before_a_segment_that_has_not_begun_are_missing_from_the_open
         assert_eq!(found(folder.path()), (numbers, lost), "{case}");
     }
 }
+
+#[test]
+fn an_end_that_the_disk_has_had_is_missed_however_it_was_cut() {
+    type Cut = fn(&[PathBuf]);
+    let cuts: [Cut; 4] = [
+        |all| cut(all, |bytes| bytes / 2),
+        |all| cut(all, |_| 0),
+        |all| fs::remove_file(all.last().unwrap()).unwrap(),
+        |all| all.iter().for_each(|path| fs::remove_file(path).unwrap()),
+    ];
+    for (place, harm) in cuts.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        (0..100).for_each(|number| append(&mut writer, number));
+        writer.sync().unwrap();
+        // The disk may not have these: nobody was promised that they stay.
+        (100..103).for_each(|number| append(&mut writer, number));
+        writer.flush().unwrap();
+        drop(writer);
+        assert_eq!(verify(folder.path(), || true).unwrap().missing, 0);
+        harm(&segments(folder.path()));
+        let verified = verify(folder.path(), || true).unwrap();
+        let next = verified.numbers.map_or(0, |(_, next)| next);
+        assert!(next < 100 && verified.missing == 100 - next, "{place}: {verified:?}");
+        assert!(verified.damage.iter().any(|damage| damage.to_string().contains("the records before 100")));
+        let (writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        assert_eq!((opened.next, opened.missing), (next, 100 - next), "{place}");
+        drop(writer);
+        // Mended, it says itself that they are gone, and gives their numbers to no others.
+        let repaired = repair(folder.path(), || true).unwrap();
+        assert!(repaired.records >= 100 - next, "{place}: {repaired:?}");
+        let verified = verify(folder.path(), || true).unwrap();
+        assert_eq!((verified.missing, verified.numbers.map(|(_, next)| next)), (0, Some(100)), "{place}");
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        assert_eq!((opened.next, opened.missing), (100, 0), "{place}");
+        append(&mut writer, 100);
+    }
+}
+
+/// Cuts the last segment to so many of its bytes with records.
+fn cut(segments: &[PathBuf], to: fn(u64) -> u64) {
+    let path = segments.last().unwrap();
+    let bytes = fs::read(path).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    OpenOptions::new().write(true).open(path).unwrap().set_len(to(used)).unwrap();
+}
+
+#[test]
+fn a_mark_that_is_torn_damaged_or_gone_promises_nothing() {
+    let harms: [fn(&Path); 3] = [
+        |path| fs::write(path, [7; 16]).unwrap(),
+        |path| fs::write(path, b"").unwrap(),
+        |path| fs::remove_file(path).unwrap(),
+    ];
+    for harm in harms {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        (0..100).for_each(|number| append(&mut writer, number));
+        writer.sync().unwrap();
+        drop(writer);
+        harm(&folder.path().join("synced"));
+        cut(&segments(folder.path()), |bytes| bytes / 2);
+        assert_eq!(verify(folder.path(), || true).unwrap().missing, 0);
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        assert_eq!(opened.missing, 0);
+        (opened.next..opened.next + 5).for_each(|number| append(&mut writer, number));
+        writer.sync().unwrap();
+        assert_eq!(verify(folder.path(), || true).unwrap().missing, 0);
+    }
+}
