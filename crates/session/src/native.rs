@@ -86,6 +86,8 @@ pub enum End {
     TimedOut,
     /// No logon, or no answer to it, in time.
     NoLogon,
+    /// No answer to a request for missed reports in time.
+    NoAnswer,
     /// The client sent more than its throttle rate.
     OverThrottle,
     /// The client reads too slowly: more waits for it than is kept.
@@ -108,6 +110,7 @@ impl fmt::Display for End {
             Self::Malformed => f.write_str("the other side sent an invalid message"),
             Self::TimedOut => f.write_str("the other side was silent for too long"),
             Self::NoLogon => f.write_str("no logon in time"),
+            Self::NoAnswer => f.write_str("no answer to a request for missed reports in time"),
             Self::OverThrottle => f.write_str("more messages than the throttle rate allows"),
             Self::TooSlow => f.write_str("the other side reads too slowly"),
             Self::Closed => f.write_str("the other side closed the connection"),

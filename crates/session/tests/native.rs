@@ -11,7 +11,8 @@ use tapeworks_session::native::{
 };
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::{
-    AppId, AppStatus, ExecutionReport, Logon, Message, OrderCancelRequest, OrderCancelRequestFields, Side,
+    AppId, AppStatus, ExecutionReport, Logon, Message, MissedMessageAckType, MissedMessageRequestAck,
+    MissedMessageRequestAckFields, OrderCancelRequest, OrderCancelRequestFields, START_OF_MESSAGE, Side,
     message_length,
 };
 use tapeworks_wire::millennium::variant::{LSE, Variant};
@@ -30,6 +31,8 @@ enum Seen {
     Rejected(i32),
     Status(u8, AppStatus),
     Unsent(Vec<u8>),
+    Unanswered(u8),
+    UnknownAppId(u8),
     Ended(Channel, End),
 }
 
@@ -42,6 +45,8 @@ struct World {
     seen: Vec<Seen>,
     /// Messages that the exchange got, and what it was notified of.
     inputs: Vec<String>,
+    /// Pieces from the client on the recovery channel that the venue takes and does not heed.
+    unheeded: u32,
 }
 
 fn index(channel: Channel) -> usize {
@@ -71,6 +76,8 @@ fn note(seen: &mut Vec<Seen>, event: Event<'_>) {
         Event::Rejected(reject) => Seen::Rejected(reject.reject_code()),
         Event::SystemStatus { app_id, status } => Seen::Status(app_id, status),
         Event::Unsent(message) => Seen::Unsent(message.to_vec()),
+        Event::Unanswered { app_id } => Seen::Unanswered(app_id),
+        Event::UnknownAppId { app_id } => Seen::UnknownAppId(app_id),
         Event::Ended { channel, end } => Seen::Ended(channel, end),
         other => panic!("{other:?}"),
     });
@@ -94,12 +101,25 @@ impl World {
             lines: [None; 2],
             seen: Vec::new(),
             inputs: Vec::new(),
+            unheeded: 0,
         }
     }
 
     fn plain() -> Self {
         let server = ServerSettings { variant: FEW, ..ServerSettings::default() };
         Self::new(settings(), server, User::new("USER", "secret", &FEW))
+    }
+
+    /// A report of partition 1 is lost, and the request for it.
+    fn with_an_unheeded_request() -> Self {
+        let mut world = Self::plain();
+        world.settle();
+        world.seen.clear();
+        world.lost_report(1);
+        world.report(1);
+        world.unheeded = 1;
+        world.settle();
+        world
     }
 
     fn open(&mut self) {
@@ -121,7 +141,11 @@ impl World {
             let (inputs, seen) = (&mut self.inputs, &mut self.seen);
             self.client.sent(channel, bytes.len(), self.now_ns, |event| note(seen, event));
             if !bytes.is_empty() {
-                self.server.receive(id, &bytes, self.now_ns, |found| input(inputs, found));
+                if channel == Channel::Recovery && self.unheeded > 0 {
+                    self.unheeded -= 1;
+                } else {
+                    self.server.receive(id, &bytes, self.now_ns, |found| input(inputs, found));
+                }
                 has_moved = true;
             }
             let out = self.server.output(id);
@@ -188,6 +212,18 @@ impl World {
             .unwrap();
     }
 
+    /// A report is made, and lost on the real-time channel.
+    fn lost_report(&mut self, app_id: u8) {
+        self.report(app_id);
+        let id = self.lines[index(Channel::RealTime)].unwrap();
+        let bytes = self.server.output(id).len();
+        self.server.sent(id, bytes, self.now_ns);
+    }
+
+    fn behind(&self) -> Vec<u8> {
+        self.client.behind().collect()
+    }
+
     fn reports(&self) -> BTreeMap<u8, Vec<u32>> {
         let mut all: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         for seen in &self.seen {
@@ -232,6 +268,98 @@ fn a_client_logs_on_to_the_real_time_channel_and_then_to_the_recovery_channel() 
     assert!(world.client.is_logged_on() && world.client.is_caught_up());
     assert_eq!(world.inputs, ["on"]);
     assert_eq!(world.server.counters().requests, 3, "App IDs 0 to 2");
+}
+
+#[test]
+fn a_request_without_an_answer_is_made_again_and_holds_up_no_other_partition() {
+    let mut world = World::with_an_unheeded_request();
+    assert_eq!((world.behind(), world.client.is_caught_up()), (vec![1], false));
+    // The other partition goes on.
+    world.report(2);
+    world.settle();
+    assert_eq!(world.seen, [Seen::Report(2, 1)]);
+    world.pass(4);
+    assert_eq!(world.seen.len(), 1, "it has five seconds");
+    world.pass(3);
+    assert_eq!(
+        world.seen[1..],
+        [
+            Seen::Unanswered(1),
+            Seen::Ended(Channel::Recovery, End::NoAnswer),
+            Seen::LoggedOn(Channel::Recovery),
+            Seen::Report(1, 1),
+            Seen::Report(1, 2),
+        ]
+    );
+    assert_eq!((world.behind(), world.client.is_caught_up()), (vec![], true));
+    assert_eq!(world.client.counters().requests_unanswered, 1);
+}
+
+#[test]
+fn a_partition_whose_reports_have_come_is_not_complete_because_the_venue_denies_it() {
+    let mut world = World::with_an_unheeded_request();
+    let denied = MissedMessageRequestAckFields {
+        start_of_message: START_OF_MESSAGE,
+        message_length: message_length(MissedMessageRequestAck::LENGTH),
+        response_type: MissedMessageAckType::InvalidAppId,
+    };
+    let World { client, seen, now_ns, .. } = &mut world;
+    client.receive(Channel::Recovery, &denied.encode(), *now_ns, |event| note(seen, event));
+    assert_eq!((&world.seen[..], world.behind()), (&[Seen::UnknownAppId(1)][..], vec![1]));
+    // It is asked again.
+    world.pass(3);
+    assert_eq!(world.seen[1..], [Seen::Report(1, 1), Seen::Report(1, 2)]);
+    assert!(world.client.is_caught_up());
+}
+
+#[test]
+fn a_request_without_an_answer_gives_way_to_those_of_other_partitions() {
+    let mut world = World::plain();
+    world.settle();
+    world.seen.clear();
+    [1, 2].into_iter().for_each(|app_id| world.lost_report(app_id));
+    [1, 2].into_iter().for_each(|app_id| world.report(app_id));
+    world.unheeded = 1;
+    world.settle();
+    assert_eq!(world.behind(), [1, 2]);
+    world.pass(8);
+    let reports = |app_id| [1, 2].map(|number| Seen::Report(app_id, number));
+    let ends = [Seen::Unanswered(1), Seen::Ended(Channel::Recovery, End::NoAnswer)];
+    let expected = [&ends[..], &[Seen::LoggedOn(Channel::Recovery)], &reports(2), &reports(1)].concat();
+    assert_eq!(world.seen, expected);
+    assert!(world.client.is_caught_up());
+}
+
+#[test]
+fn orders_pass_once_the_venue_answers_though_the_first_requests_after_a_logon_were_lost() {
+    let mut world = World::plain();
+    world.settle();
+    world.report(1);
+    world.settle();
+    for channel in Channel::ALL {
+        world.cut(channel);
+    }
+    world.report(1);
+    world.pass(2);
+    assert!(world.client.is_caught_up());
+    for channel in Channel::ALL {
+        world.cut(channel);
+    }
+    world.report(1);
+    world.now_ns += 2 * SECOND_NS;
+    world.tick();
+    world.open();
+    // The logons go out, and the first request after them is lost.
+    while world.client.counters().requests < 7 {
+        assert!(world.carry(usize::MAX));
+        world.open();
+    }
+    world.unheeded = 1;
+    world.settle();
+    assert!(!world.client.is_caught_up());
+    world.pass(8);
+    assert!(world.client.is_caught_up(), "{:?}", world.seen);
+    assert_eq!(world.reports()[&1], [1, 2, 3]);
 }
 
 #[test]

@@ -94,6 +94,8 @@ pub struct Dictionary {
     pub(crate) messages: FxHashMap<Box<[u8]>, Members>,
     /// Fields that only the application's dictionary has: the session's own messages do not know them.
     pub(crate) of_application: FxHashSet<u32>,
+    /// Whether it has only some types of messages: others that FIX has are the application's to refuse.
+    pub(crate) is_of_some_types: bool,
 }
 
 impl Dictionary {
@@ -119,10 +121,11 @@ impl Dictionary {
         Ok(dictionary)
     }
 
-    /// The dictionary of a declaration. Tags that it does not declare are refused, as with any dictionary.
+    /// The dictionary of a declaration. Tags that it does not declare are refused, as with any dictionary. A message of a type that FIX has and the
+    /// declaration does not is checked up to its header.
     #[must_use]
     pub fn from_schema(schema: &FixSchema) -> Self {
-        let mut dictionary = Self::default();
+        let mut dictionary = Self { is_of_some_types: true, ..Self::default() };
         for tag in [8, 9, 10, 35] {
             let form = if tag == 9 { Form::Integer } else { Form::Any };
             dictionary.fields.insert(tag, FieldRule { form, values: Vec::new(), is_list: false });

@@ -11,6 +11,7 @@ use tapeworks_wire::fix::{
 };
 
 use super::received::is_admin;
+use super::schedule::Schedule;
 use super::settings::Settings;
 use super::store::{Store, StoreError};
 
@@ -82,6 +83,14 @@ pub struct Link {
     pub(crate) failure: Option<StoreError>,
     pub(crate) messages_sent: u64,
     pub(crate) messages_resent: u64,
+}
+
+/// A message of a session that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsent {
+    message: Vec<u8>,
+    /// It gets PossResend (97).
+    may_have_been_sent: bool,
 }
 
 impl Link {
@@ -161,7 +170,76 @@ impl Link {
         let kept = self.send_any(store, now_ns, message_type, &[], body);
         self.output.truncate(unsent);
         (self.sent_ns, self.messages_sent) = (sent_ns, messages_sent);
+        if let Ok(sequence) = kept {
+            store.unsent_from().get_or_insert(sequence);
+        }
         kept
+    }
+
+    /// What a session that is over leaves for the next one, which began at `began_ns`: the messages of the application that follow its last Logout,
+    /// Heartbeat or other message of its own. Newest first.
+    pub(crate) fn unsent(
+        &mut self,
+        store: &mut dyn Store,
+        schedule: &Schedule,
+        began_ns: u64,
+    ) -> Result<Vec<Unsent>, StoreError> {
+        let unsent_from = store.unsent_from().unwrap_or(u64::MAX);
+        let mut unsent = Vec::new();
+        for sequence in (1..store.next_outgoing()).rev() {
+            self.kept.clear();
+            if !store.read(sequence, &mut self.kept)? {
+                break;
+            }
+            if !self.is_of_application() {
+                // Behind our Logout nothing was sent.
+                if message_type(&self.kept) == b"5" {
+                    unsent.iter_mut().for_each(|one: &mut Unsent| one.may_have_been_sent = false);
+                }
+                break;
+            }
+            let made = tapeworks_wire::fix::field(&self.kept, 52).and_then(|text| read_timestamp(text).ok());
+            let is_later =
+                made.is_some_and(|made_ns| made_ns >= began_ns || schedule.began_ns(made_ns).is_none());
+            let may_have_been_sent = sequence < unsent_from && !is_later;
+            unsent.push(Unsent { message: self.kept.clone(), may_have_been_sent });
+        }
+        Ok(unsent)
+    }
+
+    /// Sends what the session before could not, under numbers of this one. What the output has no room for is resent when it has. Returns how many
+    /// could not be written.
+    pub(crate) fn send_unsent(
+        &mut self,
+        store: &mut dyn Store,
+        now_ns: u64,
+        unsent: &[Unsent],
+    ) -> Result<u64, StoreError> {
+        let (mut waits_from, mut failed) = (None, 0);
+        for Unsent { message, may_have_been_sent } in unsent.iter().rev() {
+            let before = (self.output.len(), self.sent_ns, self.messages_sent);
+            let header: &[(u32, &[u8])] = if *may_have_been_sent { &[(97, b"Y")] } else { &[] };
+            let sent = self.send_any(store, now_ns, message_type(message), header, |writer| {
+                copy_body(writer, message);
+            });
+            let sequence = match sent {
+                Ok(sequence) => sequence,
+                Err(SendError::Store(error)) => return Err(error),
+                Err(_) => {
+                    failed += 1;
+                    continue;
+                }
+            };
+            if waits_from.is_some() || before.0 >= RESEND_OUTPUT_BYTES {
+                waits_from.get_or_insert(sequence);
+                self.output.truncate(before.0);
+                (self.sent_ns, self.messages_sent) = (before.1, before.2);
+            }
+        }
+        if let Some(first) = waits_from {
+            self.begin_resend(store, first, 0);
+        }
+        Ok(failed)
     }
 
     /// Sends a message of any type.
@@ -173,10 +251,35 @@ impl Link {
         header: &[(u32, &[u8])],
         body: impl FnOnce(&mut Writer<'_>),
     ) -> Result<u64, SendError> {
+        let sequence = store.next_outgoing();
+        self.send_numbered(sequence, now_ns, message_type, header, body, |message| {
+            store.keep(sequence, message)
+        })
+    }
+
+    /// Sends a message that uses up no number: the peer cannot request it.
+    pub(crate) fn send_unkept(
+        &mut self,
+        sequence: u64,
+        now_ns: u64,
+        message_type: &[u8],
+        body: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<u64, SendError> {
+        self.send_numbered(sequence, now_ns, message_type, &[], body, |_| Ok(()))
+    }
+
+    fn send_numbered(
+        &mut self,
+        sequence: u64,
+        now_ns: u64,
+        message_type: &[u8],
+        header: &[(u32, &[u8])],
+        body: impl FnOnce(&mut Writer<'_>),
+        keep: impl FnOnce(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<u64, SendError> {
         if let Some(failure) = &self.failure {
             return Err(SendError::Store(failure.clone()));
         }
-        let sequence = store.next_outgoing();
         let settings = &self.settings;
         let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), message_type);
         writer.set_second(self.second);
@@ -208,7 +311,7 @@ impl Link {
         if message.len() > settings.message_limit_bytes {
             return Err(SendError::Write(WriteError::BufferTooSmall { got: settings.message_limit_bytes }));
         }
-        match store.keep(sequence, message) {
+        match keep(message) {
             Ok(()) => {
                 self.output.extend_from_slice(message);
                 self.sent_ns = now_ns;
@@ -322,11 +425,7 @@ impl Link {
                 tag => _ = field(tag).map(|value| _ = writer.copied(tag, value)),
             }
         }
-        for field in Fields::new(message).map_while(Result::ok) {
-            if !matches!(field.tag, 8 | 9 | 10 | 35) && !HEADER.contains(&field.tag) {
-                writer.copied(field.tag, field.value);
-            }
-        }
+        copy_body(&mut writer, message);
         match writer.finish() {
             Ok(message) => {
                 self.output.extend_from_slice(message);
@@ -335,6 +434,15 @@ impl Link {
             }
             // With the two fields it is too long.
             Err(_) => self.gap_fill(sequence..=sequence, now_ns),
+        }
+    }
+}
+
+/// The fields of a message that are not of its header or trailer.
+fn copy_body(writer: &mut Writer<'_>, message: &[u8]) {
+    for field in Fields::new(message).map_while(Result::ok) {
+        if !matches!(field.tag, 8 | 9 | 10 | 35) && !HEADER.contains(&field.tag) {
+            writer.copied(field.tag, field.value);
         }
     }
 }

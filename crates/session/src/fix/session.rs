@@ -12,13 +12,14 @@ use tapeworks_planted::planted;
 use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
 
 use super::dictionary::Dictionary;
-use super::link::{Link, SendError};
+use super::link::{Link, SendError, Unsent};
 use super::received::{HIGHEST_SEQUENCE, Received};
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
 use super::validate::{Part, Rejection, Room, split, validate};
 
 const SECOND_NS: u64 = 1_000_000_000;
+const DAY_NS: u64 = 86_400 * SECOND_NS;
 
 /// A gap is asked for again if nothing filled it for so long, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 30 * SECOND_NS;
@@ -32,6 +33,8 @@ pub enum End {
     Closed,
     /// The first message is not a Logon that is taken: why.
     Refused(&'static str),
+    /// The first message is a Logon with another user or password.
+    WrongPassword,
     /// No Logon came in time.
     NoLogon,
     /// Our Logout was not answered in time.
@@ -52,6 +55,7 @@ impl fmt::Display for End {
             Self::LoggedOut => f.write_str("logged out"),
             Self::Closed => f.write_str("the peer closed the connection"),
             Self::Refused(why) => write!(f, "the Logon is refused: {why}"),
+            Self::WrongPassword => f.write_str("the Logon is refused: not this user or password"),
             Self::NoLogon => f.write_str("no Logon in time"),
             Self::NoLogout => f.write_str("the Logout was not answered in time"),
             Self::TimedOut => f.write_str("the peer was silent for too long"),
@@ -438,7 +442,8 @@ impl Session {
 
     fn send_first_logon(&mut self, store: &mut dyn Store, now_ns: u64) {
         let resets = self.link.settings.resets_on_logon;
-        self.begin_session(store, now_ns);
+        // Orders of the session before are not sent in this one.
+        let _stale = self.begin_session(store, now_ns);
         self.reset_if(resets, store, now_ns);
         let heartbeat_s = self.link.settings.heartbeat_s;
         self.send_logon(store, u64::from(heartbeat_s), resets, now_ns);
@@ -479,6 +484,13 @@ impl Session {
         self.send_logout(store, text, now_ns);
         self.close(end, now_ns);
         self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
+    }
+
+    /// The same, by a Logout that is not kept and leaves `next` to the next message.
+    fn close_unnumbered(&mut self, next: u64, text: &str, end: End, now_ns: u64) {
+        let sent = self.link.send_unkept(next, now_ns, b"5", |writer| _ = writer.text(58, text.as_bytes()));
+        self.counters.unsent += u64::from(sent.is_err());
+        self.close(end, now_ns);
     }
 
     /// Sends what is in the output, then closes.
@@ -526,10 +538,29 @@ impl Session {
         }
     }
 
-    /// A new session of the schedule begins with both numbers at 1.
-    fn begin_session(&mut self, store: &mut dyn Store, now_ns: u64) {
-        let began_ns = self.link.settings.schedule.as_ref().and_then(|schedule| schedule.began_ns(now_ns));
-        self.reset_if(began_ns.is_some_and(|began_ns| store.created_ns() < began_ns), store, now_ns);
+    /// When the schedule's current session began, if the store still has the numbers of an earlier one.
+    fn began_ns(&self, store: &dyn Store, now_ns: u64) -> Option<u64> {
+        let began_ns = self.link.settings.schedule.as_ref()?.began_ns(now_ns)?;
+        Some(began_ns).filter(|began_ns| store.created_ns() < *began_ns)
+    }
+
+    /// A new session of the schedule begins with both numbers at 1, if one is due. Returns what the session before could not send, newest first.
+    fn begin_session(&mut self, store: &mut dyn Store, now_ns: u64) -> Vec<Unsent> {
+        let (Some(began_ns), Some(schedule)) =
+            (self.began_ns(store, now_ns), self.link.settings.schedule.clone())
+        else {
+            return Vec::new();
+        };
+        match self.link.unsent(store, &schedule, began_ns) {
+            Ok(unsent) => {
+                self.reset_if(true, store, now_ns);
+                unsent
+            }
+            Err(error) => {
+                self.finish(End::Store(error));
+                Vec::new()
+            }
+        }
     }
 
     /// A session reject, with the routing fields reversed.
@@ -772,8 +803,7 @@ impl Session {
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        let is_valid =
-            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
+        let is_valid = self.validated(received, parts);
         if let Err(rejection) = is_valid.and_then(|()| self.of_duplicate(received)) {
             self.expect(sequence + 1, store);
             self.reject(received, rejection, store, now_ns);
@@ -822,6 +852,12 @@ impl Session {
                 Verdict::Rejected(rejection) => self.reject(received, rejection, store, now_ns),
             },
         }
+    }
+
+    fn validated(&mut self, received: &Received<'_>, parts: &[Part]) -> Result<(), Rejection> {
+        let Self { dictionary, room, link, .. } = self;
+        let ignored = &link.settings.ignored_tags;
+        validate(dictionary, ignored, received.message, received.message_type, parts, room)
     }
 
     /// A possible duplicate says when it was first sent.
@@ -913,8 +949,7 @@ impl Session {
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        let is_valid =
-            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
+        let is_valid = self.validated(received, parts);
         if let Err(rejection) = is_valid {
             self.reject(received, rejection, store, now_ns);
             return;
@@ -989,20 +1024,38 @@ impl Session {
             match why {
                 // The peer is known, and may learn why.
                 Refusal::Explained(text) => self.close_with(store, text, End::Refused(text), now_ns),
+                Refusal::Unnumbered(text) => {
+                    self.close_unnumbered(store.next_outgoing(), text, End::Refused(text), now_ns);
+                }
                 Refusal::Silent(text) => self.finish(End::Refused(text)),
+                Refusal::WrongPassword => self.finish(End::WrongPassword),
             }
             return;
         }
         let is_acceptor = self.link.settings.role == Role::Acceptor;
         let is_first = self.state == State::Fresh;
         let resets = received.is_set(141);
+        let begins_anew = resets
+            || (is_first && self.link.settings.resets_on_logon)
+            || (is_acceptor && self.began_ns(store, now_ns).is_some());
+        let next = if begins_anew && is_acceptor { 1 } else { store.next_outgoing() };
+        if let Some(wanted) = received.number(789).filter(|wanted| *wanted > next) {
+            let text = format!("NextExpectedMsgSeqNum too high, the next is {next} and not {wanted}");
+            let end = End::Refused("its NextExpectedMsgSeqNum is too high");
+            // A number that it used up would make the next attempt less wrong.
+            return self.close_unnumbered(store.next_outgoing(), &text, end, now_ns);
+        }
+        let mut unsent = Vec::new();
         if is_acceptor || !is_first {
-            self.begin_session(store, now_ns);
+            unsent = self.begin_session(store, now_ns);
             self.reset_if(resets || (self.link.settings.resets_on_logon && is_first), store, now_ns);
         } else if resets {
             // The answer to our Logon with the flag, or a peer that begins anew: what we sent is 1.
             let result = store.set_next_incoming(1);
             self.check(result);
+        }
+        if matches!(self.state, State::Over(_)) {
+            return;
         }
         let expected = store.next_incoming();
         if sequence < expected && !received.is_possible_duplicate {
@@ -1023,6 +1076,12 @@ impl Session {
         }
         self.state = State::LoggedOn;
         self.link.is_open = true;
+        *store.unsent_from() = None;
+        let after_logon = store.next_outgoing();
+        match self.link.send_unsent(store, now_ns, &unsent) {
+            Ok(failed) => self.counters.unsent += failed,
+            Err(error) => return self.finish(End::Store(error)),
+        }
         if sequence > expected {
             self.ask(sequence + 1, store, now_ns);
             if let Some(gap) = &mut self.gap {
@@ -1033,7 +1092,7 @@ impl Session {
         // The peer says which of our messages it has.
         if let Some(next) = received.number(789)
             && next > 0
-            && next < store.next_outgoing().saturating_sub(u64::from(is_acceptor))
+            && next < after_logon.saturating_sub(u64::from(is_acceptor))
         {
             self.link.begin_resend(store, next, 0);
         }
@@ -1045,6 +1104,10 @@ impl Session {
     fn of_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
         self.of_header(received, now_ns).map_err(|reason| match reason {
             RejectReason::CompIdProblem => Refusal::Silent("another CompID"),
+            // Beyond a day the peer gets no answer: the acceptance suite wants it so.
+            _ if received.sending_ns.is_some_and(|sent_ns| now_ns.abs_diff(sent_ns) < DAY_NS) => {
+                Refusal::Unnumbered("SendingTime is too far from now")
+            }
             _ => Refusal::Silent("its SendingTime is too far from now"),
         })?;
         let settings = &self.link.settings;
@@ -1061,17 +1124,18 @@ impl Session {
             let is_same =
                 |tag, wanted: &str| received.field(tag).unwrap_or_default().ct_eq(wanted.as_bytes());
             if !bool::from(is_same(553, user) & is_same(554, password)) {
-                return Err(Refusal::Silent("not this user or password"));
+                return Err(Refusal::WrongPassword);
             }
         }
         if settings.schedule.as_ref().is_some_and(|schedule| schedule.began_ns(now_ns).is_none()) {
-            return Err(Refusal::Explained("outside of the session's hours"));
+            // There is no session whose number a Logout could have.
+            return Err(Refusal::Unnumbered("outside of the session's hours"));
         }
-        let is_valid =
-            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
+        let is_valid = self.validated(received, parts);
         if let Err(rejection) = is_valid {
             return Err(Refusal::Explained(rejection.reason.text()));
         }
+        let settings = &self.link.settings;
         if received.number(98) != Some(0) {
             return Err(Refusal::Explained("EncryptMethod is not supported"));
         }
@@ -1087,8 +1151,12 @@ impl Session {
 enum Refusal {
     /// The peer gets a Logout with this text.
     Explained(&'static str),
+    /// The same; the Logout uses up no number.
+    Unnumbered(&'static str),
     /// The connection is closed without a word.
     Silent(&'static str),
+    /// The same.
+    WrongPassword,
 }
 
 /// The routing fields of an answer: who it is on behalf of becomes who it is delivered to.

@@ -1,5 +1,7 @@
 //! What a session of FIX is set to.
 
+use tapeworks_wire::fix::IgnoredTags;
+
 use super::schedule::Schedule;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -52,6 +54,8 @@ pub struct Settings {
     pub logout_timeout_ns: u64,
     /// How long the peer may take to close after our answer to its Logout, in nanoseconds. 0: we close at once.
     pub close_timeout_ns: u64,
+    /// Fields that the peer may send in the body of a message though the dictionary does not have them, or not for this message.
+    pub ignored_tags: IgnoredTags,
     /// The most messages of one ResendRequest that is sent; 0: all.
     pub resend_bound: u64,
     /// The longest message, in bytes.
@@ -95,6 +99,7 @@ impl Settings {
             logon_timeout_ns: 10 * SECOND_NS,
             logout_timeout_ns: 2 * SECOND_NS,
             close_timeout_ns: 2 * SECOND_NS,
+            ignored_tags: IgnoredTags::default(),
             resend_bound: 0,
             message_limit_bytes: 64 << 10,
             queue_limit_bytes: 1 << 20,

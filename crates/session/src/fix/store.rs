@@ -56,6 +56,9 @@ pub trait Store {
     /// # Errors
     /// They do not.
     fn reset(&mut self, now_ns: u64) -> Result<(), StoreError>;
+
+    /// The first message that was kept because no connection was logged on, since one was last; `None`: none, or a former run kept it.
+    fn unsent_from(&mut self) -> &mut Option<u64>;
 }
 
 /// A store that ends with the process. It keeps the latest messages up to a bound; older ones are gap-filled.
@@ -69,6 +72,7 @@ pub struct MemoryStore {
     messages: VecDeque<Option<Box<[u8]>>>,
     bytes: usize,
     limit_bytes: usize,
+    unsent_from: Option<u64>,
     /// Writes fail from here on: for tests of what a full disk does.
     fails: bool,
 }
@@ -86,6 +90,7 @@ impl MemoryStore {
             messages,
             bytes: 0,
             limit_bytes,
+            unsent_from: None,
             fails: false,
         }
     }
@@ -158,6 +163,10 @@ impl Store for MemoryStore {
         self.check()?;
         *self = Self::new(self.limit_bytes, now_ns);
         Ok(())
+    }
+
+    fn unsent_from(&mut self) -> &mut Option<u64> {
+        &mut self.unsent_from
     }
 }
 

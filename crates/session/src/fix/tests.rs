@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tapeworks_wire::fix::order_entry::SCHEMA;
-use tapeworks_wire::fix::{Fields, Framing, Writer, message_type, next_message};
+use tapeworks_wire::fix::{Fields, Framing, IgnoredTags, Writer, message_type, next_message};
 
 use super::*;
 
@@ -30,7 +30,7 @@ impl Application for Echo {
         now_ns: u64,
     ) -> Verdict {
         self.seen.push(String::from_utf8_lossy(received.field(11).unwrap_or_default()).into_owned());
-        if received.message_type == b"8" {
+        if matches!(received.message_type, b"8" | b"c" | b"AE") {
             return Verdict::UnsupportedType;
         }
         if received.message_type != b"D" {
@@ -226,6 +226,10 @@ impl Store for Blind {
     fn reset(&mut self, now_ns: u64) -> Result<(), StoreError> {
         self.0.reset(now_ns)
     }
+
+    fn unsent_from(&mut self) -> &mut Option<u64> {
+        self.0.unsent_from()
+    }
 }
 
 // ---- logon -----------------------------------------------------------------------------------------------
@@ -278,7 +282,7 @@ fn a_first_message_that_is_no_good_logon_closes_the_connection_without_an_answer
         let sum = tapeworks_wire::fix::checksum(&text.as_bytes()[..text.len() - 7]);
         format!("{}10={sum:03}\x01", &text[..text.len() - 7]).into_bytes()
     });
-    refused(&|pair| pair.message_at("A", 1, "", LOGON, START_NS - 121 * SECOND_NS));
+    refused(&|pair| pair.message_at("A", 1, "", LOGON, START_NS - 86_401 * SECOND_NS));
     refused(&|pair| {
         pair.begin_string = "FIX.4.2".to_owned();
         pair.message("A", 1, "", LOGON)
@@ -292,6 +296,33 @@ fn a_first_message_that_is_no_good_logon_closes_the_connection_without_an_answer
             .replace("108=30", "108=3")
             .into_bytes()
     });
+}
+
+#[test]
+fn a_logon_of_a_clock_that_is_wrong_by_minutes_gets_the_reason_and_uses_up_no_number() {
+    for wrong_s in [121, 3_600] {
+        for sent_ns in [START_NS - wrong_s * SECOND_NS, START_NS + wrong_s * SECOND_NS] {
+            let mut pair = Pair::new(settings());
+            let logon = pair.message_at("A", 1, "", "98=0|108=30|", sent_ns);
+            assert_eq!(pair.give(&logon), ["5|34=1|58=SendingTime is too far from now"]);
+            assert!(matches!(pair.end(), Some(End::Refused(_))));
+            assert_eq!((pair.store.next_incoming(), pair.store.next_outgoing()), (1, 1));
+        }
+    }
+}
+
+#[test]
+fn a_logon_that_expects_messages_that_were_never_sent_is_refused_with_the_numbers() {
+    for (wanted, answer) in
+        [(1, "A|34=1|98=0|108=30"), (2, "5|34=1|58=NextExpectedMsgSeqNum too high, the next is 1 and not 2")]
+    {
+        let mut pair = Pair::new(settings());
+        assert_eq!(pair.say("A", &format!("98=0|108=30|789={wanted}|")), [answer]);
+        if wanted > 1 {
+            let mut again = pair.reconnected();
+            assert_eq!(again.say("A", &format!("98=0|108=30|789={wanted}|")), [answer]);
+        }
+    }
 }
 
 #[test]
@@ -988,6 +1019,7 @@ fn each_fault_is_rejected_with_its_reason_and_counts() {
         ("D", order("a") + "59=Z|", "58=Value is incorrect (out of range) for this tag|371=59|372=D|373=5"),
         ("D", order("a") + "38=+200|", "58=Incorrect data format for value|371=38|372=D|373=6"),
         ("*", String::new(), "58=Invalid MsgType|372=*|373=11"),
+        ("ZZ", String::new(), "58=Invalid MsgType|372=ZZ|373=11"),
         ("D", order("a") + "40=1|", "58=Tag appears more than once|371=40|372=D|373=13"),
         ("D", order("a") + "97=Y|", "58=Tag specified out of required order|371=97|372=D|373=14"),
         (
@@ -1094,10 +1126,44 @@ fn fields_in_another_order_are_taken_and_groups_of_no_entries_too() {
 }
 
 #[test]
+fn ignored_tags_pass_the_dictionary_in_bodies_and_no_others_do() {
+    let with = |tags: Vec<u32>, user_defined| {
+        let mut pair = Pair::new(Settings { ignored_tags: IgnoredTags { tags, user_defined }, ..settings() });
+        pair.log_on();
+        pair
+    };
+    let order = |more: &str| format!("11=a|{ORDER}{more}");
+    let is_taken = |pair: &mut Pair, more: &str| pair.say("D", &order(more))[0].starts_with("D|");
+    let mut listed = with(vec![9_999, 320], false);
+    assert!(is_taken(&mut listed, "9999=x|"));
+    assert!(is_taken(&mut listed, "9999=|"), "whatever its value");
+    assert!(is_taken(&mut listed, "320=x|"));
+    assert!(!is_taken(&mut listed, "453=1|448=P|9999=x|447=D|452=1|"), "not in an entry of a group");
+    assert!(!is_taken(&mut listed, "9998=x|"));
+    let mut of_users = with(Vec::new(), true);
+    assert!(is_taken(&mut of_users, "5000=x|20001=y|"));
+    assert!(!is_taken(&mut of_users, "4999=x|"));
+    // The header is the session's.
+    let rejected = of_users.say_as("D", 4, "9999=x|", &order("97=Y|"));
+    assert!(rejected[0].contains("371=97|372=D|373=14"), "{rejected:?}");
+}
+
+#[test]
 fn a_type_that_the_application_does_not_take_is_a_business_reject() {
     let mut pair = Pair::logged_on();
     let answers = pair.say("8", "37=id|17=id|150=0|39=0|55=WLRI|54=1|151=100|14=0|6=0.0|");
     assert_eq!(answers, ["j|34=2|45=2|58=Unsupported Message Type|372=8|380=3"]);
+    // So is one that the declaration does not have, whatever its fields; its header is checked.
+    for (number, kind) in [(3, "c"), (4, "AE")] {
+        let answers = pair.say(kind, "571=X|9999=|320=Q|");
+        assert_eq!(
+            answers,
+            [format!("j|34={number}|45={number}|58=Unsupported Message Type|372={kind}|380=3")]
+        );
+    }
+    let answers = pair.say_as("AE", 5, "43=Q|", "571=X|");
+    assert!(answers[0].starts_with("3|34=5|45=5|") && answers[0].contains("371=43"), "{answers:?}");
+    pair.next = 6;
     pair.assert_in_step();
 }
 
@@ -1189,6 +1255,111 @@ fn a_schedule_resets_the_numbers_for_a_new_day_and_ends_the_old_one() {
     let mut pair = pair.reconnected();
     pair.now_ns += 120 * SECOND_NS;
     assert!(pair.say_as("A", 1, "", "98=0|108=30|")[0].ends_with("58=outside of the session's hours"));
+}
+
+#[test]
+fn reports_between_two_sessions_are_sent_in_the_next_one() {
+    let keep = |pair: &mut Pair, id: &str| {
+        let body = |writer: &mut Writer<'_>| _ = writer.text(37, id.as_bytes());
+        pair.session.link().send_or_keep(&mut pair.store, pair.now_ns, b"8", body).unwrap()
+    };
+    // With the peer away when the session ended, and with a restart of the process since.
+    for (was_away, begins_anew) in [(false, false), (true, false), (false, true)] {
+        let schedule = Schedule::daily("UTC", "09:00:00", "09:31:00").unwrap();
+        let mut pair = Pair::new(Settings { schedule: Some(schedule), ..settings() });
+        pair.log_on();
+        pair.order("a");
+        if was_away {
+            pair.session.closed(&mut pair.store, pair.now_ns);
+            assert_eq!(keep(&mut pair, "away"), 3);
+        } else {
+            let answers = pair.wait(60);
+            assert!(answers.last().unwrap().ends_with("58=the session's hours are over"), "{answers:?}");
+        }
+        pair.now_ns = START_NS + 3_600 * SECOND_NS;
+        let mut wanted = vec!["A|34=1|98=0|108=30".to_owned()];
+        if was_away {
+            // Nothing shows that the peer had got it when the connection broke.
+            wanted.push("D|34=2|97=Y|11=a|21=1|40=1|54=1|55=INTC".to_owned());
+            wanted.push("8|34=3|37=away".to_owned());
+        }
+        for id in ["b", "c"] {
+            keep(&mut pair, id);
+            wanted.push(format!("8|34={}|37={id}", wanted.len() + 1));
+        }
+        if begins_anew {
+            // A new process knows only what the kept messages say.
+            *pair.store.unsent_from() = None;
+        }
+        // Of the new session, before anybody has logged on.
+        pair.now_ns = START_NS + 84_610 * SECOND_NS;
+        keep(&mut pair, "d");
+        wanted.push(format!("8|34={}|37=d", wanted.len() + 1));
+        pair.now_ns = START_NS + 3_600 * SECOND_NS;
+        // A Logon outside the hours uses up no number.
+        let numbers = |pair: &Pair| (pair.store.next_outgoing(), pair.store.next_incoming());
+        let (before, now_ns) = (numbers(&pair), pair.now_ns);
+        let mut pair = pair.reconnected();
+        pair.now_ns = now_ns;
+        assert!(pair.say("A", "98=0|108=30|")[0].ends_with("58=outside of the session's hours"));
+        assert_eq!(numbers(&pair), before);
+        let mut pair = pair.reconnected();
+        pair.now_ns = START_NS + 86_400 * SECOND_NS;
+        pair.next = 1;
+        // A Logon that is refused loses nothing of it.
+        assert!(pair.say("A", "98=0|108=30|789=99|")[0].contains("NextExpectedMsgSeqNum"));
+        let mut pair = pair.reconnected();
+        (pair.now_ns, pair.next) = (START_NS + 86_400 * SECOND_NS, 1);
+        assert_eq!(pair.say("A", "98=0|108=30|789=1|"), wanted);
+        pair.assert_in_step();
+        // They are this session's, and sent once.
+        let resent = pair.say("2", "7=2|16=0|");
+        // All but the Logon, and a gap fill for what the peer was asked.
+        assert_eq!((resent.len(), resent[0].contains("|43=Y|")), (wanted.len(), true), "{resent:?}");
+        let now_ns = pair.now_ns;
+        let mut pair = pair.reconnected();
+        pair.now_ns = now_ns;
+        assert_eq!(pair.say("A", "98=0|108=30|").len(), 1);
+    }
+}
+
+#[test]
+fn reports_that_may_have_been_sent_before_the_connection_broke_have_poss_resend_in_the_next_session() {
+    let schedule = Schedule::daily("UTC", "09:00:00", "09:31:00").unwrap();
+    let mut pair = Pair::new(Settings { schedule: Some(schedule), ..settings() });
+    pair.log_on();
+    pair.order("a");
+    pair.say("1", "112=X|");
+    pair.order("b");
+    pair.session.closed(&mut pair.store, pair.now_ns);
+    let mut pair = pair.reconnected();
+    (pair.now_ns, pair.next) = (START_NS + 86_400 * SECOND_NS, 1);
+    let answers = pair.say("A", "98=0|108=30|");
+    let resent = ["A|34=1|98=0|108=30", "D|34=2|97=Y|11=b|21=1|40=1|54=1|55=INTC"];
+    assert_eq!(answers, resent, "only what was sent after the last Heartbeat is in doubt");
+}
+
+#[test]
+fn many_reports_of_the_pause_are_sent_as_the_output_has_room() {
+    let schedule = Schedule::daily("UTC", "09:00:00", "09:31:00").unwrap();
+    let store = MemoryStore::new(1 << 24, START_NS - 86_400 * SECOND_NS);
+    let mut pair = Pair::with_store(Settings { schedule: Some(schedule), ..settings() }, store);
+    for number in 0..2_000u64 {
+        let body = |writer: &mut Writer<'_>| _ = writer.number(37, number).text(58, &[b'x'; 100]);
+        pair.session.link().send_or_keep(&mut pair.store, START_NS - 3_600 * SECOND_NS, b"8", body).unwrap();
+    }
+    pair.next = 1;
+    let mut answers = pair.say("A", "98=0|108=30|");
+    assert!(answers.len() > 100 && answers.len() < 2_000, "{}", answers.len());
+    while answers.len() < 2_001 {
+        let more = pair.wait(1);
+        assert!(!more.is_empty(), "{}", answers.len());
+        answers.extend(more.into_iter().filter(|answer| answer.starts_with("8|")));
+    }
+    for (number, answer) in answers.iter().skip(1).enumerate() {
+        let (sequence, order) = (format!("34={}|", number + 2), format!("37={number}|"));
+        assert!(answer.contains(&sequence) && answer.contains(&order), "{answer}");
+    }
 }
 
 // ---- limits ----------------------------------------------------------------------------------------------

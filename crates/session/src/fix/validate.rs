@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashSet;
 use tapeworks_wire::fix::{
-    RejectReason, SOH, data_of_length, read_character, read_date, read_flag, read_signed, read_time,
-    read_timestamp,
+    IgnoredTags, RejectReason, SOH, data_of_length, read_character, read_date, read_flag, read_signed,
+    read_time, read_timestamp,
 };
 
 use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
@@ -76,9 +76,19 @@ pub(crate) struct Room {
     entries: Vec<u32>,
 }
 
+/// Whether MsgType (35) is of the form of those that FIX has: one character, or two from AA on.
+fn is_type_of_fix(message_type: &[u8]) -> bool {
+    match message_type {
+        [one] => one.is_ascii_alphanumeric(),
+        [b'A'..=b'E', second] => second.is_ascii_uppercase(),
+        _ => false,
+    }
+}
+
 /// Checks the parts of a message of this type.
 pub(crate) fn validate(
     dictionary: &Dictionary,
+    ignored: &IgnoredTags,
     message: &[u8],
     message_type: &[u8],
     parts: &[Part],
@@ -86,19 +96,25 @@ pub(crate) fn validate(
 ) -> Result<(), Rejection> {
     let body = in_order(dictionary, parts)?;
     let members = dictionary.messages.get(message_type);
-    let members = members.ok_or(Rejection { reason: RejectReason::InvalidMessageType, tag: None })?;
+    if members.is_none() && !(dictionary.is_of_some_types && is_type_of_fix(message_type)) {
+        return Err(Rejection { reason: RejectReason::InvalidMessageType, tag: None });
+    }
     let has = |tag: u32| parts.iter().any(|part| part.tag == i64::from(tag));
-    let sections = [&dictionary.header, members, &dictionary.trailer];
-    for tag in sections.iter().flat_map(|section| &section.required) {
+    let sections = [Some(&dictionary.header), members, Some(&dictionary.trailer)];
+    for tag in sections.into_iter().flatten().flat_map(|section| &section.required) {
         if !has(*tag) {
             return Err(of_tag(RejectReason::RequiredTagMissing, i64::from(*tag)));
         }
     }
     let header = parts.get(..body.start).unwrap_or_default();
+    let none = &IgnoredTags::default();
+    let Some(members) = members else {
+        return fields(dictionary, none, &dictionary.header, message, header, room);
+    };
     let trailer = parts.get(body.end..).unwrap_or_default();
     let inside = parts.get(body).unwrap_or_default();
-    fields(dictionary, &dictionary.header, message, header, room)?;
-    fields(dictionary, members, message, inside, room).map_err(|rejection| match rejection {
+    fields(dictionary, none, &dictionary.header, message, header, room)?;
+    fields(dictionary, ignored, members, message, inside, room).map_err(|rejection| match rejection {
         // The session's own messages do not know what only the application's dictionary has.
         Rejection { reason: RejectReason::TagNotDefinedForType, tag: Some(tag) }
             if is_admin(message_type)
@@ -108,7 +124,7 @@ pub(crate) fn validate(
         }
         rejection => rejection,
     })?;
-    fields(dictionary, &dictionary.trailer, message, trailer, room)
+    fields(dictionary, none, &dictionary.trailer, message, trailer, room)
 }
 
 /// The body's fields, if header, body and trailer follow each other.
@@ -141,6 +157,7 @@ fn in_order(dictionary: &Dictionary, parts: &[Part]) -> Result<core::ops::Range<
 
 fn fields(
     dictionary: &Dictionary,
+    ignored: &IgnoredTags,
     members: &Members,
     message: &[u8],
     parts: &[Part],
@@ -150,6 +167,10 @@ fn fields(
     room.entries.clear();
     let mut at = 0;
     while let Some(part) = parts.get(at) {
+        if is_ignored(ignored, members, part) {
+            at += 1;
+            continue;
+        }
         let tag = field(dictionary, message, part)?;
         if !members.fields.contains(&tag) {
             return Err(of_tag(RejectReason::TagNotDefinedForType, part.tag));
@@ -168,6 +189,11 @@ fn fields(
         }
     }
     Ok(())
+}
+
+/// Whether a field that the section does not have is skipped.
+fn is_ignored(ignored: &IgnoredTags, members: &Members, part: &Part) -> bool {
+    u32::try_from(part.tag).is_ok_and(|tag| ignored.has(tag) && !members.fields.contains(&tag))
 }
 
 /// Checks a group's entries; returns how many fields they have. `stack` has the tags of the entries around them. The first faulty

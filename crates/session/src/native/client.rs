@@ -171,8 +171,21 @@ pub enum Event<'a> {
         /// The partition.
         app_id: u8,
     },
+    /// The venue has not answered a request for missed reports in time: the recovery channel is opened again, and the request made once more.
+    Unanswered {
+        /// The partition.
+        app_id: u8,
+    },
+    /// The venue says that it does not have this App ID. It counts as one without reports, unless it is one of the configured partitions and the
+    /// venue has sent reports of it.
+    UnknownAppId {
+        /// The partition.
+        app_id: u8,
+    },
     /// The venue rejected a message.
     Rejected(Reject<'a>),
+    /// A message of a type that the declaration does not have. Whether it is a report is not known.
+    Unreadable(&'a [u8]),
     /// The state of a partition, or of its recovery.
     SystemStatus {
         /// The partition.
@@ -208,6 +221,8 @@ pub struct ClientCounters {
     pub requests: u64,
     /// Requests that the venue refused, or could not answer.
     pub requests_refused: u64,
+    /// Requests that the venue did not answer in time.
+    pub requests_unanswered: u64,
     /// Connections that ended of themselves: neither by logout nor with the real-time channel.
     pub breaks: u64,
     /// Messages of a type that the declaration does not have, skipped.
@@ -243,6 +258,14 @@ struct Queued {
     bytes: [u8; MAX_REPORT_BYTES],
 }
 
+/// The recovery in progress.
+#[derive(Debug, Clone, Copy)]
+struct Recovering {
+    app_id: u8,
+    /// When the venue was last heard of it, or it was requested.
+    heard_ns: u64,
+}
+
 /// A user's end of a session.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -254,8 +277,7 @@ pub struct Client {
     tracker: Tracker,
     throttle: Throttle,
     queue: VecDeque<Queued>,
-    /// The App ID whose recovery is in progress.
-    recovering: Option<u8>,
+    recovering: Option<Recovering>,
     /// The caller logged out: nothing is opened again.
     is_stopped: bool,
     counters: ClientCounters,
@@ -342,6 +364,11 @@ impl Client {
         self.is_logged_on() && self.tracker.is_caught_up()
     }
 
+    /// The App IDs of which reports are missing, or may be: what follows of them is held until they are recovered.
+    pub fn behind(&self) -> impl Iterator<Item = u8> {
+        self.tracker.behind()
+    }
+
     /// Messages that wait for the throttle.
     #[must_use]
     pub fn queued(&self) -> usize {
@@ -415,6 +442,9 @@ impl Client {
                 return self.end(channel, End::Malformed, now_ns, each);
             }
             let is_recovered = channel == Channel::Recovery;
+            if is_recovered && let Some(recovering) = &mut self.recovering {
+                recovering.heard_ns = now_ns;
+            }
             return self
                 .tracker
                 .take(app_id, number, message, is_recovered, &mut |handed| each(event(handed)));
@@ -433,7 +463,7 @@ impl Client {
                 if phase == Phase::LoggingOn {
                     self.end(channel, End::Rejected(reject.reject_code()), now_ns, each);
                 } else if channel == Channel::Recovery
-                    && let Some(app_id) = self.recovering.take()
+                    && let Some(Recovering { app_id, .. }) = self.recovering.take()
                 {
                     self.counters.requests_refused += 1;
                     self.tracker.refused(app_id, now_ns);
@@ -461,6 +491,7 @@ impl Client {
             }
             (Err(DecodeError::UnknownMessage { .. }), Phase::LoggedOn | Phase::LoggingOut) => {
                 self.counters.unknown_messages += 1;
+                each(Event::Unreadable(message));
             }
             (_, Phase::Closing(_)) => {}
             _ => self.end(channel, End::Malformed, now_ns, each),
@@ -490,14 +521,22 @@ impl Client {
     }
 
     fn acknowledged(&mut self, ack: MissedMessageAckType, now_ns: u64, each: &mut impl FnMut(Event<'_>)) {
-        let Some(app_id) = self.recovering else { return };
+        let Some(Recovering { app_id, heard_ns }) = &mut self.recovering else { return };
+        let app_id = *app_id;
+        *heard_ns = now_ns;
         match ack {
             MissedMessageAckType::Successful => {}
             MissedMessageAckType::InvalidAppId => {
-                // The venue has no reports of it: there is nothing to recover.
                 self.recovering = None;
                 self.counters.requests_refused += 1;
-                self.tracker.complete(app_id, &mut |handed| each(event(handed)));
+                each(Event::UnknownAppId { app_id });
+                let is_configured = (1..=self.settings.variant.partitions).contains(&app_id);
+                if is_configured && self.tracker.has_reports(app_id) {
+                    // The venue has sent reports of it, so its gap stays open.
+                    self.tracker.refused(app_id, now_ns);
+                } else {
+                    self.tracker.complete(app_id, &mut |handed| each(event(handed)));
+                }
             }
             MissedMessageAckType::RecoveryRequestLimitReached
             | MissedMessageAckType::ServiceUnavailable
@@ -510,7 +549,7 @@ impl Client {
     }
 
     fn recovered(&mut self, end: MissedMessageReportType, now_ns: u64, each: &mut impl FnMut(Event<'_>)) {
-        let Some(app_id) = self.recovering.take() else { return };
+        let Some(Recovering { app_id, .. }) = self.recovering.take() else { return };
         match end {
             MissedMessageReportType::DownloadComplete => {
                 self.tracker.complete(app_id, &mut |handed| each(event(handed)));
@@ -536,7 +575,7 @@ impl Client {
             app_id: AppId::from_raw(app_id),
             last_msg_seq_num: i32::try_from(last).unwrap_or(i32::MAX),
         };
-        self.recovering = Some(app_id);
+        self.recovering = Some(Recovering { app_id, heard_ns: now_ns });
         self.counters.requests += 1;
         self.line_mut(Channel::Recovery).link.put(&fields.encode(), now_ns);
     }
@@ -722,8 +761,23 @@ impl Client {
                 self.end(channel, end, now_ns, &mut each);
             }
         }
+        if self.answer_due_ns() <= now_ns
+            && let Some(Recovering { app_id, .. }) = self.recovering
+        {
+            self.counters.requests_unanswered += 1;
+            self.tracker.refused(app_id, now_ns);
+            each(Event::Unanswered { app_id });
+            // An answer that comes late would be taken for that of the next request.
+            self.end(Channel::Recovery, End::NoAnswer, now_ns, &mut each);
+        }
         self.release(now_ns);
         self.request(now_ns);
+    }
+
+    /// When the request for missed reports counts as unanswered; `u64::MAX`: there is none.
+    fn answer_due_ns(&self) -> u64 {
+        let timeout_ns = self.settings.recovery.answer_timeout_ns;
+        self.recovering.map_or(u64::MAX, |recovering| recovering.heard_ns.saturating_add(timeout_ns))
     }
 
     /// When [`Client::tick`] has something to do next, in nanoseconds of the caller's clock; `u64::MAX`: nothing.
@@ -741,7 +795,7 @@ impl Client {
         if self.recovering.is_none() && self.line(Channel::Recovery).phase == Phase::LoggedOn {
             due_ns = due_ns.min(self.tracker.request_due_ns().unwrap_or(u64::MAX));
         }
-        due_ns
+        due_ns.min(self.answer_due_ns())
     }
 
     /// How a connection ended, if it did: the caller closes it and calls [`Client::closed`].

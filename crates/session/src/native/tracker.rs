@@ -34,16 +34,20 @@ pub struct RecoverySettings {
     pub first_wait_ns: u64,
     /// The longest such wait, in nanoseconds.
     pub longest_wait_ns: u64,
+    /// How long the venue may bring nothing of an answer before the request counts as unanswered, in nanoseconds. The recovery channel is then
+    /// opened again, since the end of an answer does not say which request it is of, and the request waits as a refused one does.
+    pub answer_timeout_ns: u64,
 }
 
 impl Default for RecoverySettings {
-    /// 1,024 reports, 3 attempts, waits from 1 s to 30 s.
+    /// 1,024 reports, 3 attempts, waits from 1 s to 30 s, 5 s for an answer.
     fn default() -> Self {
         Self {
             held_reports: 1_024,
             attempts: 3,
             first_wait_ns: 1_000_000_000,
             longest_wait_ns: 30_000_000_000,
+            answer_timeout_ns: 5_000_000_000,
         }
     }
 }
@@ -388,12 +392,15 @@ impl Tracker {
         }
     }
 
-    /// The next request to make, if there is one: the App ID, and the number behind which reports are requested.
+    /// The next request to make, if there is one: the App ID, and the number behind which reports are requested. The one that has been due for
+    /// longest comes first, so one that is refused, or not answered, holds up no other.
     pub(super) fn next_request(&mut self, now_ns: u64) -> Option<(u8, u32)> {
-        let partition = self
-            .partitions
-            .iter_mut()
-            .find(|partition| matches!(partition.state, State::Wanted { at_ns } if at_ns <= now_ns))?;
+        let due = |partition: &Partition| match partition.state {
+            State::Wanted { at_ns } => Some(at_ns).filter(|at_ns| *at_ns <= now_ns),
+            _ => None,
+        };
+        let wanted = self.partitions.iter_mut().filter_map(|partition| Some((due(partition)?, partition)));
+        let (_, partition) = wanted.min_by_key(|(at_ns, _)| *at_ns)?;
         partition.state = State::Requested { next: partition.next, was_checked: partition.is_checked };
         let last = match (partition.is_checked, partition.is_from_first) {
             (true, _) => partition.next - 1,
@@ -419,6 +426,13 @@ impl Tracker {
         {
             partition.complete(next, &self.settings, &mut self.counters, each);
         }
+    }
+
+    /// Whether reports of an App ID have come, now or in a former run.
+    pub(super) fn has_reports(&self, app_id: u8) -> bool {
+        self.partitions.get(usize::from(app_id)).is_some_and(|partition| {
+            partition.next > 1 || partition.newest_ns != 0 || !partition.held.is_empty()
+        })
     }
 
     /// The recovery of an App ID has brought as many reports as one request brings: request again.
@@ -480,6 +494,12 @@ impl Tracker {
     /// Whether nothing is missing as far as is known.
     pub(super) fn is_caught_up(&self) -> bool {
         self.partitions.iter().all(|partition| partition.state == State::Live)
+    }
+
+    /// The App IDs of which reports are missing, or may be.
+    pub(super) fn behind(&self) -> impl Iterator<Item = u8> {
+        let behind = self.partitions.iter().filter(|partition| partition.state != State::Live);
+        behind.map(|partition| partition.app_id)
     }
 
     /// A new day: every number begins at 1 again.

@@ -72,6 +72,7 @@ mod cursor;
 mod fields;
 mod framing;
 mod group;
+mod ignored;
 pub mod order_entry;
 mod scan;
 mod schema;
@@ -82,6 +83,7 @@ pub use cursor::{Cursor, FieldSet, GroupSpan, ReadError, RejectReason, Span, Tex
 pub use fields::{Field, FieldError, Fields, data_of_length, field};
 pub use framing::{Framing, Garbled, TRAILER_BYTES, next_message};
 pub use group::{Entries, Entry, read_group};
+pub use ignored::IgnoredTags;
 pub use scan::{SOH, checksum};
 #[doc(hidden)]
 pub use schema::write_fields;
