@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use reports::{Bytes, execution, written};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientSettings, Instrument, Millennium, MillenniumSettings, Reference, RiskLimits, Settings, Translator,
+    ClientSettings, Instrument, Millennium, MillenniumSettings, Reference, RiskLimits, Settings, TopOfBook,
+    Translator,
 };
 use tapeworks_wire::fix::order_entry::{
     HandlInst, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
@@ -43,6 +44,7 @@ fn translator(known: usize) -> Translator<Millennium> {
         security_id: Ascii::default(),
         venue_id,
         tick_e8: 1,
+        has_negative_prices: false,
         partition: 1,
         segment: Ascii::default(),
     };
@@ -53,9 +55,17 @@ fn translator(known: usize) -> Translator<Millennium> {
     let reference = Reference::new(&instruments, &[]).expect("no instrument is there twice");
     let venue = Millennium::new(MillenniumSettings::default());
     let mut translator = Translator::new(venue, reference, &[client], &settings);
+    // The notional of a sell counts at the bid.
+    let top = TopOfBook { bid_e8: Some(100_000_000), offer_e8: Some(200_000_000) };
+    translator.set_tops(Box::new(vec![top; instruments.len()]));
     translator.venue_connected();
     translator.venue_recovered();
     translator
+}
+
+/// The limit of an order, at which it is filled.
+fn price_e8(order: usize) -> i64 {
+    (1 + order as i64 * 7 % 50_000) * E8 / 100
 }
 
 fn order(name: &str, number: usize) -> Vec<u8> {
@@ -66,7 +76,7 @@ fn order(name: &str, number: usize) -> Vec<u8> {
         handl_inst: Some(HandlInst::AutomatedPrivate),
         symbol: Some(symbols[number % 3]),
         order_qty: Some(Decimal((100 + number as i64 % 900) * E8)),
-        price: Some(Decimal((1 + number as i64 * 7 % 50_000) * E8 / 100)),
+        price: Some(Decimal(price_e8(number))),
         time_in_force: Some(TimeInForce::Day),
         order_capacity: Some(OrderCapacity::Agency),
         ..NewOrderSingleFields::new(
@@ -140,7 +150,7 @@ fn measure(known: usize) {
         let mut reports = |kind, last, leaves| -> Vec<_> {
             let each = names.iter().enumerate().map(|(each, name)| {
                 number += 1;
-                execution(number, kind, name, (round * ORDERS + each) as u64, last, leaves)
+                execution(number, kind, name, (round * ORDERS + each) as u64, price_e8(each), last, leaves)
             });
             each.collect()
         };

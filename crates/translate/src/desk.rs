@@ -5,17 +5,17 @@
 //! nothing passes but status requests.
 
 use tapeworks_wire::Ascii;
-use tapeworks_wire::fix::LastTimestamp;
 use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
 };
+use tapeworks_wire::fix::{IgnoredTags, LastTimestamp};
 
 use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::incoming::{
-    check_quote_type, check_tags, client_id, entries_of, has_only_mapped, new_order, parties, quote_terms,
-    replacement,
+    check_quote_type, check_tags, check_values, client_id, entries_of, has_only_mapped, new_order, parties,
+    quote_terms, replacement,
 };
 use crate::index::Hash;
 use crate::known::{Known, RequestKind};
@@ -133,6 +133,10 @@ pub struct Counters {
     pub unknown_orders: u64,
     /// Reports that do not fit the state of their order.
     pub unexpected: u64,
+    /// Fills and changes of orders that came a second time under another number, and were left out.
+    pub repeated_executions: u64,
+    /// Reports in doubt: see [`Doubt`](crate::Doubt).
+    pub doubtful: u64,
     /// Ended orders that were forgotten for others.
     pub forgotten: u64,
     /// Cancels of the gateway's own: of clients that are gone, and of orders in doubt.
@@ -212,7 +216,17 @@ pub(crate) const MOST_ENTRIES: usize = 64;
 pub(crate) struct Client {
     pub(crate) version: FixVersion,
     pub(crate) risk: Risk,
-    pub(crate) ignored_tags: Vec<u32>,
+    pub(crate) ignored_tags: IgnoredTags,
+}
+
+/// Whether an instrument may be traded, and at which prices: beside one another, since each order looks at them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traded {
+    /// Reports of its partition are missing.
+    pub(crate) is_behind: bool,
+    /// A report in doubt has halted it.
+    pub(crate) is_doubtful: bool,
+    pub(crate) has_negative_prices: bool,
 }
 
 /// Everything that decides about a client's message.
@@ -223,6 +237,10 @@ pub struct Desk {
     pub(crate) tops: Box<dyn TopsOfBook>,
     pub(crate) known: Known,
     pub(crate) is_halted: bool,
+    /// Each instrument.
+    pub(crate) traded: Vec<Traded>,
+    /// Whether a report in doubt halts its instrument.
+    pub(crate) halts_doubtful: bool,
     /// Requests that were sent before are repeated: nothing is checked again.
     pub(crate) is_replaying: bool,
     /// The message is a dummy: it leaves no trace.
@@ -240,13 +258,10 @@ impl Desk {
         self.decision = decision.unwrap_or_else(Decision::Refuse);
     }
 
-    fn ignored(&self, client: ClientIndex) -> &[u32] {
-        self.clients.get(usize::from(client.0)).map_or(&[], |client| &client.ignored_tags)
-    }
-
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
-        let count = check_tags(incoming.message, mapped, self.ignored(incoming.client))?;
-        self.counters.ignored_fields += count;
+        if let Some(client) = self.clients.get(usize::from(incoming.client.0)) {
+            self.counters.ignored_fields += check_tags(incoming.message, mapped, &client.ignored_tags)?;
+        }
         Ok(())
     }
 
@@ -290,29 +305,34 @@ impl Desk {
         if self.is_replaying {
             return Ok(());
         }
+        let traded = self.traded.get(instrument.0 as usize).copied().unwrap_or_default();
+        if traded.is_behind || traded.is_doubtful {
+            return Err(if traded.is_behind { Refusal::Behind } else { Refusal::Doubtful });
+        }
         let Some(client) = self.clients.get_mut(usize::from(client.0)) else {
             return Err(Refusal::Breach(Breach::Killed));
         };
         let has_limit = matches!(order.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
+        let has_stop = matches!(order.kind, OrdType::Stop | OrdType::StopLimit);
+        let is_buy = order.side == Side::Buy;
         let checked = Checked {
             instrument,
-            is_buy: order.side == Side::Buy,
+            is_buy,
             is_short: matches!(order.side, Side::SellShort | Side::SellShortExempt),
             quantity: order.quantity,
             price_e8: has_limit.then_some(order.price_e8),
-            top: if client.risk.needs_top(has_limit) {
+            stop_e8: has_stop.then_some(order.stop_e8),
+            may_be_negative: traded.has_negative_prices,
+            top: if client.risk.needs_top(is_buy, has_limit) {
                 self.tops.top(instrument)
             } else {
                 TopOfBook::default()
             },
             adds,
         };
-        let checked = if self.is_warming {
-            client.risk.check_limits(&checked)
-        } else {
-            client.risk.check(&checked, now_ns)
-        };
-        checked.map_err(Refusal::Breach)
+        client.risk.check_limits(&checked).map_err(Refusal::Breach)?;
+        // The rate is checked last, and only orders that pass the rest count for it.
+        if self.is_warming || client.risk.takes(now_ns) { Ok(()) } else { Err(Refusal::Breach(Breach::Rate)) }
     }
 
     // ---- actions ----
@@ -337,6 +357,9 @@ impl Desk {
             return Ok(decision);
         }
         let (instrument, order) = read?;
+        if !self.is_replaying {
+            check_values(view.expire_time(), &order)?;
+        }
         if !self.is_warming && !self.known.make_room(RequestKind::New) {
             return Err(Refusal::NoRoom);
         }
@@ -383,6 +406,9 @@ impl Desk {
         let named = self.known.by_client(incoming.client, &original).filter(|request| request.is_pending);
         let before = named.and_then(|request| self.known.change(request)).unwrap_or(&entry.order.terms);
         let terms = replacement(&view, &self.reference, instrument, before)?;
+        if !self.is_replaying {
+            check_values(view.expire_time(), &terms)?;
+        }
         if !self.known.make_room(RequestKind::Replace) {
             return Err(Refusal::NoRoom);
         }

@@ -18,7 +18,7 @@ use crate::report::{Execution, Liquidity};
 use crate::risk::E8;
 use crate::settings::FixVersion;
 
-const DAY_NS: u64 = 86_400_000_000_000;
+pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
 
 /// A message to a client, without its header.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,34 @@ pub struct ClientIndex(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstrumentIndex(pub u32);
 
+/// Partitions (App IDs) of a venue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partitions([u64; 4]);
+
+impl Partitions {
+    /// Whether this one is among them.
+    #[inline]
+    #[must_use]
+    pub const fn has(&self, app_id: u8) -> bool {
+        self.0[(app_id >> 6) as usize] >> (app_id & 63) & 1 != 0
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = u8> {
+        (0..=u8::MAX).filter(|app_id| self.has(*app_id))
+    }
+}
+
+impl FromIterator<u8> for Partitions {
+    fn from_iter<T: IntoIterator<Item = u8>>(app_ids: T) -> Self {
+        let mut all = Self::default();
+        for app_id in app_ids {
+            all.0[usize::from(app_id >> 6)] |= 1 << (app_id & 63);
+        }
+        all
+    }
+}
+
 /// ClOrdID (11) of a request of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClOrdId(pub Ascii<20>);

@@ -7,7 +7,7 @@ use tapeworks_wire::fix::order_entry::{
     HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
     QuoteEntry, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{Entries, FieldSet, Fields, SOH, message_type};
+use tapeworks_wire::fix::{Entries, FieldSet, Fields, IgnoredTags, SOH, message_type};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{ClOrdId, InstrumentIndex, VenueName};
@@ -37,13 +37,13 @@ pub(crate) const fn has_only_mapped(view: &NewOrderSingle<'_>) -> bool {
 
 /// Refuses the first tag that is neither mapped nor ignored. Returns how many are ignored.
 #[inline]
-pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &[u32]) -> Result<u64, Refusal> {
+pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &IgnoredTags) -> Result<u64, Refusal> {
     let mut count = 0;
     for field in Fields::new(message).map_while(Result::ok) {
         if mapped.has(field.tag) {
             continue;
         }
-        if !ignored.contains(&field.tag) {
+        if !ignored.has(field.tag) {
             return Err(Refusal::NoCounterpart { tag: field.tag });
         }
         count += 1;
@@ -110,6 +110,21 @@ macro_rules! terms {
             capacity: $view.order_capacity(),
         }
     };
+}
+
+/// Refuses what would reach the venue as something else. A store may have messages that an earlier version took.
+#[inline]
+pub(crate) fn check_values(
+    expire_time: Option<NanosecondsSinceEpoch>,
+    order: &NewOrder,
+) -> Result<(), Refusal> {
+    // The venues have whole seconds.
+    if expire_time.is_some_and(|time| time.0 % SECOND_NS != 0) {
+        return Err(Refusal::Value { tag: 126 });
+    }
+    // All of them at once: the padding is printable too.
+    let is_printable = order.account.0.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
+    if is_printable { Ok(()) } else { Err(Refusal::Value { tag: 1 }) }
 }
 
 /// A new order and its instrument. Its name is blank.
@@ -359,7 +374,7 @@ mod tests {
         }
         let message = writer.finish().unwrap();
         let view = NewOrderSingle::read(message).unwrap();
-        (has_only_mapped(&view), check_tags(message, &OF_NEW, &[]).is_ok())
+        (has_only_mapped(&view), check_tags(message, &OF_NEW, &IgnoredTags::default()).is_ok())
     }
 
     #[test]

@@ -27,6 +27,12 @@ impl Hash {
             u64::from_le_bytes([i, j, k, l, m, n, o, p]),
             u64::from_le_bytes([q, r, s, t, low, high, 0, 0]),
         ];
+        Self::of_words(words)
+    }
+
+    /// Cost: a multiplication for each word.
+    #[inline]
+    pub(crate) fn of_words<const N: usize>(words: [u64; N]) -> Self {
         let mix = |hash: u64, word: &u64| {
             let product = u128::from(hash ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
             (product as u64) ^ ((product >> 64) as u64)

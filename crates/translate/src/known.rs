@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 
 use tapeworks_wire::fix::order_entry::OrdStatus;
 
-use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, VenueOrderId};
+use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueName, VenueOrderId};
 use crate::index::{Hash, Index};
 use crate::orders::{ExchangeToClient, ExchangeToClientState, Order};
 use crate::pool::{Handle, Pool};
 use crate::report::ExecutionKind;
+use crate::reported::Reported;
 use crate::request::NewOrder;
 use crate::settings::Settings;
 
@@ -137,16 +138,6 @@ impl Entry {
     }
 }
 
-/// A fill, as it counts for its order now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
-    pub(crate) order: Handle,
-    pub(crate) match_id: u64,
-    pub(crate) quantity: u32,
-    pub(crate) price_e8: i64,
-    pub(crate) execution_id: ExecutionId,
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Ended {
     Order(Handle),
@@ -169,8 +160,7 @@ pub(crate) struct Known {
     /// Requests that the venue has not answered.
     unanswered: usize,
     ended: VecDeque<Ended>,
-    fills: VecDeque<Fill>,
-    most_fills: usize,
+    pub(crate) reported: Reported,
     /// Ended orders that were forgotten.
     pub(crate) forgotten: u64,
 }
@@ -189,8 +179,7 @@ impl Known {
             unanswered: 0,
             by_order_id: Index::new(orders),
             ended: VecDeque::with_capacity(orders.saturating_add(requests)),
-            fills: VecDeque::with_capacity(settings.most_fills),
-            most_fills: settings.most_fills,
+            reported: Reported::new(settings.most_fills),
             forgotten: 0,
         }
     }
@@ -418,12 +407,20 @@ impl Known {
     /// Whether another client has a working order in an instrument. Cost: a walk over all orders, for a rare request.
     #[cold]
     pub(crate) fn others_trade(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
-        self.orders.iter().any(|entry| {
-            let order = &entry.order;
-            order.client != client
-                && order.instrument == instrument
-                && entry.machine.state() != ExchangeToClientState::Ended
-        })
+        self.is_any_working(instrument, |entry| entry.order.client != client)
+    }
+
+    /// Whether a side of a quote of the client works in an instrument. Cost: as of [`Self::others_trade`].
+    #[cold]
+    pub(crate) fn quotes(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
+        self.is_any_working(instrument, |entry| entry.order.client == client && entry.quote.is_some())
+    }
+
+    fn is_any_working(&self, instrument: InstrumentIndex, is_meant: impl Fn(&Entry) -> bool) -> bool {
+        let is_working = |entry: &Entry| entry.machine.state() != ExchangeToClientState::Ended;
+        self.orders
+            .iter()
+            .any(|entry| entry.order.instrument == instrument && is_working(entry) && is_meant(entry))
     }
 
     /// The oldest cancel of an order that the venue has not answered, of those that name `original`; `None`: any.
@@ -458,21 +455,6 @@ impl Known {
     #[inline]
     pub(crate) fn request(&self, handle: Handle) -> Option<&ClientRequest> {
         self.requests.get(handle)
-    }
-
-    /// Keeps a fill, for a venue that names it by its number alone later. The oldest goes first.
-    #[inline]
-    pub(crate) fn add_fill(&mut self, fill: Fill) {
-        if self.fills.len() >= self.most_fills {
-            self.fills.pop_front();
-        }
-        self.fills.push_back(fill);
-    }
-
-    /// The fill of an order with this number. Cost: a walk over the kept fills, for a rare report.
-    #[cold]
-    pub(crate) fn fill(&mut self, order: Handle, match_id: u64) -> Option<&mut Fill> {
-        self.fills.iter_mut().rev().find(|fill| fill.order == order && fill.match_id == match_id)
     }
 
     /// The status of an order by its newest request that the venue has not answered.

@@ -16,6 +16,7 @@ mod pool;
 mod reference;
 mod refusal;
 mod report;
+mod reported;
 mod request;
 mod risk;
 mod settings;
@@ -33,9 +34,9 @@ pub use ouch::{Ouch, OuchSettings};
 pub use outputs::Outputs;
 pub use reference::{Instrument, Reference, ReferenceError};
 pub use report::{
-    CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
+    CancelRejected, Doubt, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
 };
-pub use request::{Cancel, MassCancel, NewOrder, Parties, Quote, QuoteSide, Replace, Request};
+pub use request::{Cancel, MassCancel, NewOrder, Parties, Quote, QuoteSide, Replace, Request, Requested};
 pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::Translator;

@@ -32,7 +32,7 @@ use crate::reference::Instrument;
 use crate::report::{
     CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
 };
-use crate::request::{self, Request};
+use crate::request::{self, Request, Requested};
 use crate::venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
 
 /// How clients' requests are named at the venue.
@@ -390,10 +390,15 @@ impl Venue for Millennium {
 
     #[inline]
     fn read(&self, message: &[u8]) -> Result<Report, Unreadable> {
-        let unreadable = Unreadable { length: message.len() };
+        let (length, order_id) = (message.len(), VenueOrderId::default());
+        let unreadable = Unreadable { length, name: None, order_id };
         match Message::decode(message) {
             Ok(Message::ExecutionReport(report)) => {
-                execution(&report).map(Report::Execution).ok_or(unreadable)
+                execution(&report).map(Report::Execution).ok_or_else(|| Unreadable {
+                    name: Some(VenueName(plain(&report.client_order_id()))),
+                    order_id: VenueOrderId(plain(&report.order_id())),
+                    ..unreadable
+                })
             }
             Ok(Message::OrderCancelReject(reject)) => Ok(Report::CancelRejected(cancel_rejected(&reject))),
             Ok(Message::OrderMassCancelReport(report)) => Ok(Report::MassCancelled(mass_cancelled(&report))),
@@ -403,16 +408,26 @@ impl Venue for Millennium {
         }
     }
 
-    fn request_name(&self, message: &[u8]) -> Option<VenueName> {
-        let name = match Message::decode(message).ok()? {
-            Message::NewOrder(order) => order.client_order_id(),
-            Message::OrderCancelRequest(cancel) => cancel.client_order_id(),
-            Message::OrderCancelReplaceRequest(replace) => replace.client_order_id(),
-            Message::OrderMassCancelRequest(request) => request.client_order_id(),
-            Message::NewQuote(quote) => quote.client_order_id(),
+    fn instrument_number(&self, instrument: &Instrument) -> u64 {
+        u64::from(instrument.venue_id.cast_unsigned())
+    }
+
+    fn requested(&self, message: &[u8]) -> Option<Requested> {
+        let (name, instrument) = match Message::decode(message).ok()? {
+            Message::NewOrder(order) => (order.client_order_id(), order.instrument_id()),
+            Message::OrderCancelRequest(cancel) => (cancel.client_order_id(), cancel.instrument_id()),
+            Message::OrderCancelReplaceRequest(replace) => {
+                (replace.client_order_id(), replace.instrument_id())
+            }
+            Message::OrderMassCancelRequest(request) => (request.client_order_id(), request.instrument_id()),
+            Message::NewQuote(quote) => (quote.client_order_id(), quote.instrument_id()),
             _ => return None,
         };
-        Some(VenueName(plain(&name)))
+        Some(Requested {
+            name: Some(VenueName(plain(&name))),
+            cancelled: None,
+            instrument: Some(u64::from(instrument.cast_unsigned())),
+        })
     }
 
     fn reason(&self, reject_code: i32) -> Option<&RejectReason> {
@@ -525,6 +540,7 @@ fn execution(report: &ExecutionReport<'_>) -> Option<Execution> {
         reject_code: report.order_reject_code(),
         restatement: i64::from(report.restatement_reason()),
         restated_price_e8: None,
+        instrument: Some(u64::from(report.instrument_id().cast_unsigned())).filter(|number| *number > 0),
         side: match report.side() {
             Side::Buy => Some(FixSide::Buy),
             Side::Sell => Some(FixSide::Sell),

@@ -97,6 +97,8 @@ pub struct Order {
     pub value_e8: i128,
     /// Cancels and replaces that the venue has not answered.
     pub pending: u32,
+    /// A report of it was in doubt, or could not be read.
+    pub is_in_doubt: bool,
     /// When the client's message came, in UTC nanoseconds.
     pub requested_ns: u64,
     pub(crate) outcome: Outcome,
@@ -122,6 +124,7 @@ impl Order {
             cumulative: 0,
             value_e8: 0,
             pending: 0,
+            is_in_doubt: false,
             requested_ns,
             outcome: Outcome::Unexpected,
         }
@@ -325,6 +328,7 @@ mod tests {
             reject_code: 0,
             restatement: 0,
             restated_price_e8: None,
+            instrument: None,
             side: None,
             why: "",
             time_ns: 0,

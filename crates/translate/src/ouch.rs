@@ -23,14 +23,14 @@ use tapeworks_wire::nasdaq::ouch50::inbound::{
     ReplaceOrderFields, Side, TimeInForce,
 };
 use tapeworks_wire::nasdaq::ouch50::outbound::{
-    CancelOrderReason, LiquidityFlag, Message, OrderRestatedReason, OrderState, RejectedOrderReason,
+    self, CancelOrderReason, LiquidityFlag, Message, OrderRestatedReason, OrderState, RejectedOrderReason,
 };
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
 use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId};
 use crate::reference::Instrument;
 use crate::report::{CancelRejected, Execution, ExecutionKind, Liquidity, Numbered, Report};
-use crate::request::{NewOrder, Request};
+use crate::request::{NewOrder, Request, Requested};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
 
@@ -177,14 +177,23 @@ impl Ouch {
                 let is_live = view.order_state() != OrderState::OrderDead;
                 let kind = if is_live { ExecutionKind::Accepted } else { ExecutionKind::Rejected };
                 let order_id = order_id(view.order_reference_number());
-                Execution { kind, leaves: Some(view.quantity()), order_id, ..accepted }
+                let instrument = Some(u64::from_be_bytes(view.symbol().0));
+                let (leaves, side) = (Some(view.quantity()), side_of(view.side()));
+                Execution { kind, leaves, order_id, instrument, side, ..accepted }
             }
             Message::Replaced(view) => {
                 let (reference, time) = (view.user_ref_num(), view.timestamp());
                 let replaced = self.execution(ExecutionKind::Replaced, reference, time, (b"U", 0));
                 let leaves = if view.order_state() == OrderState::OrderDead { 0 } else { view.quantity() };
                 let order_id = order_id(view.order_reference_number());
-                Execution { leaves: Some(leaves), order_id, ..replaced }
+                let instrument = Some(u64::from_be_bytes(view.symbol().0));
+                Execution {
+                    leaves: Some(leaves),
+                    order_id,
+                    instrument,
+                    side: side_of(view.side()),
+                    ..replaced
+                }
             }
             Message::Canceled(view) => {
                 let (reference, time) = (view.user_ref_num(), view.timestamp());
@@ -373,7 +382,19 @@ impl Venue for Ouch {
 
     fn read(&self, message: &[u8]) -> Result<Report, Unreadable> {
         let report = Message::decode(message).ok().and_then(|message| self.report(&message));
-        report.ok_or(Unreadable { length: message.len() })
+        report.ok_or_else(|| Unreadable {
+            length: message.len(),
+            name: named(message),
+            order_id: VenueOrderId::default(),
+        })
+    }
+
+    fn instrument_number(&self, instrument: &Instrument) -> u64 {
+        u64::from_be_bytes(Ascii::<8>::padded(instrument.symbol.trimmed()).unwrap_or_default().0)
+    }
+
+    fn names_fills_by_match(&self) -> bool {
+        true
     }
 
     fn distinguish(&self, execution: &mut Execution, others: u32) {
@@ -389,19 +410,20 @@ impl Venue for Ouch {
         }
     }
 
-    fn request_name(&self, message: &[u8]) -> Option<VenueName> {
-        let reference = match inbound::Message::decode(message).ok()? {
-            inbound::Message::EnterOrder(order) => order.user_ref_num(),
-            inbound::Message::ReplaceOrder(replace) => replace.user_ref_num(),
-            // A cancel names the order: its own number is not in the message.
-            _ => return None,
-        };
-        Some(VenueName::numbered(reference))
-    }
-
-    fn cancelled_name(&self, message: &[u8]) -> Option<VenueName> {
+    fn requested(&self, message: &[u8]) -> Option<Requested> {
+        let numbered = |reference| Some(VenueName::numbered(reference));
         match inbound::Message::decode(message).ok()? {
-            inbound::Message::CancelOrder(cancel) => Some(VenueName::numbered(cancel.user_ref_num())),
+            inbound::Message::EnterOrder(order) => Some(Requested {
+                name: numbered(order.user_ref_num()),
+                cancelled: None,
+                instrument: Some(u64::from_be_bytes(order.symbol().0)),
+            }),
+            inbound::Message::ReplaceOrder(replace) => {
+                Some(Requested { name: numbered(replace.user_ref_num()), cancelled: None, instrument: None })
+            }
+            inbound::Message::CancelOrder(cancel) => {
+                Some(Requested { name: None, cancelled: numbered(cancel.user_ref_num()), instrument: None })
+            }
             _ => None,
         }
     }
@@ -410,6 +432,23 @@ impl Venue for Ouch {
         let codes = &self.settings.reject_codes;
         codes.binary_search_by_key(&reject_code, |reason| reason.code).ok().and_then(|at| codes.get(at))
     }
+}
+
+const fn side_of(side: outbound::Side) -> Option<FixSide> {
+    match side {
+        outbound::Side::Buy => Some(FixSide::Buy),
+        outbound::Side::Sell | outbound::Side::SellShort | outbound::Side::SellShortExempt => {
+            Some(FixSide::Sell)
+        }
+        outbound::Side::Unknown(_) => None,
+    }
+}
+
+/// The request that a message of a known kind names, though the rest of it cannot be read.
+fn named(message: &[u8]) -> Option<VenueName> {
+    let (kind, rest) = message.split_first()?;
+    let reference = rest.get(8..)?.first_chunk()?;
+    b"AUCDEBFJPITMR".contains(kind).then(|| VenueName::numbered(u32::from_be_bytes(*reference)))
 }
 
 fn order_id(number: u64) -> VenueOrderId {

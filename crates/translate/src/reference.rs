@@ -19,6 +19,8 @@ pub struct Instrument {
     pub venue_id: i32,
     /// Prices are multiples of it, in 1e-8; 0: not checked here.
     pub tick_e8: i64,
+    /// Whether it is traded at prices of 0 and below, as spreads are. If not, orders with such prices are refused.
+    pub has_negative_prices: bool,
     /// The partition (App ID) that processes its orders.
     pub partition: u8,
     /// The venue's segment.
@@ -188,6 +190,7 @@ mod tests {
             security_id: Ascii::new(security_id).unwrap(),
             venue_id,
             tick_e8: 1,
+            has_negative_prices: false,
             partition: 1,
             segment: Ascii::default(),
         }

@@ -32,6 +32,10 @@ pub(crate) enum Refusal {
     NoRoom,
     /// The kill switch of the gateway.
     Halted,
+    /// Reports of the partition are missing, in which the instrument is: what the client has is not known.
+    Behind,
+    /// A report of the instrument is in doubt, and has halted it.
+    Doubtful,
     /// Of a cancel or replace: no such order.
     UnknownOrder,
     /// Of a cancel or replace: the order ended.
@@ -67,6 +71,8 @@ impl Refusal {
             Self::Tick => "The price is not a multiple of the tick",
             Self::NoRoom => "As many orders work as may",
             Self::Halted => "Trading is halted",
+            Self::Behind => "Reports of the instrument's partition are missing",
+            Self::Doubtful => "Trading in the instrument is halted: a report of the venue is in doubt",
             Self::UnknownOrder => "Unknown order",
             Self::TooLate => "The order has ended",
             Self::UnknownQuote => "Unknown quote",

@@ -90,6 +90,8 @@ pub struct Execution {
     pub restatement: i64,
     /// Of a restatement: the new price in 1e-8, if it changed.
     pub restated_price_e8: Option<i64>,
+    /// The venue's number of the instrument, or its symbol as one; `None`: the venue does not say.
+    pub instrument: Option<u64>,
     /// The side: the two orders of a quote have one name. `None`: the venue does not say, or it means both.
     pub side: Option<Side>,
     /// Why the venue did it, in words; empty: it does not say.
@@ -119,9 +121,59 @@ impl Execution {
             reject_code: 0,
             restatement: 0,
             restated_price_e8: None,
+            instrument: None,
             side: None,
             why: "",
             time_ns,
+        }
+    }
+}
+
+/// What is wrong with a report of an order. It is applied where the order is certain, and the client gets the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A fill of nothing.
+    NoQuantity,
+    /// More is filled than the order had left.
+    TooMuch,
+    /// A fill beyond the order's limit.
+    BeyondLimit,
+    /// A fill at 0 or below, of an instrument that is not traded there.
+    NotPositive,
+    /// The report is of the other side.
+    Side,
+    /// The report is of another instrument.
+    Instrument,
+    /// The report has another OrderID than the order: its end is not taken for the order's.
+    OrderId,
+    /// A bust of other figures than those of the fill that it names, which is undone.
+    OtherFigures,
+    /// A bust of a fill that is not known, by the report's figures.
+    UnknownFill,
+    /// The report cannot be read.
+    Unreadable,
+}
+
+impl Doubt {
+    /// Whether the report may be of another order.
+    pub(crate) const fn is_of_identity(self) -> bool {
+        matches!(self, Self::OrderId | Self::Side | Self::Instrument)
+    }
+
+    /// The text that the client gets.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NoQuantity => "In doubt: the venue reports a fill of 0",
+            Self::TooMuch => "In doubt: the venue reports a fill of more than the order had left",
+            Self::BeyondLimit => "In doubt: the venue reports a fill beyond the limit",
+            Self::NotPositive => "In doubt: the venue reports a fill at a price of 0 or below",
+            Self::Side => "In doubt: the venue's report is of the other side",
+            Self::Instrument => "In doubt: the venue's report is of another instrument",
+            Self::OrderId => "In doubt: the venue's report has the OrderID of another order",
+            Self::OtherFigures => "In doubt: the venue cancels a fill with other figures than it reported",
+            Self::UnknownFill => "In doubt: the venue cancels a fill that it did not report",
+            Self::Unreadable => "In doubt: a report of the venue cannot be read",
         }
     }
 }

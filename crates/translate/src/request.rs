@@ -151,3 +151,28 @@ pub enum Request {
     /// A quote.
     Quote(Quote),
 }
+
+/// What a message to the venue asks for, as far as the message itself says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requested {
+    /// The request's name, by which the venue's reports name it.
+    pub name: Option<VenueName>,
+    /// The name of the request whose order it cancels, where a cancel has no name of its own.
+    pub cancelled: Option<VenueName>,
+    /// The venue's number of the instrument, or its symbol as one; `None` where the message names none.
+    pub instrument: Option<u64>,
+}
+
+impl Requested {
+    /// Whether both have the same name.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.name, self.cancelled) == (other.name, other.cancelled)
+    }
+
+    /// Whether both are of one instrument, as far as they name one.
+    #[must_use]
+    pub fn is_of_same_instrument(&self, other: &Self) -> bool {
+        self.instrument.zip(other.instrument).is_none_or(|(one, other)| one == other)
+    }
+}

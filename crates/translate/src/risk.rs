@@ -18,9 +18,10 @@ pub(crate) const E8: i64 = 100_000_000;
 pub struct RiskLimits {
     /// The most quantity of an order; 0: no limit.
     pub most_quantity: u32,
-    /// The most notional (price times quantity) of an order, in whole units of currency; 0: no limit.
+    /// The most notional (price times quantity) of an order, in whole units of currency; 0: no limit. The price is the highest at which it may
+    /// trade: a buy's limit, else the best offer; a sell's limit or the best bid, whichever is higher; and a stop price above these.
     pub most_notional: u64,
-    /// How far beyond the best price of the other side a limit may be, in basis points of that price; 0: no collar.
+    /// How far beyond the best price of the other side a limit or a stop price may be, in basis points of that price; 0: no collar.
     pub collar_basis_points: u32,
     /// The most working orders; 0: no limit.
     pub most_open_orders: u32,
@@ -46,9 +47,9 @@ pub trait TopsOfBook: std::fmt::Debug + Send {
     /// The best prices of an instrument now.
     fn top(&mut self, instrument: InstrumentIndex) -> TopOfBook;
 
-    /// Looks whether the source is still there; a host calls it some times a second. Returns news: where prices come from now, or why there are
-    /// none.
-    fn look_after(&mut self) -> Option<Result<String, String>> {
+    /// Looks whether the source is still there, and its prices those of the market. A host calls it some times a second with its time, which
+    /// nothing sets, in ns. Returns news: where prices come from now, or why there are none.
+    fn look_after(&mut self, _now_ns: u64) -> Option<Result<String, String>> {
         None
     }
 }
@@ -67,6 +68,7 @@ pub(crate) enum Breach {
     Instrument,
     ShortSell,
     Quantity,
+    Price,
     Notional,
     NoReferencePrice,
     Collar,
@@ -82,6 +84,7 @@ impl Breach {
             Self::Instrument => "The client may not trade this instrument",
             Self::ShortSell => "The client may not sell short",
             Self::Quantity => "The quantity is above the client's limit",
+            Self::Price => "The price is not above zero",
             Self::Notional => "The notional is above the client's limit",
             Self::NoReferencePrice => "No top of book to check the order against",
             Self::Collar => "The price is outside the collar around the top of book",
@@ -96,7 +99,7 @@ impl Breach {
             Self::Killed | Self::ShortSell => 0,
             Self::Instrument => 1,
             Self::Quantity | Self::Notional | Self::OpenOrders | Self::Rate => 3,
-            Self::NoReferencePrice => 99,
+            Self::NoReferencePrice | Self::Price => 99,
             Self::Collar => 16,
         }
     }
@@ -119,6 +122,10 @@ pub(crate) struct Checked {
     pub(crate) quantity: u32,
     /// The limit; `None`: the order trades at the market's price.
     pub(crate) price_e8: Option<i64>,
+    /// The market's price from which on it trades; `None`: any.
+    pub(crate) stop_e8: Option<i64>,
+    /// Whether prices of 0 and below are prices of the instrument.
+    pub(crate) may_be_negative: bool,
     pub(crate) top: TopOfBook,
     /// How many working orders its message adds, this one included; 0: it changes one.
     pub(crate) adds: u32,
@@ -128,6 +135,7 @@ pub(crate) struct Checked {
 #[derive(Clone, Debug)]
 pub(crate) struct Risk {
     limits: RiskLimits,
+    most_notional_e8: u128,
     /// Whether each instrument may be traded; empty: all may.
     instruments: Vec<bool>,
     throttle: Throttle,
@@ -137,10 +145,10 @@ pub(crate) struct Risk {
 }
 
 impl Risk {
-    /// Whether an order is compared with the market: the notional of one with a limit is not.
+    /// Whether an order is compared with the market: the notional of a buy with a limit is not.
     #[inline]
-    pub(crate) const fn needs_top(&self, has_limit: bool) -> bool {
-        self.limits.collar_basis_points != 0 || self.limits.most_notional != 0 && !has_limit
+    pub(crate) const fn needs_top(&self, is_buy: bool, has_limit: bool) -> bool {
+        self.limits.collar_basis_points != 0 || self.limits.most_notional != 0 && !(is_buy && has_limit)
     }
 
     /// An instrument that may be traded.
@@ -161,6 +169,7 @@ impl Risk {
         }
         Self {
             limits: limits.clone(),
+            most_notional_e8: u128::from(limits.most_notional) * u128::from(E8.unsigned_abs()),
             instruments: allowed,
             throttle: Throttle::new(limits.orders_per_second),
             open_orders: 0,
@@ -168,15 +177,14 @@ impl Risk {
         }
     }
 
-    /// Checks an order. The rate is checked last, and only orders that pass the rest count for it.
+    /// Whether one more order is within the client's rate; then it counts.
     #[inline]
-    pub(crate) fn check(&mut self, order: &Checked, now_ns: u64) -> Result<(), Breach> {
-        self.check_limits(order)?;
-        if self.throttle.take(now_ns) { Ok(()) } else { Err(Breach::Rate) }
+    pub(crate) fn takes(&mut self, now_ns: u64) -> bool {
+        self.throttle.take(now_ns)
     }
 
     /// Checks an order, but for the rate: nothing counts.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_limits(&self, order: &Checked) -> Result<(), Breach> {
         let limits = &self.limits;
         let is_listed = || self.instruments.get(order.instrument.0 as usize).copied().unwrap_or(false);
@@ -192,22 +200,35 @@ impl Risk {
         if limits.most_quantity != 0 && order.quantity > limits.most_quantity {
             return Err(Breach::Quantity);
         }
+        let is_any = |is_so: &dyn Fn(i64) -> bool| {
+            order.price_e8.is_some_and(is_so) || order.stop_e8.is_some_and(is_so)
+        };
+        if !order.may_be_negative && is_any(&|price_e8| price_e8 <= 0) {
+            return Err(Breach::Price);
+        }
         let other_side = if order.is_buy { order.top.offer_e8 } else { order.top.bid_e8 };
         if limits.most_notional != 0 {
-            let price_e8 = order.price_e8.or(other_side).ok_or(Breach::NoReferencePrice)?;
-            let notional_e8 = i128::from(price_e8.unsigned_abs()) * i128::from(order.quantity);
-            if notional_e8 > i128::from(limits.most_notional) * i128::from(E8) {
+            // A buy trades at its limit or below, a sell at the market's price if that is better.
+            let size = |price_e8: Option<i64>| price_e8.map_or(0, i64::unsigned_abs);
+            let highest = match order.price_e8 {
+                Some(limit) if order.is_buy => limit.unsigned_abs(),
+                limit => {
+                    let best = other_side.ok_or(Breach::NoReferencePrice)?.unsigned_abs();
+                    best.max(size(limit)).max(size(order.stop_e8))
+                }
+            };
+            if u128::from(highest) * u128::from(order.quantity) > self.most_notional_e8 {
                 return Err(Breach::Notional);
             }
         }
         if limits.collar_basis_points != 0 {
             let best_e8 = i128::from(other_side.ok_or(Breach::NoReferencePrice)?);
             let width = best_e8.abs() * i128::from(limits.collar_basis_points);
-            let beyond = order.price_e8.map_or(0, |price_e8| {
+            let is_beyond = |price_e8: i64| {
                 let over = i128::from(price_e8) - best_e8;
-                if order.is_buy { over } else { -over }
-            });
-            if beyond * BASIS_POINTS > width {
+                (if order.is_buy { over } else { -over }) * BASIS_POINTS > width
+            };
+            if is_any(&is_beyond) {
                 return Err(Breach::Collar);
             }
         }
@@ -229,9 +250,19 @@ mod tests {
         is_short: false,
         quantity: 100,
         price_e8: Some(10 * E8),
+        stop_e8: None,
+        may_be_negative: false,
         top: TopOfBook { bid_e8: Some(9 * E8), offer_e8: Some(10 * E8) },
         adds: 1,
     };
+
+    impl Risk {
+        /// As an order is checked.
+        fn check(&mut self, order: &Checked, now_ns: u64) -> Result<(), Breach> {
+            self.check_limits(order)?;
+            if self.takes(now_ns) { Ok(()) } else { Err(Breach::Rate) }
+        }
+    }
 
     fn check(limits: &RiskLimits, order: &Checked) -> Result<(), Breach> {
         Risk::new(limits, 3).check(order, 0)
@@ -253,7 +284,8 @@ mod tests {
         assert_eq!(check(&notional, &Checked { price_e8: None, ..ORDER }), Ok(()), "by the offer");
         let blind = Checked { price_e8: None, top: TopOfBook::default(), ..ORDER };
         assert_eq!(check(&notional, &blind), Err(Breach::NoReferencePrice));
-        let extreme = Checked { price_e8: Some(i64::MIN), quantity: u32::MAX, ..ORDER };
+        let extreme =
+            Checked { price_e8: Some(i64::MIN), quantity: u32::MAX, may_be_negative: true, ..ORDER };
         assert_eq!(check(&notional, &extreme), Err(Breach::Notional));
 
         let short = Checked { is_buy: false, is_short: true, ..ORDER };
@@ -269,6 +301,44 @@ mod tests {
     }
 
     #[test]
+    fn the_notional_of_an_order_is_that_of_the_highest_price_at_which_it_may_trade() {
+        let limits = RiskLimits { most_notional: 1_000, ..RiskLimits::default() };
+        let at = |is_buy, price_e8, stop_e8, bid| {
+            let top = TopOfBook { bid_e8: bid, offer_e8: Some(10 * E8) };
+            check(&limits, &Checked { is_buy, price_e8, stop_e8, top, ..ORDER })
+        };
+        // A sell at 1 trades at the bid.
+        assert_eq!(at(false, Some(E8), None, Some(10 * E8)), Ok(()));
+        assert_eq!(at(false, Some(E8), None, Some(10 * E8 + 1)), Err(Breach::Notional));
+        assert_eq!(at(false, Some(10 * E8 + 1), None, Some(E8)), Err(Breach::Notional), "by its limit");
+        assert_eq!(
+            at(false, Some(E8), None, None),
+            Err(Breach::NoReferencePrice),
+            "it may trade at any price"
+        );
+        assert_eq!(at(false, None, Some(8 * E8), Some(9 * E8)), Ok(()));
+        // A buy trades at its limit or below; without one from its stop price on.
+        assert_eq!(at(true, Some(10 * E8), None, None), Ok(()));
+        assert_eq!(at(true, None, Some(10 * E8), None), Ok(()));
+        assert_eq!(at(true, None, Some(10 * E8 + 1), None), Err(Breach::Notional));
+        assert_eq!(at(true, Some(10 * E8), Some(11 * E8), None), Ok(()), "no higher than its limit");
+    }
+
+    #[test]
+    fn prices_of_zero_and_below_are_refused_unless_the_instrument_has_such() {
+        let price = |price_e8, stop_e8, may_be_negative| {
+            check(&RiskLimits::default(), &Checked { price_e8, stop_e8, may_be_negative, ..ORDER })
+        };
+        for wrong in [Some(0), Some(-1), Some(i64::MIN)] {
+            for (limit, stop) in [(wrong, None), (None, wrong), (Some(E8), wrong)] {
+                assert_eq!(price(limit, stop, false), Err(Breach::Price), "{limit:?} {stop:?}");
+                assert_eq!(price(limit, stop, true), Ok(()));
+            }
+        }
+        assert_eq!((price(Some(1), None, false), price(None, None, false)), (Ok(()), Ok(())));
+    }
+
+    #[test]
     fn the_collar_is_around_the_other_sides_best_price() {
         let limits = RiskLimits { collar_basis_points: 100, ..RiskLimits::default() };
         let buy = |price_e8| check(&limits, &Checked { price_e8: Some(price_e8), ..ORDER });
@@ -279,6 +349,14 @@ mod tests {
             (Ok(()), Err(Breach::Collar))
         );
         assert_eq!((buy(1), sell(i64::MAX)), (Ok(()), Ok(())), "a passive price is no danger");
+        let stop = |is_buy, stop_e8, price_e8| {
+            check(&limits, &Checked { is_buy, stop_e8: Some(stop_e8), price_e8, ..ORDER })
+        };
+        assert_eq!(stop(true, 10 * E8 + E8 / 10, None), Ok(()));
+        assert_eq!(stop(true, 10 * E8 + E8 / 10 + 1, None), Err(Breach::Collar));
+        assert_eq!(stop(false, 9 * E8 - E8 * 9 / 100 - 1, None), Err(Breach::Collar));
+        assert_eq!(stop(true, 11 * E8, Some(10 * E8)), Err(Breach::Collar), "with a limit too");
+        assert_eq!(stop(true, 10 * E8, Some(11 * E8)), Err(Breach::Collar));
         let blind = Checked { top: TopOfBook { bid_e8: Some(1), offer_e8: None }, ..ORDER };
         assert_eq!(check(&limits, &blind), Err(Breach::NoReferencePrice));
     }

@@ -1,5 +1,7 @@
 //! What a translator is set to.
 
+use tapeworks_wire::fix::IgnoredTags;
+
 use crate::risk::RiskLimits;
 
 /// The FIX version that a client speaks.
@@ -22,23 +24,26 @@ pub struct ClientSettings {
     /// The limits of its orders.
     pub limits: RiskLimits,
     /// Tags that it may send though nothing maps them. They are ignored and counted; any other such tag is refused.
-    pub ignored_tags: Vec<u32>,
+    pub ignored_tags: IgnoredTags,
 }
 
-/// A translator's capacities.
+/// A translator's capacities, and what it does about reports in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Orders that are known at a time, ended ones included. The oldest ended ones are forgotten first.
     pub most_orders: usize,
     /// Requests of known orders, and mass cancels, that are known at a time; at least two per order.
     pub most_requests: usize,
-    /// Fills that are kept for venues that cancel and correct trades by their number alone.
+    /// Fills, and changes of working orders, that are kept: to know one that comes again, and the fill that a bust or a correction means.
     pub most_fills: usize,
+    /// Whether an instrument with a report in doubt gets no new orders, replaces and quotes until
+    /// [`Translator::resume`](crate::Translator::resume). Cancels pass.
+    pub halts_doubtful: bool,
 }
 
 impl Default for Settings {
     /// 65,536 orders, four requests each, and 65,536 fills.
     fn default() -> Self {
-        Self { most_orders: 65_536, most_requests: 262_144, most_fills: 65_536 }
+        Self { most_orders: 65_536, most_requests: 262_144, most_fills: 65_536, halts_doubtful: false }
     }
 }

@@ -3,6 +3,8 @@
 //! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so a state is restored by feeding
 //! the inputs again. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
 
+mod doubts;
+mod mass_cancel;
 mod quotes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,21 +19,24 @@ use tapeworks_wire::fix::order_entry::{
 use tapeworks_wire::fix::{LastTimestamp, field, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
+use self::doubts::Incomplete;
 use crate::desk::{
     Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
-    Incoming, Scope,
+    Incoming, Traded,
 };
 use crate::fix_side::{Dates, Digits, ExecId, Reply, Texts, add_execution, exec_type_of, of_order, present};
-use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, VenueOrderId};
+use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, Partitions, VenueName, VenueOrderId};
 use crate::incoming::type_of;
-use crate::known::{ClientRequest, Fill, Known, RequestKind};
+use crate::known::{ClientRequest, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::outputs::Outputs;
 use crate::pool::Handle;
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
-use crate::report::{CancelRejected, Execution, ExecutionKind, MassCancelled, Numbered, Refused, Report};
-use crate::request::{Cancel, MassCancel, NewOrder, Replace, Request};
+use crate::report::{
+    CancelRejected, Doubt, Execution, ExecutionKind, MassCancelled, Numbered, Refused, Report,
+};
+use crate::request::{Cancel, NewOrder, Replace, Request, Requested};
 use crate::risk::{Risk, TopsOfBook};
 use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
@@ -83,6 +88,11 @@ impl<V: Venue> Translator<V> {
     #[must_use]
     pub fn new(venue: V, reference: Reference, clients: &[ClientSettings], settings: &Settings) -> Self {
         let instruments = reference.len();
+        let traded = |index| {
+            let has_negative_prices = reference.instrument(InstrumentIndex(index))?.has_negative_prices;
+            Some(Traded { has_negative_prices, ..Traded::default() })
+        };
+        let traded = (0..instruments as u32).filter_map(traded).collect();
         let client = |client: &ClientSettings| Client {
             version: client.version,
             risk: Risk::new(&client.limits, instruments),
@@ -96,6 +106,8 @@ impl<V: Venue> Translator<V> {
                 tops: Box::new(Vec::new()),
                 known: Known::new(settings, venue.names_are_ids()),
                 is_halted: false,
+                traded,
+                halts_doubtful: settings.halts_doubtful,
                 is_replaying: false,
                 is_warming: false,
                 counters: Counters::default(),
@@ -222,8 +234,9 @@ impl<V: Venue> Translator<V> {
         self.raise(ClientToExchangeEvent::Halt);
     }
 
-    /// Ends [`Self::halt`].
+    /// Ends [`Self::halt`], and the halts of instruments with reports in doubt.
     pub fn resume(&mut self) {
+        self.end_halts_of_doubts();
         self.raise(ClientToExchangeEvent::Resume);
     }
 
@@ -238,9 +251,29 @@ impl<V: Venue> Translator<V> {
         self.desk.tops = tops;
     }
 
+    /// Of these partitions reports are missing: their instruments get no new orders, replaces and quotes. Cancels pass.
+    pub fn set_behind(&mut self, behind: Partitions) {
+        let Desk { traded, reference, .. } = &mut self.desk;
+        for (traded, index) in traded.iter_mut().zip(0..) {
+            let instrument = reference.instrument(InstrumentIndex(index));
+            traded.is_behind = instrument.is_some_and(|instrument| behind.has(instrument.partition));
+        }
+    }
+
+    /// Instruments with a report in doubt trade again.
+    pub fn end_halts_of_doubts(&mut self) {
+        self.desk.traded.iter_mut().for_each(|traded| traded.is_doubtful = false);
+    }
+
+    /// The instruments that a report in doubt has halted.
+    pub fn doubtful_instruments(&self) -> impl Iterator<Item = &Instrument> {
+        let halted = self.desk.traded.iter().zip(0..).filter(|(traded, _)| traded.is_doubtful);
+        halted.filter_map(|(_, index)| self.desk.reference.instrument(InstrumentIndex(index)))
+    }
+
     /// See [`TopsOfBook::look_after`].
-    pub fn look_after_tops(&mut self) -> Option<Result<String, String>> {
-        self.desk.tops.look_after()
+    pub fn look_after_tops(&mut self, now_ns: u64) -> Option<Result<String, String>> {
+        self.desk.tops.look_after(now_ns)
     }
 
     /// Forgets the oldest ended orders until so many new ones have room. A host calls it when it is idle: an order that finds room does
@@ -462,95 +495,6 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// A mass cancel of an instrument goes to a venue that takes them, unless other clients trade in it: the venue would cancel the orders of
-    /// the user, which they share. Otherwise each order of the client is cancelled.
-    #[cold]
-    fn mass_cancel(
-        &mut self,
-        incoming: &Incoming<'_>,
-        id: ClOrdId,
-        scope: Scope,
-        out: &mut impl Outputs,
-    ) -> Result<(), Refusal> {
-        let client = incoming.client;
-        if let Scope::Instrument(instrument) = scope
-            && self.venue.takes_mass_cancels()
-            && !self.desk.known.others_trade(client, instrument)
-        {
-            return self.send_mass_cancel(client, (id, instrument), false, false, incoming.now_ns, out);
-        }
-        let is_meant = |instrument: InstrumentIndex| match scope {
-            Scope::All => true,
-            Scope::Instrument(of) => of == instrument,
-            Scope::Segment(segment) => self
-                .desk
-                .reference
-                .instrument(instrument)
-                .is_some_and(|found| found.segment.trimmed() == segment.trimmed()),
-        };
-        let is_order =
-            |order: &Handle| self.desk.known.entry(*order).is_some_and(|entry| entry.quote.is_none());
-        let of = |order: &Handle| self.desk.known.entry(*order).map(|entry| entry.order.instrument);
-        let mut orders = self.desk.known.open(client);
-        orders.retain(|order| is_order(order) && of(order).is_some_and(is_meant));
-        let before = self.desk.counters.own_cancels;
-        for order in &orders {
-            self.send_own_cancel(*order, incoming.now_ns, out);
-        }
-        if self.desk.counters.own_cancels != before {
-            // The id is in use from now on. Nothing is kept of a mass cancel without orders, which the store does not have.
-            let name = self.venue.name(self.next_name, id);
-            self.next_name = self.next_name.wrapping_add(1);
-            let instrument = InstrumentIndex::default();
-            let request = ClientRequest::new(
-                RequestKind::MassCancel,
-                client,
-                (id, ClOrdId::default()),
-                name,
-                instrument,
-            );
-            let request = ClientRequest { is_pending: false, ..request };
-            if let Some(handle) = self.desk.known.add_request(request) {
-                self.desk.known.end_request(handle);
-            }
-        }
-        let Ok(view) = OrderMassCancelRequest::read(incoming.message) else { return Ok(()) };
-        let (request_type, response) = (scope.request_type(), response_of(scope.request_type()));
-        let fields = OrderMassCancelReportFields {
-            cl_ord_id: Some(id.0.trimmed()),
-            order_id: Some(id.0.trimmed()),
-            total_affected_orders: Some(orders.len() as u64),
-            symbol: view.symbol(),
-            security_id: view.security_id(),
-            market_segment_id: view.market_segment_id(),
-            transact_time: Some(NanosecondsSinceEpoch(incoming.now_ns)),
-            ..OrderMassCancelReportFields::new(request_type, response)
-        };
-        self.desk.counters.reports += 1;
-        out.to_client(client, &Reply::MassCancel(&fields));
-        Ok(())
-    }
-
-    fn send_mass_cancel(
-        &mut self,
-        client: ClientIndex,
-        (id, instrument): (ClOrdId, InstrumentIndex),
-        is_of_quotes: bool,
-        is_own: bool,
-        now_ns: u64,
-        out: &mut impl Outputs,
-    ) -> Result<(), Refusal> {
-        if is_own && self.desk.known.in_use(client, &id).is_some() {
-            return Err(Refusal::Duplicate);
-        }
-        let name = self.venue.name(self.next_name, id);
-        self.send(name, &Request::MassCancel(MassCancel { name, is_of_quotes }), instrument, now_ns, out)?;
-        let request =
-            ClientRequest::new(RequestKind::MassCancel, client, (id, ClOrdId::default()), name, instrument);
-        self.desk.known.add_request(ClientRequest { is_own, ..request });
-        Ok(())
-    }
-
     /// A request of an order.
     fn of_order(
         &self,
@@ -595,6 +539,14 @@ impl<V: Venue> Translator<V> {
 
     fn version(&self, client: ClientIndex) -> FixVersion {
         self.desk.clients.get(usize::from(client.0)).map_or(FixVersion::default(), |client| client.version)
+    }
+
+    /// A former run has made this id (ExecID, 17) of a report itself: none comes again, though the clock was set back.
+    pub fn has_used(&mut self, execution_id: &[u8]) {
+        let letter = execution_id.iter().rposition(|byte| *byte == b'G');
+        let digits = letter.and_then(|at| execution_id.get(at + 1..));
+        let number = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        self.own_report_ns = self.own_report_ns.max(number.unwrap_or(0));
     }
 
     /// An id of a report that the translator makes itself: its time, so that no run of the gateway has an id of another.
@@ -789,9 +741,9 @@ impl<V: Venue> Translator<V> {
     /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
     pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
         self.desk.counters.venue_messages += 1;
-        let Ok(mut report) = self.venue.read(message) else {
-            self.desk.counters.unreadable += 1;
-            return;
+        let mut report = match self.venue.read(message) {
+            Ok(report) => report,
+            Err(unreadable) => return self.unreadable(&unreadable, message, out),
         };
         if !self.is_next(report.numbered()) {
             return;
@@ -812,9 +764,10 @@ impl<V: Venue> Translator<V> {
     /// the gateway makes itself waits for [`Self::send_again`]: no client would ask for it once more. Returns whether it is known.
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent to the venue";
-        let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
+        let Some(Requested { name, cancelled, .. }) = self.venue.requested(message) else { return false };
+        let named = name.and_then(|name| self.desk.known.by_name(&name));
         let handle = named.map(|(handle, _)| handle).or_else(|| {
-            let (_, original) = self.desk.known.by_name(&self.venue.cancelled_name(message)?)?;
+            let (_, original) = self.desk.known.by_name(&cancelled?)?;
             self.desk.known.newest_cancel(original.order?, &original.id)
         });
         let Some(handle) = handle else { return false };
@@ -836,18 +789,17 @@ impl<V: Venue> Translator<V> {
     /// Whether a message to the venue is a new order, a quote or a replace of this client; `None`: of any.
     #[must_use]
     pub fn is_order(&self, message: &[u8], client: Option<ClientIndex>) -> bool {
-        let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
-        named.is_some_and(|(_, request)| {
+        let name = self.requested(message).and_then(|requested| requested.name);
+        name.and_then(|name| self.desk.known.by_name(&name)).is_some_and(|(_, request)| {
             matches!(request.kind, RequestKind::New | RequestKind::Replace | RequestKind::Quote)
                 && client.is_none_or(|client| request.client == client)
         })
     }
 
-    /// Whether both messages to the venue have the same name, by which its reports name them.
+    /// What a message to the venue asks for; `None`: it is no request.
     #[must_use]
-    pub fn is_same_request(&self, one: &[u8], other: &[u8]) -> bool {
-        let names = |message| (self.venue.request_name(message), self.venue.cancelled_name(message));
-        names(one) == names(other) && names(one) != (None, None)
+    pub fn requested(&self, message: &[u8]) -> Option<Requested> {
+        self.venue.requested(message)
     }
 
     /// Whether [`Self::send_again`] has something to send.
@@ -1148,7 +1100,10 @@ impl<V: Venue> Translator<V> {
             let rejected = CancelRejected { numbered, name, reject_code, time_ns };
             return self.cancel_rejected(&rejected, text, out);
         }
-        self.desk.known.set_order_id(order, report.order_id);
+        let doubt = self.doubt_of(order, report);
+        if let Some(doubt) = doubt.filter(|doubt| Self::is_left_out(report, *doubt)) {
+            return self.leave_in_doubt(order, report, doubt, out);
+        }
         let mut answered =
             named.filter(|(_, request)| request.is_pending && request.is_answered_by(report.kind));
         if answered.is_none() && report.is_requested && report.kind == ExecutionKind::Cancelled {
@@ -1162,9 +1117,14 @@ impl<V: Venue> Translator<V> {
         let is_own = answered.is_some_and(|(_, request)| request.is_own);
         let text =
             if is_own && report.kind == ExecutionKind::Cancelled { Some(CANCELLED_HERE) } else { text };
-        if !self.complete(order, report) {
-            return self.unmatched(&Report::Execution(*report), out);
-        }
+        let doubt = match self.complete(order, report) {
+            Ok(found) => doubt.or(found),
+            Err(Incomplete::Repeated) => {
+                self.desk.counters.repeated_executions += 1;
+                return out.repeated(report);
+            }
+            Err(Incomplete::Unknown) => return self.unmatched(&Report::Execution(*report), out),
+        };
         let report = &*report;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
@@ -1178,6 +1138,7 @@ impl<V: Venue> Translator<V> {
             self.desk.counters.unexpected += 1;
             return out.unmatched(&Report::Execution(*report));
         };
+        let text = doubt.map_or(text, |doubt| Some(doubt.text().as_bytes()));
         if let Some((_, request)) = answered
             && !matches!(request.kind, RequestKind::New | RequestKind::Quote)
         {
@@ -1193,6 +1154,9 @@ impl<V: Venue> Translator<V> {
             && let Some(entry) = self.desk.known.entry_mut(order)
         {
             entry.order.terms = terms;
+        }
+        if !doubt.is_some_and(Doubt::is_of_identity) {
+            self.desk.known.set_order_id(order, report.order_id);
         }
         if let Some((handle, _)) = answered {
             self.desk.known.set_answered(handle);
@@ -1215,6 +1179,9 @@ impl<V: Venue> Translator<V> {
             !matches!(request.kind, RequestKind::New | RequestKind::Quote) && !request.is_own
         });
         self.report_execution(order, exec_type, report, text, answers, out);
+        if let Some(doubt) = doubt {
+            self.note_doubt(order, report, doubt, out);
+        }
         if !self.venue.answers_cancels() {
             if was_open && after == ExchangeToClientState::Ended {
                 self.reject_late_cancels(order, None, report.time_ns, out);
@@ -1222,34 +1189,6 @@ impl<V: Venue> Translator<V> {
                 self.reject_late_cancels(order, Some(&id_before), report.time_ns, out);
             }
         }
-    }
-
-    /// Completes a report with the fill that it means, which some venues name by its number alone. Returns whether the fill is known.
-    #[inline]
-    fn complete(&mut self, order: Handle, report: &mut Execution) -> bool {
-        match report.kind {
-            ExecutionKind::Trade => {
-                let (quantity, price_e8) = (report.last_quantity, report.last_price_e8);
-                let (match_id, execution_id) = (report.match_id, report.execution_id);
-                self.desk.known.add_fill(Fill { order, match_id, quantity, price_e8, execution_id });
-            }
-            ExecutionKind::TradeCancelled if report.last_quantity == 0 => {
-                let Some(fill) = self.desk.known.fill(order, report.match_id) else { return false };
-                (report.last_quantity, report.last_price_e8) = (fill.quantity, fill.price_e8);
-                report.reference = fill.execution_id;
-                // It is cancelled once.
-                fill.match_id = u64::MAX;
-            }
-            ExecutionKind::TradeCorrected if report.corrected_quantity == 0 => {
-                let Some(fill) = self.desk.known.fill(order, report.match_id) else { return false };
-                (report.corrected_quantity, report.corrected_price_e8) = (fill.quantity, fill.price_e8);
-                report.reference = fill.execution_id;
-                (fill.quantity, fill.price_e8) = (report.last_quantity, report.last_price_e8);
-                fill.execution_id = report.execution_id;
-            }
-            _ => {}
-        }
-        true
     }
 
     /// The venue does not answer cancels of an order that ended, and those that name what it is not called any more.

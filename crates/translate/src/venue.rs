@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-use crate::ids::{ClOrdId, VenueName};
+use crate::ids::{ClOrdId, VenueName, VenueOrderId};
 use crate::reference::Instrument;
 use crate::report::{Execution, Report};
-use crate::request::Request;
+use crate::request::{Request, Requested};
 
 /// Bytes of the longest message to a venue.
 pub const MOST_MESSAGE_BYTES: usize = 256;
@@ -36,6 +36,10 @@ pub enum Unmapped {
 pub struct Unreadable {
     /// Its length.
     pub length: usize,
+    /// The request that it names, where its kind shows the place of the name.
+    pub name: Option<VenueName>,
+    /// The order that it names likewise; blank: none.
+    pub order_id: VenueOrderId,
 }
 
 /// A reject code of a venue.
@@ -87,17 +91,20 @@ pub trait Venue {
     /// It is no report.
     fn read(&self, message: &[u8]) -> Result<Report, Unreadable>;
 
+    /// The number of an instrument in requests and reports, or its symbol as one.
+    fn instrument_number(&self, instrument: &Instrument) -> u64;
+
+    /// Whether a fill is named by the number of its match, and not by the id of its execution.
+    fn names_fills_by_match(&self) -> bool {
+        false
+    }
+
     /// Makes the id of an execution another than those of the `others` executions that the venue has reported at the same time before, if there
     /// are any. A venue whose reports have ids of their own does nothing.
     fn distinguish(&self, _execution: &mut Execution, _others: u32) {}
 
-    /// The name of the request that this message to the venue is; `None`: it is none.
-    fn request_name(&self, message: &[u8]) -> Option<VenueName>;
-
-    /// The name of the request whose order this message to the venue cancels, where a cancel has no name of its own.
-    fn cancelled_name(&self, _message: &[u8]) -> Option<VenueName> {
-        None
-    }
+    /// What this message to the venue asks for; `None`: it is no request.
+    fn requested(&self, message: &[u8]) -> Option<Requested>;
 
     /// The venue's reason of a reject; `None`: its table does not have the code.
     fn reason(&self, reject_code: i32) -> Option<&RejectReason>;

@@ -28,6 +28,7 @@ fn a_translator_takes_no_memory_after_start_up() {
         security_id: Ascii::default(),
         venue_id: 11,
         tick_e8: 1,
+        has_negative_prices: false,
         partition: 1,
         segment: Ascii::default(),
     };
@@ -58,7 +59,7 @@ fn a_translator_takes_no_memory_after_start_up() {
         let cancel = written(b"F", |writer| fields.write(writer));
         let mut report = |kind, name: &str, last, leaves| {
             number += 1;
-            execution(number, kind, name, turn, last, leaves)
+            execution(number, kind, name, turn, 10 * E8, last, leaves)
         };
         let reports = [
             report(ExecType::New, &name, 0, 100),

@@ -124,7 +124,7 @@ mod ouch {
         assert_eq!(view.time_in_force(), inbound::TimeInForce::ImmediateOrCancel);
         assert_eq!(optional, [OptionalField::MinQty(100)]);
         refused(NewOrderSingleFields { side: Side::Cross, ..plain }, "35=3 371=54 373=5");
-        refused(NewOrderSingleFields { price: Some(Decimal(-E8)), ..plain }, "35=3 371=44 373=5");
+        refused(NewOrderSingleFields { price: Some(Decimal(-E8)), ..plain }, "35=8");
         refused(NewOrderSingleFields { account: Some(b"X"), ..plain }, "35=j 380=0");
     }
 
@@ -592,6 +592,42 @@ fn a_mass_cancel_leaves_the_orders_of_other_clients_alone() {
     world.take(0, &new(&limit("A2", Side::Buy, 100, 10 * E8)));
     let replies = world.take(0, &request(b"M2"));
     assert_eq!(shown(&replies), ["0 35=r 11=M2 531=1", "0 35=8 11=A2 150=4"]);
+}
+
+#[test]
+fn a_mass_cancel_takes_the_quotes_of_the_client_too() {
+    for kind in [
+        MassCancelRequestType::Security,
+        MassCancelRequestType::AllOrders,
+        MassCancelRequestType::MarketSegment,
+    ] {
+        for (has_order, is_alone) in [(true, true), (false, true), (true, false)] {
+            let mut world = World::new(&two(), Naming::ClOrdId);
+            world.take(0, &quote("Q1", Some((100, 10 * E8)), Some((50, 11 * E8))));
+            if has_order {
+                world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+            }
+            if !is_alone {
+                world.take(1, &new(&limit("B1", Side::Buy, 100, 9 * E8)));
+            }
+            let request = OrderMassCancelRequestFields {
+                symbol: (kind == MassCancelRequestType::Security).then_some(b"AAPL"),
+                market_segment_id: (kind == MassCancelRequestType::MarketSegment).then_some(b"SEG1"),
+                ..OrderMassCancelRequestFields::new(b"M1", kind, NanosecondsSinceEpoch(START_NS))
+            };
+            let replies = world.take(0, &message(b"q", 2, |writer| request.write(writer)));
+            let shown: Vec<_> = replies.iter().map(|(_, bytes)| fields(bytes, &[35, 533, 150])).collect();
+            let affected = if has_order { 3 } else { 2 };
+            assert_eq!(shown[0], format!("35=r 533={affected}"), "{kind:?}");
+            assert_eq!(shown[1..], vec!["35=8 150=4"; affected], "{kind:?}");
+            assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+            assert_eq!(
+                world.exchange.engine().orders(),
+                usize::from(!is_alone),
+                "{kind:?}: the other client's"
+            );
+        }
+    }
 }
 
 #[test]
@@ -1113,8 +1149,8 @@ fn a_field_without_a_counterpart_is_refused_and_named() {
     let missing = "35=j 380=5 58=The values of the other fields require tag";
     refused(NewOrderSingleFields { price: None, ..plain }, &format!("{missing} 44"));
     refused(NewOrderSingleFields { order_qty: None, ..plain }, &format!("{missing} 38"));
-    let till = Some(TimeInForce::GoodTillDate);
-    refused(NewOrderSingleFields { time_in_force: till, ..plain }, &format!("{missing} 126"));
+    let till = NewOrderSingleFields { time_in_force: Some(TimeInForce::GoodTillDate), ..plain };
+    refused(till, &format!("{missing} 126"));
     refused(NewOrderSingleFields { symbol: Some(b"NONE"), ..plain }, "35=j 380=2 58=Unknown instrument");
     refused(
         NewOrderSingleFields { price: Some(Decimal(1)), ..plain },
@@ -1128,7 +1164,7 @@ fn a_field_without_a_counterpart_is_refused_and_named() {
 
 #[test]
 fn ignored_tags_pass_and_are_counted_and_undeclared_ones_are_refused() {
-    let ignoring = ClientSettings { ignored_tags: vec![15, 9_999], ..ClientSettings::default() };
+    let ignoring = ClientSettings { ignored_tags: vec![15, 9_999].into(), ..ClientSettings::default() };
     let mut translator = open(
         Default::default(),
         &[ignoring],
@@ -1193,6 +1229,75 @@ fn risk_limits_reject_orders_and_replaces_and_let_cancels_pass() {
     );
     assert_eq!(refusals.iter().map(|(_, count)| count).sum::<u64>(), world.translator.counters().refused);
     assert_eq!(world.translator.open_orders(ClientIndex(0)), 1);
+}
+
+#[test]
+fn every_kind_of_order_is_bound_by_the_collar_and_the_notional() {
+    const CENT: i64 = E8 / 100;
+    let limits = RiskLimits { most_notional: 1_000, collar_basis_points: 100, ..RiskLimits::default() };
+    let client = [ClientSettings { limits, ..ClientSettings::default() }];
+    let top = TopOfBook { bid_e8: Some(9 * E8), offer_e8: Some(10 * E8) };
+    let (ten, nine) = (Some(10 * E8), Some(9 * E8));
+    let (above, below) = (Some(10 * E8 + 11 * CENT), Some(9 * E8 - 10 * CENT));
+    let (zero, minus) = (Some(0), Some(-CENT));
+    let (collar, notional, not_positive) = (Some("16"), Some("3"), Some("99"));
+    let cases = [
+        (OrdType::Market, Side::Buy, 100, None, None, None),
+        (OrdType::Market, Side::Buy, 101, None, None, notional),
+        (OrdType::Market, Side::Sell, 111, None, None, None),
+        (OrdType::Market, Side::Sell, 112, None, None, notional),
+        (OrdType::Limit, Side::Buy, 1, above, None, collar),
+        (OrdType::Limit, Side::Sell, 1, below, None, collar),
+        // It would trade at the bid.
+        (OrdType::Limit, Side::Sell, 112, Some(9 * E8 - CENT), None, notional),
+        (OrdType::Stop, Side::Buy, 100, None, ten, None),
+        (OrdType::Stop, Side::Buy, 1, None, above, collar),
+        (OrdType::Stop, Side::Sell, 1, None, below, collar),
+        (OrdType::Stop, Side::Buy, 100, None, Some(10 * E8 + CENT), notional),
+        (OrdType::StopLimit, Side::Buy, 1, ten, above, collar),
+        (OrdType::StopLimit, Side::Buy, 1, above, ten, collar),
+        (OrdType::StopLimit, Side::Sell, 1, below, nine, collar),
+        (OrdType::StopLimit, Side::Buy, 100, ten, ten, None),
+        (OrdType::Limit, Side::Buy, 1, zero, None, not_positive),
+        (OrdType::Limit, Side::Buy, 1, minus, None, not_positive),
+        (OrdType::Stop, Side::Buy, 1, None, zero, not_positive),
+        (OrdType::StopLimit, Side::Buy, 1, ten, minus, not_positive),
+    ];
+    for (number, (ord_type, side, quantity, price, stop, refused)) in cases.into_iter().enumerate() {
+        let id = format!("N{number}");
+        let order = NewOrderSingleFields {
+            ord_type,
+            price: price.map(Decimal),
+            stop_px: stop.map(Decimal),
+            ..limit(&id, side, quantity, E8)
+        };
+        let mut world = World::new(&client, Naming::ClOrdId);
+        world.translator.set_tops(Box::new(vec![top]));
+        let reports = world.take(0, &new(&order));
+        let expected = refused.map_or_else(|| "150=0".to_owned(), |reason| format!("150=8 103={reason}"));
+        assert_eq!(fields(&reports[0].1, &[150, 103]), expected, "{ord_type:?} {side:?} {price:?} {stop:?}");
+    }
+}
+
+#[test]
+fn a_partition_with_missing_reports_gets_no_new_orders_and_holds_up_no_other() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let other = |id| NewOrderSingleFields { symbol: Some(b"MSFT"), ..limit(id, Side::Buy, 5, 20 * E8) };
+    world.translator.set_behind([1].into_iter().collect());
+    let refused = world.take(0, &new(&limit("A2", Side::Buy, 100, 10 * E8)));
+    assert_eq!(
+        fields(only(&refused), &[35, 150, 103, 58]),
+        "35=8 150=8 103=99 58=Reports of the instrument's partition are missing"
+    );
+    let refused = world.take(0, &replace("A3", "A1", Side::Buy, 50, 10 * E8));
+    assert_eq!(fields(only(&refused), &[35, 102]), "35=9 102=99");
+    let refused = world.take(0, &quote("Q1", Some((100, 10 * E8)), None));
+    assert_eq!(fields(only(&refused), &[35, 297]), "35=AI 297=5");
+    assert_eq!(text(only(&world.take(0, &new(&other("A4")))), 150), "0", "another partition");
+    assert_eq!(text(only(&world.take(0, &cancel("A5", "A1", Side::Buy))), 150), "4", "cancels pass");
+    world.translator.set_behind(Default::default());
+    assert_eq!(text(only(&world.take(0, &new(&limit("A6", Side::Buy, 1, 10 * E8)))), 150), "0");
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tapeworks_exchange::live::{LiveBurst, LiveVenue, Silence};
+use tapeworks_exchange::live::{LiveBurst, LiveVenue, Night, Silence};
 use tapeworks_exchange::{
-    FEWEST_ORDERS, LineFaults, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind,
+    FEWEST_ORDERS, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind,
 };
 use tapeworks_session::Credentials;
 use tapeworks_session::requests::RequestProtocol;
@@ -94,6 +94,8 @@ pub struct Config {
     pub rate: u64,
     /// Bursts on top.
     pub bursts: Vec<LiveBurst>,
+    /// The nights between two trading days, ascending. A configuration file has none.
+    pub nights: Vec<Night>,
     /// The address of the interface that multicast goes out of.
     pub interface: Ipv4Addr,
     /// How far multicast goes; 0: it stays on the machine.
@@ -134,6 +136,7 @@ impl Config {
             messages: None,
             rate: 100_000,
             bursts: Vec::new(),
+            nights: Vec::new(),
             interface: Ipv4Addr::LOCALHOST,
             hops: 0,
             wait: Wait::default(),
@@ -171,18 +174,7 @@ impl Venue {
     pub fn new(name: &str, kind: VenueKind, lines: Vec<SocketAddrV4>) -> Self {
         Self {
             name: name.to_owned(),
-            live: LiveVenue {
-                kind,
-                unit: Unit::WHOLE,
-                share: 1,
-                line_b: lines.len() > 1,
-                faults: [LineFaults::default(); 2],
-                skew_ns: 0,
-                restart_after: Vec::new(),
-                silences: Vec::new(),
-                resets: Vec::new(),
-                nonsense_per_million: 0,
-            },
+            live: LiveVenue { line_b: lines.len() > 1, ..LiveVenue::new(kind) },
             lines,
             retransmission: None,
             retransmission_by_tcp: false,
@@ -350,12 +342,12 @@ fn read_venue(
     }
     let silences = read_silence(reading, &mut venue, "silent_after", "silence");
     let resets = read_silence(reading, &mut venue, "reset_after", "reset");
+    let announces = venue.boolean(reading, "announce_resets").unwrap_or(true);
     let nonsense_per_million = venue
         .integer(reading, "nonsense_per_million", 0..=MILLION)
         .map_or(0, |(nonsense, _)| nonsense as u32);
     venue.refuse_the_rest(reading);
     let live = LiveVenue {
-        kind: kind?,
         unit,
         share,
         line_b: lines.len() > 1,
@@ -364,7 +356,9 @@ fn read_venue(
         restart_after,
         silences,
         resets,
+        announces,
         nonsense_per_million,
+        ..LiveVenue::new(kind?)
     };
     Some(Venue {
         name,
@@ -516,12 +510,13 @@ mod tests {
             retransmission_faults = { late_per_million = 1, late = "20ms", partial_per_million = 2, more_per_million = 3, other_range_per_million = 4, other_session_per_million = 5, garbage_per_million = 6, unreadable_per_million = 7, repeated_per_million = 8 }
             snapshot_faults = { ahead_per_million = 1, other_session_per_million = 3, unreadable_per_million = 4, silent_per_million = 5, endless_per_million = 6 }
             snapshot = "127.0.0.1:32001"
-            faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew = "50us" }
+            faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3, late_copies_per_million = 4, late_copy = "4s" }, skew = "50us" }
             restart_after = [500_000, 600_000]
             silent_after = 9
             silence = "1.5s"
             reset_after = 700_000
             reset = "4s"
+            announce_resets = false
             nonsense_per_million = 8
             [[venue]]
             name = "two"
@@ -569,11 +564,23 @@ mod tests {
         };
         assert_eq!(one.snapshot_faults, faults);
         assert_eq!(one.live.nonsense_per_million, 8);
-        let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences, resets, .. } =
-            one.live.clone();
+        let LiveVenue {
+            kind,
+            share,
+            line_b,
+            faults,
+            skew_ns,
+            restart_after,
+            silences,
+            resets,
+            announces,
+            ..
+        } = one.live.clone();
+        assert!(!announces);
         assert_eq!((kind, share, line_b, skew_ns), (VenueKind::IexTops, 60, true, 50_000));
         assert_eq!((faults[0].lost_per_million, faults[1].duplicated_per_million), (1, 2));
         assert_eq!(faults[1].reordered_per_million, 3);
+        assert_eq!((faults[1].late_copies_per_million, faults[1].late_copy_ns), (4, 4_000_000_000));
         assert_eq!(restart_after, [500_000, 600_000]);
         assert_eq!(silences, [Silence { after: 9, length_ns: 1_500_000_000 }]);
         assert_eq!(resets, [Silence { after: 700_000, length_ns: 4_000_000_000 }]);

@@ -161,6 +161,7 @@ impl<W: World> Venues<W> {
             messages: config.messages,
             rate: config.rate,
             bursts: config.bursts.clone(),
+            nights: config.nights.clone(),
             heartbeat_ns: config.heartbeat_ns,
             linger_ns: config.linger_ns,
             venues: config.venues.iter().map(|venue| venue.live.clone()).collect(),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
+use tapeworks_exchange::VenueKind;
 use tapeworks_exchange::itch_line::HIGHEST_PRICE_E8;
 use tapeworks_exchange::live::LiveVenue;
 use tapeworks_exchange::matching::SelfTrade;
 use tapeworks_exchange::orders::{Instrument, OrderFaults, OrderOptions, OuchUser, PartitionHalt};
-use tapeworks_exchange::{Unit, VenueKind};
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{ServerSettings, User};
@@ -252,18 +252,7 @@ fn read_publication(
         }
         return None;
     };
-    let live = LiveVenue {
-        kind,
-        unit: Unit::WHOLE,
-        share: 1,
-        line_b: lines.len() > 1,
-        faults,
-        skew_ns,
-        restart_after: Vec::new(),
-        silences: Vec::new(),
-        resets: Vec::new(),
-        nonsense_per_million: 0,
-    };
+    let live = LiveVenue { line_b: lines.len() > 1, faults, skew_ns, ..LiveVenue::new(kind) };
     Some(PublicationSetting { live, lines, retransmission, snapshot })
 }
 

@@ -155,11 +155,16 @@ pub(crate) fn read_faults(
     let faults = ["a", "b"].map(|key| {
         let Some(mut line) = section.table(reading, key) else { return LineFaults::default() };
         let mut part = |key| line.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
-        let faults = LineFaults {
+        let mut faults = LineFaults {
             lost_per_million: part("lost_per_million"),
             duplicated_per_million: part("duplicated_per_million"),
             reordered_per_million: part("reordered_per_million"),
+            late_copies_per_million: part("late_copies_per_million"),
+            late_copy_ns: 0,
         };
+        faults.late_copy_ns =
+            nanoseconds(reading, &mut line, "late_copy", Duration::ZERO..=Duration::from_secs(60))
+                .unwrap_or(LineFaults::USUAL_LATE_COPY_NS);
         line.refuse_the_rest(reading);
         faults
     });

@@ -137,6 +137,7 @@ impl VenueReport {
                 "duplicated_packets": line.injected.duplicated_packets,
                 "duplicated_messages": line.injected.duplicated_messages,
                 "reordered_packets": line.injected.reordered_packets,
+                "late_copies": line.injected.late_copies,
                 "refused_by_kernel": refused,
             })).collect::<Vec<_>>(),
             "retransmission": {

@@ -133,6 +133,7 @@ fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
         lost_per_million: lost,
         duplicated_per_million: 10_000,
         reordered_per_million: 10_000,
+        ..LineFaults::default()
     };
     let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx, VenueKind::Byx];
     let mut lines: Vec<Line> = (1..=8).map(|number| Line::join([239, 192, 77, number])).collect();
@@ -501,6 +502,7 @@ fn books_after_a_restart_equal_those_without_it() {
                 most_orders: USUAL_MOST_ORDERS,
                 messages: Some(30_000),
                 rate: 50_000,
+                nights: Vec::new(),
                 bursts: Vec::new(),
                 heartbeat_ns: 0,
                 linger_ns: 0,

@@ -65,13 +65,14 @@ fn parts<S: VenueSession>(venue: S, table: S::Table) -> Parts<S> {
         security_id: Ascii::default(),
         venue_id: VENUE_ID,
         tick_e8: 1_000_000,
+        has_negative_prices: false,
         partition: 1,
         segment: Ascii::default(),
     };
     Parts {
         clients: (0..CLIENTS).map(client).collect(),
         reference: Reference::new(&[instrument], &[]).expect("an instrument"),
-        capacity: Capacity { most_orders: 64, most_requests: 256, most_fills: 64 },
+        capacity: Capacity { most_orders: 64, most_requests: 256, most_fills: 64, ..Capacity::default() },
         table,
         venue,
     }

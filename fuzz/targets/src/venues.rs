@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
-use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
+use tapeworks_exchange::{Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
 use tapeworks_session::requests::{DayTime, RequestLogin};
 use tapeworks_session::snapshot::{
     Fetched, Image, SnapshotClient, SnapshotFailure, SnapshotLogin, SnapshotProtocol, SnapshotServer,
@@ -59,18 +59,6 @@ impl Outlet for Nobody {
 
 /// An image of a small market of a kind of venue.
 fn image(kind: VenueKind) -> Arc<Image> {
-    let venue = LiveVenue {
-        kind,
-        unit: Unit::WHOLE,
-        share: 1,
-        line_b: false,
-        faults: [LineFaults::default(); 2],
-        skew_ns: 0,
-        restart_after: Vec::new(),
-        silences: Vec::new(),
-        resets: Vec::new(),
-        nonsense_per_million: 0,
-    };
     let options = LiveOptions {
         seed: 1,
         start_utc_ns: 1_763_130_600_000_000_000,
@@ -81,9 +69,10 @@ fn image(kind: VenueKind) -> Arc<Image> {
         messages: Some(50),
         rate: 1_000_000,
         bursts: Vec::new(),
+        nights: Vec::new(),
         heartbeat_ns: 0,
         linger_ns: 0,
-        venues: vec![venue],
+        venues: vec![LiveVenue::new(kind)],
     };
     let mut live = Live::new(&options).expect("the market is sound");
     live.advance(30_000, &mut Nobody);

@@ -3,7 +3,7 @@
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, Instrument, Millennium, MillenniumSettings, Outputs, Reference, ReferenceError, Reply,
-    Report, RiskLimits, Settings, Translator,
+    Report, RiskLimits, Settings, TopOfBook, Translator,
 };
 use tapeworks_wire::fix::order_entry::{
     HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
@@ -55,6 +55,7 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
         security_id: Ascii::default(),
         venue_id,
         tick_e8: 1,
+        has_negative_prices: false,
         partition: 1,
         segment: Ascii::default(),
     };
@@ -64,6 +65,9 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
     let settings = Settings { most_orders: ORDERS * 2, ..Settings::default() };
     let venue = Millennium::new(MillenniumSettings::default());
     let mut translator = Translator::new(venue, Reference::new(&instruments, &[])?, &[client], &settings);
+    // The notional of a sell counts at the bid.
+    let top = TopOfBook { bid_e8: Some(100_000_000), offer_e8: Some(200_000_000) };
+    translator.set_tops(Box::new(vec![top; instruments.len()]));
     translator.venue_connected();
     translator.venue_recovered();
     let comp_ids = |writer: &mut Writer<'_>| _ = writer.text(49, b"TAPEWORKS").text(56, b"CLIENT01");
@@ -75,9 +79,9 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
             names.iter().enumerate().map(|(order, name)| new_order(name, order)).collect();
         let mut reports = Vec::new();
         for (kind, last, leaves) in [(ExecType::New, 0, 100), (ExecType::Trade, 100, 0)] {
-            for name in &names {
+            for (order, name) in names.iter().enumerate() {
                 let number = part * 2 * ORDERS as i32 + reports.len() as i32 + 1;
-                reports.push(execution(number, kind, name, last, leaves));
+                reports.push(execution(number, kind, name, price_e8(order), last, leaves));
             }
         }
         let mut send = || {
@@ -103,13 +107,18 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
     Ok(u64::from(is_whole) * ORDERS as u64 * per_order)
 }
 
+/// The limit of an order, at which it is filled.
+fn price_e8(order: usize) -> i64 {
+    (1 + order as i64 * 7 % 50_000) * E8 / 100
+}
+
 fn new_order(name: &str, number: usize) -> Vec<u8> {
     let fields = NewOrderSingleFields {
         account: Some(b"ACCT1"),
         handl_inst: Some(HandlInst::AutomatedPrivate),
         symbol: Some(SYMBOLS[number % 3].as_bytes()),
         order_qty: Some(Decimal((100 + number as i64 % 900) * E8)),
-        price: Some(Decimal((1 + number as i64 * 7 % 50_000) * E8 / 100)),
+        price: Some(Decimal(price_e8(number))),
         time_in_force: Some(TimeInForce::Day),
         order_capacity: Some(OrderCapacity::Agency),
         ..NewOrderSingleFields::new(
@@ -131,6 +140,7 @@ fn execution(
     number: i32,
     kind: ExecType,
     name: &str,
+    price_e8: i64,
     last: i32,
     leaves: i32,
 ) -> [u8; ExecutionReport::LENGTH] {
@@ -143,7 +153,7 @@ fn execution(
     bytes[21..41].copy_from_slice(&Ascii::<20>::new(name).unwrap_or_default().0);
     bytes[41..53].copy_from_slice(&format!("O{}           ", &name[4..]).as_bytes()[..12]);
     bytes[53] = kind.raw();
-    bytes[71..79].copy_from_slice(&(10 * E8).to_le_bytes());
+    bytes[71..79].copy_from_slice(&price_e8.to_le_bytes());
     bytes[79..83].copy_from_slice(&last.to_le_bytes());
     bytes[83..87].copy_from_slice(&leaves.to_le_bytes());
     bytes[118] = b'A';

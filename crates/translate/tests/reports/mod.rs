@@ -71,6 +71,7 @@ pub(crate) fn execution(
     kind: ExecType,
     name: &str,
     order: u64,
+    price_e8: i64,
     last: i32,
     leaves: i32,
 ) -> [u8; ExecutionReport::LENGTH] {
@@ -83,7 +84,7 @@ pub(crate) fn execution(
     bytes[21..41].copy_from_slice(&Ascii::<20>::new(name).unwrap().0);
     bytes[41..53].copy_from_slice(format!("O{order:011}").as_bytes());
     bytes[53] = kind.raw();
-    bytes[71..79].copy_from_slice(&(10i64 * 100_000_000).to_le_bytes());
+    bytes[71..79].copy_from_slice(&price_e8.to_le_bytes());
     bytes[79..83].copy_from_slice(&last.to_le_bytes());
     bytes[83..87].copy_from_slice(&leaves.to_le_bytes());
     bytes[118] = b'A';

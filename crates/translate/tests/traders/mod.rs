@@ -12,8 +12,8 @@ use tapeworks_session::native::{
 use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_translate::ids::{ClOrdId, ClientIndex};
 use tapeworks_translate::{
-    ClientSettings, Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Outputs,
-    Reference, Reply, Report, Settings, Translator, Venue,
+    ClientSettings, Doubt, Execution, Instrument, Millennium, MillenniumSettings, Naming, Order, Ouch,
+    OuchSettings, Outputs, Reference, Reply, Report, Settings, Translator, Venue,
 };
 use tapeworks_wire::fix::order_entry::{
     HeaderFields, MassQuoteFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
@@ -30,7 +30,7 @@ pub(crate) const START_NS: u64 = 1_709_197_200 * SECOND_NS;
 
 /// Enough for every test.
 pub(crate) const CAPACITY: Settings =
-    Settings { most_orders: 1_024, most_requests: 4_096, most_fills: 1_024 };
+    Settings { most_orders: 1_024, most_requests: 4_096, most_fills: 1_024, halts_doubtful: false };
 
 /// Midnight of that day in New York.
 const MIDNIGHT_NS: u64 = START_NS - 4 * 3_600 * SECOND_NS;
@@ -45,6 +45,10 @@ pub(crate) struct Kept {
     /// FIX messages with a header, by client.
     pub(crate) to_clients: Vec<(ClientIndex, Vec<u8>)>,
     pub(crate) unmatched: Vec<Report>,
+    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) repeated: u64,
+    /// Of each message that cannot be read: whether it names a known order.
+    pub(crate) unreadable: Vec<bool>,
 }
 
 impl Outputs for Kept {
@@ -60,6 +64,18 @@ impl Outputs for Kept {
 
     fn unmatched(&mut self, report: &Report) {
         self.unmatched.push(*report);
+    }
+
+    fn doubtful(&mut self, _: &Order, _: &Execution, doubt: Doubt) {
+        self.doubts.push(doubt);
+    }
+
+    fn repeated(&mut self, _: &Execution) {
+        self.repeated += 1;
+    }
+
+    fn unreadable(&mut self, _: &[u8], order: Option<&Order>) {
+        self.unreadable.push(order.is_some());
     }
 }
 
@@ -162,6 +178,7 @@ pub(crate) fn reference() -> Reference {
         security_id: Ascii::default(),
         venue_id,
         tick_e8: E8 / 100,
+        has_negative_prices: false,
         partition,
         segment: Ascii::new(if partition == 1 { "SEG1" } else { "SEG2" }).unwrap(),
     };

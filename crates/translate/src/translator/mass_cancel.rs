@@ -1,0 +1,106 @@
+//! Mass cancels: of the venue, or as a cancel of each order and each side of a quote.
+
+use tapeworks_wire::NanosecondsSinceEpoch;
+use tapeworks_wire::fix::order_entry::{OrderMassCancelReportFields, OrderMassCancelRequest};
+
+use super::{Translator, response_of};
+use crate::desk::{Incoming, Scope};
+use crate::fix_side::Reply;
+use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex};
+use crate::known::{ClientRequest, RequestKind};
+use crate::outputs::Outputs;
+use crate::pool::Handle;
+use crate::refusal::Refusal;
+use crate::request::{MassCancel, Request};
+use crate::venue::Venue;
+
+impl<V: Venue> Translator<V> {
+    /// A mass cancel of an instrument goes to a venue that takes them, unless other clients trade in it, since the venue would cancel the orders of
+    /// the user, which they share, or the client has quotes there, which the venue would leave. Otherwise each order and each side of a quote of the client is
+    /// cancelled.
+    #[cold]
+    pub(super) fn mass_cancel(
+        &mut self,
+        incoming: &Incoming<'_>,
+        id: ClOrdId,
+        scope: Scope,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let client = incoming.client;
+        if let Scope::Instrument(instrument) = scope
+            && self.venue.takes_mass_cancels()
+            && !self.desk.known.others_trade(client, instrument)
+            && !self.desk.known.quotes(client, instrument)
+        {
+            return self.send_mass_cancel(client, (id, instrument), false, false, incoming.now_ns, out);
+        }
+        let is_meant = |instrument: InstrumentIndex| match scope {
+            Scope::All => true,
+            Scope::Instrument(of) => of == instrument,
+            Scope::Segment(segment) => self
+                .desk
+                .reference
+                .instrument(instrument)
+                .is_some_and(|found| found.segment.trimmed() == segment.trimmed()),
+        };
+        let of = |order: &Handle| self.desk.known.entry(*order).map(|entry| entry.order.instrument);
+        let mut orders = self.desk.known.open(client);
+        orders.retain(|order| of(order).is_some_and(is_meant));
+        let before = self.desk.counters.own_cancels;
+        for order in &orders {
+            self.send_own_cancel(*order, incoming.now_ns, out);
+        }
+        if self.desk.counters.own_cancels != before {
+            // The id is in use from now on. Nothing is kept of a mass cancel without orders, which the store does not have.
+            let name = self.venue.name(self.next_name, id);
+            self.next_name = self.next_name.wrapping_add(1);
+            let instrument = InstrumentIndex::default();
+            let request = ClientRequest::new(
+                RequestKind::MassCancel,
+                client,
+                (id, ClOrdId::default()),
+                name,
+                instrument,
+            );
+            let request = ClientRequest { is_pending: false, ..request };
+            if let Some(handle) = self.desk.known.add_request(request) {
+                self.desk.known.end_request(handle);
+            }
+        }
+        let Ok(view) = OrderMassCancelRequest::read(incoming.message) else { return Ok(()) };
+        let (request_type, response) = (scope.request_type(), response_of(scope.request_type()));
+        let fields = OrderMassCancelReportFields {
+            cl_ord_id: Some(id.0.trimmed()),
+            order_id: Some(id.0.trimmed()),
+            total_affected_orders: Some(orders.len() as u64),
+            symbol: view.symbol(),
+            security_id: view.security_id(),
+            market_segment_id: view.market_segment_id(),
+            transact_time: Some(NanosecondsSinceEpoch(incoming.now_ns)),
+            ..OrderMassCancelReportFields::new(request_type, response)
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(client, &Reply::MassCancel(&fields));
+        Ok(())
+    }
+
+    pub(super) fn send_mass_cancel(
+        &mut self,
+        client: ClientIndex,
+        (id, instrument): (ClOrdId, InstrumentIndex),
+        is_of_quotes: bool,
+        is_own: bool,
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        if is_own && self.desk.known.in_use(client, &id).is_some() {
+            return Err(Refusal::Duplicate);
+        }
+        let name = self.venue.name(self.next_name, id);
+        self.send(name, &Request::MassCancel(MassCancel { name, is_of_quotes }), instrument, now_ns, out)?;
+        let request =
+            ClientRequest::new(RequestKind::MassCancel, client, (id, ClOrdId::default()), name, instrument);
+        self.desk.known.add_request(ClientRequest { is_own, ..request });
+        Ok(())
+    }
+}
