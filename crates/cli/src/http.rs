@@ -1,8 +1,10 @@
-//! Requests to the page of a running plant or gateway.
+//! Requests to the page of a running plant or gateway, or to a gateway's control socket.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tapeworks_packet::stop;
@@ -27,57 +29,75 @@ pub(crate) fn request(
     let failed = |error: std::io::Error| format!("{address}: {error}");
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
     stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
-    let mut request = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
-    if method == "POST" {
-        request.push_str("Content-Length: 0\r\n");
-    }
+    let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\n");
     if let Some(token) = token {
         if token.chars().any(char::is_control) {
             return Err("a token has no control characters".to_owned());
         }
-        let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
+        let _infallible = write!(head, "Authorization: Bearer {token}\r\n");
     }
-    let mut stream = connector.over(stream).map_err(failed)?;
+    let stream = connector.over(stream).map_err(failed)?;
+    ask(stream, &address.to_string(), head)
+}
+
+/// Sends a request to a control socket, as [`request`] does to a page.
+pub(crate) fn request_of_socket(method: &str, socket: &Path, target: &str) -> Result<String, String> {
+    let place = socket.display().to_string();
+    let connect = || {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(stop::LOOK))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    };
+    let stream = connect().map_err(|error: std::io::Error| format!("{place}: {error}"))?;
+    ask(stream, &place, format!("{method} {target} HTTP/1.0\r\nHost: localhost\r\n"))
+}
+
+/// Sends the request with this head over a connection to `place`, and returns the body of the answer.
+fn ask(mut stream: impl Read + Write, place: &str, head: String) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{place}: {error}");
     let began = Instant::now();
     // With TLS both sides agree first, which takes what the server sends.
-    patiently(address, began, || stream.flush())?;
-    stream.write_all((request + "\r\n").as_bytes()).map_err(failed)?;
+    patiently(place, began, || stream.flush())?;
+    // A command has no body.
+    let request = head + "Content-Length: 0\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();
     let mut stream = stream.take(MOST_BYTES);
     // The bytes read so far stay when a read times out.
-    patiently(address, began, || stream.read_to_end(&mut answer))?;
+    patiently(place, began, || stream.read_to_end(&mut answer))?;
     let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: not a web server"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{place}: not a web server"))?;
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        Some("401" | "403") => Err(format!("{address}: the page wants a token: --token")),
+        Some("401" | "403") => Err(format!("{place}: the page wants a token: --token")),
         Some(code) => {
             let why = body.lines().next().unwrap_or_default().trim();
             let why: String = why.chars().filter(|letter| !letter.is_control()).take(200).collect();
             let is_text = head.to_ascii_lowercase().contains("content-type: text/plain");
             let why = if is_text && !why.is_empty() { format!(": {why}") } else { String::new() };
-            Err(format!("{address}: answered with {code}{why}"))
+            Err(format!("{place}: answered with {code}{why}"))
         }
-        None => Err(format!("{address}: not a web server")),
+        None => Err(format!("{place}: not a web server")),
     }
 }
 
 /// Does again what a socket's time limit has ended, until there is no more patience or the user stops.
 fn patiently<T>(
-    address: SocketAddr,
+    place: &str,
     began: Instant,
     mut act: impl FnMut() -> std::io::Result<T>,
 ) -> Result<T, String> {
     loop {
         match act() {
             Ok(done) => return Ok(done),
-            Err(_) if interrupt::is_requested() => return Err(format!("{address}: stopped")),
+            Err(_) if interrupt::is_requested() => return Err(format!("{place}: stopped")),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 if began.elapsed() >= PATIENCE {
-                    return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
+                    return Err(format!("{place}: no whole answer within {} s", PATIENCE.as_secs()));
                 }
             }
-            Err(error) => return Err(format!("{address}: {error}")),
+            Err(error) => return Err(format!("{place}: {error}")),
         }
     }
 }

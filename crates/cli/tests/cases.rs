@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{run, stderr, stdout};
+use support::{Folder, run, stderr, stdout};
 
 fn path(name: &str) -> String {
     format!("testdata/cases/{name}")
@@ -103,6 +103,24 @@ fn a_volume_above_32_bits_is_exact_and_a_size_that_does_not_fit_is_reported() {
     assert!(bars.contains(",5000000000,"), "{bars}");
     let (_, code) = replay(&[&path("bigcross.pcap"), "--schema", "mbo"]);
     assert_eq!(code, Some(3));
+    let folder = Folder::new("cases-bigcross");
+    for (name, threads) in [("size.dbn", "1"), ("size.parquet", "1"), ("apart.parquet", "2")] {
+        let out = folder.path(name);
+        let output = run(&[
+            "replay",
+            &path("bigcross.pcap"),
+            "--schema",
+            "mbo",
+            "--threads",
+            threads,
+            "--json",
+            "--out",
+            &out,
+        ]);
+        let summary: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(summary["written"][0]["values_out_of_range"], 1, "{name}");
+        assert_eq!(output.status.code(), Some(3), "{name}");
+    }
 }
 
 #[test]

@@ -15,15 +15,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::process::Process;
+use support::trader::{PATIENCE, Trader};
 use support::{Folder, assert_one_error, free_port, run, stderr, stdout};
-use tapeworks_gateway::client::FixClient;
-use tapeworks_gateway::order_line::{OrderBook, OrderLine};
-use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{Role, Settings};
-use tapeworks_wire::fix::field;
 
 const TOKEN: &str = "a token for the test";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn exchange_config(folder: &Folder, [real_time, recovery]: [SocketAddr; 2]) -> String {
     let config = format!(
@@ -80,39 +75,6 @@ address = "{page}"
         folder.path("gateway-store"),
     );
     folder.write("gateway.toml", config.as_bytes())
-}
-
-struct Trader {
-    client: FixClient<System>,
-    book: OrderBook,
-}
-
-impl Trader {
-    fn connect(address: SocketAddr, comp_id: &str) -> Self {
-        let settings = Settings::new(Role::Initiator, "FIX.4.4", comp_id, "TAPEWORKS");
-        let client = FixClient::connect(address, settings, None, PATIENCE).unwrap();
-        Self { client, book: OrderBook::new(&format!("{comp_id}-")) }
-    }
-
-    fn send(&mut self, line: &str) {
-        let line = OrderLine::parse(line).unwrap().unwrap();
-        let (kind, fields) = self.book.message(&line, self.client.now_ns()).unwrap();
-        self.client.send(kind, &fields).unwrap();
-    }
-
-    /// ExecType (150) and Text (58) of the next report.
-    fn report(&mut self) -> (String, String) {
-        let began = Instant::now();
-        loop {
-            self.client.turn(Duration::from_millis(20)).unwrap();
-            if let Some(message) = self.client.next_message() {
-                let text =
-                    |tag| String::from_utf8_lossy(field(&message, tag).unwrap_or_default()).into_owned();
-                return (text(150), text(58));
-            }
-            assert!(began.elapsed() < PATIENCE, "no report");
-        }
-    }
 }
 
 /// Runs `tapeworks gateway VERB ...` for the page.
@@ -172,10 +134,11 @@ fn the_kill_switch_reaches_a_running_gateway_and_its_clients() {
     let client = &sessions["clients"][0];
     assert_eq!((&client["next_incoming"], &client["next_outgoing"]), (&3.into(), &3.into()), "{client}");
     assert!(done(gateway("sessions", page, &[])).contains("logged on"));
-    assert!(
-        done(run(&["gateway", "sessions", &config])).contains("logged on"),
-        "the configuration names the page"
-    );
+    let socket = format!("{}.control", folder.path("gateway-store"));
+    for place in [&config, &socket] {
+        let sessions = run(&["gateway", "sessions", place]);
+        assert!(done(sessions).contains("logged on"), "{place} has no token");
+    }
     assert_one_error(
         &run(&["gateway", "sessions", &folder.path("none.toml")]),
         2,
@@ -241,6 +204,62 @@ fn the_kill_switch_reaches_a_running_gateway_and_its_clients() {
 }
 
 #[test]
+fn a_store_that_is_removed_or_replaced_halts_its_gateway() {
+    type Harm = fn(&Folder, &str);
+    let harms: [(Harm, &str); 3] = [
+        (|_, store| std::fs::remove_dir_all(store).unwrap(), "lock was removed"),
+        (
+            |folder, store| {
+                std::fs::rename(store, folder.path("elsewhere")).unwrap();
+                std::fs::create_dir(store).unwrap();
+            },
+            "lock was removed",
+        ),
+        // A copy in the place of the segment: its name is there, and the file is another.
+        (
+            |folder, store| {
+                for entry in std::fs::read_dir(store).unwrap() {
+                    let path = entry.unwrap().path();
+                    if path.extension().is_some_and(|it| it == "journal") {
+                        let copy = folder.path("copy");
+                        std::fs::copy(&path, &copy).unwrap();
+                        std::fs::rename(&copy, &path).unwrap();
+                    }
+                }
+            },
+            ".journal was removed or replaced",
+        ),
+    ];
+    let ports = [200, 201, 202, 203].map(free_port);
+    for (harm, said) in harms {
+        let folder = Folder::new("gateway-web-store");
+        let exchange = exchange_config(&folder, [ports[0], ports[1]]);
+        let config = gateway_config(&folder, ports, "");
+        let _exchange = Process::start(&["exchange", "serve", &exchange], &["forgets them at its end"]);
+        let _ours = Process::start(&["gateway", &config], &["FIX clients are served"]);
+        wait_until_ready(ports[3]);
+        let mut alpha = Trader::connect(ports[2], "ALPHA");
+        alpha.send("new AAPL buy 100 @100");
+        assert_eq!(alpha.report().0, "0");
+        harm(&folder, &folder.path("gateway-store"));
+        let began = Instant::now();
+        let mut sent = 0;
+        while run(&["gateway", "sessions", &config]).status.code() == Some(0) {
+            assert!(began.elapsed() < PATIENCE, "nobody sees it");
+            sent += 1;
+        }
+        let sessions = stderr(&run(&["gateway", "sessions", &config]));
+        assert!(sessions.contains("the store is gone") && sessions.contains(said), "{sessions}");
+        alpha.send("new AAPL buy 100 @99");
+        assert_eq!(alpha.report(), ("8".to_owned(), "Trading is halted".to_owned()), "after {sent} looks");
+        // Nobody can let orders pass again, and cancels pass.
+        assert_one_error(&run(&["gateway", "resume", &config]), 1, "409: the store is gone");
+        alpha.send("cancel ALPHA-1");
+        assert_eq!(alpha.report().0, "4");
+    }
+}
+
+#[test]
 fn a_gateway_without_its_venue_is_not_ready_and_says_why() {
     let folder = Folder::new("gateway-web-alone");
     let addresses = [64, 65, 66, 67].map(free_port);
@@ -293,6 +312,9 @@ fn the_commands_reach_a_page_by_tls_with_its_authority_alone() {
     let [real_time, recovery, listen, page] = [73, 74, 75, 76].map(free_port);
     let web = "token_file = \"token\"\ncertificate = \"ours/page.pem\"\nprivate_key = \"ours/page.key\"\n";
     let config = gateway_config(&folder, [real_time, recovery, listen, page], web);
+    // Without a control socket the configuration names the page.
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("control = \"\"\n{text}")).unwrap();
     let logged = format!("the page is on https://{page}/");
     let _gateway = Process::start(&["gateway", &config, "--log", "json"], &[&logged]);
     let sessions = |place: &str, more: &[&str]| run(&[&["gateway", "sessions", place], more].concat());

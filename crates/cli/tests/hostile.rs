@@ -1,5 +1,6 @@
 //! The program as a hostile world meets it: damaged files and configurations, signals at any moment, two of everything at once,
-//! outages of the plant, captures of several days behind tunnels, recovery servers that lie, clients that flood the plant.
+//! outages of the plant, captures of several days behind tunnels, recovery servers that lie, clients that flood the plant, and a
+//! plant that hangs while orders are checked against its prices.
 //!
 //! Everything comes from one seed, which is printed: `TAPEWORKS_SEED` gives it. `TAPEWORKS_HOSTILE_SECONDS` says for how long each part
 //! goes on; without it each does a few rounds. `cargo xtask hostile` runs it for ten minutes.
@@ -10,10 +11,14 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 #![cfg(unix)]
 
+#[path = "collar/mod.rs"]
+mod collar;
 #[path = "hostile/days.rs"]
 mod days;
 #[path = "hostile/flood.rs"]
 mod flood;
+#[path = "hostile/orders.rs"]
+mod orders;
 #[path = "hostile/recovery.rs"]
 mod recovery;
 mod support;
@@ -116,6 +121,10 @@ impl Rounds {
             }
             let Ok(datagram) = net::parse(LinkType::ETHERNET, bytes) else { continue };
             let payload = datagram.payload_offset..datagram.payload_offset + datagram.payload.len();
+            // With its checksum the damaged datagram is discarded; without, its messages are read.
+            if self.below(2) == 0 {
+                without_checksum(bytes);
+            }
             let part = &mut bytes[payload];
             let at = self.below(part.len().min(48));
             let end = part.len().min(at + self.one_of(&[1, 2, 4, 8, 16]));
@@ -131,6 +140,16 @@ impl Rounds {
             writer.write_packet(*time, bytes).unwrap();
         }
         writer.finish().unwrap()
+    }
+}
+
+/// Writes 0, for none, into the UDP checksum of a frame over IPv4, if it is UDP.
+fn without_checksum(frame: &mut [u8]) {
+    if let Ok(datagram) = net::parse(LinkType::ETHERNET, frame)
+        && datagram.transport == net::Transport::Udp
+    {
+        let checksum = datagram.payload_offset - 2..datagram.payload_offset;
+        frame[checksum].fill(0);
     }
 }
 
@@ -276,7 +295,7 @@ fn sessions_that_miss_more_than_can_be_counted_are_never_clean() {
     }
 }
 
-/// One damaged number or count costs the messages of its packet, or none, and replay and stats say the same of it; also where a second line has it.
+/// In packets without checksums, one damaged number or count costs the messages of its packet, or none, and replay and stats say the same of it; also where a second line has it.
 #[test]
 fn one_damaged_header_costs_one_packet() {
     let folder = Folder::new("hostile-header");
@@ -307,6 +326,7 @@ fn one_damaged_header_costs_one_packet() {
         let bytes = &mut damaged[place].1;
         let (lost, at) = (u64::from(count_of(bytes)), offset(bytes) + at);
         bytes[at] ^= 0x40;
+        without_checksum(bytes);
         if is_copied {
             // A copy comes first, so the damaged packet is one that came before, but for its number.
             damaged.insert(place, copied);
@@ -327,6 +347,62 @@ fn one_damaged_header_costs_one_packet() {
         let codes = [["stats"], ["replay"]].map(|command| run(&[command[0], &path]).status.code());
         assert_eq!(codes, [Some(3); 2], "{what}");
         assert_eq!(replay["channels"][0]["late_messages"], 0, "{replay}");
+    }
+}
+
+/// A flipped bit in a message costs its datagram's messages, unless a copy brings them; every command says so with the place.
+#[test]
+fn a_flipped_bit_in_a_message_is_found_by_its_checksum() {
+    let mut rounds = Rounds::new(11, 6);
+    let folder = Folder::new("hostile-flipped-bit");
+    let capture = "testdata/captures/simulated/iex-deep-plus.pcap";
+    let packets = packets(capture);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = run(arguments);
+        is_sound(&output, &stderr(&output), &[0, 3], &arguments.join(" "));
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    let counted = |of: &serde_json::Value| {
+        let channels = of["channels"].as_array().unwrap();
+        let sum = |key: &str| channels.iter().map(|channel| channel[key].as_u64().unwrap()).sum::<u64>();
+        ["messages", "missing_messages"].map(sum)
+    };
+    let [messages, _] = counted(&json(&["stats", "--json", capture]));
+    while rounds.next() {
+        // The first eight make the flow trusted; what the last one carried is not missed.
+        let place = 9 + rounds.below(packets.len() - 10);
+        let mut damaged = packets.clone();
+        let bytes = &mut damaged[place].1;
+        let datagram = net::parse(LinkType::ETHERNET, bytes).unwrap();
+        let (start, length) = (datagram.payload_offset, datagram.payload.len());
+        let carried = u64::from(u16::from_le_bytes([bytes[start + 14], bytes[start + 15]]));
+        bytes[start + rounds.below(length)] ^= 1 << rounds.below(8);
+        let is_copied = rounds.below(2) == 0;
+        if is_copied {
+            damaged.insert(place + 1, packets[place].clone());
+        }
+        let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+        for (time, bytes) in &damaged {
+            writer.write_packet(*time, bytes).unwrap();
+        }
+        let path = folder.write("flipped.pcap", &writer.finish().unwrap());
+        let what = format!("seed {}: packet {}, copied: {is_copied}", rounds.seed, place + 1);
+        let lost = if is_copied { 0 } else { carried };
+        let (stats, replay) = (json(&["stats", "--json", &path]), json(&["replay", "--json", &path]));
+        for (counts, problem) in [
+            (counted(&stats), &stats["first_problems"][0]),
+            (counted(&replay), &replay["problems"]["first"][0]),
+        ] {
+            assert_eq!(counts, [messages - lost, lost], "{what}");
+            assert_eq!(problem["packet"], place as u64 + 1, "{what}: {problem}");
+            let text = problem["problem"].as_str().unwrap();
+            assert!(text.contains("states checksum") && text.ends_with("it is discarded"), "{what}: {text}");
+        }
+        assert_eq!(replay["problems"]["bad_checksums"], 1, "{what}");
+        for command in ["stats", "replay", "dump", "study", "symbols", "bars"] {
+            let code = run(&[command, &path]).status.code();
+            assert_eq!(code, Some(3), "{what}: {command}");
+        }
     }
 }
 
@@ -541,16 +617,50 @@ fn two_runs_at_once_with_one_output_give_one_whole_file() {
     }
 }
 
+/// The configurations of a simulated Nasdaq with one line and of its plant, which has `plant` besides.
+fn nasdaq(folder: &Folder, symbols: u32, port: SocketAddr, plant: &str) -> [String; 2] {
+    let group = format!("239.200.{}.1:{}", std::process::id() % 250, port.port());
+    let venue = format!(
+        r#"
+symbols = {symbols}
+rate = 500
+interface = "127.0.0.1"
+wait = "rest"
+[[venue]]
+name = "Nasdaq"
+kind = "nasdaq"
+lines = ["{group}"]
+"#
+    );
+    let plant = format!(
+        r#"
+interface = "127.0.0.1"
+{plant}
+[[venue]]
+name = "Nasdaq"
+protocol = "itch"
+publisher = "XNAS.ITCH"
+lines = ["{group}"]
+"#
+    );
+    [("venue.toml", venue), ("plant.toml", plant)].map(|(name, text)| folder.write(name, text.as_bytes()))
+}
+
 /// The page's status.
 fn status(web: SocketAddr) -> Option<serde_json::Value> {
+    serde_json::from_str(get(web, "/status.json")?.split_once("\r\n\r\n")?.1).ok()
+}
+
+/// The head and the body of a page.
+fn get(web: SocketAddr, path: &str) -> Option<String> {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(web).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    let request = format!("GET /status.json HTTP/1.1\r\nConnection: close\r\nHost: {web}\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\nHost: {web}\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
-    serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
+    Some(text)
 }
 
 #[test]

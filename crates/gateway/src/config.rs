@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapeworks_journal::JournalOptions;
-use tapeworks_market::shared::quotes_path;
+use tapeworks_market::shared::{HEARTBEAT_NS, quotes_path};
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::secrets::{Secret, check_secret, check_token};
 use tapeworks_runtime::traces::setting::{self as traces, Sampled, TraceSetting};
@@ -23,7 +23,7 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::SCHEMA;
-use tapeworks_wire::fix::read_decimal;
+use tapeworks_wire::fix::{IgnoredTags, read_decimal};
 use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, PassiveOnlyOrder};
 use tapeworks_wire::millennium::variant::{TextPadding, VARIANTS, Variant, variant_by_name};
 
@@ -78,6 +78,24 @@ pub struct WebConfig {
     pub tls: Option<TlsFiles>,
 }
 
+/// Where the control socket is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControlConfig {
+    /// The path.
+    pub path: PathBuf,
+    /// The configuration names it. If not, a gateway that cannot have it there goes on without.
+    pub is_named: bool,
+}
+
+/// Where the prices come from that orders are checked against.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PricesConfig {
+    /// The file in a plant's shared memory.
+    pub path: PathBuf,
+    /// How long they count after the plant's last heartbeat.
+    pub age: Duration,
+}
+
 /// A gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -89,7 +107,7 @@ pub struct Config {
     pub journal: JournalOptions,
     /// When it is synced.
     pub sync: SyncPolicy,
-    /// Room for orders.
+    /// How many orders, requests and fills are remembered, and whether a report in doubt halts its instrument.
     pub capacity: tapeworks_translate::Settings,
     /// The venue.
     pub venue: VenueConfig,
@@ -101,8 +119,10 @@ pub struct Config {
     pub clients: Vec<ClientSettings>,
     /// The web page.
     pub web: Option<WebConfig>,
-    /// The file in shared memory with the prices that orders are checked against.
-    pub prices: Option<PathBuf>,
+    /// The control socket; `None`: there is none.
+    pub control: Option<ControlConfig>,
+    /// The prices that orders are checked against.
+    pub prices: Option<PricesConfig>,
     /// The export of traces.
     pub traces: Option<TraceSetting>,
 }
@@ -148,12 +168,31 @@ impl Config {
         Self::parse(&file, &read_file(path, &file)?, beside)
     }
 
+    /// The control socket in the configuration file at `path`; `None`: there is none. The rest of the file may be wrong, and its secrets
+    /// may be elsewhere: an operator needs none of it.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not TOML, or has another `control` than a path.
+    pub fn control_of(path: &Path) -> Result<Option<PathBuf>, Vec<ConfigError>> {
+        let name = path.display().to_string();
+        let beside = path.parent().unwrap_or_else(|| Path::new("."));
+        let text = read_file(path, &name)?;
+        let control = read_text(Reading::new(&name, &text, true), |reading, document| {
+            let mut file = Section::new("the file", document.get_ref(), document.span());
+            let store = file.table(reading, "store");
+            let folder = store.and_then(|mut store| store.text(reading, "folder"));
+            let folder = folder.map(|(folder, _)| beside.join(folder));
+            Some(read_control(reading, &mut file, folder.as_deref(), beside))
+        })?;
+        Ok(control.flatten().map(|control| control.path))
+    }
+
     /// The prices that orders are checked against, if there are any.
     #[must_use]
     pub fn shared_prices(&self) -> Option<SharedPrices> {
         let symbols =
             self.instruments.iter().map(|instrument| instrument.symbol.as_str().unwrap_or_default());
-        self.prices.clone().map(|path| SharedPrices::new(path, symbols))
+        self.prices.clone().map(|PricesConfig { path, age }| SharedPrices::new(path, age, symbols))
     }
 
     /// What a gateway is made of, on the day of `now_ns` (UTC). Cost: a copy of everything.
@@ -198,8 +237,10 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         file.missing(reading, "store");
     }
     let store = store.map(|store| read_store(reading, store, beside));
+    let control = read_control(reading, &mut file, store.as_ref().map(|store| &*store.folder), beside);
     let capacity = file.table(reading, "capacity").map(|capacity| read_capacity(reading, capacity));
-    let venue = file.table(reading, "venue");
+    let mut venue = file.table(reading, "venue");
+    let halts_doubtful = venue.as_mut().and_then(|venue| venue.boolean(reading, "halt_on_doubt"));
     if !file.has("venue") {
         file.missing(reading, "venue");
     }
@@ -212,6 +253,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     let parties = read_parties(reading, &mut file);
     let defaults = file.table(reading, "client_defaults");
     let clients = read_clients(reading, &mut file, defaults, &instruments, beside);
+    check_room(reading, &file, &clients, capacity.unwrap_or_default().most_orders);
     let web = file.table(reading, "web").and_then(|web| read_web(reading, web, beside));
     let prices = file.table(reading, "market").and_then(|market| read_market(reading, market, beside));
     let acceptor = file.table(reading, "tls").and_then(|tls| read_tls(reading, tls, &clients, beside));
@@ -248,15 +290,37 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         store: store.folder,
         journal: store.journal,
         sync: store.sync,
-        capacity: capacity.unwrap_or_default(),
+        capacity: tapeworks_translate::Settings {
+            halts_doubtful: halts_doubtful.unwrap_or(false),
+            ..capacity.unwrap_or_default()
+        },
         venue,
         instruments,
         parties,
         clients,
         web,
+        control,
         prices,
         traces,
     })
+}
+
+/// The control socket: `control`, or beside the store's folder, so that it outlives that.
+fn read_control(
+    reading: &mut Reading<'_>,
+    file: &mut Section<'_>,
+    store: Option<&Path>,
+    beside: &Path,
+) -> Option<ControlConfig> {
+    match file.text(reading, "control") {
+        Some((path, _)) => {
+            (!path.is_empty()).then(|| ControlConfig { path: beside.join(path), is_named: true })
+        }
+        None => {
+            let path = store?.with_added_extension("control");
+            Some(ControlConfig { path, is_named: false })
+        }
+    }
 }
 
 fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
@@ -310,6 +374,7 @@ fn read_capacity(reading: &mut Reading<'_>, mut capacity: Section<'_>) -> tapewo
         most_orders: number("orders", usual.most_orders),
         most_requests: number("requests", usual.most_requests),
         most_fills: number("fills", usual.most_fills),
+        halts_doubtful: usual.halts_doubtful,
     };
     capacity.refuse_the_rest(reading);
     settings
@@ -580,6 +645,7 @@ fn read_instruments(
         let id = section.integer(reading, "id", 0..=i32::MAX as usize);
         let security_id = ascii(reading, &mut section, "security_id");
         let tick = section.parsed(reading, "tick", "a price such as \"0.01\"", price);
+        let has_negative_prices = section.boolean(reading, "negative_prices");
         let partition = section.integer(reading, "partition", 1..=255);
         let segment = ascii(reading, &mut section, "segment");
         section.refuse_the_rest(reading);
@@ -595,6 +661,7 @@ fn read_instruments(
             security_id: security_id.unwrap_or_default(),
             venue_id: id.map_or(all.len() as i32 + 1, |(id, _)| id as i32),
             tick_e8: tick.unwrap_or(0),
+            has_negative_prices: has_negative_prices.unwrap_or(false),
             partition: partition.map_or(1, |(partition, _)| partition as u8),
             segment: segment.unwrap_or_default(),
         };
@@ -656,10 +723,13 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, beside: &Path) -> O
     Some(WebConfig { address: place?, token, tls })
 }
 
-fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>, beside: &Path) -> Option<PathBuf> {
+fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>, beside: &Path) -> Option<PricesConfig> {
     let memory = market.required_text(reading, "shared_memory");
+    let age = market.time(reading, "price_age", LEAST_PRICE_AGE..=Duration::from_secs(60));
     market.refuse_the_rest(reading);
-    memory.map(|(memory, _)| quotes_path(&beside.join(memory)))
+    let (memory, _) = memory?;
+    let age = age.unwrap_or(Duration::from_secs(1));
+    Some(PricesConfig { path: quotes_path(&beside.join(memory)), age })
 }
 
 /// The files of TLS, which are read now.
@@ -698,12 +768,33 @@ fn check_certificates(
     }
 }
 
-/// A price collar without prices would refuse every order.
+/// The least `price_age`: two heartbeats of a plant, and a look of the gateway between them.
+const LEAST_PRICE_AGE: Duration = Duration::from_nanos(2 * HEARTBEAT_NS + 100_000_000);
+
+/// Without prices a collar would refuse every order, and a limit of the notional every sell and market order.
 fn check_without_prices(reading: &mut Reading<'_>, file: &Section<'_>, clients: &[ClientSettings]) {
-    if let Some(client) = clients.iter().find(|client| client.translate.limits.collar_basis_points != 0) {
-        let name = &client.name;
-        let problem =
-            format!("client '{name}' has collar_basis_points, and there is no [market] with prices");
+    for ClientSettings { name, translate, .. } in clients {
+        let RiskLimits { collar_basis_points, most_notional, .. } = translate.limits;
+        let needs_prices =
+            [("collar_basis_points", collar_basis_points != 0), ("most_notional", most_notional != 0)];
+        if let Some((key, _)) = needs_prices.into_iter().find(|(_, is_set)| *is_set) {
+            let problem = format!("client '{name}' has {key}, and there is no [market] with prices");
+            reading.wrong(file.span.clone(), problem);
+            // What is set for all is said once.
+            return;
+        }
+    }
+}
+
+/// A limit that the room for orders does not reach would be none.
+fn check_room(reading: &mut Reading<'_>, file: &Section<'_>, clients: &[ClientSettings], most_orders: usize) {
+    let is_beyond =
+        |client: &&ClientSettings| client.translate.limits.most_open_orders as usize > most_orders;
+    if let Some(ClientSettings { name, translate, .. }) = clients.iter().find(is_beyond) {
+        let wanted = translate.limits.most_open_orders;
+        let problem = format!(
+            "client '{name}' has most_open_orders = {wanted}, and there is room for {most_orders} orders: see `orders` in [capacity]"
+        );
         reading.wrong(file.span.clone(), problem);
     }
 }
@@ -717,7 +808,7 @@ struct Common {
     messages_per_second: Option<u32>,
     cancels_on_disconnect: Option<bool>,
     dictionary: Option<Arc<Dictionary>>,
-    ignored_tags: Vec<u32>,
+    ignored_tags: IgnoredTags,
     resend_bound: Option<u64>,
     message_limit: Option<usize>,
     output_bytes: Option<usize>,
@@ -778,7 +869,10 @@ fn read_common(
     }
     let tag = |text: &str| text.parse::<u32>().ok().filter(|tag| *tag > 0);
     if let Some(tags) = section.each(reading, "ignored_tags", "a tag", tag) {
-        common.ignored_tags = tags;
+        common.ignored_tags.tags = tags;
+    }
+    if let Some(validates) = section.boolean(reading, "validate_user_defined_fields") {
+        common.ignored_tags.user_defined = !validates;
     }
     let allowed = |text: &str| text.parse::<IpAddr>().ok();
     if let Some(addresses) = section.each(reading, "addresses", "an IP address", allowed) {
@@ -932,6 +1026,7 @@ fn client(
         session.longest_heartbeat_s = u32::try_from(heartbeat.as_secs()).unwrap_or(u32::MAX);
     }
     session.throttle_per_second = common.messages_per_second;
+    session.ignored_tags = common.ignored_tags.clone();
     session.resend_bound = common.resend_bound.unwrap_or(session.resend_bound);
     session.message_limit_bytes = common.message_limit.unwrap_or(session.message_limit_bytes);
     session.schedule = common.schedule.clone();

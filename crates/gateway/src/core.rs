@@ -16,10 +16,10 @@ use tapeworks_disk::Disk;
 use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
-use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::ids::{ClientIndex, Partitions};
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, FixVersion, Order, Outputs, Reply, Report, TopsOfBook,
-    Translator, copy_report,
+    ClientToExchangeState, Doubt, ExchangeToClientState, Execution, FixVersion, Order, Outputs, Reply,
+    Report, TopsOfBook, Translator, copy_report,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -49,7 +49,7 @@ pub(crate) struct Client<D> {
     pub(crate) store: SessionStore<D>,
     pub(crate) is_connected: bool,
     pub(crate) is_halted: bool,
-    was_logged_on: bool,
+    pub(crate) was_logged_on: bool,
     /// Changes of the store are not collected yet.
     is_touched: bool,
 }
@@ -68,6 +68,9 @@ pub struct Core<S: VenueSession, D: Disk> {
     is_halted: bool,
     /// Whether there are prices of the market; `None`: nothing is checked against them.
     has_prices: Option<bool>,
+    /// The partitions of which reports are missing, and since when there are any, in UTC nanoseconds.
+    behind: Partitions,
+    behind_since_ns: u64,
     /// The midnight that the venue's times count from, in UTC nanoseconds; 0: of a venue without.
     midnight_ns: u64,
     desk: Desk,
@@ -120,6 +123,9 @@ const AHEAD_REQUESTS: usize = 2_048;
 
 /// The channel that orders go over.
 const ORDERS: usize = 0;
+
+/// Bytes of a message that cannot be read which are shown.
+const MOST_SHOWN: usize = 64;
 
 /// The most notices that wait for the caller.
 const MOST_NOTICES: usize = 1_024;
@@ -290,6 +296,14 @@ struct ToAll<'a, S, D: Disk> {
     now: Now,
 }
 
+impl<S, D: Disk> ToAll<'_, S, D> {
+    /// What an order is called for people.
+    fn named(&self, order: &Order) -> String {
+        let name = self.clients.get(usize::from(order.client.0)).map(|client| client.settings.name.as_str());
+        format!("order {} of {}", String::from_utf8_lossy(order.id.0.trimmed()), name.unwrap_or_default())
+    }
+}
+
 impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
     fn to_venue(&mut self, message: &[u8]) {
         let Desk { entries, unsent, .. } = &mut *self.desk;
@@ -337,11 +351,33 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         });
     }
 
+    fn doubtful(&mut self, order: &Order, report: &Execution, doubt: Doubt) {
+        let text = format!("{}, {}: {report:?}", doubt.text(), self.named(order));
+        self.desk.notice(true, text);
+    }
+
+    fn repeated(&mut self, report: &Execution) {
+        self.desk.alert_of_report(|| {
+            format!("the venue reports an execution again, which is left out: {report:?}")
+        });
+    }
+
+    fn unreadable(&mut self, message: &[u8], order: Option<&Order>) {
+        let of = order.map_or_else(|| "it names no known order".to_owned(), |order| self.named(order));
+        let length = message.len();
+        let shown = message.get(..MOST_SHOWN).unwrap_or(message);
+        let shown = shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let text =
+            format!("a message of the venue cannot be read, {of}: {length} bytes, the first of them {shown}");
+        match order {
+            Some(_) => self.desk.notice(true, text),
+            None => self.desk.alert_of_report(|| text),
+        }
+    }
+
     fn own_cancel_failed(&mut self, order: &Order) {
-        let name = self.clients.get(usize::from(order.client.0)).map(|client| client.settings.name.as_str());
-        let (name, id) = (name.unwrap_or_default(), String::from_utf8_lossy(order.id.0.trimmed()));
-        self.desk
-            .notice(true, format!("the venue rejected the cancel of order {id} of {name}: it works still"));
+        let text = format!("the venue rejected the cancel of {}: it works still", self.named(order));
+        self.desk.notice(true, text);
     }
 
     fn first_report(&mut self, requested_ns: u64) {
@@ -421,7 +457,18 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             last_second_end_ns: 0,
             tracer: None,
         };
-        Self { clients, by_names, translator, venue, is_halted, has_prices: None, midnight_ns: 0, desk }
+        Self {
+            clients,
+            by_names,
+            translator,
+            venue,
+            is_halted,
+            has_prices: None,
+            behind: Partitions::default(),
+            behind_since_ns: 0,
+            midnight_ns: 0,
+            desk,
+        }
     }
 
     /// The run begins: later entries have the clients' places of this configuration.
@@ -695,6 +742,33 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         if is_recovering && (self.venue.is_caught_up() || planted!("settled-before-recovered")) {
             self.settle(now);
         }
+        let behind = match self.translator.state() {
+            ClientToExchangeState::Open | ClientToExchangeState::Halted => self.venue.behind(),
+            // No order passes, and the state says so.
+            _ => Partitions::default(),
+        };
+        if behind != self.behind {
+            self.are_behind(behind, now);
+        }
+    }
+
+    /// Of other partitions than before reports are missing.
+    #[cold]
+    fn are_behind(&mut self, behind: Partitions, now: Now) {
+        if self.behind == Partitions::default() {
+            self.behind_since_ns = now.utc_ns;
+        }
+        for app_id in behind.iter().filter(|app_id| !self.behind.has(*app_id)) {
+            let text = format!(
+                "reports of partition {app_id} are missing, and requested: its orders are refused until they are in"
+            );
+            self.desk.notice(true, text);
+        }
+        for app_id in self.behind.iter().filter(|app_id| !behind.has(*app_id)) {
+            self.desk.notice(true, format!("nothing is missing of partition {app_id} any more"));
+        }
+        self.behind = behind;
+        self.translator.set_behind(behind);
     }
 
     /// The venue's missed reports are all in.
@@ -730,7 +804,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
         self.with_venue(now, |venue, each| venue.tick(now.steady_ns, each));
         self.send_again(now);
-        self.look_after_prices();
+        self.look_after_prices(now.steady_ns);
         self.translator.keep_room(64);
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
@@ -765,6 +839,11 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         for client in &mut self.clients {
             client.session.clock_was_set(ahead_ns);
         }
+    }
+
+    /// Whether the kill switch of all clients is on.
+    pub(crate) const fn is_halted(&self) -> bool {
+        self.is_halted
     }
 
     /// The kill switch of all clients.
@@ -812,15 +891,14 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         true
     }
 
-    /// Where the best prices come from that orders are checked against.
+    /// Where the best prices come from that orders are checked against. [`Self::tick`] looks for them.
     pub fn set_tops(&mut self, tops: Box<dyn TopsOfBook>) {
         self.translator.set_tops(tops);
         self.has_prices = Some(false);
-        self.look_after_prices();
     }
 
-    fn look_after_prices(&mut self) {
-        match self.translator.look_after_tops() {
+    fn look_after_prices(&mut self, steady_ns: u64) {
+        match self.translator.look_after_tops(steady_ns) {
             Some(Ok(source)) => {
                 self.has_prices = Some(true);
                 self.desk.notice(false, format!("prices of the market come from {source}"));
@@ -942,6 +1020,13 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             is_venue_logged_on: self.venue.is_logged_on(),
             takes_orders: state == ClientToExchangeState::Open,
             is_halted: self.is_halted,
+            behind: self.behind.iter().collect(),
+            behind_since_ns: self.behind_since_ns,
+            doubtful: self
+                .translator
+                .doubtful_instruments()
+                .map(|instrument| String::from_utf8_lossy(instrument.symbol.trimmed()).into_owned())
+                .collect(),
             has_prices: self.has_prices,
             queued: self.venue.queued() as u64,
             open_orders: clients.iter().map(|client| client.open_orders).sum(),
@@ -986,6 +1071,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 price_e8: order.terms.price_e8,
                 average_e8: order.average_price_e8(),
                 pending: order.pending,
+                is_in_doubt: order.is_in_doubt,
             })
             .collect();
         orders.sort_by(|one, other| (&one.client, &one.id).cmp(&(&other.client, &other.id)));
@@ -1082,6 +1168,19 @@ fn on_event<S: VenueSession, D: Disk>(
             }
         }
         VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
+        VenueEvent::UnknownAppId { app_id } => {
+            let text =
+                format!("the venue says that it has no partition {app_id}: compare `partitions` with it");
+            desk.notice(true, text);
+        }
+        VenueEvent::Unanswered { app_id } => {
+            desk.counters.unanswered_requests += 1;
+            let text = format!(
+                "the venue has not answered the request for missed reports of partition {app_id}: it is made again on another connection"
+            );
+            desk.notice(true, text);
+        }
+        VenueEvent::Alert(text) => desk.notice(true, format!("venue: {text}")),
         VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
         VenueEvent::Ended(how) => {
             translator.venue_disconnected();

@@ -31,9 +31,11 @@ use tapeworks_runtime::world::{
     Listener as _, Poll as _, Ready, Receive as _, SendTo as _, Source as _, Stream as _, System,
     ThreadHandle as _, Wake as _, World,
 };
+use tapeworks_session::fix::End;
 use tapeworks_wire::fix::{Framing, next_message};
 use thiserror::Error;
 
+use crate::attempts::Attempts;
 use crate::clock::{Clock, Now};
 use crate::core::{Core, Notice, histogram, percentiles};
 use crate::ledger::Ledger;
@@ -144,6 +146,18 @@ pub enum StartError {
     Panicked,
 }
 
+/// Why a command is not obeyed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum NotObeyed {
+    /// There is no such client.
+    #[error("there is no client '{}'", .0.escape_debug())]
+    NoClient(String),
+    /// The store was removed, so orders are refused until the gateway is restarted.
+    #[error("{0}")]
+    StoreIsGone(String),
+}
+
 /// What a gateway is commanded.
 pub enum Command<W: World> {
     /// The kill switch of all clients, or of one. The answer comes when the store has it.
@@ -154,8 +168,8 @@ pub enum Command<W: World> {
         is_halted: bool,
         /// Whether open orders are cancelled too.
         cancels: bool,
-        /// Gets whether there is such a client.
-        done: W::Sender<bool>,
+        /// Gets the answer.
+        done: W::Sender<Result<(), NotObeyed>>,
     },
     /// The orders. The gateway's thread composes the answer, so a list without a bound would delay trading.
     Orders {
@@ -275,8 +289,10 @@ impl<W: World> Gateway<W> {
             status: Arc::clone(&status),
             refused_connections: 0,
             refusals: Refusals::new("FIX client", on_refusal),
+            attempts: Attempts::default(),
             on_notice,
             disk,
+            gone: None,
             turn: histogram(),
             turns: Percentiles::default(),
             turns_of: W::instant(),
@@ -397,8 +413,8 @@ struct Connection<W: World> {
 
 /// A kill switch was turned, and the store does not have it yet.
 struct Halted<W: World> {
-    done: W::Sender<bool>,
-    is_known: bool,
+    done: W::Sender<Result<(), NotObeyed>>,
+    obeyed: Result<(), NotObeyed>,
     sample: Option<Box<Sample>>,
 }
 
@@ -433,8 +449,11 @@ struct Host<S: VenueSession, W: World> {
     status: Arc<Mutex<Status>>,
     refused_connections: u64,
     refusals: Refusals,
+    attempts: Attempts,
     on_notice: OnNotice,
     disk: DiskThread<W>,
+    /// Why the store does not count any more.
+    gone: Option<String>,
     turn: Histogram<u64>,
     /// Of the turns, when the last whole second ended.
     turns: Percentiles,
@@ -759,7 +778,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     }
                     if !std::mem::replace(&mut is_refused, true) {
                         let text = format!("the store takes nothing, so nothing is sent: {error}");
-                        self.set_store_error(Some(error.to_string()));
+                        self.set_store_error(Some(format!("the store takes nothing: {error}")));
                         self.notify(Notice { is_alert: true, text });
                     }
                     self.finish_tasks();
@@ -801,6 +820,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(tracer) = self.core.tracer().filter(|tracer| tracer.is_following()) {
             tracer.give_up(now, false);
         }
+        self.look_after_store(now);
         self.core.tick(now);
         self.commit(stop)?;
         self.connect_venue();
@@ -834,10 +854,27 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(())
     }
 
+    /// Looks whether the store is still there. One that was removed takes all that is written, and has nothing of it for the next start, which
+    /// would not know of the orders that work: so no more orders are sent.
+    fn look_after_store(&mut self, now: Now) {
+        if self.gone.is_some() {
+            return;
+        }
+        let Err(error) = self.ledger.look_after_files() else { return };
+        let why = format!(
+            "the store is gone: {error}. No orders pass until the gateway is started again, and it will not know of those that work"
+        );
+        if !self.core.is_halted() {
+            self.core.set_halted(true, now);
+        }
+        self.notify(Notice { is_alert: true, text: why.clone() });
+        self.gone = Some(why);
+    }
+
     fn publish_status(&self, now: Now) {
         let store_error = self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error.take();
         let status = Status {
-            store_error,
+            store_error: self.gone.clone().or(store_error),
             refused_connections: self.refused_connections,
             store_bytes: self.ledger.written_bytes(),
             turn: self.turns,
@@ -872,7 +909,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
     #[cold]
     fn answer_halts(&mut self, now: Now) {
         self.publish_status(now);
-        for Halted { done, is_known, sample } in self.halted.drain(..) {
+        for Halted { done, obeyed, sample } in self.halted.drain(..) {
             if let (Some(mut sample), Some(operations)) =
                 (sample, self.core.tracer().and_then(|one| one.operations()))
             {
@@ -880,7 +917,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 operations.record(&sample);
             }
             // The client of the page may have given up.
-            let _given = done.send(is_known);
+            let _given = done.send(obeyed);
         }
     }
 
@@ -889,11 +926,15 @@ impl<S: VenueSession, W: World> Host<S, W> {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Halt { client, is_halted, cancels, done } => {
-                    let is_known = match &client {
-                        Some(name) => self.core.set_client_halted(name, is_halted, now),
-                        None => {
+                    let obeyed = match (&client, &self.gone) {
+                        (Some(name), _) => match self.core.set_client_halted(name, is_halted, now) {
+                            true => Ok(()),
+                            false => Err(NotObeyed::NoClient(name.clone())),
+                        },
+                        (None, Some(why)) if !is_halted => Err(NotObeyed::StoreIsGone(why.clone())),
+                        (None, _) => {
                             self.core.set_halted(is_halted, now);
-                            true
+                            Ok(())
                         }
                     };
                     if cancels && is_halted {
@@ -909,10 +950,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
                         let name = client.as_deref().unwrap_or("all");
                         sample.text("session", Text::new(name.as_bytes()));
                         sample.fact("cancels", Fact::Flag(cancels));
-                        sample.failed = (!is_known).then_some("there is no such client");
+                        sample.failed = obeyed.is_err().then_some("it was not obeyed");
                         Box::new(sample)
                     });
-                    self.halted.push(Halted { done, is_known, sample });
+                    self.halted.push(Halted { done, obeyed, sample });
                 }
                 Command::Orders { all, most, done } => {
                     let _given = done.send(self.core.orders(all, most));
@@ -1092,6 +1133,13 @@ impl<S: VenueSession, W: World> Host<S, W> {
         let certificate = connection.pump.transport().peer_certificate();
         match self.core.admit(first, connection.address.ip(), certificate) {
             Ok(index) => {
+                let wait_ns = self.attempts.wait_ns(connection.address.ip(), index, now.steady_ns);
+                if wait_ns > 0 {
+                    let seconds = wait_ns.div_ceil(1_000_000_000);
+                    let why =
+                        format!("after wrong passwords its Logons are not heard for another {seconds} s");
+                    return self.refuse(number, &why);
+                }
                 let bytes = std::mem::take(bytes);
                 connection.peer = Peer::Client(index);
                 if let Some(place) = self.of_clients.get_mut(index) {
@@ -1182,8 +1230,17 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(client) = self.core.clients.get(index)
             && let Some(end) = client.session.over()
         {
-            let text = format!("the session of {} ended: {end}", client.settings.name);
-            self.notify(Notice { is_alert: false, text });
+            let is_alert = *end == End::WrongPassword;
+            let (text, was_logged_on) =
+                (format!("the session of {} ended: {end}", client.settings.name), client.was_logged_on);
+            if let Some(address) = self.connections.get(&number).map(|connection| connection.address) {
+                match (is_alert, was_logged_on) {
+                    (true, _) => self.attempts.failed(address.ip(), index, now.steady_ns),
+                    (false, true) => self.attempts.succeeded(address.ip(), index),
+                    (false, false) => {}
+                }
+                self.notify(Notice { is_alert, text: format!("{text} (from {address})") });
+            }
         }
         if let Some(place) = self.of_clients.get_mut(index) {
             *place = None;

@@ -15,7 +15,7 @@ use crate::core::Client;
 use crate::entry::{Entries, Entry, Kind, Turn, entries};
 use crate::hole::{self, Cut};
 use crate::ledger::{Ledger, SyncPolicy};
-use crate::restore::{Parts, Repeater, RestoreError};
+use crate::restore::{Parts, Repeater, RestoreError, open_whole};
 use crate::venue::VenueSession;
 
 /// A client in a store.
@@ -134,6 +134,7 @@ pub fn inspect<D: Disk>(
         found.cut = hole::unsynced(folder, &mut reader, (from, lost))?;
     }
     let verified = verify_in::<D>(folder, || true)?;
+    found.damaged += verified.missing;
     found.damage = verified.damage.iter().map(ToString::to_string).collect();
     found.clients = clients.into_values().collect();
     Ok(found)
@@ -319,7 +320,7 @@ pub fn reset_client<S: VenueSession, D: Disk>(
     name: &str,
     now_ns: u64,
 ) -> Result<bool, RestoreError> {
-    let (mut ledger, _) = Ledger::<D>::open(folder, JournalOptions::default(), SyncPolicy::Always)?;
+    let (mut ledger, _) = open_whole::<D>(folder, JournalOptions::default(), SyncPolicy::Always)?;
     let (mut repeater, _venue) = Repeater::<S, D>::new(folder, parts, now_ns);
     repeater.run(&mut Collected::default(), |_, _, out| *out = Collected::default())?;
     if let Some(cut) = &repeater.restored.cut {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tapeworks_disk::Disk;
-use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Place, Record};
+use tapeworks_journal::{
+    Finished, IoTask, JournalError, JournalOptions, JournalWriter, Opened, Place, Record,
+};
 use tapeworks_planted::planted;
 
 use crate::entry::{Entries, NO_CLAIM, PART, TURN, Written, first_part};
@@ -43,7 +45,7 @@ impl<D: Disk> Ledger<D> {
         folder: &Path,
         options: JournalOptions,
         sync: SyncPolicy,
-    ) -> Result<(Self, u64), JournalError> {
+    ) -> Result<(Self, Opened), JournalError> {
         let (mut writer, opened) = JournalWriter::open_in(folder, options)?;
         writer.leave_waiting();
         let ledger = Self {
@@ -55,7 +57,7 @@ impl<D: Disk> Ledger<D> {
             synced_ns: 0,
             is_syncing: false,
         };
-        Ok((ledger, opened.torn_bytes))
+        Ok((ledger, opened))
     }
 
     /// Where it is.
@@ -97,6 +99,14 @@ impl<D: Disk> Ledger<D> {
         }
         self.appended = 0;
         Ok(&self.parts)
+    }
+
+    /// Looks whether the files of the store are where they were.
+    ///
+    /// # Errors
+    /// One was removed or replaced: see [`JournalWriter::look_after_files`].
+    pub(crate) fn look_after_files(&self) -> Result<(), JournalError> {
+        self.writer.look_after_files()
     }
 
     /// Cuts the journal off at a hole.

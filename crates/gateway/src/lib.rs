@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod attempts;
 pub mod client;
 mod clock;
 pub mod config;
@@ -25,7 +26,7 @@ pub use self::core::{Core, NotAdmitted, Notice};
 pub use clock::Now;
 pub use entry::{Entry, Kind};
 pub use hole::Cut;
-pub use host::{Command, Gateway, Handle, HostSettings, OnNotice, StartError, Wait};
+pub use host::{Command, Gateway, Handle, HostSettings, NotObeyed, OnNotice, StartError, Wait};
 pub use ledger::{Ledger, SyncPolicy};
 pub use restore::{Opened, Parts, RestoreError, Restored, open};
 pub use settings::ClientSettings;

@@ -1,9 +1,11 @@
 //! The best prices of the market, from a plant's shared memory on this machine.
 //!
-//! A look costs a copy of 64 bytes. Prices of books that are stale, and those of a plant that is gone, are none: then orders that need them are
-//! refused.
+//! Reading a price copies 64 bytes. Stale books have no prices, and neither does a plant that has ended or hangs: orders that need
+//! prices are refused then. A hung plant keeps its lock, and its last prices stay in the memory. Only its heartbeat shows whether they are
+//! current.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tapeworks_market::shared::{QUOTES_MEANING, QuotesReader};
 use tapeworks_market::{Price, Symbol};
@@ -18,33 +20,71 @@ struct Place {
     place: Option<tapeworks_market::shared::QuotePlace>,
 }
 
+/// The shared memory of a plant whose process lives.
+#[derive(Debug)]
+struct Attached {
+    reader: QuotesReader,
+    /// The last heartbeat, and when it was first seen, in ns of the gateway's steady clock.
+    heartbeat: (u64, u64),
+    /// No heartbeat has come for longer than prices may be old, or no other one since the file was found.
+    is_hung: bool,
+}
+
 /// The prices of a plant's shared memory.
 #[derive(Debug)]
 pub struct SharedPrices {
     path: PathBuf,
+    /// Without a heartbeat for so long there are no prices, in ns.
+    age_ns: u64,
     places: Vec<Place>,
-    reader: Option<QuotesReader>,
-    /// Why there is no reader, as it was last reported; `None`: it was not.
-    reported: Option<String>,
+    attached: Option<Attached>,
+    /// What was reported last: why there are no prices, or that there are some.
+    reported: Option<Result<(), String>>,
 }
 
 impl SharedPrices {
-    /// The prices of the file at `path`, for instruments of these symbols.
-    pub fn new<'a>(path: PathBuf, symbols: impl Iterator<Item = &'a str>) -> Self {
+    /// The prices of the file at `path`, for instruments of these symbols. They count for `age` after the plant's last heartbeat.
+    pub fn new<'a>(path: PathBuf, age: Duration, symbols: impl Iterator<Item = &'a str>) -> Self {
         let place = |symbol| Place { symbol: Symbol::parse(symbol), place: None };
-        Self { path, places: symbols.map(place).collect(), reader: None, reported: None }
+        let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        Self { path, age_ns, places: symbols.map(place).collect(), attached: None, reported: None }
     }
 
-    fn leave(&mut self) {
-        self.reader = None;
-        // Another writer has other places.
-        self.places.iter_mut().for_each(|place| place.place = None);
+    /// Whether there are prices at this time, and if not, why. `None`: a plant was found, and its first heartbeat may still come.
+    fn look(&mut self, now_ns: u64) -> Option<Result<(), String>> {
+        if self.attached.as_ref().is_none_or(|attached| !attached.reader.is_writer_alive()) {
+            // Another writer has other places.
+            self.attached = None;
+            self.places.iter_mut().for_each(|place| place.place = None);
+            let reader = match QuotesReader::attach(&self.path, QUOTES_MEANING) {
+                Ok(reader) => reader,
+                Err(error) => return Some(Err(error.to_string())),
+            };
+            let heartbeat = (reader.heartbeat(), now_ns);
+            self.attached = Some(Attached { reader, heartbeat, is_hung: true });
+        }
+        let Attached { reader, heartbeat, is_hung } = self.attached.as_mut()?;
+        let (last, since_ns) = heartbeat;
+        let latest = reader.heartbeat();
+        if latest != *last {
+            (*last, *since_ns, *is_hung) = (latest, now_ns, false);
+        }
+        if now_ns.saturating_sub(*since_ns) > self.age_ns {
+            *is_hung = true;
+            let age = Duration::from_nanos(self.age_ns);
+            let path = self.path.display();
+            return Some(Err(format!("{path}: the plant hangs: no heartbeat for more than {age:?}")));
+        }
+        (!*is_hung).then_some(Ok(()))
     }
 }
 
 impl TopsOfBook for SharedPrices {
     fn top(&mut self, instrument: InstrumentIndex) -> TopOfBook {
-        let (Some(reader), Some(place)) = (&self.reader, self.places.get_mut(instrument.0 as usize)) else {
+        let attached = self.attached.as_ref().filter(|attached| !attached.is_hung);
+        let (Some(Attached { reader, .. }), Some(place)) =
+            (attached, self.places.get_mut(instrument.0 as usize))
+        else {
             return TopOfBook::default();
         };
         if place.place.is_none() {
@@ -58,26 +98,13 @@ impl TopsOfBook for SharedPrices {
         })
     }
 
-    fn look_after(&mut self) -> Option<Result<String, String>> {
-        if self.reader.as_ref().is_some_and(QuotesReader::is_writer_alive) {
+    fn look_after(&mut self, now_ns: u64) -> Option<Result<String, String>> {
+        let now = self.look(now_ns)?;
+        if self.reported.as_ref() == Some(&now) {
             return None;
         }
-        let was_there = self.reader.is_some();
-        self.leave();
-        match QuotesReader::attach(&self.path, QUOTES_MEANING) {
-            Ok(reader) => {
-                self.reader = Some(reader);
-                let is_news = !was_there || self.reported.is_some();
-                self.reported = None;
-                is_news.then(|| Ok(self.path.display().to_string()))
-            }
-            Err(error) => {
-                let why = error.to_string();
-                let is_news = self.reported.as_ref() != Some(&why);
-                self.reported = Some(why.clone());
-                is_news.then_some(Err(why))
-            }
-        }
+        self.reported = Some(now.clone());
+        Some(now.map(|()| self.path.display().to_string()))
     }
 }
 
@@ -86,6 +113,8 @@ mod tests {
     use tapeworks_market::shared::{QuotesWriter, SharedQuote};
 
     use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
 
     const QUOTE: SharedQuote = SharedQuote {
         bid: 9_990_000_000,
@@ -101,18 +130,22 @@ mod tests {
     fn prices_are_there_while_their_plant_is_and_its_book_is_good() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory.nbbo");
-        let mut prices = SharedPrices::new(path.clone(), ["AAPL", "MSFT"].into_iter());
+        let age = Duration::from_secs(1);
+        let mut prices = SharedPrices::new(path.clone(), age, ["AAPL", "MSFT"].into_iter());
         let aapl = |prices: &mut SharedPrices| {
             let top = prices.top(InstrumentIndex(0));
             (top.bid_e8, top.offer_e8)
         };
-        assert!(prices.look_after().unwrap().unwrap_err().contains("memory.nbbo"));
-        assert!(prices.look_after().is_none(), "reported once");
+        assert!(prices.look_after(0).unwrap().unwrap_err().contains("memory.nbbo"));
+        assert!(prices.look_after(1).is_none(), "reported once");
         assert_eq!(aapl(&mut prices), (None, None));
 
         let start = || QuotesWriter::create(&path, 16, QUOTES_MEANING).unwrap();
         let mut plant = start();
-        assert_eq!(prices.look_after(), Some(Ok(path.display().to_string())));
+        let there = Some(Ok(path.display().to_string()));
+        assert_eq!(prices.look_after(SECOND), None, "the plant may have hung before it was found");
+        plant.beat(1);
+        assert_eq!(prices.look_after(SECOND), there);
         assert_eq!(aapl(&mut prices), (None, None), "no quote yet");
         let place = plant.place(&Symbol::parse("AAPL").unwrap().into()).unwrap();
         plant.set(place, &QUOTE);
@@ -126,7 +159,7 @@ mod tests {
 
         plant.set(place, &QUOTE);
         drop(plant);
-        assert!(prices.look_after().unwrap().unwrap_err().contains("left behind"));
+        assert!(prices.look_after(SECOND).unwrap().unwrap_err().contains("left behind"));
         assert_eq!(aapl(&mut prices), (None, None), "a plant that is gone");
         // The next one has its symbols elsewhere.
         let mut plant = start();
@@ -134,7 +167,36 @@ mod tests {
             let place = plant.place(&Symbol::parse(symbol).unwrap().into()).unwrap();
             plant.set(place, &SharedQuote { bid: 20_000_000_000, ..QUOTE });
         }
-        assert!(prices.look_after().unwrap().is_ok());
+        assert_eq!(prices.look_after(SECOND), None);
+        plant.beat(1);
+        assert_eq!(prices.look_after(SECOND), there);
         assert_eq!(aapl(&mut prices).0, Some(2_000_000_000));
+    }
+
+    #[test]
+    fn a_plant_that_hangs_has_no_prices_until_its_heart_beats_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.nbbo");
+        let mut plant = QuotesWriter::create(&path, 16, QUOTES_MEANING).unwrap();
+        let place = plant.place(&Symbol::parse("AAPL").unwrap().into()).unwrap();
+        plant.set(place, &QUOTE);
+        let mut prices = SharedPrices::new(path, Duration::from_secs(1), ["AAPL"].into_iter());
+        let mut look = |now_ns| {
+            let news = prices.look_after(now_ns);
+            (news.map(|news| news.is_ok()), prices.top(InstrumentIndex(0)).bid_e8.is_some())
+        };
+        // It hangs from before the start on.
+        assert_eq!((look(0), look(SECOND)), ((None, false), (None, false)));
+        assert_eq!(look(SECOND + 1), (Some(false), false));
+        plant.beat(7);
+        assert_eq!(look(2 * SECOND), (Some(true), true));
+        assert_eq!(look(3 * SECOND), (None, true), "as old as they may be");
+        assert_eq!(look(3 * SECOND + 1), (Some(false), false));
+        assert_eq!(look(9 * SECOND), (None, false), "reported once");
+        plant.beat(8);
+        assert_eq!(look(9 * SECOND), (Some(true), true));
+        // The gateway itself hung, and the plant did not.
+        plant.beat(9);
+        assert_eq!(look(99 * SECOND), (None, true));
     }
 }

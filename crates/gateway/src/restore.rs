@@ -9,6 +9,7 @@ use tapeworks_journal::{JournalError, JournalOptions, JournalReader, LOST, Place
 use tapeworks_planted::planted;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Outputs, Reference, Reply, Report, Translator};
+use tapeworks_wire::fix::field;
 use thiserror::Error;
 
 use crate::core::{Client, Core};
@@ -32,6 +33,16 @@ pub enum RestoreError {
         /// The journal's folder.
         folder: PathBuf,
         /// The first sound record behind them.
+        number: u64,
+        /// How many.
+        records: u64,
+    },
+    /// Records at the end are gone, though the disk has had them: a file was cut.
+    #[error("{}: cut off before record {number}, though the disk has had {records} more record{}; orders may be missing", folder.display(), if *records == 1 { "" } else { "s" })]
+    CutOff {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The first that is gone.
         number: u64,
         /// How many.
         records: u64,
@@ -73,6 +84,17 @@ pub enum RestoreError {
         folder.display()
     )]
     Venue {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The record.
+        number: u64,
+    },
+    /// A request was sent for another instrument of the venue: a cancel of an order that works would go to the wrong one.
+    #[error(
+        "{}: record {number}: a request that was sent to the venue is of another instrument with this configuration: the 'id', 'symbol' or 'security_id' of an instrument was another",
+        folder.display()
+    )]
+    Instrument {
         /// The journal's folder.
         folder: PathBuf,
         /// The record.
@@ -254,13 +276,21 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 self.restored.requests += 1;
             }
             // A former version kept nothing of some that it had not sent.
-            Kind::ToVenue => loop {
-                match self.made.take() {
-                    Some(made) if self.translator.is_same_request(made, bytes) => break,
-                    Some(_) => {}
-                    None => return Err(RestoreError::Venue { folder: self.folder.clone(), number }),
+            Kind::ToVenue => {
+                let kept = self.translator.requested(bytes);
+                loop {
+                    let Some(made) = self.made.take() else {
+                        return Err(RestoreError::Venue { folder: self.folder.clone(), number });
+                    };
+                    let Some((made, kept)) = self.translator.requested(made).zip(kept) else { continue };
+                    if made.is_same(&kept) {
+                        if !made.is_of_same_instrument(&kept) {
+                            return Err(RestoreError::Instrument { folder: self.folder.clone(), number });
+                        }
+                        break;
+                    }
                 }
-            },
+            }
             Kind::Report => {
                 let (app_id, report) = of_report_number(entry.number);
                 if let Some((last, newest_ns)) =
@@ -286,7 +316,12 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::CancelOrders => {
                 self.translator.cancel_orders(ClientIndex(place_of_client as u16), time_ns, out);
             }
-            Kind::Halt => self.is_halted = is_on,
+            Kind::Halt => {
+                self.is_halted = is_on;
+                if !is_on {
+                    self.translator.end_halts_of_doubts();
+                }
+            }
             Kind::HaltClient => {
                 // A client that is gone has no switch.
                 if let Ok(index) = self.client(entry.client)
@@ -307,8 +342,12 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::NextName => _ = self.translator.venue_next_name(entry.number as u32),
             Kind::Midnight => self.translator.set_midnight(entry.number),
             Kind::ToClient => {
+                if let Some(id) = field(bytes, 17) {
+                    self.translator.has_used(id);
+                }
                 let index = self.client(entry.client)?;
                 if let Some(client) = self.clients.get_mut(index) {
+                    client.store.restore_time(time_ns);
                     client.store.restore_message(entry.number, place, bytes.len());
                 }
                 self.restored.messages += 1;
@@ -316,6 +355,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::NextIncoming | Kind::NextOutgoing | Kind::Reset => {
                 let index = self.client(entry.client)?;
                 let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+                client.store.restore_time(time_ns);
                 match kind {
                     Kind::NextIncoming => client.store.restore_next_incoming(entry.number),
                     Kind::NextOutgoing => client.store.restore_next_outgoing(entry.number),
@@ -395,6 +435,20 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
     }
 }
 
+/// Opens a store whose end is there. Returns the torn bytes at its end, too.
+pub(crate) fn open_whole<D: Disk>(
+    folder: &Path,
+    options: JournalOptions,
+    sync: SyncPolicy,
+) -> Result<(Ledger<D>, u64), RestoreError> {
+    let (ledger, opened) = Ledger::open(folder, options, sync)?;
+    if opened.missing > 0 {
+        let folder = folder.to_owned();
+        return Err(RestoreError::CutOff { folder, number: opened.next, records: opened.missing });
+    }
+    Ok((ledger, opened.torn_bytes))
+}
+
 /// A gateway that can be started.
 #[derive(Debug)]
 pub struct Opened<S: VenueSession, D: Disk> {
@@ -418,7 +472,7 @@ pub fn open<S: VenueSession, D: Disk>(
     parts: Parts<S>,
     now_ns: u64,
 ) -> Result<Opened<S, D>, RestoreError> {
-    let (mut ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
+    let (mut ledger, torn_bytes) = open_whole(folder, options, sync)?;
     let (mut repeater, venue) = Repeater::<S, D>::new(folder, parts, now_ns);
     repeater.run(&mut Nowhere, |_, _, _: &mut Nowhere| {})?;
     let mut restored = Restored { torn_bytes, ..std::mem::take(&mut repeater.restored) };

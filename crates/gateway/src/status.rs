@@ -20,6 +20,8 @@ pub struct Counters {
     pub slow_clients: u64,
     /// Times that the venue's session ended.
     pub venue_ends: u64,
+    /// Requests for missed reports that the venue did not answer in time.
+    pub unanswered_requests: u64,
 }
 
 /// A FIX client's session.
@@ -91,9 +93,17 @@ pub struct Status {
     pub takes_orders: bool,
     /// The kill switch of all clients.
     pub is_halted: bool,
+    /// The venue's partitions (App IDs) of which reports are missing: their orders are refused.
+    pub behind: Vec<u8>,
+    /// Since when there are such, in UTC nanoseconds.
+    pub behind_since_ns: u64,
+    /// The symbols that a report in doubt has halted, where `halt_on_doubt` is set.
+    #[serde(default)]
+    pub doubtful: Vec<String>,
     /// Whether there are prices of the market to check orders against; `None`: none are configured.
     pub has_prices: Option<bool>,
-    /// The disk takes nothing: no client and no venue is read, and nothing is sent.
+    /// What is wrong with the store. The disk takes nothing: then no client and no venue is read, and nothing is sent. Or the store was
+    /// removed: then the kill switch is on.
     pub store_error: Option<String>,
     /// Messages that wait for the venue's throttle.
     pub queued: u64,
@@ -142,6 +152,8 @@ pub struct Translated {
     pub unreadable: u64,
     pub unknown_orders: u64,
     pub unexpected: u64,
+    pub repeated_executions: u64,
+    pub doubtful: u64,
     pub forgotten: u64,
     pub own_cancels: u64,
     pub own_cancels_failed: u64,
@@ -165,6 +177,8 @@ impl From<tapeworks_translate::Counters> for Translated {
             unreadable: counters.unreadable,
             unknown_orders: counters.unknown_orders,
             unexpected: counters.unexpected,
+            repeated_executions: counters.repeated_executions,
+            doubtful: counters.doubtful,
             forgotten: counters.forgotten,
             own_cancels: counters.own_cancels,
             own_cancels_failed: counters.own_cancels_failed,
@@ -200,6 +214,9 @@ pub struct OrderStatus {
     pub average_e8: i64,
     /// Requests without an answer.
     pub pending: u32,
+    /// A report of it was in doubt, or could not be read.
+    #[serde(default)]
+    pub is_in_doubt: bool,
 }
 
 /// Orders, as many as the request allows.

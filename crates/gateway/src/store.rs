@@ -44,7 +44,11 @@ pub(crate) struct SessionStore<D> {
     next_outgoing: u64,
     next_incoming: u64,
     created_ns: u64,
+    /// Whether `created_ns` is from the journal.
+    is_restored: bool,
     now_ns: u64,
+    /// See [`Store::unsent_from`].
+    unsent_from: Option<u64>,
     /// The number of the first message of `messages`.
     first: u64,
     messages: BlockQueue<Kept, BLOCK>,
@@ -69,7 +73,9 @@ impl<D: Disk> SessionStore<D> {
             next_outgoing: 1,
             next_incoming: 1,
             created_ns: now_ns,
+            is_restored: false,
             now_ns,
+            unsent_from: None,
             first: 1,
             messages: BlockQueue::default(),
             recent: VecDeque::new(),
@@ -159,7 +165,15 @@ impl<D: Disk> SessionStore<D> {
     /// Both numbers began at 1.
     pub(crate) fn restore_reset(&mut self, created_ns: u64) {
         self.restore_next_outgoing(1);
-        (self.next_incoming, self.created_ns) = (1, created_ns);
+        (self.next_incoming, self.created_ns, self.is_restored) = (1, created_ns, true);
+        self.unsent_from = None;
+    }
+
+    /// Notes the time of an entry of the journal. Without a recorded reset, the numbers date from the client's first entry.
+    pub(crate) const fn restore_time(&mut self, time_ns: u64) {
+        if !self.is_restored {
+            (self.created_ns, self.is_restored) = (time_ns, true);
+        }
     }
 
     /// The memory for so many more messages is taken now.
@@ -244,6 +258,10 @@ impl<D: Disk> Store for SessionStore<D> {
         self.restore_reset(now_ns);
         Ok(())
     }
+
+    fn unsent_from(&mut self) -> &mut Option<u64> {
+        &mut self.unsent_from
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +323,17 @@ mod tests {
             }
         }
         store
+    }
+
+    #[test]
+    fn numbers_without_a_reset_began_with_the_first_thing_that_the_journal_has_of_them() {
+        let mut store: SessionStore<System> = SessionStore::new(Path::new("none"), 0, 100);
+        assert_eq!(store.created_ns(), 100, "nothing is known of a former run");
+        [5, 9].into_iter().for_each(|time_ns| store.restore_time(time_ns));
+        assert_eq!(store.created_ns(), 5);
+        store.restore_reset(20);
+        store.restore_time(30);
+        assert_eq!(store.created_ns(), 20);
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use tapeworks_session::native::{self, Channel};
 use tapeworks_session::soupbintcp::{
     CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
 };
+use tapeworks_translate::ids::Partitions;
 use tapeworks_translate::{Millennium, Ouch, Venue};
 use tapeworks_wire::millennium::native::report_time_ns;
 use tapeworks_wire::nasdaq::ouch50::inbound::AccountQueryFields;
@@ -50,8 +51,20 @@ pub enum VenueEvent<'a> {
     NextName(u32),
     /// A message that was not sent.
     Unsent(&'a [u8]),
+    /// The venue has not answered a request for missed reports in time.
+    Unanswered {
+        /// Whose numbers these are.
+        app_id: u8,
+    },
+    /// The venue says that it does not have this App ID.
+    UnknownAppId {
+        /// Which.
+        app_id: u8,
+    },
     /// The venue said something of itself.
     Notice(&'static str),
+    /// Somebody must do something.
+    Alert(&'static str),
     /// The session for orders ended, and how.
     Ended(&'a str),
 }
@@ -91,6 +104,10 @@ pub trait VenueSession: Debug {
     fn is_logged_on(&self) -> bool;
     /// Whether all missed reports came.
     fn is_caught_up(&self) -> bool;
+    /// The partitions of which reports are missing.
+    fn behind(&self) -> Partitions {
+        Partitions::default()
+    }
     /// The venue's session of a former run had this name. Before [`VenueSession::restore`].
     fn restore_session(&mut self, _name: &[u8]) {}
     /// A former run handed this report on last.
@@ -122,7 +139,12 @@ fn of_native(event: native::Event<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
         native::Event::Rejected(reject) => {
             each(VenueEvent::Report { app_id: 0, number: 0, message: reject.as_bytes() });
         }
+        native::Event::Unreadable(message) => {
+            each(VenueEvent::Report { app_id: 0, number: 0, message });
+        }
         native::Event::Unsent(message) => each(VenueEvent::Unsent(message)),
+        native::Event::UnknownAppId { app_id } => each(VenueEvent::UnknownAppId { app_id }),
+        native::Event::Unanswered { app_id } => each(VenueEvent::Unanswered { app_id }),
         native::Event::Ended { channel: Channel::RealTime, end } => {
             each(VenueEvent::Ended(&end.to_string()));
         }
@@ -199,6 +221,10 @@ impl VenueSession for native::Client {
 
     fn is_logged_on(&self) -> bool {
         self.is_logged_on()
+    }
+
+    fn behind(&self) -> Partitions {
+        self.behind().collect()
     }
 
     fn is_caught_up(&self) -> bool {
@@ -379,7 +405,7 @@ impl VenueSession for OuchSession {
             && now_ns.saturating_sub(*since_ns) >= QUERY_PATIENCE_NS
             && !std::mem::replace(is_noticed, true)
         {
-            each(VenueEvent::Notice("no answer to the Account Query, so no orders pass"));
+            each(VenueEvent::Alert("no answer to the Account Query, so no orders pass"));
         }
     }
 

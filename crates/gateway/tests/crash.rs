@@ -149,16 +149,22 @@ fn dictionary() -> Arc<Dictionary> {
     ONE.get_or_init(|| Arc::new(Dictionary::from_schema(&SCHEMA))).clone()
 }
 
-fn reference() -> Reference {
-    let instrument = |symbol: &str, venue_id, partition| Instrument {
+/// The instruments, each with its number at the venue and its partition.
+fn instruments(of: [(i32, u8); 2]) -> Reference {
+    let instrument = |symbol: &str, (venue_id, partition)| Instrument {
         symbol: Ascii::new(symbol).unwrap(),
         security_id: Ascii::default(),
         venue_id,
         tick_e8: E8 / 100,
+        has_negative_prices: false,
         partition,
         segment: Ascii::default(),
     };
-    Reference::new(&[instrument("AAPL", 11, 1), instrument("MSFT", 22, 2)], &[]).unwrap()
+    Reference::new(&[instrument("AAPL", of[0]), instrument("MSFT", of[1])], &[]).unwrap()
+}
+
+fn reference() -> Reference {
+    instruments([(11, 1), (22, 2)])
 }
 
 fn exchange() -> OrderExchange {
@@ -697,7 +703,8 @@ fn parts<S: VenueSession>(venue: S, table: S::Table) -> Parts<S> {
             ClientSettings::new(&format!("c{index}"), session, dictionary())
         })
         .collect();
-    let capacity = Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256 };
+    let capacity =
+        Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256, ..Capacity::default() };
     Parts { clients, reference: reference(), capacity, table, venue }
 }
 
@@ -834,6 +841,49 @@ fn the_kill_switch_cancels_an_order_that_a_replace_has_renamed_before() {
 }
 
 #[test]
+fn a_partition_whose_reports_are_missing_takes_no_orders_until_the_venue_has_answered() {
+    let mut world = with_an_order(native, native_gate);
+    let order =
+        |client, symbol, is_buy, price| Step::Order { client, symbol, is_buy, quantity: 10, price, tif: '0' };
+    let send = |world: &mut World<NativeClient>, client, symbol, is_buy, price| {
+        world.step(&order(client, symbol, is_buy, price));
+        world.client(client);
+        world.turn(usize::MAX, None);
+        world.venue();
+    };
+    // A trade, whose reports are lost; so is the request for them, which the next report brings about.
+    send(&mut world, 1, 0, false, 100);
+    let lost = std::mem::take(&mut world.lines.get_mut(&0).unwrap().1.inward);
+    assert!(!lost.is_empty());
+    send(&mut world, 0, 0, true, 99);
+    world.turn(usize::MAX, None);
+    let requests = std::mem::take(&mut world.lines.get_mut(&1).unwrap().1.outward);
+    assert!(!requests.is_empty());
+    let status = world.gateway.as_ref().unwrap().0.status(world.now());
+    assert_eq!((status.behind, status.takes_orders), (vec![1], true));
+    assert!(world.notices.iter().any(|notice| notice.text.contains("reports of partition 1 are missing")));
+    let rejected = |world: &World<NativeClient>| world.clients[0].trader.rejected;
+    let before = rejected(&world);
+    send(&mut world, 0, 0, true, 98);
+    world.turn(usize::MAX, None);
+    world.client(0);
+    assert_eq!(rejected(&world), before + 1);
+    send(&mut world, 0, 1, true, 98);
+    world.turn(usize::MAX, None);
+    world.client(0);
+    assert_eq!(rejected(&world), before + 1, "the other partition goes on");
+    world.settle();
+    let status = world.gateway.as_ref().unwrap().0.status(world.now());
+    assert_eq!((status.behind, status.counters.unanswered_requests), (vec![], 1));
+    assert!(world.notices.iter().any(|notice| notice.text.contains("has not answered")));
+    assert!(world.notices.iter().any(|notice| notice.text.contains("nothing is missing of partition 1")));
+    send(&mut world, 0, 0, true, 98);
+    world.settle();
+    assert_eq!(rejected(&world), before + 1);
+    world.check();
+}
+
+#[test]
 fn a_store_of_another_protocol_or_naming_is_refused_while_its_orders_work() {
     fn named_by_clients() -> (NativeClient, Millennium) {
         let table = MillenniumSettings { variant: VARIANT, ..MillenniumSettings::default() };
@@ -851,6 +901,26 @@ fn a_store_of_another_protocol_or_naming_is_refused_while_its_orders_work() {
     let text = refused(opened_with(folder, named_by_clients, START_NS, SyncPolicy::Never).map(drop));
     assert!(text.contains("'naming'"), "{text}");
     refused(opened_with(folder, ouch, START_NS, SyncPolicy::Never).map(drop));
+    world.die();
+    world.settle();
+    world.check();
+}
+
+#[test]
+fn a_store_whose_orders_would_be_of_another_instrument_is_refused() {
+    let mut world = logged_on(native, native_gate);
+    world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+    world.settle();
+    world.gateway = None;
+    let (venue, table) = native();
+    let swapped = Parts { reference: instruments([(22, 2), (11, 1)]), ..parts(venue, table) };
+    let options = JournalOptions { segment_bytes: 16 << 10, keep_bytes: None };
+    match open::<_, System>(world.folder.path(), options, SyncPolicy::Never, swapped, START_NS) {
+        Err(error @ RestoreError::Instrument { .. }) => {
+            assert!(error.to_string().contains("is of another instrument"), "{error}");
+        }
+        other => panic!("{:?}", other.map(drop)),
+    }
     world.die();
     world.settle();
     world.check();
@@ -1057,7 +1127,7 @@ fn an_allowed_ipv4_address_is_allowed_as_one_of_ipv6_too() {
     let (venue, table) = native();
     let mut settings = ClientSettings::new("c0", fix_settings(Role::Acceptor, 0), dictionary());
     settings.addresses = vec!["192.0.2.1".parse().unwrap(), "::ffff:192.0.2.2".parse().unwrap()];
-    let capacity = Capacity { most_orders: 16, most_requests: 16, most_fills: 16 };
+    let capacity = Capacity { most_orders: 16, most_requests: 16, most_fills: 16, ..Capacity::default() };
     let parts = Parts { clients: vec![settings], reference: reference(), capacity, table, venue };
     let options = JournalOptions { segment_bytes: 64 << 10, keep_bytes: None };
     let core = open::<_, System>(folder.path(), options, SyncPolicy::Never, parts, START_NS).unwrap().core;
@@ -1195,6 +1265,31 @@ fn damage_to_what_was_synced_stops_a_start_and_nothing_is_cut() {
         assert!(matches!(error, RestoreError::Damaged { records: 1, .. }), "{policy:?}: {error}");
         assert_eq!(std::fs::read(path).unwrap(), bytes);
         assert_eq!(inspect::<System>(world.folder.path(), |_, _, _| {}).unwrap().cut, None);
+    }
+}
+
+#[test]
+fn a_store_whose_end_was_cut_off_stops_a_start() {
+    // To half, to nothing, and away.
+    for part in [Some(2), Some(usize::MAX), None] {
+        let (world, files) = traded(SyncPolicy::Always);
+        let path = files.last().unwrap();
+        match part {
+            Some(part) => {
+                let bytes = std::fs::read(path).unwrap();
+                let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+                std::fs::write(path, &bytes[..used / part]).unwrap();
+            }
+            None => std::fs::remove_file(path).unwrap(),
+        }
+        let inspected = inspect::<System>(world.folder.path(), |_, _, _| {}).unwrap();
+        assert!(!inspected.is_sound(), "{part:?}: {inspected:?}");
+        let Err(error) = opened_with(world.folder.path(), native, world.now_ns, SyncPolicy::Always) else {
+            panic!("{part:?}: orders are missing");
+        };
+        assert!(matches!(error, RestoreError::CutOff { records: 1.., .. }), "{part:?}: {error}");
+        // Another start says so too.
+        assert!(opened_with(world.folder.path(), native, world.now_ns, SyncPolicy::Always).is_err());
     }
 }
 

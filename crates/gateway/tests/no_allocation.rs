@@ -286,7 +286,7 @@ fn the_thread_of_a_gateway_takes_no_memory_for_a_message() {
         for is_halted in [true, false] {
             let (done, answer) = channel();
             gateway.command(Command::Halt { client: None, is_halted, cancels: false, done });
-            answer.recv().unwrap();
+            answer.recv().unwrap().unwrap();
         }
         counts.recv().unwrap();
         (counts.recv().unwrap(), Instant::now())

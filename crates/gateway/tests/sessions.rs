@@ -212,8 +212,39 @@ fn a_wrong_password_is_refused_without_a_word_and_counts_no_number() {
     }
     assert!(door.log_on(client("FIX.4.4", "ALPHA")).is_err(), "none");
     assert_eq!(door.gateway.status().clients[0].next_incoming, 1);
-    let mut alpha = door.log_on(with("me", "secret")).unwrap();
-    alpha.log_out(PATIENCE);
+    // The address must wait first, even with the right password.
+    door.wait("the right password", || {
+        door.log_on(with("me", "secret")).is_ok_and(|mut alpha| {
+            alpha.log_out(PATIENCE);
+            true
+        })
+    });
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn passwords_cannot_be_guessed_at_the_rate_of_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let clients = ["alpha", "beta"].map(|name| section(name, "user = \"me\"\npassword = \"secret\""));
+    let door = start(folder.path(), &clients.concat(), "");
+    let with = |name: &str, password: &str| Settings {
+        credentials: Some(("me".to_owned(), password.to_owned())),
+        ..client("FIX.4.4", name)
+    };
+    let began = Instant::now();
+    for guess in 0..300 {
+        assert!(door.log_on(with("ALPHA", &guess.to_string())).is_err());
+    }
+    let notices = door.notices.lock().unwrap().clone();
+    let heard = notices.iter().filter(|notice| notice.contains("not this user or password")).count();
+    // A tenth of a second after the first, then twice as long each time.
+    let most = (began.elapsed().as_millis() / 100 + 1).ilog2() + 1;
+    assert!((1..=most as usize).contains(&heard), "{heard} of 300 were heard, and not {most}");
+    let refused = || door.gateway.status().refused_connections >= 300 - u64::from(most);
+    door.wait("the others are counted", refused);
+    // The other client is not kept out from the same address.
+    let mut beta = door.log_on(with("BETA", "secret")).unwrap();
+    beta.log_out(PATIENCE);
     door.gateway.stop().unwrap();
 }
 

@@ -78,7 +78,7 @@ mod file {
     use super::{AtomicU64, Slot, read_slot};
     use crate::broadcast::write_slot;
     use crate::shared_file::{
-        AttachError, Attached, CURSOR, CreateError, HEADER, Kind, Words, Written, stride,
+        AttachError, Attached, CURSOR, CreateError, HEADER, HEARTBEAT, Kind, Words, Written, stride,
     };
     use crate::sync::Ordering;
 
@@ -196,6 +196,13 @@ mod file {
             write_slot(sequence, words, pair, sequence.load(Ordering::Relaxed) / 2);
         }
 
+        /// Sets the heartbeat, a number that says nothing but that it is another one. The writer of values that change seldom sets it at
+        /// equal intervals: a reader then knows that the latest value is still true.
+        #[inline]
+        pub fn beat(&mut self, number: u64) {
+            self.file.words.word(HEARTBEAT).store(number, Ordering::Release);
+        }
+
         /// How many keys there are.
         #[must_use]
         pub const fn keys(&self) -> u64 {
@@ -251,7 +258,14 @@ mod file {
             self.file.words.word(CURSOR).load(Ordering::Acquire)
         }
 
-        /// Whether the writer lives. It is a system call: ask from time to time, not for each value.
+        /// The heartbeat: a writer that hangs leaves it as it is. 0 before the first one.
+        #[inline]
+        #[must_use]
+        pub fn heartbeat(&self) -> u64 {
+            self.file.words.word(HEARTBEAT).load(Ordering::Acquire)
+        }
+
+        /// Whether the writer's process lives. It is a system call: ask from time to time, not for each value.
         #[must_use]
         pub fn is_writer_alive(&self) -> bool {
             self.file.is_writer_alive()

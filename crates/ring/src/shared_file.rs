@@ -33,6 +33,8 @@ const SESSION: usize = 6;
 pub(crate) const CURSOR: usize = 16;
 /// 1 when the writer has closed the file, in a line of its own.
 pub(crate) const CLOSED: usize = 32;
+/// A number that the writer changes while it works, in a line of its own.
+pub(crate) const HEARTBEAT: usize = 48;
 /// Words of the header: one page.
 pub(crate) const HEADER: usize = 512;
 

@@ -465,6 +465,7 @@ pub fn status(report: &Report) -> Value {
         "interface": status.interface.as_ref().map(|interface| json!({
             "device": interface.device,
             "foreign": interface.foreign,
+            "bad_checksums": interface.bad_checksums,
             "too_long": interface.too_long,
             "kernel_drops": interface.kernel_drops,
         })),

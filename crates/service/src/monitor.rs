@@ -134,11 +134,16 @@ impl Monitor {
                 notices.push(Notice { severity, subject: "journal".to_owned(), text });
             });
         }
-        if let (Some(now), was) = (&status.interface, before.interface.unwrap_or_default())
-            && now.kernel_drops > was.kernel_drops
-        {
-            let text = format!("the kernel dropped {} frames", now.kernel_drops - was.kernel_drops);
-            notices.push(Notice { severity: Severity::Warning, subject: now.device.clone(), text });
+        if let (Some(now), was) = (&status.interface, before.interface.unwrap_or_default()) {
+            let mut say = |count: u64, text: String| {
+                if count > 0 {
+                    notices.push(Notice { severity: Severity::Warning, subject: now.device.clone(), text });
+                }
+            };
+            let dropped = now.kernel_drops.saturating_sub(was.kernel_drops);
+            say(dropped, format!("the kernel dropped {dropped} frames"));
+            let damaged = now.bad_checksums.saturating_sub(was.bad_checksums);
+            say(damaged, format!("{damaged} frames are damaged: their UDP checksums do not fit"));
         }
         let mut say_of_memory = |text: String| {
             notices.push(Notice { severity: Severity::Warning, subject: "shared memory".to_owned(), text });

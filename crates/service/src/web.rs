@@ -1,17 +1,17 @@
 //! The server of the pages: a plant's ([`plant`]) and a gateway's ([`gateway`]).
 //!
-//! What all sites share is here: the accept loop, limits, the reserve for probes, access by token, login, the files of the pages.
+//! What all sites share is here: the accept loop, limits, the reserve for probes and the kill switch, access by token, login, the files of the pages.
 //! A site adds its own paths. The server runs an async runtime on its own thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use tapeworks_runtime::followed::FollowedFiles;
@@ -32,6 +32,7 @@ use tapeworks_runtime::transport::Acceptor;
 
 mod access;
 mod closing;
+pub mod control;
 mod counters;
 mod describe;
 mod files;
@@ -42,10 +43,12 @@ mod metrics;
 mod page;
 pub mod plant;
 mod prometheus;
+mod serving;
 mod stream;
 
 use access::Access;
 use counters::Counters;
+use serving::Serving;
 
 /// Connections that speak HTTP at once; WebSockets are counted apart.
 const MOST_CONNECTIONS: usize = 128;
@@ -53,7 +56,7 @@ const MOST_CONNECTIONS: usize = 128;
 /// Of them, from one address.
 const MOST_OF_ADDRESS: usize = 32;
 
-/// Further connections, for [`reserved`] alone: probes and scrapes are answered even if others hold all connections.
+/// Further connections, for [`reserved`] alone: probes, scrapes and the kill switch are answered even if others hold all connections.
 const RESERVE: usize = 64;
 
 /// The time limit of a connection of the reserve for its request and for reading the answer.
@@ -65,6 +68,9 @@ const HEADER_TIME: Duration = Duration::from_secs(3);
 
 /// How long a connection that speaks HTTP may live.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
+
+/// When to accept again if the system had no connection to give.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Bytes of a request's header, and of its body.
 const HEADER_BYTES: usize = 16 << 10;
@@ -141,33 +147,21 @@ fn start(
     site: impl FnOnce(&Arc<Server>) -> Site,
 ) -> Result<Web, WebError> {
     let Listening { listener, address, token, acceptor, files } = listening;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(WebError::Thread)?;
-    let server = Arc::new(Server {
-        access: Access::new(address, token, acceptor.is_tls()),
-        counters: Counters::default(),
-        refusals: Mutex::new(Refusals::new("page", on_refusal)),
-        began: Instant::now(),
-        files: files.into(),
-    });
+    let access = Access::new(address, token, acceptor.is_tls());
+    let server = Arc::new(Server::new(access, on_refusal, files));
     let is_tls = acceptor.is_tls();
     let Site { whole, reserved, background } = site(&server);
-    let (stop, stopped) = oneshot::channel();
-    let run = move || {
-        runtime.block_on(async {
-            // Made inside the runtime, which wakes the task when a connection comes.
-            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            tokio::select! {
-                () = serve(listener, acceptor, server, whole, reserved) => {}
-                () = background => {}
-                _ = stopped => {}
-            }
-        });
-        // Connections that are open end here.
-        drop(runtime);
+    let serving = Arc::clone(&server);
+    let serve = async move {
+        // Made inside the runtime, which wakes the task when a connection comes.
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        tokio::select! {
+            () = serve(listener, acceptor, serving, whole, reserved) => {}
+            () = background => {}
+        }
     };
-    let thread = std::thread::Builder::new().name("web".to_owned()).spawn(run).map_err(WebError::Thread)?;
-    Ok(Web { address, is_tls, stop: Some(stop), thread: Some(thread) })
+    let serving = Serving::start("web", serve).map_err(WebError::Thread)?;
+    Ok(Web { address, is_tls, server, _serving: serving })
 }
 
 /// The page's server. Dropping it stops it.
@@ -175,8 +169,8 @@ fn start(
 pub struct Web {
     address: SocketAddr,
     is_tls: bool,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Arc<Server>,
+    _serving: Serving,
 }
 
 impl Web {
@@ -188,19 +182,6 @@ impl Web {
     /// What a browser is to open.
     pub fn url(&self) -> String {
         format!("{}://{}/", if self.is_tls { "https" } else { "http" }, self.address)
-    }
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            // The thread may have ended already.
-            let _gone = stop.send(());
-        }
-        if let Some(thread) = self.thread.take() {
-            // The thread returns no result.
-            let _ended = thread.join();
-        }
     }
 }
 
@@ -220,6 +201,20 @@ struct Server {
 struct Peer(SocketAddr);
 
 impl Server {
+    fn new(
+        access: Access,
+        on_refusal: Option<OnRefusal>,
+        files: Vec<(String, Arc<dyn FollowedFiles>)>,
+    ) -> Self {
+        Self {
+            access,
+            counters: Counters::default(),
+            refusals: Mutex::new(Refusals::new("page", on_refusal)),
+            began: Instant::now(),
+            files: files.into(),
+        }
+    }
+
     /// Reports a refused client.
     fn refuse(&self, Peer(address): Peer, why: &str) {
         let now_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -301,8 +296,14 @@ async fn agree(
     }
 }
 
-/// Accepts connections up to the limit. Beyond it there is a reserve: a connection there must send its request soon, and
-/// gives way to newer ones. So clients that hold connections without a request cannot block checks of health.
+/// A connection of the reserve.
+struct Reserved {
+    task: AbortHandle,
+    has_asked: Arc<AtomicBool>,
+}
+
+/// Accepts connections up to the limit. Beyond it there is a reserve: a connection there must send its request soon, and until then
+/// gives way to newer ones. So clients that hold connections without a request cannot block checks of health, nor a gateway's kill switch.
 async fn serve(
     listener: tokio::net::TcpListener,
     acceptor: Acceptor,
@@ -317,7 +318,7 @@ async fn serve(
         let Ok((stream, peer)) = listener.accept().await else {
             // Most likely there are no more file descriptors: try again later.
             server.counters.accept_errors.add();
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
         // Answers are small, and the client waits for them.
@@ -344,15 +345,24 @@ async fn serve(
             None => {
                 server.counters.connections_refused.add();
                 server.refuse(Peer(peer), "too many connections");
-                reserve.retain(|one: &AbortHandle| !one.is_finished());
-                if reserve.len() >= RESERVE
-                    && let Some(oldest) = reserve.pop_front()
-                {
-                    // It sent no request, or reads its answer slowly; the new connection may have a request.
-                    oldest.abort();
-                    server.counters.connections_evicted.add();
+                reserve.retain(|one: &Reserved| !one.task.is_finished());
+                if reserve.len() >= RESERVE {
+                    // The oldest one without a request; else the oldest, which may read its answer slowly.
+                    let silent =
+                        reserve.iter().position(|one: &Reserved| !one.has_asked.load(Ordering::Relaxed));
+                    if let Some(oldest) = reserve.remove(silent.unwrap_or(0)) {
+                        oldest.task.abort();
+                        server.counters.connections_evicted.add();
+                    }
                 }
-                let service = TowerToHyperService::new(reserved.clone().layer(Extension(Peer(peer))));
+                let has_asked = Arc::new(AtomicBool::new(false));
+                let asks = Arc::clone(&has_asked);
+                let noted = middleware::map_request(move |request: Request| {
+                    asks.store(true, Ordering::Relaxed);
+                    std::future::ready(request)
+                });
+                let service = reserved.clone().layer(Extension(Peer(peer))).layer(noted);
+                let service = TowerToHyperService::new(service);
                 let task = tokio::spawn(async move {
                     let longest = RESERVE_HEADER_TIME;
                     let Some(stream) = agree(&acceptor, stream, longest, &server, Peer(peer)).await else {
@@ -368,7 +378,7 @@ async fn serve(
                         server.counters.connections_evicted.add();
                     }
                 });
-                reserve.push_back(task.abort_handle());
+                reserve.push_back(Reserved { task: task.abort_handle(), has_asked });
             }
         }
     }

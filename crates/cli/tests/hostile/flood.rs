@@ -65,23 +65,11 @@ fn a_flood_of_snapshots_delays_no_market_data_and_no_other_client() {
     let folder = Folder::new("hostile-flood");
     let [web, clients, port] = [570, 571, 572].map(free_port);
     // The ring and the socket buffer hold a few seconds of messages, so if a client stalls ingest, packets are dropped.
-    let group = format!("239.200.{}.1:{}", std::process::id() % 250, port.port());
-    let venue = folder.write(
-        "venue.toml",
-        format!(
-            "symbols = 100\nrate = 500\ninterface = \"127.0.0.1\"\nwait = \"rest\"\n[[venue]]\nname = \"Nasdaq\"\nkind = \"nasdaq\"\nlines = [\"{group}\"]\n"
-        )
-        .as_bytes(),
+    let plant = format!(
+        "ring_events = 1_024\n[web]\nlisten = \"{web}\"\n[clients]\nlisten = \"{clients}\"\n\
+         dataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"demo\", key = \"{KEY}\" }}]\n"
     );
-    let plant = folder.write(
-        "plant.toml",
-        format!(
-            "interface = \"127.0.0.1\"\nring_events = 1_024\n[web]\nlisten = \"{web}\"\n[clients]\nlisten = \"{clients}\"\n\
-             dataset = [{{ name = \"TAPEWORKS.DEMO\" }}]\nkey = [{{ name = \"demo\", key = \"{KEY}\" }}]\n\
-             [[venue]]\nname = \"Nasdaq\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"{group}\"]\n"
-        )
-        .as_bytes(),
-    );
+    let [venue, plant] = nasdaq(&folder, 100, port, &plant);
     let running = Running::start(&["plant", &plant]);
     support::wait_for(|| status(web).is_some());
     let serving = Running::start(&["exchange", "serve", &venue]);

@@ -5,6 +5,7 @@
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
 pub(crate) mod process;
+pub(crate) mod trader;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};

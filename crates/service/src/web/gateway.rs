@@ -11,10 +11,14 @@
 //! | `POST /halt`, `POST /resume` | the kill switch; `?client=NAME`: of one client; `?cancel=1`: open orders are cancelled too |
 //! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
 //!
+//! All but the page itself is at the [control socket](super::control) too, without a token. Where all connections are taken, the port still
+//! answers probes, the status and the kill switch.
+//!
 //! A command goes to the gateway's thread over a channel. A thread of the runtime's pool waits for the answer, two seconds
 //! at most. The gateway's hot path takes no lock and no memory for this.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +29,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
 use tapeworks_gateway::status::Status;
-use tapeworks_gateway::{Command, Handle};
+use tapeworks_gateway::{Command, Handle, NotObeyed};
 use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
 use tapeworks_runtime::now;
@@ -35,7 +39,11 @@ use tapeworks_runtime::world::{System, World as _};
 
 use crate::describe;
 
-use super::{Listening, Server, Site, Web, WebError, files, gateway_metrics, metrics_text, reserved, whole};
+use super::access::Access;
+use super::control::{self, Control, ControlError};
+use super::{
+    Listening, Server, Site, Web, WebError, files, gateway_metrics, health, metrics_text, reserved, whole,
+};
 
 /// How long the gateway's thread may take for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -59,19 +67,40 @@ pub fn start(
 ) -> Result<Web, WebError> {
     super::start(listening, on_refusal, |server| {
         let app = Arc::new(App { server: Arc::clone(server), gateway, traces });
-        let few = Router::new().route("/metrics", get(metrics)).route("/ready", get(ready));
-        let all = few
-            .clone()
-            .route("/status.json", get(status))
-            .route("/orders.json", get(orders))
-            .route("/halt", post(halt))
-            .route("/resume", post(resume));
+        let all = commands().route("/orders.json", get(orders));
         Site {
             whole: whole(server, all.with_state(Arc::clone(&app)), "gateway.html"),
-            reserved: reserved(server, few.with_state(app)),
+            reserved: reserved(server, commands().with_state(app)),
             background: Box::pin(std::future::pending()),
         }
     })
+}
+
+/// Serves the same at a Unix socket, to those whom its permissions admit. `page` is the gateway's page, if it has one.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn start_control(
+    path: PathBuf,
+    gateway: Handle<System>,
+    traces: Option<TraceHandle>,
+    page: Option<&Web>,
+) -> Result<Control, ControlError> {
+    let none =
+        || Arc::new(Server::new(Access::new(([127, 0, 0, 1], 0).into(), None, false), None, Vec::new()));
+    let server = page.map_or_else(none, |page| Arc::clone(&page.server));
+    let routes = commands().route("/orders.json", get(orders)).route("/health", get(health));
+    control::start(path, routes.with_state(Arc::new(App { server, gateway, traces })))
+}
+
+/// What is answered however many connections there are.
+fn commands() -> Router<Arc<App>> {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/ready", get(ready))
+        .route("/status.json", get(status))
+        .route("/halt", post(halt))
+        .route("/resume", post(resume))
 }
 
 /// The state that all requests share.
@@ -94,20 +123,41 @@ pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 5] {
         _ => None,
     };
     let venue = (!status.is_venue_logged_on).then(|| "the venue's session is not logged on".to_owned());
-    let orders = if status.is_halted {
-        Some("the kill switch is on".to_owned())
-    } else {
-        (!status.takes_orders).then(|| "orders do not pass: not all reports of the venue are in".to_owned())
-    };
-    let store = status.store_error.as_ref().map(|error| format!("the store takes nothing: {error}"));
+    let orders = why_orders_are_refused(status, now);
+    let store = status.store_error.clone();
     let prices = (status.has_prices == Some(false)).then(|| "there are no prices of the market".to_owned());
     [
         condition("running", stale),
         condition("venue", venue),
-        condition("orders", orders),
+        Condition { name: "orders", reasons: orders },
         condition("store", store),
         condition("prices", prices),
     ]
+}
+
+/// Why orders are refused, or some of them.
+fn why_orders_are_refused(status: &Status, now: Nanos) -> Vec<String> {
+    if status.is_halted {
+        return vec!["the kill switch is on".to_owned()];
+    }
+    if !status.takes_orders {
+        return vec!["orders do not pass: not all reports of the venue are in".to_owned()];
+    }
+    let mut reasons = Vec::new();
+    if !status.behind.is_empty() {
+        let partitions: Vec<String> = status.behind.iter().map(ToString::to_string).collect();
+        let (which, seconds) =
+            (partitions.join(", "), now.0.saturating_sub(status.behind_since_ns) / 1_000_000_000);
+        reasons.push(format!(
+            "reports of partition {which} have been missing for {seconds} s: its orders are refused"
+        ));
+    }
+    if !status.doubtful.is_empty() {
+        let symbols = status.doubtful.join(", ");
+        reasons
+            .push(format!("reports in doubt have halted {symbols}: `gateway resume` lets orders pass again"));
+    }
+    reasons
 }
 
 /// The answer of `/ready`, and whether all conditions are met.
@@ -243,14 +293,16 @@ async fn switch(app: &App, parameters: &Parameters, is_halted: bool) -> Response
     let client = parameters.get("client").cloned();
     let given = client.clone();
     match answer(app, |done| Command::Halt { client: given, is_halted, cancels, done }).await {
-        Ok(true) => {
+        Ok(Ok(())) => {
             let body = json!({ "client": client, "is_halted": is_halted, "cancels": cancels });
             super::json(StatusCode::OK, &body)
         }
-        Ok(false) => {
-            let name = client.unwrap_or_default();
-            let why = format!("there is no client '{}'\n", name.escape_debug());
-            (StatusCode::NOT_FOUND, why).into_response()
+        Ok(Err(why)) => {
+            let code = match why {
+                NotObeyed::NoClient(_) => StatusCode::NOT_FOUND,
+                _ => StatusCode::CONFLICT,
+            };
+            (code, format!("{why}\n")).into_response()
         }
         Err(response) => response,
     }

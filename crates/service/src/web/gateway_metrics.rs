@@ -65,12 +65,18 @@ pub(super) fn text(
 }
 
 fn counters(text: &mut Text, counters: &Counters) {
-    let Counters { unsent, unmatched, missing, unkept, slow_clients, venue_ends } = *counters;
+    let Counters { unsent, unmatched, missing, unkept, slow_clients, venue_ends, unanswered_requests } =
+        *counters;
     let all = [
         ("unsent", "Messages to the venue that its session did not take", unsent),
         ("unmatched_reports", "Reports of no known order, or that do not fit", unmatched),
         ("missing_reports", "Reports that the venue does not have any more", missing),
         ("unkept_replies", "Replies that could not be kept for a client", unkept),
+        (
+            "unanswered_requests",
+            "Requests for missed reports that the venue did not answer in time",
+            unanswered_requests,
+        ),
         ("slow_clients", "Clients whose connection was ended because they read too slowly", slow_clients),
         ("venue_ends", "Times that the venue's session ended", venue_ends),
     ];
@@ -96,6 +102,8 @@ fn translated(text: &mut Text, translated: &Translated) {
         unreadable,
         unknown_orders,
         unexpected,
+        repeated_executions,
+        doubtful,
         forgotten,
         own_cancels,
         own_cancels_failed,
@@ -120,6 +128,12 @@ fn translated(text: &mut Text, translated: &Translated) {
         ("unreadable", "Messages of the venue that are no reports", unreadable),
         ("unknown_orders", "Reports of orders and requests that are not known", unknown_orders),
         ("unexpected", "Reports that do not fit the state of their order", unexpected),
+        (
+            "repeated_executions",
+            "Fills and changes of orders that the venue reported again under another number, and that were left out",
+            repeated_executions,
+        ),
+        ("doubtful", "Reports of orders that are in doubt: their clients got the reason", doubtful),
         ("forgotten", "Ended orders forgotten to make room", forgotten),
         (
             "own_cancels",

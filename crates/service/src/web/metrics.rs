@@ -613,6 +613,11 @@ fn interface(text: &mut Text, interface: &InterfaceStatus) {
         ),
         ("too_long", "Frames longer than a buffer", interface.too_long),
         ("foreign", "Frames that are of no line", interface.foreign),
+        (
+            "bad_checksums",
+            "Frames whose UDP checksum shows damage; all but the first few of a flow are discarded",
+            interface.bad_checksums,
+        ),
     ];
     for (name, help, count) in frames {
         let name = format!("interface_{name}_total");

@@ -1,14 +1,16 @@
-//! `tapeworks gateway halt`, `resume`, `sessions` and `orders`: a running gateway, by its page.
+//! `tapeworks gateway halt`, `resume`, `sessions` and `orders`: a running gateway, by its control socket or its page.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::de::DeserializeOwned;
+use tapeworks_gateway::config::Config;
 use tapeworks_gateway::status::{OrderStatus, Orders, Status};
 use tapeworks_market::price::Price;
 
-use super::run::{load, summary};
+use super::run::{load, summary, wrong};
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, thousands};
@@ -18,8 +20,8 @@ use crate::{http, interrupt, output, terminal};
 /// Where the gateway is.
 #[derive(Debug, Args)]
 struct Page {
-    /// Where the gateway's page is: its address, or the gateway's configuration.
-    #[arg(value_name = "ADDRESS|CONFIG", default_value = "127.0.0.1:8090")]
+    /// The address of the gateway's page, its control socket, or its configuration, which names both: the socket comes first.
+    #[arg(value_name = "ADDRESS|SOCKET|CONFIG", default_value = "127.0.0.1:8090")]
     place: String,
     /// The page's token, if it has one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
@@ -28,39 +30,72 @@ struct Page {
     tls: Tls,
 }
 
+/// Where a gateway takes commands.
+enum Place {
+    /// Its control socket.
+    Socket(PathBuf),
+    /// Its page, with the token.
+    Page(SocketAddr, Option<String>),
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| there.file_type().is_socket())
+}
+
 impl Page {
-    /// The page's address and token.
-    fn find(&self) -> Result<(SocketAddr, Option<String>)> {
+    /// Where the gateway takes commands.
+    fn find(&self) -> Result<Place> {
         let path = Path::new(&self.place);
+        if is_socket(path) {
+            return Ok(Place::Socket(path.to_owned()));
+        }
         if !path.is_file() {
-            return Ok((resolve(&self.place)?, self.token.clone()));
+            return Ok(Place::Page(resolve(&self.place)?, self.token.clone()));
+        }
+        // Read nothing else: the operator may not have the secrets that the rest of the configuration names.
+        let control = Config::control_of(path).map_err(wrong)?;
+        if let Some(socket) = control.filter(|socket| is_socket(socket)) {
+            return Ok(Place::Socket(socket));
         }
         let web = load(path)?.web;
-        let web =
-            web.ok_or_else(|| Failure::Usage(format!("{}: it has no page: [web] is missing", self.place)))?;
+        let web = web.ok_or_else(|| {
+            Failure::Usage(format!(
+                "{}: its control socket is not there, and it has no page: [web] is missing",
+                self.place
+            ))
+        })?;
         if web.tls.is_some() && !self.tls.is_wanted() {
             let why = format!("{}: its page is reached by TLS: --tls-authorities FILE", self.place);
             return Err(Failure::Usage(why));
         }
         let token = self.token.clone().or_else(|| web.token.map(|token| token.get().to_string()));
-        Ok((web.address, token))
+        Ok(Place::Page(web.address, token))
     }
 
-    /// Sends a request, and returns the body of the answer and the address.
-    fn request(&self, method: &str, target: &str) -> Result<(String, SocketAddr)> {
-        let (address, token) = self.find()?;
+    /// Sends a request, and returns the body of the answer and the place.
+    fn request(&self, method: &str, target: &str) -> Result<(String, String)> {
         let failed =
             |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
-        let connector = self.tls.connector(&address.to_string())?;
-        let body = http::request(&connector, method, address, target, token.as_deref()).map_err(failed)?;
-        Ok((body, address))
+        match self.find()? {
+            Place::Socket(socket) => {
+                let body = http::request_of_socket(method, &socket, target).map_err(failed)?;
+                Ok((body, socket.display().to_string()))
+            }
+            Place::Page(address, token) => {
+                let place = address.to_string();
+                let connector = self.tls.connector(&place)?;
+                let token = token.as_deref();
+                let body = http::request(&connector, method, address, target, token).map_err(failed)?;
+                Ok((body, place))
+            }
+        }
     }
 
     /// Requests a value: the JSON text of the answer, and what it says.
     fn get<T: DeserializeOwned>(&self, target: &str) -> Result<(String, T)> {
-        let (body, address) = self.request("GET", target)?;
+        let (body, place) = self.request("GET", target)?;
         let value = serde_json::from_str(&body)
-            .map_err(|error| Failure::Failed(format!("{address}: not a gateway: {error}")))?;
+            .map_err(|error| Failure::Failed(format!("{place}: not a gateway: {error}")))?;
         Ok((body, value))
     }
 }
@@ -69,8 +104,8 @@ impl Page {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tapeworks gateway halt
-  tapeworks gateway halt --client alpha --cancel
+  tapeworks gateway halt gateway.toml
+  tapeworks gateway halt gateway.toml --client alpha --cancel
   tapeworks gateway halt 127.0.0.1:8091 --token SECRET
 
 It survives a restart of the gateway. `tapeworks gateway resume` turns it off.")]
@@ -147,21 +182,21 @@ pub(super) fn halt(arguments: &Halt) -> Result {
     if arguments.cancel {
         target += &format!("{sign}cancel=1");
     }
-    let (_, address) = arguments.page.request("POST", &target)?;
+    let (_, place) = arguments.page.request("POST", &target)?;
     let orders = if arguments.cancel {
         "; the open orders are cancelled, if the venue is away as soon as it is back"
     } else {
         ""
     };
-    output::print(&format!("{address}: {} halted{orders}\n", of(arguments.client.as_deref())))?;
+    output::print(&format!("{place}: {} halted{orders}\n", of(arguments.client.as_deref())))?;
     Ok(Ending::Complete)
 }
 
 pub(super) fn resume(arguments: &Resume) -> Result {
     let client = arguments.client.as_deref();
     let query = client.map(|client| format!("?client={}", http::escaped(client))).unwrap_or_default();
-    let (_, address) = arguments.page.request("POST", &format!("/resume{query}"))?;
-    output::print(&format!("{address}: {} resumed\n", of(client)))?;
+    let (_, place) = arguments.page.request("POST", &format!("/resume{query}"))?;
+    output::print(&format!("{place}: {} resumed\n", of(client)))?;
     Ok(Ending::Complete)
 }
 

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-#[cfg(feature = "web")]
-use tapeworks_gateway::config::WebConfig;
 use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
+#[cfg(feature = "web")]
+use tapeworks_gateway::config::{ControlConfig, WebConfig};
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::{
     Gateway, Notice, OnNotice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
 };
 use tapeworks_market::Nanos;
 use tapeworks_ring::spsc;
+use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::followed::FileWatch;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 #[cfg(feature = "web")]
@@ -74,7 +75,12 @@ pub(super) struct Check {
 
 /// Reads a gateway's configuration.
 pub(super) fn load(path: &Path) -> Result<Config> {
-    Config::load(path).map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
+    Config::load(path).map_err(wrong)
+}
+
+/// A configuration that is wrong.
+pub(super) fn wrong(errors: Vec<ConfigError>) -> Failure {
+    Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
 impl From<StartError> for Failure {
@@ -265,6 +271,25 @@ fn serve(
     if let Some(page) = &page {
         tracing::info!("the page is on {}", page.url());
     }
+    #[cfg(feature = "web")]
+    let control = match &config.control {
+        Some(ControlConfig { path, is_named }) => {
+            let (handle, traces) = (gateway.handle(), traces.clone());
+            match web::gateway::start_control(path.clone(), handle, traces, page.as_ref()) {
+                Ok(control) => Some(control),
+                Err(error) if *is_named => return Err(Failure::Failed(error.to_string())),
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    None
+                }
+            }
+        }
+        None => None,
+    };
+    #[cfg(feature = "web")]
+    if let Some(control) = &control {
+        tracing::info!("the control socket is {}", control.path().display());
+    }
     tracing::info!("FIX clients are served on {}", gateway.address());
     if let Some(traces) = &config.traces {
         tracing::info!("traces go to {} as {}", traces.url, traces.service_name);
@@ -307,7 +332,7 @@ fn serve(
     }
     let status = gateway.status();
     #[cfg(feature = "web")]
-    drop(page);
+    drop((control, page));
     let ended = gateway.stop();
     #[cfg(feature = "otel")]
     if let Some(exporter) = exporter {

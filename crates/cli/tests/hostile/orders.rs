@@ -1,0 +1,126 @@
+//! The gateway while the plant hangs that it checks prices with, and while others take its page's connections.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use socket2::{Domain, Socket, Type};
+
+use super::collar::{self, NO_PRICE};
+use super::*;
+use crate::support::trader::Trader;
+
+#[test]
+fn no_order_is_checked_against_the_prices_of_a_plant_that_hangs() {
+    let mut rounds = Rounds::new(11, 1);
+    let folder = Folder::new("hostile-hung-plant");
+    let addresses = [580, 581, 582].map(free_port);
+    let [web, gateway_web, port] = [583, 584, 585].map(free_port);
+    let (memory, symbol) = (folder.path("memory"), "VGSA");
+    let plant = format!("shared_memory = \"{memory}\"\n[web]\nlisten = \"{web}\"\n");
+    let [venue, plant] = nasdaq(&folder, 10, port, &plant);
+    let more = format!(
+        "[market]\nshared_memory = \"{memory}\"\nprice_age = \"500ms\"\n[web]\naddress = \"{gateway_web}\"\n"
+    );
+    let [exchange, gateway] = collar::configs(&folder, symbol, addresses, &more);
+    let plant = Running::start(&["plant", &plant]);
+    support::wait_for(|| status(web).is_some());
+    let venue = Running::start(&["exchange", "serve", &venue]);
+    let exchange = Running::start(&["exchange", "serve", &exchange]);
+    let gateway = Running::start(&["gateway", &gateway]);
+    support::wait_for(|| get(gateway_web, "/ready").is_some());
+    let is_ready = || get(gateway_web, "/ready").is_some_and(|page| page.starts_with("HTTP/1.1 200"));
+    let mut trader = Trader::connect(addresses[2], "ALPHA");
+    // A bid of a cent passes any collar that has a price.
+    let bid = format!("new {symbol} buy 1 @0.01");
+    while rounds.next() {
+        trader.order_until(&bid, "the prices are not found", |kind, _| kind == "0");
+        support::wait_for(is_ready);
+        signal(&plant.0, "-STOP");
+        trader.order_until(&bid, "prices of a plant that hangs", |_, text| text == NO_PRICE);
+        support::wait_for(|| !is_ready());
+        let page = get(gateway_web, "/ready").unwrap();
+        assert!(page.contains("there are no prices of the market"), "{page}");
+        // They do not come back by themselves.
+        std::thread::sleep(Duration::from_millis(1_000));
+        assert_eq!(trader.order(&bid), ("8".to_owned(), NO_PRICE.to_owned()));
+        signal(&plant.0, "-CONT");
+    }
+    [gateway, exchange, venue, plant].into_iter().for_each(Running::stop);
+}
+
+/// Connections from each of `addresses` that send the beginning of a request and no more, opened again when the server closes them.
+fn flood(page: SocketAddr, addresses: std::ops::Range<u8>, each: usize, is_over: &AtomicBool) {
+    let mut connections = VecDeque::new();
+    let most = addresses.len() * each;
+    let mut from = addresses.clone().cycle();
+    while !is_over.load(Ordering::Relaxed) {
+        while connections.len() >= most {
+            connections.pop_front();
+        }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // Closed with a reset: thousands a second that wait for their last packets would take all ports of the machine.
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        let from = SocketAddr::from(([127, 0, 0, from.next().unwrap()], 0));
+        let opened = socket.bind(&from.into()).and_then(|()| socket.connect(&page.into()));
+        if opened.is_ok() {
+            let mut stream = TcpStream::from(socket);
+            let _closed = stream.write_all(b"GET /status.json HTTP/1.1\r\nX: ");
+            connections.push_back(stream);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn slow_connections_keep_nobody_from_the_kill_switch() {
+    let mut rounds = Rounds::new(12, 1);
+    let folder = Folder::new("hostile-kill-switch");
+    let addresses = [590, 591, 592].map(free_port);
+    let page = free_port(593);
+    let more = format!("[web]\naddress = \"{page}\"\n");
+    let [exchange, gateway] = collar::configs(&folder, "VGSA", addresses, &more);
+    // The operator does not have the venue's password, nor needs it.
+    let text = fs::read_to_string(&gateway).unwrap();
+    let text = text.replace("password = \"password\"", "password_env = \"HOSTILE_VENUE_PASSWORD\"");
+    fs::write(&gateway, text.replace("collar_basis_points = 100\n", "")).unwrap();
+    let exchange = Running::start(&["exchange", "serve", &exchange]);
+    let mut program = command(&["gateway", &gateway]);
+    program.env("HOSTILE_VENUE_PASSWORD", "password").stdout(Stdio::null()).stderr(Stdio::null());
+    let gateway_runs = Running(program.spawn().unwrap());
+    support::wait_for(|| get(page, "/ready").is_some());
+    let by_page = page.to_string();
+    while rounds.next() {
+        for (addresses, each) in [(1..2, 64), (2..10, 40)] {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| flood(page, addresses.clone(), each, &is_over));
+                std::thread::sleep(Duration::from_millis(500));
+                for place in [&by_page, &gateway] {
+                    let mut longest = Duration::ZERO;
+                    for _ in 0..12 {
+                        for command in ["halt", "resume"] {
+                            let began = Instant::now();
+                            let output = run(&["gateway", command, place]);
+                            longest = longest.max(began.elapsed());
+                            let what = format!("{command} {place} beside {addresses:?} with {each} each");
+                            is_sound(&output, &stderr(&output), &[0], &what);
+                        }
+                    }
+                    println!(
+                        "24 of 24 commands are obeyed by {place}, beside {each} slow connections of each of {} addresses; the slowest took {longest:?}",
+                        addresses.len()
+                    );
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+    assert_eq!(run(&["gateway", "halt", &gateway]).status.code(), Some(0));
+    let status = status(page).unwrap();
+    assert_eq!(status["is_halted"], true, "{status}");
+    [gateway_runs, exchange].into_iter().for_each(Running::stop);
+    let control = format!("{}.control", folder.path("gateway-store"));
+    assert!(!Path::new(&control).exists(), "the socket is left behind");
+}

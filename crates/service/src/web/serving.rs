@@ -1,0 +1,47 @@
+//! A thread with its own async runtime, which serves until it is dropped.
+
+use std::io;
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+/// Dropping it ends the connections that are open, and waits for the thread.
+#[derive(Debug)]
+pub(super) struct Serving {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// Runs `serve` on a thread of this name. It is polled there only, so it can make what belongs to the runtime.
+    ///
+    /// # Errors
+    /// There is no thread, or no runtime.
+    pub(super) fn start(name: &str, serve: impl Future<Output = ()> + Send + 'static) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve => {}
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // The thread may have ended already.
+            let _gone = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // The thread returns no result.
+            let _ended = thread.join();
+        }
+    }
+}
