@@ -125,6 +125,25 @@ fn a_snapshot_is_due_in_time_behind_a_clock_that_is_set() {
 }
 
 #[test]
+fn a_silence_is_noticed_in_time_though_the_clock_stands_still() {
+    let messages = messages(30, 3, 5);
+    let options = ArbiterOptions::default();
+    let mut live = live(options, None);
+    let began = 60 * Nanos::SECOND;
+    feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages)));
+    let step_ns = 100 * MS;
+    let steps = options.silence_ns / step_ns;
+    for step in 1..=steps {
+        let is_silent = live.channels()[0].arbiter().counters().silences > 0;
+        assert!(!is_silent, "after {step} steps of {steps}");
+        feed(&mut live, Input::Tick { now: Nanos(START + began) });
+        feed(&mut live, Input::ClockSet { now: Nanos(START + began), ahead_ns: -step_ns.cast_signed() });
+    }
+    feed(&mut live, Input::Tick { now: Nanos(START + began + 1) });
+    assert_eq!(live.channels()[0].arbiter().counters().silences, 1);
+}
+
+#[test]
 fn in_silence_a_time_event_comes_once_a_second() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);
