@@ -276,6 +276,14 @@ const STEPS: &[Step] = &[
         run: |features| ran(real_data(features), "messages, trades and books are right"),
     },
     Step {
+        name: "fix-suite",
+        what: "QuickFIX's acceptance definitions, outside the repository, pass for FIX 4.2, 4.4 and 5.0 SP2",
+        when: When::Long,
+        is_beside: false,
+        needs: has_fix_suite,
+        run: |features| ran(fix_suite(features), "every definition passes"),
+    },
+    Step {
         name: "simulate",
         what: "the shipped code stays right in simulated markets, whatever fails",
         when: When::Long,
@@ -799,21 +807,41 @@ pub(crate) fn hostile(features: &Features, seconds: u64, seed: Option<&str>) -> 
 /// Names the folder with real captures that the repository may not hold.
 const REAL_DATA: &str = "TAPEWORKS_REAL_DATA";
 
-/// Skipped without the folder, in continuous integration too: nothing can install it.
-fn has_real_data() -> Result<(), Lack> {
-    let folder = std::env::var_os(REAL_DATA).map(PathBuf::from);
-    match folder {
+/// Names the folder with QuickFIX's acceptance suite.
+const FIX_SUITE: &str = "TAPEWORKS_FIX_SUITE";
+
+/// Whether a variable names a folder. A step that needs it is skipped without one, in continuous integration too: nothing can
+/// install it.
+fn has_folder(variable: &str, content: &str) -> Result<(), Lack> {
+    match std::env::var_os(variable).map(PathBuf::from) {
         Some(folder) if folder.is_dir() => Ok(()),
         Some(folder) => {
-            Err(Lack::Skipped(format!("{REAL_DATA} names {}, which is no folder", folder.display())))
+            Err(Lack::Skipped(format!("{variable} names {}, which is no folder", folder.display())))
         }
-        None => Err(Lack::Skipped(format!("{REAL_DATA} does not name a folder with real captures"))),
+        None => Err(Lack::Skipped(format!("{variable} does not name a folder with {content}"))),
     }
+}
+
+fn has_real_data() -> Result<(), Lack> {
+    has_folder(REAL_DATA, "real captures")
+}
+
+fn has_fix_suite() -> Result<(), Lack> {
+    has_folder(FIX_SUITE, "QuickFIX's definitions and spec")
 }
 
 /// The tests of real captures that the repository may not hold.
 fn real_data(features: &Features) -> Result<(), String> {
     features.workspace("test").args(["--test", "real_data", "--", "--nocapture"]).run()
+}
+
+/// QuickFIX's acceptance definitions, against our acceptor.
+fn fix_suite(features: &Features) -> Result<(), String> {
+    // The test runs in its crate's folder, where a relative path would lead elsewhere.
+    let folder = std::env::var_os(FIX_SUITE).unwrap_or_default();
+    let folder = std::path::absolute(&folder).map_err(|error| format!("{FIX_SUITE}: {error}"))?;
+    let run = features.workspace("test").args(["--test", "fix_suite", "--", "--nocapture"]);
+    run.env(FIX_SUITE, folder).run()
 }
 
 /// The shipped code in simulated markets. Without arguments: some hundred seeds of each kind, and all regressions.
