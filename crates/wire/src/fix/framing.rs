@@ -93,6 +93,10 @@ pub fn next_message(bytes: &[u8], limit: usize) -> Framing {
                 garbled(bytes, Garbled::WrongChecksum { computed })
             }
         }
+        // Where a message with a wrong length ends, its trailer shows, wherever the stream is cut.
+        Err(Garbled::WrongLength) if bytes.len() < limit && end_of_trailer(bytes).is_none() => {
+            Framing::Incomplete
+        }
         Ok(None) if bytes.len() < limit => Framing::Incomplete,
         Ok(None) => garbled(bytes, Garbled::TooLong),
         Err(why) => garbled(bytes, why),
@@ -275,7 +279,10 @@ mod tests {
         assert_eq!(why(b"8=FIX.4.4\x019=300\x0135="), Garbled::TooLong);
         assert_eq!(why(b"8=FIX.4.4\x019=9999999999\x01"), Garbled::LengthFormat);
         assert_eq!(why(b"8=FIX.4.4.4.4.4.4.4"), Garbled::FirstFields);
-        assert_eq!(why(b"8=FIX.4.4\x019=0\x0135=A\x01"), Garbled::WrongLength);
+        assert_eq!(why(b"8=FIX.4.4\x019=0\x0135=A\x0110=000\x01"), Garbled::WrongLength);
+        let without_trailer = [&b"8=FIX.4.4\x019=0\x0135=A\x0158="[..], &[b'x'; LIMIT]].concat();
+        assert_eq!(next_message(&without_trailer[..LIMIT - 1], LIMIT), Framing::Incomplete);
+        assert_eq!(why(&without_trailer), Garbled::WrongLength);
     }
 
     #[test]
@@ -293,7 +300,45 @@ mod tests {
         assert_eq!(next_message(&short, LIMIT), Framing::Garbled { length, why: Garbled::WrongLength });
     }
 
+    /// The messages in a stream that comes in pieces which end at these places.
+    fn found_in(stream: &[u8], ends: &[usize]) -> Vec<Vec<u8>> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        for end in ends.iter().copied().chain([stream.len()]) {
+            loop {
+                match next_message(&stream[at.min(end)..end], LIMIT) {
+                    Framing::Message { length } => {
+                        found.push(stream[at..at + length].to_vec());
+                        at += length;
+                    }
+                    Framing::Garbled { length, .. } => at += length,
+                    Framing::Incomplete => break,
+                }
+            }
+        }
+        found
+    }
+
     proptest! {
+        #[test]
+        fn a_wrong_length_costs_the_same_messages_wherever_the_stream_is_cut(
+            lengths in prop::collection::vec(prop_oneof![4 => Just(0_i64), 1 => -20..40_i64], 1..6),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut stream = Vec::new();
+            for (number, wrong_by) in lengths.iter().enumerate() {
+                let body = format!("35=0|49=A|56=B|34={number}|52=20240301-09:30:00|");
+                let right = format!("\x019={}\x01", body.len());
+                let wrong = format!("\x019={}\x01", body.len() as i64 + wrong_by);
+                let text = String::from_utf8(message(&body)).unwrap().replacen(&right, &wrong, 1);
+                let sum = checksum(&text.as_bytes()[..text.len() - TRAILER_BYTES]);
+                stream.extend_from_slice(&text.as_bytes()[..text.len() - TRAILER_BYTES]);
+                stream.extend_from_slice(&trailer_of(sum));
+            }
+            let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len())).collect();
+            ends.sort_unstable();
+            prop_assert_eq!(found_in(&stream, &ends), found_in(&stream, &[]));
+        }
+
         #[test]
         fn a_message_is_found_behind_any_junk(junk in prop::collection::vec(any::<u8>(), 0..60)) {
             // A `9=` in the junk may claim the message's bytes, so the junk starts no message.
