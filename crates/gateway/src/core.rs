@@ -76,14 +76,22 @@ pub struct Core<S: VenueSession, D: Disk> {
     desk: Desk,
 }
 
+/// Who gets copies of execution reports.
+#[derive(Debug, Default)]
+struct Copies {
+    /// Their places among the clients.
+    to: Vec<usize>,
+    /// The CompID of each client: a copy says whose order it is of.
+    owners: Vec<Box<[u8]>>,
+}
+
 /// What both directions write to.
 #[derive(Debug)]
 struct Desk {
     entries: Entries,
     /// Clients whose store has changes.
     touched: Vec<usize>,
-    /// Clients that get copies of execution reports.
-    copies: Vec<usize>,
+    copies: Copies,
     /// Execution reports of a client's message, to be copied: each with its length before it.
     copied: Vec<u8>,
     /// Messages that the venue's session did not take: each with its length before it.
@@ -238,7 +246,7 @@ impl<S: VenueSession> Outputs for ToOne<'_, S> {
         });
         *self.unkept += u64::from(kept.is_err());
         if kept.is_ok()
-            && matches!(reply, Reply::Execution(_))
+            && reply.is_execution()
             && let Some(copied) = &mut self.copied
         {
             push_piece_by(copied, |copied| self.store.read(number, copied) == Ok(true));
@@ -271,7 +279,7 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let bytes = received.message;
         entries.push(Entry { kind: Kind::Request, client, number: 0, time_ns: now_ns, bytes });
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
-        let copied = (!copies.is_empty()).then_some(copied);
+        let copied = (!copies.to.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
         let version = self.version;
         let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
@@ -300,7 +308,7 @@ impl<S, D: Disk> ToAll<'_, S, D> {
     /// What an order is called for people.
     fn named(&self, order: &Order) -> String {
         let name = self.clients.get(usize::from(order.client.0)).map(|client| client.settings.name.as_str());
-        format!("order {} of {}", String::from_utf8_lossy(order.id.0.trimmed()), name.unwrap_or_default())
+        format!("order {} of {}", String::from_utf8_lossy(order.id.text()), name.unwrap_or_default())
     }
 }
 
@@ -321,10 +329,11 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         if let Some(tracer) = self.desk.tracer.as_mut().filter(|tracer| tracer.is_following()) {
             tracer.reply(usize::from(client.0), reply);
         }
-        let is_copied = matches!(reply, Reply::Execution(_));
+        let is_copied = reply.is_execution();
         let copies = core::mem::take(&mut self.desk.copies);
-        let all = core::iter::once(usize::from(client.0)).chain(copies.iter().copied().filter(|_| is_copied));
-        for index in all {
+        let owner = usize::from(client.0);
+        let of_owner = copies.owners.get(owner).map_or(&b""[..], |owner| owner);
+        for index in core::iter::once(owner).chain(copies.to.iter().copied().filter(|_| is_copied)) {
             let Some(client) = self.clients.get_mut(index) else { continue };
             client.touch(index, self.desk, self.now);
             let version = client.settings.translate.version;
@@ -332,7 +341,10 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
                 &mut client.store,
                 self.now.utc_ns,
                 reply.message_type(),
-                |writer| reply.write_as(version, writer),
+                |writer| match index == owner {
+                    true => reply.write_as(version, writer),
+                    false => reply.write_copy_as(version, of_owner, writer),
+                },
             );
             if let Err(error) = kept {
                 self.desk.counters.unkept += 1;
@@ -440,7 +452,11 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             [text(&session.begin_string), text(&session.target_comp_id), text(&session.sender_comp_id)]
         };
         let by_names = clients.iter().enumerate().map(|(index, client)| (names(client), index)).collect();
-        let copies = (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect();
+        let comp_id = |client: &Client<D>| client.settings.session.target_comp_id.as_bytes().into();
+        let copies = Copies {
+            to: (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect(),
+            owners: clients.iter().map(comp_id).collect(),
+        };
         let desk = Desk {
             entries: Entries::with_capacity(512 << 10),
             touched: Vec::with_capacity(clients.len()),
@@ -636,7 +652,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let copied = core::mem::take(&mut self.desk.copied);
         let copies = core::mem::take(&mut self.desk.copies);
         for message in pieces(&copied) {
-            for index in &copies {
+            for index in &copies.to {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
                 client.touch(*index, &mut self.desk, now);
                 let version = client.settings.translate.version;
@@ -1056,7 +1072,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                     .get(usize::from(order.client.0))
                     .map(|client| client.settings.name.clone())
                     .unwrap_or_default(),
-                id: text(order.id.0.trimmed()),
+                id: text(order.id.text()),
                 order_id: text(order.order_id.0.trimmed()),
                 symbol: self
                     .translator

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tapeworks_runtime::traces::{Fact, Operations, Recorder, Sample, Sampler, Text, Traces};
-use tapeworks_translate::Reply;
 use tapeworks_translate::ids::ClOrdId;
+use tapeworks_translate::{Body, Reply};
 use tapeworks_wire::fix::field;
 use tapeworks_wire::fix::order_entry::ExecType;
 
@@ -220,11 +220,11 @@ impl Tracer {
 
     /// A client gets this, which the venue's report made.
     pub(crate) fn reply(&mut self, client: usize, reply: &Reply<'_>) {
-        let (id, order_id, (outcome, has_failed)) = match reply {
-            Reply::Execution(fields) => {
+        let (id, order_id, (outcome, has_failed)) = match reply.body {
+            Body::Execution(fields) => {
                 (fields.cl_ord_id.unwrap_or_default(), fields.order_id, outcome_of(fields.exec_type))
             }
-            Reply::CancelReject(fields) => (fields.cl_ord_id, fields.order_id, ("cancel rejected", true)),
+            Body::CancelReject(fields) => (fields.cl_ord_id, fields.order_id, ("cancel rejected", true)),
             _ => return,
         };
         let Some(key) = ClOrdId::new(id).map(|id| (client, id)) else { return };
@@ -362,7 +362,7 @@ impl Tracer {
         if !way.side.is_empty() {
             sample.fact("side", Fact::Word(way.side));
         }
-        sample.text("cl_ord_id", Text::new(id.0.trimmed()));
+        sample.text("cl_ord_id", Text::new(id.text()));
         sample.text("order_id", way.order_id);
         sample.fact("outcome", Fact::Word(way.outcome));
         sample.fact("chosen", Fact::Flag(way.is_chosen));
@@ -455,7 +455,7 @@ mod tests {
         let id = format!("ID{id}");
         let (known, asked) = (OrdStatus::Rejected, CxlRejResponseTo::OrderCancelRequest);
         let fields = OrderCancelRejectFields::new(b"VENUE7", id.as_bytes(), b"NONE", known, asked);
-        tracer.reply(client, &Reply::CancelReject(&fields));
+        tracer.reply(client, &Body::CancelReject(&fields).into());
         pass(10);
         tracer.report_ends();
     }

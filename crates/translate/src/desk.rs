@@ -14,8 +14,8 @@ use tapeworks_wire::fix::{IgnoredTags, LastTimestamp};
 use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::incoming::{
-    check_quote_type, check_tags, check_values, client_id, entries_of, has_only_mapped, new_order, parties,
-    quote_terms, replacement,
+    check_quote_type, check_tags, check_values, entries_of, has_only_mapped, new_order, parties, quote_terms,
+    replacement,
 };
 use crate::index::Hash;
 use crate::known::{Known, RequestKind};
@@ -28,6 +28,7 @@ use crate::reference::Reference;
 use crate::refusal::Refusal;
 use crate::request::{NewOrder, Quote};
 use crate::risk::{Breach, Checked, Risk, TopOfBook, TopsOfBook};
+use crate::route::{RouteIndex, Routes};
 use crate::settings::FixVersion;
 
 /// A message of a client.
@@ -249,6 +250,9 @@ pub struct Desk {
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) decision: Decision,
+    /// Whom the message at hand was sent for.
+    pub(crate) route: RouteIndex,
+    pub(crate) routes: Routes,
     /// The last time of a message.
     pub(crate) last_time: LastTimestamp,
 }
@@ -260,9 +264,21 @@ impl Desk {
 
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
         if let Some(client) = self.clients.get(usize::from(incoming.client.0)) {
-            self.counters.ignored_fields += check_tags(incoming.message, mapped, &client.ignored_tags)?;
+            let walked = check_tags(incoming.message, mapped, &client.ignored_tags)?;
+            self.counters.ignored_fields += walked.ignored;
+            if walked.has_route {
+                self.route = self.routes.of_message(incoming.client, incoming.message)?;
+            }
         }
         Ok(())
+    }
+
+    /// The id of a request.
+    #[inline]
+    pub(crate) fn client_id(&self, text: &[u8], tag: u32) -> Result<ClOrdId, Refusal> {
+        let id = ClOrdId::new(text).ok_or(Refusal::Id { tag })?;
+        // Where it is the name at the venue, this has no room for more.
+        if id.is_long() && self.known.names_are_ids() { Err(Refusal::Value { tag }) } else { Ok(id) }
     }
 
     /// Whether the ClOrdID is known: then it is a possible resend, which is ignored, or a duplicate.
@@ -348,7 +364,7 @@ impl Desk {
         if !has_only_mapped(&view) {
             self.check_tags(incoming, &OF_NEW)?;
         }
-        let id = client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), 11)?;
         let hash = self.known.hash_of_id(incoming.client, &id);
         // The order is read while the id's place comes from memory.
         self.known.fetch_id(hash);
@@ -375,7 +391,7 @@ impl Desk {
     fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_CANCEL)?;
-        let id = client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
@@ -395,7 +411,7 @@ impl Desk {
     fn decide_replace(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderCancelReplaceRequest::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_REPLACE)?;
-        let id = client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
@@ -424,7 +440,7 @@ impl Desk {
     fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderMassCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_CANCEL)?;
-        let id = client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
@@ -467,7 +483,7 @@ impl Desk {
         let view = QuoteView::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_QUOTE)?;
         check_quote_type(view.quote_type())?;
-        let id = client_id(view.quote_id(), 117)?;
+        let id = self.client_id(view.quote_id(), 117)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
@@ -509,11 +525,11 @@ impl Desk {
         let view = MassQuote::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_QUOTE)?;
         check_quote_type(view.quote_type())?;
-        client_id(view.quote_id(), 117)?;
+        self.client_id(view.quote_id(), 117)?;
         let parties = parties(view.parties(), &self.reference)?;
         let (mut ids, mut count, mut adds) = ([ClOrdId::default(); MOST_ENTRIES], 0, 0);
         for entry in entries_of(&view) {
-            let id = client_id(entry.quote_entry_id(), 299)?;
+            let id = self.client_id(entry.quote_entry_id(), 299)?;
             let before = ids.get(..count).unwrap_or_default();
             if before.contains(&id) {
                 return Err(Refusal::Value { tag: 299 });
@@ -549,7 +565,7 @@ impl Desk {
             (ALL, _) => None,
             (OF_ID, None) => return Err(Refusal::Missing { tag: 117 }),
             (OF_ID, Some(id)) => {
-                let id = client_id(id, 117)?;
+                let id = self.client_id(id, 117)?;
                 let quote = self.known.handle_of(incoming.client, &id);
                 let is_quote = |quote: &Handle| {
                     self.known.request(*quote).is_some_and(|it| it.kind == RequestKind::Quote)

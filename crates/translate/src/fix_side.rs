@@ -16,14 +16,24 @@ use crate::orders::Order;
 use crate::reference::Instrument;
 use crate::report::{Execution, Liquidity};
 use crate::risk::E8;
+use crate::route::Route;
 use crate::settings::FixVersion;
 
 pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
 
-/// A message to a client, without its header.
+/// A message to a client, without the header that its session writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// What it says.
+    pub body: Body<'a>,
+    /// Whom the client sent the answered message for; `None`: for nobody.
+    pub route: Option<&'a Route>,
+}
+
+/// What a [`Reply`] says.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Reply<'a> {
+pub enum Body<'a> {
     /// ExecutionReport (8).
     Execution(&'a ExecutionReportFields<'a>),
     /// OrderCancelReject (9).
@@ -40,24 +50,46 @@ pub enum Reply<'a> {
     Reject(&'a RejectFields<'a>),
 }
 
+impl<'a> From<Body<'a>> for Reply<'a> {
+    fn from(body: Body<'a>) -> Self {
+        Self { body, route: None }
+    }
+}
+
 impl Reply<'_> {
     /// MsgType (35).
     #[must_use]
     pub const fn message_type(&self) -> &'static [u8] {
-        match self {
-            Self::Execution(_) => b"8",
-            Self::CancelReject(_) => b"9",
-            Self::MassCancel(_) => b"r",
-            Self::QuoteStatus(_) => b"AI",
-            Self::MassQuoteAcknowledgement(_) => b"b",
-            Self::BusinessReject(_) => b"j",
-            Self::Reject(_) => b"3",
+        match self.body {
+            Body::Execution(_) => b"8",
+            Body::CancelReject(_) => b"9",
+            Body::MassCancel(_) => b"r",
+            Body::QuoteStatus(_) => b"AI",
+            Body::MassQuoteAcknowledgement(_) => b"b",
+            Body::BusinessReject(_) => b"j",
+            Body::Reject(_) => b"3",
         }
     }
 
-    /// Writes the fields behind the header.
+    /// Whether it is an ExecutionReport, of which drop copies are sent.
+    #[must_use]
+    pub const fn is_execution(&self) -> bool {
+        matches!(self.body, Body::Execution(_))
+    }
+
+    /// Writes the rest of the header, and the fields behind it.
     #[inline]
     pub fn write(&self, writer: &mut Writer<'_>) {
+        if let Some(route) = self.route {
+            route.write(writer);
+        }
+        self.body.write(writer);
+    }
+}
+
+impl Body<'_> {
+    #[inline]
+    pub(crate) fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Execution(fields) => fields.write(writer),
             Self::CancelReject(fields) => fields.write(writer),
@@ -243,7 +275,7 @@ pub(crate) fn of_order<'a>(
     let has_limit = matches!(terms.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
     let has_stop = matches!(terms.kind, OrdType::Stop | OrdType::StopLimit);
     ExecutionReportFields {
-        cl_ord_id: present(&order.id.0),
+        cl_ord_id: order.id.present(),
         exec_trans_type,
         account: present(&terms.account),
         symbol: instrument.and_then(|instrument| present(&instrument.symbol)),
@@ -327,8 +359,8 @@ pub(crate) fn add_execution<'a>(
         _ => {}
     }
     if let Some((id, original)) = answers {
-        fields.cl_ord_id = present(&id.0);
-        fields.orig_cl_ord_id = present(&original.0);
+        fields.cl_ord_id = id.present();
+        fields.orig_cl_ord_id = original.present();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The ids that go between the two sides. Each is text of at most 20 characters, and none can be taken for another.
+//! The ids that go between the two sides. Each has its own type: none can be taken for another.
 
 use tapeworks_wire::Ascii;
 
@@ -38,9 +38,12 @@ impl FromIterator<u8> for Partitions {
     }
 }
 
-/// ClOrdID (11) of a request of a client.
+/// ClOrdID (11) of a request of a client, or the id of its quote: 1 to 64 printable characters of ASCII. The default is blank: no id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ClOrdId(pub Ascii<20>);
+pub struct ClOrdId {
+    text: Ascii<{ Self::LONGEST }>,
+    length: u8,
+}
 
 /// The name of a request at the venue, which its reports carry: the Client Order ID of native messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,15 +80,56 @@ impl VenueName {
 }
 
 impl ClOrdId {
-    /// The id of this text; `None` if it is empty, longer than 20 characters, not printable ASCII, or ends with a space.
+    /// Its most characters.
+    pub const LONGEST: usize = 64;
+
+    /// The most characters of a [`VenueName`]. Most ids are no longer: they are read, hashed and compared by these alone.
+    pub(crate) const SHORT: usize = 20;
+
+    /// The id of this text; `None` if it is empty, longer than 64 characters, not printable ASCII, or ends with a space.
     #[inline]
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let ends_well = text.last().is_some_and(|last| *last != b' ');
-        let id: Ascii<20> = Ascii::padded(text).filter(|_| ends_well)?;
+        let padded = Ascii::padded(text).filter(|_| ends_well)?;
+        let id = Self { text: padded, length: text.len() as u8 };
         // All of them at once: the padding is printable too.
-        let is_printable = id.0.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
-        is_printable.then_some(Self(id))
+        let are_printable =
+            |bytes: &[u8]| bytes.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
+        let (short, rest) = id.parts();
+        (are_printable(short) && (!id.is_long() || are_printable(rest))).then_some(id)
+    }
+
+    /// Its characters.
+    #[inline]
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        self.text.0.get(..usize::from(self.length)).unwrap_or_default()
+    }
+
+    /// The same, unless it is blank.
+    #[inline]
+    pub(crate) fn present(&self) -> Option<&[u8]> {
+        (self.length > 0).then(|| self.text())
+    }
+
+    /// Whether it is too long for a name at the venue.
+    #[inline]
+    pub(crate) const fn is_long(&self) -> bool {
+        self.length as usize > Self::SHORT
+    }
+
+    /// The characters that a name at the venue has room for, and those behind them, both padded.
+    #[inline]
+    pub(crate) fn parts(&self) -> (&[u8; Self::SHORT], &[u8]) {
+        let short = self.text.0.first_chunk().unwrap_or(&[b' '; Self::SHORT]);
+        (short, self.text.0.get(Self::SHORT..).unwrap_or_default())
+    }
+
+    /// The id as a name at the venue, without the characters that it has no room for.
+    #[inline]
+    pub(crate) fn as_name(&self) -> VenueName {
+        VenueName(Ascii(*self.parts().0))
     }
 }
 
@@ -94,11 +138,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_has_1_to_20_printable_characters_and_no_space_at_its_end() {
-        let id = ClOrdId::new(b"A 1").map(|id| id.0.trimmed().to_vec());
-        assert_eq!(id.as_deref(), Some(&b"A 1"[..]));
-        assert!(ClOrdId::new(&[b'X'; 20]).is_some());
-        for text in [&b""[..], b"A ", b"A\x01", b"\xC3\x84", &[b'X'; 21]] {
+    fn an_id_has_1_to_64_printable_characters_and_no_space_at_its_end() {
+        let uuid = b"f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
+        for text in [&b"A 1"[..], &[b'X'; 20], &[b'X'; 21], uuid, &[b'X'; 64]] {
+            let id = ClOrdId::new(text).unwrap();
+            assert_eq!((id.text(), id.is_long()), (text, text.len() > 20));
+        }
+        let long = |last: u8| [&[b'X'; 40][..], &[last]].concat();
+        for text in [&b""[..], b"A ", b"A\x01", b"\xC3\x84", &long(b' '), &long(0x7F), &long(0), &[b'X'; 65]]
+        {
             assert_eq!(ClOrdId::new(text), None, "{text:?}");
         }
     }

@@ -10,12 +10,13 @@ use tapeworks_wire::fix::order_entry::{
 use tapeworks_wire::fix::{Entries, FieldSet, Fields, IgnoredTags, SOH, message_type};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
-use crate::ids::{ClOrdId, InstrumentIndex, VenueName};
-use crate::mapping::{OF_NEW_WITHOUT_GROUPS, Tags};
+use crate::ids::{InstrumentIndex, VenueName};
+use crate::mapping::{PLAIN_OF_NEW, Tags};
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
 use crate::request::{NewOrder, Parties, Quote, QuoteSide};
 use crate::risk::E8;
+use crate::route::is_of_route;
 
 const DAY_S: u64 = 86_400;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -25,30 +26,41 @@ const CLIENT: i64 = 3;
 const EXECUTING_TRADER: i64 = 12;
 const DECISION_MAKER: i64 = 122;
 
-/// Fields of a new order that are mapped, and those of the session. Groups are not among them: their entries have tags too.
-const MAPPED_OF_NEW: FieldSet = NewOrderSingle::fields(&OF_NEW_WITHOUT_GROUPS);
+/// Fields of a new order that are mapped, and those of the session. Groups are not among them: their entries have tags too. Nor are the
+/// senders behind the session, which are looked up.
+const MAPPED_OF_NEW: FieldSet = NewOrderSingle::fields(&PLAIN_OF_NEW);
 
 /// Whether a new order has no other fields than mapped ones, by what its view has seen: a walk over the fields costs much more. A message
-/// with parties is walked.
+/// with parties, or with senders behind the session, is walked.
 #[inline]
 pub(crate) const fn has_only_mapped(view: &NewOrderSingle<'_>) -> bool {
     view.has_only(MAPPED_OF_NEW)
 }
 
-/// Refuses the first tag that is neither mapped nor ignored. Returns how many are ignored.
+/// The tags of a message that its table does not map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// How many of its tags are ignored.
+    pub(crate) ignored: u64,
+    /// Whether it has senders behind the session: see [`Route`](crate::Route).
+    pub(crate) has_route: bool,
+}
+
+/// Refuses the first tag that is neither mapped nor ignored.
 #[inline]
-pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &IgnoredTags) -> Result<u64, Refusal> {
-    let mut count = 0;
+pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &IgnoredTags) -> Result<Walked, Refusal> {
+    let mut walked = Walked::default();
     for field in Fields::new(message).map_while(Result::ok) {
         if mapped.has(field.tag) {
+            walked.has_route |= is_of_route(field.tag);
             continue;
         }
         if !ignored.has(field.tag) {
             return Err(Refusal::NoCounterpart { tag: field.tag });
         }
-        count += 1;
+        walked.ignored += 1;
     }
-    Ok(count)
+    Ok(walked)
 }
 
 /// MsgType of a message. That of most is found at once: their BeginString has 7 or 8 characters, and BodyLength three digits.
@@ -64,12 +76,6 @@ pub(crate) fn type_of(message: &[u8]) -> &[u8] {
         }
     }
     message_type(message)
-}
-
-/// A ClOrdID.
-#[inline]
-pub(crate) fn client_id(text: &[u8], tag: u32) -> Result<ClOrdId, Refusal> {
-    ClOrdId::new(text).ok_or(Refusal::Value { tag })
 }
 
 /// The terms of an order as the message has them.
@@ -368,10 +374,10 @@ mod tests {
         let mut buffer = [0; 1_024];
         let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
         HeaderFields::new(b"A", b"B", 2, time).write(&mut writer);
+        let (of_header, behind): (Vec<u32>, Vec<u32>) = more.iter().partition(|tag| is_of_route(**tag));
+        of_header.iter().for_each(|tag| _ = writer.text(*tag, b"x"));
         order.write(&mut writer);
-        for tag in more {
-            writer.text(*tag, b"x");
-        }
+        behind.iter().for_each(|tag| _ = writer.text(*tag, b"x"));
         let message = writer.finish().unwrap();
         let view = NewOrderSingle::read(message).unwrap();
         (has_only_mapped(&view), check_tags(message, &OF_NEW, &IgnoredTags::default()).is_ok())
@@ -410,6 +416,9 @@ mod tests {
         let party = [PartyFields { party_role: Some(3), ..PartyFields::new(b"7") }];
         let parties = NewOrderSingleFields { parties: &party, ..full };
         assert_eq!(found(&parties, &[]), (false, true), "the walk decides");
+        for sender in [50, 115, 116] {
+            assert_eq!(found(&full, &[sender]), (false, true), "{sender}: the walk sees whom it is sent for");
+        }
     }
 
     #[test]

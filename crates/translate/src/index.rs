@@ -7,6 +7,8 @@
 
 use tapeworks_wire::Ascii;
 
+use crate::ids::ClOrdId;
+
 /// Slots of a bucket.
 const SLOTS: usize = 8;
 
@@ -18,6 +20,27 @@ const EMPTY: u32 = 0;
 pub(crate) struct Hash(u32);
 
 impl Hash {
+    /// Of a client's id. One that is short enough to be a name at the venue has the hash of that name.
+    #[inline]
+    pub(crate) fn of_id(space: u16, id: &ClOrdId) -> Self {
+        let (short, rest) = id.parts();
+        let hash = Self::new(space, &Ascii(*short));
+        if id.is_long() { hash.with_rest(rest) } else { hash }
+    }
+
+    #[inline(never)]
+    fn with_rest(self, rest: &[u8]) -> Self {
+        let mut words = [u64::from(self.0); 7];
+        for (word, bytes) in words.iter_mut().skip(1).zip(rest.chunks(8)) {
+            let mut padded = [0; 8];
+            if let Some(place) = padded.get_mut(..bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+            *word = u64::from_le_bytes(padded);
+        }
+        Self::of_words(words)
+    }
+
     #[inline]
     pub(crate) fn new(space: u16, text: &Ascii<20>) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = text.0;

@@ -15,6 +15,7 @@ use crate::pool::{Handle, Pool};
 use crate::report::ExecutionKind;
 use crate::reported::Reported;
 use crate::request::NewOrder;
+use crate::route::RouteIndex;
 use crate::settings::Settings;
 
 /// An order with so many requests loses answered ones: one order must not use up the room of all.
@@ -55,6 +56,8 @@ pub(crate) struct ClientRequest {
     pub(crate) is_own: bool,
     /// It was sent again without a quantity.
     pub(crate) is_in_doubt: bool,
+    /// Whom the client sent it for.
+    pub(crate) route: RouteIndex,
     /// The order's request before.
     pub(crate) next: Option<Handle>,
 }
@@ -94,6 +97,7 @@ impl ClientRequest {
             change: None,
             is_own: false,
             is_in_doubt: false,
+            route: RouteIndex::NONE,
             next: None,
         }
     }
@@ -184,10 +188,15 @@ impl Known {
         }
     }
 
+    /// Whether the ClOrdIDs are the names at the venue.
+    pub(crate) const fn names_are_ids(&self) -> bool {
+        self.names_are_ids
+    }
+
     /// The hash of a ClOrdID, for [`in_use_by`](Self::in_use_by).
     #[inline]
     pub(crate) fn hash_of_id(&self, client: ClientIndex, id: &ClOrdId) -> Hash {
-        Hash::new(if self.names_are_ids { 0 } else { client.0 }, &id.0)
+        Hash::of_id(if self.names_are_ids { 0 } else { client.0 }, id)
     }
 
     /// How many orders are known, ended ones included.
@@ -341,7 +350,7 @@ impl Known {
         };
         let mut open: Vec<(Handle, &Entry)> =
             self.orders.handles().filter(|(_, entry)| is_open(entry)).collect();
-        open.sort_unstable_by_key(|(_, entry)| entry.order.id.0.0);
+        open.sort_unstable_by(|(_, one), (_, other)| one.order.id.text().cmp(other.order.id.text()));
         open.into_iter().map(|(handle, _)| handle).collect()
     }
 

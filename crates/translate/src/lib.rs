@@ -19,6 +19,7 @@ mod report;
 mod reported;
 mod request;
 mod risk;
+mod route;
 mod settings;
 mod text;
 mod translator;
@@ -27,7 +28,7 @@ mod versions;
 mod warm;
 
 pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
-pub use fix_side::Reply;
+pub use fix_side::{Body, Reply};
 pub use millennium::{Millennium, MillenniumSettings, Naming};
 pub use orders::{ExchangeToClient, ExchangeToClientState, Order};
 pub use ouch::{Ouch, OuchSettings};
@@ -38,6 +39,7 @@ pub use report::{
 };
 pub use request::{Cancel, MassCancel, NewOrder, Parties, Quote, QuoteSide, Replace, Request, Requested};
 pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
+pub use route::Route;
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::Translator;
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};

@@ -13,6 +13,8 @@ pub use rows::{
     QUOTE_CANCEL, QUOTE_STATUS, REPLACE,
 };
 
+use crate::route::is_of_route;
+
 /// What a FIX field is at a venue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counterpart {
@@ -91,13 +93,14 @@ pub(crate) static OF_MASS_QUOTE: Tags = Tags::of(MASS_QUOTE);
 /// Those of QuoteCancel (Z).
 pub(crate) static OF_QUOTE_CANCEL: Tags = Tags::of(QUOTE_CANCEL);
 
-/// The mapped tags of a new order, and the session's, as a list. The count of parties (453) is 0, which is no tag: its entries have tags too.
-pub(crate) const OF_NEW_WITHOUT_GROUPS: [u32; SESSION.len() + NEW_ORDER.len()] = {
+/// The mapped tags of a new order, and the session's, as a list. Those that need a walk over the message are 0, which is no tag: the count of
+/// parties (453), whose entries have tags too, and the senders behind the session.
+pub(crate) const PLAIN_OF_NEW: [u32; SESSION.len() + NEW_ORDER.len()] = {
     let mut tags = [0; SESSION.len() + NEW_ORDER.len()];
     let mut place = 0;
     while place < tags.len() {
         let tag = if place < SESSION.len() { SESSION[place] } else { NEW_ORDER[place - SESSION.len()].tag };
-        tags[place] = if tag == 453 { 0 } else { tag };
+        tags[place] = if tag == 453 || is_of_route(tag) { 0 } else { tag };
         place += 1;
     }
     tags

@@ -352,9 +352,9 @@ impl Millennium {
 }
 
 impl Venue for Millennium {
-    fn name(&self, number: u32, id: ClOrdId) -> VenueName {
+    fn name(&self, number: u32, id: &ClOrdId) -> VenueName {
         match self.settings.naming {
-            Naming::ClOrdId => VenueName(id.0),
+            Naming::ClOrdId => id.as_name(),
             Naming::Numbered => VenueName::numbered(number),
         }
     }

@@ -12,6 +12,7 @@ use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::report::Execution;
 use crate::request::NewOrder;
+use crate::route::RouteIndex;
 
 order_machine! {
     /// What the venue reports of an order, by the order's state.
@@ -101,6 +102,8 @@ pub struct Order {
     pub is_in_doubt: bool,
     /// When the client's message came, in UTC nanoseconds.
     pub requested_ns: u64,
+    /// Whom its client sent it for.
+    pub(crate) route: RouteIndex,
     pub(crate) outcome: Outcome,
 }
 
@@ -126,6 +129,7 @@ impl Order {
             pending: 0,
             is_in_doubt: false,
             requested_ns,
+            route: RouteIndex::NONE,
             outcome: Outcome::Unexpected,
         }
     }

@@ -299,7 +299,7 @@ impl Ouch {
 }
 
 impl Venue for Ouch {
-    fn name(&self, number: u32, _: ClOrdId) -> VenueName {
+    fn name(&self, number: u32, _: &ClOrdId) -> VenueName {
         VenueName::numbered(number)
     }
 

@@ -12,6 +12,10 @@ pub(crate) enum Refusal {
     Unread(ReadError),
     /// A value that the gateway or the venue does not take: session reject with reason 5.
     Value { tag: u32 },
+    /// An id that is longer than 64 characters, or has others than printable ones: session reject with reason 5.
+    Id { tag: u32 },
+    /// The client has sent for too many: see [`Route`](crate::Route).
+    Routes,
     /// A field without a counterpart: BusinessMessageReject with reason 0.
     NoCounterpart { tag: u32 },
     /// A field that the others require: BusinessMessageReject with reason 5.
@@ -61,6 +65,10 @@ impl Refusal {
             Self::Unread(ReadError::Rejected { reason, .. }) => reason.text(),
             Self::Unread(_) => "The message cannot be read",
             Self::Value { .. } => "The venue does not take the value of tag",
+            Self::Id { .. } => "An id has 1 to 64 printable characters, the last of them no space: tag",
+            Self::Routes => {
+                "Too many combinations of SenderSubID, OnBehalfOfCompID and other routing tags today"
+            }
             Self::NoCounterpart { .. } => "The venue has no counterpart for tag",
             Self::Missing { .. } => "The values of the other fields require tag",
             Self::UnknownInstrument => "Unknown instrument",
@@ -84,6 +92,7 @@ impl Refusal {
         match self {
             Self::Unread(ReadError::Rejected { tag, .. })
             | Self::Value { tag }
+            | Self::Id { tag }
             | Self::NoCounterpart { tag }
             | Self::Missing { tag } => tag,
             _ => 0,
@@ -96,7 +105,7 @@ impl Refusal {
             Self::Unread(ReadError::Rejected { reason, .. }) => Some(reason.number() as i64),
             Self::Unread(ReadError::OtherType) => Some(11),
             Self::Unread(ReadError::Garbled(_)) => Some(6),
-            Self::Value { .. } => Some(5),
+            Self::Value { .. } | Self::Id { .. } => Some(5),
             _ => None,
         }
     }

@@ -24,7 +24,9 @@ use crate::desk::{
     Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
     Incoming, Traded,
 };
-use crate::fix_side::{Dates, Digits, ExecId, Reply, Texts, add_execution, exec_type_of, of_order, present};
+use crate::fix_side::{
+    Body, Dates, Digits, ExecId, Reply, Texts, add_execution, exec_type_of, of_order, present,
+};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, Partitions, VenueName, VenueOrderId};
 use crate::incoming::type_of;
 use crate::known::{ClientRequest, Known, RequestKind};
@@ -38,6 +40,7 @@ use crate::report::{
 };
 use crate::request::{Cancel, NewOrder, Replace, Request, Requested};
 use crate::risk::{Risk, TopsOfBook};
+use crate::route::{self, Route, RouteIndex, Routes};
 use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, Venue};
@@ -113,6 +116,8 @@ impl<V: Venue> Translator<V> {
                 counters: Counters::default(),
                 refusals: Vec::with_capacity(MOST_REASONS),
                 decision: Decision::None,
+                route: RouteIndex::NONE,
+                routes: Routes::default(),
                 last_time: LastTimestamp::NONE,
             },
             venue,
@@ -311,7 +316,7 @@ impl<V: Venue> Translator<V> {
         let incoming = Incoming { client, message, now_ns };
         let _dispatched = self.way.dispatch(&mut self.desk, u64::from(b'D'), incoming);
         let Decision::New { id, instrument, order } = self.desk.decision else { return };
-        let order = NewOrder { name: self.venue.name(self.next_name, id), ..order };
+        let order = NewOrder { name: self.venue.name(self.next_name, &id), ..order };
         if self.written(&Request::New(order), instrument, now_ns).is_err() || !self.desk.known.has_room() {
             return;
         }
@@ -347,6 +352,7 @@ impl<V: Venue> Translator<V> {
     ) {
         self.desk.counters.client_messages += 1;
         self.desk.decision = Decision::None;
+        self.desk.route = RouteIndex::NONE;
         let incoming = Incoming { client, message, now_ns };
         let kind = type_of(message);
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
@@ -431,10 +437,13 @@ impl<V: Venue> Translator<V> {
         order: NewOrder,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        let order = NewOrder { name: self.venue.name(self.next_name, id), ..order };
+        let order = NewOrder { name: self.venue.name(self.next_name, &id), ..order };
         self.send(order.name, &Request::New(order), instrument, incoming.now_ns, out)?;
         let client = incoming.client;
-        self.desk.known.add_order(Order::new(client, id, instrument, order, incoming.now_ns));
+        let route = self.desk.route;
+        self.desk
+            .known
+            .add_order(Order { route, ..Order::new(client, id, instrument, order, incoming.now_ns) });
         self.count_open(client, 1);
         Ok(())
     }
@@ -451,7 +460,9 @@ impl<V: Venue> Translator<V> {
         if is_own && self.desk.known.in_use(self.client_of(order)?, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
-        let request = ClientRequest { is_own, ..self.of_order(RequestKind::Cancel, id, original, order)? };
+        let request = self.of_order(RequestKind::Cancel, id, original, order)?;
+        let request =
+            if is_own { ClientRequest { is_own, route: RouteIndex::NONE, ..request } } else { request };
         let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         // The sides of a quote have one name: each is named by the venue's id.
         let is_of_quote = entry.quote.is_some();
@@ -504,10 +515,10 @@ impl<V: Venue> Translator<V> {
         order: Handle,
     ) -> Result<ClientRequest, Refusal> {
         let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
-        let name = self.venue.name(self.next_name, id);
+        let name = self.venue.name(self.next_name, &id);
         let (client, instrument) = (entry.order.client, entry.order.instrument);
         let request = ClientRequest::new(kind, client, (id, original), name, instrument);
-        Ok(ClientRequest { order: Some(order), ..request })
+        Ok(ClientRequest { order: Some(order), route: self.desk.route, ..request })
     }
 
     fn client_of(&self, order: Handle) -> Result<ClientIndex, Refusal> {
@@ -600,7 +611,8 @@ impl<V: Venue> Translator<V> {
         fields.ord_status_req_id = view.ord_status_req_id();
         fields.transact_time = Some(NanosecondsSinceEpoch(incoming.now_ns));
         self.desk.counters.reports += 1;
-        out.to_client(incoming.client, &Reply::Execution(&fields));
+        let route = self.desk.routes.get(self.desk.route);
+        out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
     }
 
     /// Rejects a client's message: nothing of it is kept.
@@ -613,6 +625,8 @@ impl<V: Venue> Translator<V> {
             None => self.desk.refusals.push((refusal.text(), 1)),
         }
         let &Incoming { client, message, now_ns } = incoming;
+        let route = route::of_refused(client, message);
+        let route = route.as_ref();
         let mut text = Text::new().push(refusal.text().as_bytes());
         if refusal.tag() != 0 {
             text = text.push(b" ").push_number(u64::from(refusal.tag()));
@@ -628,12 +642,12 @@ impl<V: Venue> Translator<V> {
                 text,
                 ..RejectFields::new(sequence.unwrap_or(0))
             };
-            return out.to_client(client, &Reply::Reject(&fields));
+            return out.to_client(client, &Reply { body: Body::Reject(&fields), route });
         }
         let time = Some(NanosecondsSinceEpoch(now_ns));
         let id = field(message, 11).unwrap_or(b"NONE");
         match (refusal.business_reason(), kind) {
-            (None, b"D") => self.reject_order(incoming, refusal, text, out),
+            (None, b"D") => self.reject_order(incoming, refusal, text, route, out),
             (None, b"F" | b"G") => {
                 let original = field(message, 41).unwrap_or(b"NONE");
                 let known = ClOrdId::new(original)
@@ -652,13 +666,13 @@ impl<V: Venue> Translator<V> {
                         response_to(kind == b"G"),
                     )
                 };
-                out.to_client(client, &Reply::CancelReject(&fields));
+                out.to_client(client, &Reply { body: Body::CancelReject(&fields), route });
             }
             (None, b"S" | b"Z") => {
                 let id = field(message, 117).unwrap_or(b"NONE");
                 let status = (refusal.quote_status(), Some(refusal.quote_reason()));
                 let symbol = Text::new().push(field(message, 55).unwrap_or_default());
-                self.report_quote(client, (id, symbol), status, text, now_ns, out);
+                self.report_quote(client, (id, symbol), status, text, (now_ns, route), out);
             }
             (None, b"i") => {
                 let fields = MassQuoteAcknowledgementFields {
@@ -667,7 +681,7 @@ impl<V: Venue> Translator<V> {
                     text,
                     ..MassQuoteAcknowledgementFields::new(refusal.quote_status())
                 };
-                out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+                out.to_client(client, &Reply { body: Body::MassQuoteAcknowledgement(&fields), route });
             }
             (None, b"q") => {
                 let view = OrderMassCancelRequest::read(message).ok();
@@ -682,7 +696,7 @@ impl<V: Venue> Translator<V> {
                         MassCancelResponse::Rejected,
                     )
                 };
-                out.to_client(client, &Reply::MassCancel(&fields));
+                out.to_client(client, &Reply { body: Body::MassCancel(&fields), route });
             }
             (reason, _) => {
                 let fields = BusinessMessageRejectFields {
@@ -691,7 +705,7 @@ impl<V: Venue> Translator<V> {
                     text,
                     ..BusinessMessageRejectFields::new(kind, reason.unwrap_or(0))
                 };
-                out.to_client(client, &Reply::BusinessReject(&fields));
+                out.to_client(client, &Reply { body: Body::BusinessReject(&fields), route });
             }
         }
     }
@@ -702,6 +716,7 @@ impl<V: Venue> Translator<V> {
         incoming: &Incoming<'_>,
         refusal: Refusal,
         text: Option<&[u8]>,
+        route: Option<&Route>,
         out: &mut impl Outputs,
     ) {
         let own = self.own_execution(incoming.now_ns);
@@ -713,6 +728,7 @@ impl<V: Venue> Translator<V> {
         let fields = ExecutionReportFields {
             cl_ord_id: field(incoming.message, 11),
             exec_trans_type,
+            account: field(incoming.message, 1),
             ord_rej_reason: Some(refusal.order_reason()),
             symbol: field(incoming.message, 55),
             security_id: field(incoming.message, 48),
@@ -733,7 +749,7 @@ impl<V: Venue> Translator<V> {
             )
         };
         self.desk.counters.reports += 1;
-        out.to_client(incoming.client, &Reply::Execution(&fields));
+        out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
     }
 
     // ---- exchange to client ----
@@ -939,7 +955,7 @@ impl<V: Venue> Translator<V> {
         if !self.desk.known.make_room(RequestKind::Cancel) {
             return Err(Refusal::NotAvailable);
         }
-        let name = self.venue.name(self.next_name, id);
+        let name = self.venue.name(self.next_name, &id);
         let cancel = Cancel { name, original: name, order_id: VenueOrderId::default(), side: Side::Buy };
         self.send(name, &Request::Cancel(cancel), instrument, now_ns, out)?;
         let request = ClientRequest::new(RequestKind::Cancel, client, (id, id), name, instrument);
@@ -1009,7 +1025,7 @@ impl<V: Venue> Translator<V> {
         // A client may have used the id: the next number has another.
         for _ in 0..8 {
             let text = Text::new().push(b"~").push_number(u64::from(self.next_name));
-            let id = ClOrdId(Ascii::padded(text.as_bytes()).unwrap_or_default());
+            let id = ClOrdId::new(text.as_bytes()).unwrap_or_default();
             match send(self, id) {
                 Err(Refusal::Duplicate) => self.next_name = self.next_name.wrapping_add(1),
                 sent => return sent.is_ok(),
@@ -1248,7 +1264,9 @@ impl<V: Venue> Translator<V> {
         };
         add_execution(&mut fields, exec_type, report, texts, ids);
         fit(version, &mut fields);
-        out.to_client(order.client, &Reply::Execution(&fields));
+        let asked = answers.map_or(RouteIndex::NONE, |request| request.route);
+        let route = self.desk.routes.get(asked.or(order.route));
+        out.to_client(order.client, &Reply { body: Body::Execution(&fields), route });
         self.desk.counters.reports += 1;
         self.desk.counters.fills += u64::from(exec_type == ExecType::Trade);
     }
@@ -1292,14 +1310,16 @@ impl<V: Venue> Translator<V> {
             text: Some(words.as_bytes()),
             ..OrderCancelRejectFields::new(
                 entry.and_then(|entry| present(&entry.order.order_id.0)).unwrap_or(b"NONE"),
-                request.id.0.trimmed(),
-                request.original.0.trimmed(),
+                request.id.text(),
+                request.original.text(),
                 entry.map_or(OrdStatus::Rejected, |entry| entry.order.status),
                 response_to(request.kind == RequestKind::Replace),
             )
         };
         self.desk.counters.reports += 1;
-        out.to_client(request.client, &Reply::CancelReject(&fields));
+        let of_order = entry.map_or(RouteIndex::NONE, |entry| entry.order.route);
+        let route = self.desk.routes.get(request.route.or(of_order));
+        out.to_client(request.client, &Reply { body: Body::CancelReject(&fields), route });
         if let Some(order) = request.order
             && request.kind == RequestKind::Replace
             && !self.venue.answers_cancels()
@@ -1326,7 +1346,7 @@ impl<V: Venue> Translator<V> {
         let response =
             if report.is_accepted { MassCancelResponse::Security } else { MassCancelResponse::Rejected };
         let fields = OrderMassCancelReportFields {
-            cl_ord_id: Some(request.id.0.trimmed()),
+            cl_ord_id: Some(request.id.text()),
             order_id: Some(request.name.0.trimmed()),
             mass_cancel_reject_reason: (!report.is_accepted).then_some(99),
             symbol: instrument.and_then(|instrument| present(&instrument.symbol)),
@@ -1336,7 +1356,8 @@ impl<V: Venue> Translator<V> {
             ..OrderMassCancelReportFields::new(MassCancelRequestType::Security, response)
         };
         self.desk.counters.reports += 1;
-        out.to_client(request.client, &Reply::MassCancel(&fields));
+        let route = self.desk.routes.get(request.route);
+        out.to_client(request.client, &Reply { body: Body::MassCancel(&fields), route });
     }
 
     /// The venue could not take a request: the client gets a BusinessMessageReject, and a new order ends.
@@ -1370,12 +1391,13 @@ impl<V: Venue> Translator<V> {
         let known = self.venue.reason(report.reject_code);
         let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
         let fields = BusinessMessageRejectFields {
-            business_reject_ref_id: Some(request.id.0.trimmed()),
+            business_reject_ref_id: Some(request.id.text()),
             text: Some(words.as_bytes()),
             ..BusinessMessageRejectFields::new(request.kind.message_type(), 0)
         };
         self.desk.counters.reports += 1;
-        out.to_client(request.client, &Reply::BusinessReject(&fields));
+        let route = self.desk.routes.get(request.route);
+        out.to_client(request.client, &Reply { body: Body::BusinessReject(&fields), route });
     }
 
     /// The venue did not take a cancel of the gateway's own.

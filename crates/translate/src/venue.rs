@@ -58,9 +58,9 @@ pub struct RejectReason {
 /// The mapping table of a venue.
 pub trait Venue {
     /// The name of a client's request at the venue. `number` is another for every request of the day, from 1.
-    fn name(&self, number: u32, id: ClOrdId) -> VenueName;
+    fn name(&self, number: u32, id: &ClOrdId) -> VenueName;
 
-    /// Whether [`Self::name`] is the ClOrdID: then one index finds both.
+    /// Whether [`Self::name`] is the ClOrdID: then one index finds both, and ids that are too long for a name are refused.
     fn names_are_ids(&self) -> bool;
 
     /// Its times count from this midnight, in UTC nanoseconds. One whose times have a date ignores it.

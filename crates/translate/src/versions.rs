@@ -6,9 +6,10 @@ use tapeworks_wire::fix::order_entry::{
     ExecTransType, ExecType, ExecutionReport, ExecutionReportFields, MassQuoteAcknowledgementFields,
     OrderMassCancelReportFields, QuoteStatusReportFields,
 };
-use tapeworks_wire::fix::{Fields, Writer};
+use tapeworks_wire::fix::{Fields, Writer, field};
 
-use crate::fix_side::{Reply, exec_type_of};
+use crate::fix_side::{Body, Reply, exec_type_of};
+use crate::route::Route;
 use crate::settings::FixVersion;
 
 /// Fields of an ExecutionReport that FIX 4.2 does not have.
@@ -19,6 +20,30 @@ const NOT_IN_44: [u32; 2] = [880, 1138];
 impl Reply<'_> {
     /// As [`Reply::write`], for a client of this version.
     pub fn write_as(&self, version: FixVersion, writer: &mut Writer<'_>) {
+        if let Some(route) = self.route {
+            route.write(writer);
+        }
+        self.body.write_as(version, writer);
+    }
+
+    /// As [`Reply::write_as`], for a drop copy: OnBehalfOfCompID (115) is `owner`, the CompID of the order's client, and OnBehalfOfSubID (116) the
+    /// trader that it was sent for, if the client says who that is.
+    pub fn write_copy_as(&self, version: FixVersion, owner: &[u8], writer: &mut Writer<'_>) {
+        write_owner(owner, self.route.map_or(b"", Route::sender_sub_id), writer);
+        self.body.write_as(version, writer);
+    }
+}
+
+/// Whose order a drop copy is of.
+fn write_owner(owner: &[u8], trader: &[u8], writer: &mut Writer<'_>) {
+    writer.copied(115, owner);
+    if !trader.is_empty() {
+        writer.copied(116, trader);
+    }
+}
+
+impl Body<'_> {
+    fn write_as(&self, version: FixVersion, writer: &mut Writer<'_>) {
         match self {
             // The usual case: it was made for this version, and is not copied.
             Self::Execution(fields) if fits(version, fields) => fields.write(writer),
@@ -138,8 +163,9 @@ const fn since_43(kind: ExecTransType, exec_type: ExecType) -> ExecType {
     }
 }
 
-/// Writes the fields behind the header of an ExecutionReport that was sent to another client, as this version has them.
+/// As [`Reply::write_copy_as`], of an ExecutionReport that was sent to its client.
 pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>) {
+    write_owner(field(message, 56).unwrap_or_default(), field(message, 57).unwrap_or_default(), writer);
     // It is our own message; if it could not be read, its fields would go over as they are.
     let shown = ExecutionReport::read(message).ok().map(|report| match (version, report.exec_trans_type()) {
         (FixVersion::Fix42, None) => exec_type_of(version, report.exec_type(), report.ord_status()),
@@ -155,7 +181,7 @@ pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>)
     for field in Fields::new(message).map_while(Result::ok) {
         match field.tag {
             // Of the header and the trailer, which are written anew.
-            8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 => {}
+            8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 | 128 | 129 => {}
             20 if shown.is_some() => {}
             tag if left_out.contains(&tag) => {}
             tag => match shown.filter(|_| tag == 150) {

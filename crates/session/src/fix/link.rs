@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 
 use tapeworks_planted::planted;
 use tapeworks_wire::fix::{
-    Fields, LastSecond, PreparedFields, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp,
+    Fields, LastSecond, PreparedFields, SPARE_BYTES, WriteError, Writer, field, message_type, read_timestamp,
 };
 
 use super::received::is_admin;
@@ -24,6 +24,10 @@ const MOST_READS: u32 = 1_024;
 /// Fields of a header that a message of the application may have, in the order in which they are written.
 const HEADER: [u32; 20] =
     [34, 43, 49, 50, 52, 56, 57, 97, 115, 116, 122, 128, 129, 142, 143, 144, 145, 1128, 1129, 1156];
+
+/// The fields of a header that name who is behind the session: that of a message, and that of its answer.
+pub const ROUTING: [(u32, u32); 7] =
+    [(50, 57), (115, 128), (116, 129), (144, 145), (128, 115), (129, 116), (145, 144)];
 
 /// A message is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -198,7 +202,7 @@ impl Link {
                 }
                 break;
             }
-            let made = tapeworks_wire::fix::field(&self.kept, 52).and_then(|text| read_timestamp(text).ok());
+            let made = field(&self.kept, 52).and_then(|text| read_timestamp(text).ok());
             let is_later =
                 made.is_some_and(|made_ns| made_ns >= began_ns || schedule.began_ns(made_ns).is_none());
             let may_have_been_sent = sequence < unsent_from && !is_later;
@@ -218,8 +222,10 @@ impl Link {
         let (mut waits_from, mut failed) = (None, 0);
         for Unsent { message, may_have_been_sent } in unsent.iter().rev() {
             let before = (self.output.len(), self.sent_ns, self.messages_sent);
-            let header: &[(u32, &[u8])] = if *may_have_been_sent { &[(97, b"Y")] } else { &[] };
-            let sent = self.send_any(store, now_ns, message_type(message), header, |writer| {
+            let mut header = Vec::with_capacity(1 + ROUTING.len());
+            header.extend(may_have_been_sent.then_some((97, &b"Y"[..])));
+            header.extend(ROUTING.iter().filter_map(|(_, tag)| Some((*tag, field(message, *tag)?))));
+            let sent = self.send_any(store, now_ns, message_type(message), &header, |writer| {
                 copy_body(writer, message);
             });
             let sequence = match sent {
@@ -295,7 +301,8 @@ impl Link {
                         52 => _ = writer.timestamp(52, now_ns),
                         56 => write_target(&mut writer, settings),
                         // Behind the CompIDs.
-                        50 | 57 => {}
+                        50 => {}
+                        57 if settings.target_sub_id.is_some() => {}
                         tag => {
                             let given =
                                 header.iter().find(|(given, value)| *given == tag && !value.is_empty());
@@ -384,7 +391,7 @@ impl Link {
     /// Whether the message in `kept` is of the application, or the answer to one that is to be sent again too.
     fn is_of_application(&self) -> bool {
         let kind = message_type(&self.kept);
-        let refused = || tapeworks_wire::fix::field(&self.kept, 372).is_some_and(|kind| !is_admin(kind));
+        let refused = || field(&self.kept, 372).is_some_and(|kind| !is_admin(kind));
         !is_admin(kind) || (kind == b"3" && self.settings.resends_rejects && refused())
     }
 
@@ -410,7 +417,7 @@ impl Link {
     /// The message in `kept` once more, with PossDupFlag and OrigSendingTime.
     fn resend_kept(&mut self, sequence: u64, now_ns: u64) {
         let message = &self.kept;
-        let field = |tag| tapeworks_wire::fix::field(message, tag);
+        let field = |tag| field(message, tag);
         let begin_string = tapeworks_wire::fix::begin_string(message);
         let mut writer = Writer::begin(&mut self.scratch, begin_string, message_type(message));
         let first_sent_ns = field(52).and_then(|text| read_timestamp(text).ok()).unwrap_or(now_ns);

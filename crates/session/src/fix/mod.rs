@@ -30,7 +30,7 @@ mod validate;
 mod tests;
 
 pub use dictionary::{Dictionary, DictionaryError};
-pub use link::{Link, SendError};
+pub use link::{Link, ROUTING, SendError};
 pub use received::{HIGHEST_SEQUENCE, Received};
 pub use schedule::{Schedule, ScheduleError};
 pub use session::{Application, Counters, End, Session, Verdict};

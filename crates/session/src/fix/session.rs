@@ -12,7 +12,7 @@ use tapeworks_planted::planted;
 use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
 
 use super::dictionary::Dictionary;
-use super::link::{Link, SendError, Unsent};
+use super::link::{Link, ROUTING, SendError, Unsent};
 use super::received::{HIGHEST_SEQUENCE, Received};
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
@@ -1159,11 +1159,10 @@ enum Refusal {
     WrongPassword,
 }
 
-/// The routing fields of an answer: who it is on behalf of becomes who it is delivered to.
-fn reversed<'a>(received: &Received<'a>) -> ([(u32, &'a [u8]); 6], usize) {
-    const PAIRS: [(u32, u32); 6] = [(115, 128), (116, 129), (128, 115), (129, 116), (144, 145), (145, 144)];
-    let mut header = [(0, &b""[..]); 6];
-    let found = PAIRS.iter().filter_map(|(from, to)| received.field(*from).map(|value| (*to, value)));
+/// The routing fields of an answer.
+fn reversed<'a>(received: &Received<'a>) -> ([(u32, &'a [u8]); ROUTING.len()], usize) {
+    let mut header = [(0, &b""[..]); ROUTING.len()];
+    let found = ROUTING.iter().filter_map(|(from, to)| received.field(*from).map(|value| (*to, value)));
     let mut used = 0;
     for (place, field) in header.iter_mut().zip(found) {
         *place = field;

@@ -23,7 +23,10 @@ const AUTOMATED: (&str, &str) = ("", "1 and 2; 3 (manual) is refused");
 pub const NEW_ORDER: &[Row] = &[
     row(
         11,
-        ("client_order_id", "as it is, or a number of the gateway (`naming`)"),
+        (
+            "client_order_id",
+            "a number of the gateway; with the setting `naming`, as it is, and then 20 characters at most",
+        ),
         ("user_ref_num, cl_ord_id", "a number that only rises, and its digits"),
     ),
     row(1, ("account", "10 characters at most"), NONE),

@@ -7,7 +7,7 @@ use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{ExecType, ExecutionReportFields, OrdType, Side};
 
 use super::Translator;
-use crate::fix_side::{ExecId, Reply, exec_type_of, of_order};
+use crate::fix_side::{Body, ExecId, Reply, exec_type_of, of_order};
 use crate::orders::{ExchangeToClientState, Order};
 use crate::outputs::Outputs;
 use crate::pool::Handle;
@@ -151,7 +151,8 @@ impl<V: Venue> Translator<V> {
             transact_time: Some(NanosecondsSinceEpoch(time_ns)),
             ..of_order(order, instrument, exec_id.as_bytes(), exec_type, order.status)
         };
-        out.to_client(order.client, &Reply::Execution(&fields));
+        let route = self.desk.routes.get(order.route);
+        out.to_client(order.client, &Reply { body: Body::Execution(&fields), route });
         self.desk.counters.reports += 1;
     }
 

@@ -5,13 +5,14 @@ use tapeworks_wire::fix::order_entry::{OrderMassCancelReportFields, OrderMassCan
 
 use super::{Translator, response_of};
 use crate::desk::{Incoming, Scope};
-use crate::fix_side::Reply;
+use crate::fix_side::{Body, Reply};
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex};
 use crate::known::{ClientRequest, RequestKind};
 use crate::outputs::Outputs;
 use crate::pool::Handle;
 use crate::refusal::Refusal;
 use crate::request::{MassCancel, Request};
+use crate::route::RouteIndex;
 use crate::venue::Venue;
 
 impl<V: Venue> Translator<V> {
@@ -52,7 +53,7 @@ impl<V: Venue> Translator<V> {
         }
         if self.desk.counters.own_cancels != before {
             // The id is in use from now on. Nothing is kept of a mass cancel without orders, which the store does not have.
-            let name = self.venue.name(self.next_name, id);
+            let name = self.venue.name(self.next_name, &id);
             self.next_name = self.next_name.wrapping_add(1);
             let instrument = InstrumentIndex::default();
             let request = ClientRequest::new(
@@ -62,7 +63,7 @@ impl<V: Venue> Translator<V> {
                 name,
                 instrument,
             );
-            let request = ClientRequest { is_pending: false, ..request };
+            let request = ClientRequest { is_pending: false, route: self.desk.route, ..request };
             if let Some(handle) = self.desk.known.add_request(request) {
                 self.desk.known.end_request(handle);
             }
@@ -70,8 +71,8 @@ impl<V: Venue> Translator<V> {
         let Ok(view) = OrderMassCancelRequest::read(incoming.message) else { return Ok(()) };
         let (request_type, response) = (scope.request_type(), response_of(scope.request_type()));
         let fields = OrderMassCancelReportFields {
-            cl_ord_id: Some(id.0.trimmed()),
-            order_id: Some(id.0.trimmed()),
+            cl_ord_id: Some(id.text()),
+            order_id: Some(id.text()),
             total_affected_orders: Some(orders.len() as u64),
             symbol: view.symbol(),
             security_id: view.security_id(),
@@ -80,7 +81,8 @@ impl<V: Venue> Translator<V> {
             ..OrderMassCancelReportFields::new(request_type, response)
         };
         self.desk.counters.reports += 1;
-        out.to_client(client, &Reply::MassCancel(&fields));
+        let route = self.desk.routes.get(self.desk.route);
+        out.to_client(client, &Reply { body: Body::MassCancel(&fields), route });
         Ok(())
     }
 
@@ -96,11 +98,12 @@ impl<V: Venue> Translator<V> {
         if is_own && self.desk.known.in_use(client, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
-        let name = self.venue.name(self.next_name, id);
+        let name = self.venue.name(self.next_name, &id);
         self.send(name, &Request::MassCancel(MassCancel { name, is_of_quotes }), instrument, now_ns, out)?;
         let request =
             ClientRequest::new(RequestKind::MassCancel, client, (id, ClOrdId::default()), name, instrument);
-        self.desk.known.add_request(ClientRequest { is_own, ..request });
+        let route = if is_own { RouteIndex::NONE } else { self.desk.route };
+        self.desk.known.add_request(ClientRequest { is_own, route, ..request });
         Ok(())
     }
 }

@@ -11,9 +11,9 @@ use tapeworks_wire::fix::order_entry::{
 
 use super::{Translator, reason_text};
 use crate::desk::{Incoming, MOST_ENTRIES};
-use crate::fix_side::Reply;
+use crate::fix_side::{Body, Reply};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex};
-use crate::incoming::{client_id, entries_of, parties, quote_terms};
+use crate::incoming::{entries_of, parties, quote_terms};
 use crate::known::{ClientRequest, RequestKind};
 use crate::orders::{ExchangeToClientState, Order};
 use crate::outputs::Outputs;
@@ -21,6 +21,7 @@ use crate::pool::Handle;
 use crate::refusal::Refusal;
 use crate::report::{Execution, ExecutionKind};
 use crate::request::{Quote, Request};
+use crate::route::Route;
 use crate::settings::FixVersion;
 use crate::text::Text;
 use crate::venue::Venue;
@@ -40,15 +41,17 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        let quote = Quote { name: self.venue.name(self.next_name, id), ..quote };
+        let quote = Quote { name: self.venue.name(self.next_name, &id), ..quote };
         self.send(quote.name, &Request::Quote(quote), instrument, now_ns, out)?;
+        let route = self.desk.route;
         let sides = [(Side::Buy, quote.bid), (Side::Sell, quote.offer)].map(|(side, part)| {
-            (part.quantity != 0).then(|| Order::new(client, id, instrument, quote.order(side), now_ns))
+            let order = || Order { route, ..Order::new(client, id, instrument, quote.order(side), now_ns) };
+            (part.quantity != 0).then(order)
         });
         self.count_open(client, sides.iter().flatten().count() as i32);
         let ids = (id, ClOrdId::default());
         let request = ClientRequest::new(RequestKind::Quote, client, ids, quote.name, instrument);
-        self.desk.known.add_quote(request, sides);
+        self.desk.known.add_quote(ClientRequest { route, ..request }, sides);
         Ok(())
     }
 
@@ -64,12 +67,12 @@ impl<V: Venue> Translator<V> {
         let parties = parties(view.parties(), &self.desk.reference)?;
         for is_sent in [false, true] {
             for entry in entries_of(&view).take(MOST_ENTRIES) {
-                let id = client_id(entry.quote_entry_id(), 299)?;
+                let id = self.desk.client_id(entry.quote_entry_id(), 299)?;
                 let (instrument, quote) = quote_terms!(entry).quote(&self.desk.reference, None, parties)?;
                 if is_sent {
                     self.send_quote(client, (id, instrument), quote, now_ns, out)?;
                 } else {
-                    let name = self.venue.name(self.next_name, id);
+                    let name = self.venue.name(self.next_name, &id);
                     self.written(&Request::Quote(Quote { name, ..quote }), instrument, now_ns)?;
                 }
             }
@@ -79,7 +82,8 @@ impl<V: Venue> Translator<V> {
             ..MassQuoteAcknowledgementFields::new(QUOTE_ACCEPTED)
         };
         self.desk.counters.reports += 1;
-        out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+        let route = self.desk.routes.get(self.desk.route);
+        out.to_client(client, &Reply { body: Body::MassQuoteAcknowledgement(&fields), route });
         Ok(())
     }
 
@@ -104,7 +108,8 @@ impl<V: Venue> Translator<V> {
             Some(request) => self.symbol(request.instrument),
             None => Text::new().push(field(incoming.message, 55).unwrap_or_default()),
         };
-        self.report_quote(client, (id, symbol), (status, None), None, now_ns, out);
+        let route = self.desk.routes.get(self.desk.route).cloned();
+        self.report_quote(client, (id, symbol), (status, None), None, (now_ns, route.as_ref()), out);
     }
 
     /// Reports the status of a quote. FIX 4.2 has another message for it.
@@ -114,7 +119,7 @@ impl<V: Venue> Translator<V> {
         (id, symbol): (&[u8], Text),
         (status, reason): (i64, Option<i64>),
         text: Option<&[u8]>,
-        time_ns: u64,
+        (time_ns, route): (u64, Option<&Route>),
         out: &mut impl Outputs,
     ) {
         self.desk.counters.reports += 1;
@@ -125,7 +130,7 @@ impl<V: Venue> Translator<V> {
                 text,
                 ..MassQuoteAcknowledgementFields::new(status)
             };
-            return out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+            return out.to_client(client, &Reply { body: Body::MassQuoteAcknowledgement(&fields), route });
         }
         let fields = QuoteStatusReportFields {
             symbol: Some(symbol.as_bytes()).filter(|symbol| !symbol.is_empty()),
@@ -135,7 +140,7 @@ impl<V: Venue> Translator<V> {
             transact_time: Some(NanosecondsSinceEpoch(time_ns)),
             ..QuoteStatusReportFields::new(id)
         };
-        out.to_client(client, &Reply::QuoteStatus(&fields));
+        out.to_client(client, &Reply { body: Body::QuoteStatus(&fields), route });
     }
 
     /// The venue took no side of a quote, or the quote never came to it.
@@ -145,8 +150,9 @@ impl<V: Venue> Translator<V> {
         self.end_sides(&request);
         self.answer(handle);
         let reason = (QUOTE_REJECTED, Some(99));
-        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
-        self.report_quote(request.client, quote, reason, Some(text), time_ns, out);
+        let quote = (request.id.text(), self.symbol(request.instrument));
+        let route = self.desk.routes.get(request.route).cloned();
+        self.report_quote(request.client, quote, reason, Some(text), (time_ns, route.as_ref()), out);
     }
 
     /// The sides of a quote end that the venue has not reported.
@@ -191,8 +197,9 @@ impl<V: Venue> Translator<V> {
         self.desk.known.set_answered(handle);
         let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
         let text = is_rejected.then_some(words.as_bytes());
-        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
-        self.report_quote(request.client, quote, status, text, report.time_ns, out);
+        let quote = (request.id.text(), self.symbol(request.instrument));
+        let route = self.desk.routes.get(request.route).cloned();
+        self.report_quote(request.client, quote, status, text, (report.time_ns, route.as_ref()), out);
         false
     }
 

@@ -1,0 +1,175 @@
+//! Who is behind a client's session: SenderSubID (50), OnBehalfOfCompID (115) and the others of [`ROUTING`]. Replies go back to them: what
+//! an order has as 50, 115 and 116 its reports have as 57, 128 and 129.
+//!
+//! Few traders send many orders, so each combination is kept once, and an order has its number. Cost: none for a message without these tags;
+//! else a walk over its fields and one lookup, and an allocation for a combination that is new.
+
+use std::collections::HashMap;
+
+use tapeworks_session::fix::ROUTING;
+use tapeworks_wire::fix::{Fields, SOH, Writer};
+
+use crate::ids::ClientIndex;
+use crate::refusal::Refusal;
+
+/// The most characters of one tag.
+const MOST_CHARACTERS: usize = 64;
+
+/// The most combinations of one client: one that sends another with every order does not use up the memory.
+const MOST_OF_CLIENT: u32 = 1_024;
+
+/// A client, and the texts with SOH between them.
+const MOST_BYTES: usize = 2 + ROUTING.len() * (MOST_CHARACTERS + 1);
+
+/// Whether a tag of a message names who is behind the session.
+#[inline]
+pub(crate) const fn is_of_route(tag: u32) -> bool {
+    let mut place = 0;
+    while place < ROUTING.len() {
+        if ROUTING[place].0 == tag {
+            return true;
+        }
+        place += 1;
+    }
+    false
+}
+
+/// Who is behind the session, of one message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Route(Box<[u8]>);
+
+impl Route {
+    fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.get(2..).unwrap_or_default().split(|byte| *byte == SOH)
+    }
+
+    /// Writes the fields of a reply to them. They belong into its header.
+    #[cold]
+    pub(crate) fn write(&self, writer: &mut Writer<'_>) {
+        for ((_, tag), text) in ROUTING.iter().zip(self.texts()) {
+            if !text.is_empty() {
+                writer.copied(*tag, text);
+            }
+        }
+    }
+
+    /// SenderSubID (50): the trader; empty: none.
+    #[must_use]
+    pub fn sender_sub_id(&self) -> &[u8] {
+        self.texts().next().unwrap_or_default()
+    }
+}
+
+/// The number of a [`Route`]; 0: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RouteIndex(u32);
+
+impl RouteIndex {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The other, if there is none.
+    #[inline]
+    pub(crate) const fn or(self, other: Self) -> Self {
+        if self.0 == 0 { other } else { self }
+    }
+}
+
+/// Every route of the day.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    all: Vec<Route>,
+    numbers: HashMap<Box<[u8]>, RouteIndex>,
+    /// How many each client has.
+    counts: HashMap<ClientIndex, u32>,
+}
+
+impl Routes {
+    #[inline]
+    pub(crate) fn get(&self, index: RouteIndex) -> Option<&Route> {
+        self.all.get((index.0 as usize).wrapping_sub(1))
+    }
+
+    /// The route of a message, which is refused if a text is too long, or its client has used too many.
+    #[cold]
+    pub(crate) fn of_message(&mut self, client: ClientIndex, message: &[u8]) -> Result<RouteIndex, Refusal> {
+        let mut key = Key::new(client);
+        for (tag, text) in texts_of(message) {
+            if !key.push(text) {
+                return Err(Refusal::Id { tag });
+            }
+        }
+        let key = key.bytes();
+        if let Some(number) = self.numbers.get(key) {
+            return Ok(*number);
+        }
+        let count = self.counts.entry(client).or_default();
+        if *count >= MOST_OF_CLIENT {
+            return Err(Refusal::Routes);
+        }
+        *count += 1;
+        self.all.push(Route(key.into()));
+        let number = RouteIndex(self.all.len() as u32);
+        self.numbers.insert(key.into(), number);
+        Ok(number)
+    }
+}
+
+/// The route of a message that is refused, without the texts that are too long; `None`: it has none.
+#[cold]
+pub(crate) fn of_refused(client: ClientIndex, message: &[u8]) -> Option<Route> {
+    let mut key = Key::new(client);
+    let mut has_text = false;
+    for (_, text) in texts_of(message) {
+        let is_taken = key.push(text);
+        if !is_taken {
+            key.push(b"");
+        }
+        has_text |= is_taken && !text.is_empty();
+    }
+    has_text.then(|| Route(key.bytes().into()))
+}
+
+/// The texts of a message: each tag once, empty if it is absent.
+fn texts_of(message: &[u8]) -> [(u32, &[u8]); ROUTING.len()] {
+    let mut texts = ROUTING.map(|(tag, _)| (tag, &b""[..]));
+    for field in Fields::new(message).map_while(Result::ok).filter(|field| is_of_route(field.tag)) {
+        if let Some((_, text)) = texts.iter_mut().find(|(tag, _)| *tag == field.tag) {
+            *text = field.value;
+        }
+    }
+    texts
+}
+
+/// The bytes of a [`Route`], without an allocation.
+struct Key {
+    bytes: [u8; MOST_BYTES],
+    length: usize,
+}
+
+impl Key {
+    fn new(client: ClientIndex) -> Self {
+        let mut key = Self { bytes: [0; MOST_BYTES], length: 2 };
+        if let Some(place) = key.bytes.first_chunk_mut() {
+            *place = client.0.to_le_bytes();
+        }
+        key
+    }
+
+    /// Whether the text is short enough.
+    fn push(&mut self, text: &[u8]) -> bool {
+        let end = self.length + text.len();
+        let place = self.bytes.get_mut(self.length..end).filter(|_| text.len() <= MOST_CHARACTERS);
+        let Some(place) = place else { return false };
+        place.copy_from_slice(text);
+        if let Some(place) = self.bytes.get_mut(end) {
+            *place = SOH;
+        }
+        self.length = end + 1;
+        true
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // Without the last SOH.
+        self.bytes.get(..self.length - 1).unwrap_or_default()
+    }
+}
