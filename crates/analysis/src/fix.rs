@@ -193,7 +193,7 @@ pub(crate) fn messages(bytes: &[u8], mut show: impl FnMut(usize, &[u8], Option<G
         let (length, why) = match next_message(rest, LONGEST_BYTES) {
             Framing::Message { length } => (length, None),
             Framing::Garbled { length, why } => (length, Some(why)),
-            Framing::Incomplete => break,
+            Framing::Incomplete | Framing::WrongLength => break,
         };
         let goes_on = show(at, rest.get(..length).unwrap_or_default(), why);
         at += length;

@@ -886,7 +886,8 @@ impl Arbiter {
         if old.start < old.end {
             // Mostly none, and then no memory is taken.
             let numbers: Vec<_> = self.given_up.within(&old).collect();
-            let late = self.given_up.remove(old.clone());
+            let (late, forgotten) = self.given_up.remove_within_limit(old.clone());
+            self.forgotten = self.forgotten.saturating_add(forgotten);
             self.retry.remove(&old, received);
             counters.late += late;
             counters.duplicate += old.end - old.start - late;

@@ -125,15 +125,24 @@ impl Ranges {
         let start = self.ranges[from..to].first().map_or(added.start, |first| first.start.min(added.start));
         let end = self.ranges[from..to].last().map_or(added.end, |last| last.end.max(added.end));
         self.ranges.splice(from..to, std::iter::once(start..end));
-        let mut forgotten = 0;
-        if self.ranges.len() > MOST_RANGES {
-            let lowest = self.ranges.remove(0);
-            forgotten = lowest.end - lowest.start;
-        }
-        (added.end - added.start - known, forgotten)
+        (added.end - added.start - known, self.forget())
     }
 
-    /// Removes the numbers of `removed`. Returns how many were there.
+    /// As [`Ranges::remove`]. A range that is cut in two makes one more: returns too how many of the lowest numbers were forgotten to make room.
+    pub(crate) fn remove_within_limit(&mut self, removed: Range<u64>) -> (u64, u64) {
+        (self.remove(removed), self.forget())
+    }
+
+    /// Forgets the lowest range if there are more than the limit. Returns how many numbers it held.
+    fn forget(&mut self) -> u64 {
+        if self.ranges.len() <= MOST_RANGES {
+            return 0;
+        }
+        let lowest = self.ranges.remove(0);
+        lowest.end - lowest.start
+    }
+
+    /// Removes the numbers of `removed`. Returns how many were there. Where a range is cut in two the set may exceed the limit.
     pub(crate) fn remove(&mut self, removed: Range<u64>) -> u64 {
         if removed.start >= removed.end || self.end_by(removed.start) {
             return 0;
@@ -181,6 +190,9 @@ mod tests {
         }
         assert_eq!(ranges.insert(1_000_000..1_000_005), (5, 2));
         assert_eq!(ranges.iter().next(), Some(3..5));
+        // The last range becomes two.
+        assert_eq!(ranges.remove_within_limit(1_000_002..1_000_003), (1, 2));
+        assert_eq!((ranges.iter().next(), ranges.iter().count()), (Some(6..8), MOST_RANGES));
     }
 
     proptest! {

@@ -30,7 +30,7 @@ use tapeworks_wire::millennium::variant::{TextPadding, VARIANTS, Variant, varian
 use crate::host::{HostSettings, Wait};
 use crate::ledger::SyncPolicy;
 use crate::prices::SharedPrices;
-use crate::settings::ClientSettings;
+use crate::settings::{ClientSettings, VERSIONS};
 use crate::venue::OuchSession;
 
 /// The shortest and the longest time that a setting can be.
@@ -973,9 +973,8 @@ fn read_clients(
         }
         let begin_string = match version {
             Some((text, span)) => {
-                const KNOWN: [&str; 3] = ["FIX.4.2", "FIX.4.4", "FIXT.1.1"];
-                if !KNOWN.contains(&text.as_str()) {
-                    reading.unknown(span, &format!("'{text}' for 'begin_string'"), &text, &KNOWN);
+                if !VERSIONS.contains(&text.as_str()) {
+                    reading.unknown(span, &format!("'{text}' for 'begin_string'"), &text, &VERSIONS);
                 }
                 text
             }

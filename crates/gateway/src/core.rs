@@ -26,7 +26,7 @@ use tapeworks_wire::fix::{begin_string, field};
 use crate::clock::Now;
 use crate::entry::{Entries, Entry, Kind, report_number};
 use crate::ledger::Ledger;
-use crate::settings::ClientSettings;
+use crate::settings::{ClientSettings, VERSIONS};
 use crate::status::{ClientStatus, Counters, OrderStatus, Orders, Percentiles, Refusals, Status};
 use crate::store::SessionStore;
 use crate::traces::Tracer;
@@ -422,12 +422,15 @@ impl<D: Disk> Client<D> {
 }
 
 /// Why a connection is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAdmitted {
     /// No client of the configuration has these names.
-    #[error("no client has this BeginString, SenderCompID and TargetCompID")]
-    Unknown,
+    #[error("no client has BeginString '{0}', SenderCompID '{1}' and TargetCompID '{2}'")]
+    Unknown(String, String, String),
+    /// The message is of a version of FIX that the gateway does not speak.
+    #[error("'{0}' is not among the versions of FIX that the gateway speaks: FIX.4.2, FIX.4.4 and FIXT.1.1")]
+    Version(String),
     /// The client may not connect from there.
     #[error("the client may not connect from this address")]
     Address,
@@ -522,8 +525,15 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     ) -> Result<usize, NotAdmitted> {
         let text = |tag| field(first_message, tag).unwrap_or_default().to_vec();
         let names = [begin_string(first_message).to_vec(), text(49), text(56)];
-        let index = *self.by_names.get(&names).ok_or(NotAdmitted::Unknown)?;
-        let client = self.clients.get(index).ok_or(NotAdmitted::Unknown)?;
+        let found = self.by_names.get(&names).and_then(|index| Some((*index, self.clients.get(*index)?)));
+        let (index, client) = found.ok_or_else(|| {
+            let [version, sender, target] =
+                names.map(|name| name.get(..MOST_SHOWN).unwrap_or(&name).escape_ascii().to_string());
+            match VERSIONS.contains(&version.as_str()) {
+                true => NotAdmitted::Unknown(version, sender, target),
+                false => NotAdmitted::Version(version),
+            }
+        })?;
         let addresses = &client.settings.addresses;
         // A socket for both versions shows an IPv4 address as one of IPv6.
         let is_same = |allowed: &std::net::IpAddr| allowed.to_canonical() == address.to_canonical();

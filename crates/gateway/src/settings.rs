@@ -6,6 +6,9 @@ use tapeworks_runtime::secrets::Secret;
 use tapeworks_session::fix;
 use tapeworks_translate as translate;
 
+/// The versions of FIX that clients may speak, by their BeginString (8).
+pub(crate) const VERSIONS: [&str; 3] = ["FIX.4.2", "FIX.4.4", "FIXT.1.1"];
+
 /// A FIX client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {

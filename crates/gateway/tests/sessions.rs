@@ -494,3 +494,79 @@ fn a_store_needs_a_folder() {
     let errors = Config::parse("gateway.toml", &text, Path::new("x")).unwrap_err();
     assert_eq!(errors[0].to_string(), "gateway.toml:5:10: 'folder' must be a path");
 }
+
+#[test]
+fn a_refused_logon_is_logged_with_its_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let logon = |version: &str, sender: &str| {
+        let body = format!("35=A|49={sender}|56=TAPEWORKS|34=1|52=20240301-09:30:00|98=0|108=30|");
+        let text = format!("8={version}|9={}|{body}", body.len()).replace('|', "\x01");
+        let sum = text.bytes().fold(0_u8, u8::wrapping_add);
+        format!("{text}10={sum:03}\x01")
+    };
+    let text = config(folder.path(), &section("alpha", ""), "");
+    let parsed = Config::parse("gateway.toml", &text, folder.path()).unwrap();
+    let AnyParts::Millennium(parts) = parsed.parts(0).unwrap() else { panic!("native") };
+    let opened = open::<_, System>(&parsed.store, parsed.journal, parsed.sync, parts, 0).unwrap();
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    let refused = |first: &str| opened.core.admit(first.as_bytes(), address, None).unwrap_err().to_string();
+    let unknown = "no client has BeginString 'FIX.4.4', SenderCompID 'BETA' and TargetCompID 'TAPEWORKS'";
+    assert_eq!(refused(&logon("FIX.4.4", "BETA")), unknown);
+    let version =
+        "'FIX.4.1' is not among the versions of FIX that the gateway speaks: FIX.4.2, FIX.4.4 and FIXT.1.1";
+    assert_eq!(refused(&logon("FIX.4.1", "ALPHA")), version);
+    drop(opened);
+    let door = start_with(folder.path(), &text);
+    assert_eq!(door.answer(logon("FIX.4.4", "ALPHA").as_bytes()), b"");
+    door.notices("the Logon is refused: SendingTime is too far from now, tag 52 is '20240301-09:30:00'");
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_drop_copy_says_whose_orders_were_taken_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[[orders]]\nname = \"Exchange\"\nreal_time = \"127.0.0.1:0\"\nrecovery = \"127.0.0.1:0\"\npartitions = 1\n\
+                throttle_per_second = 0\n[[orders.user]]\nname = \"TW01\"\npassword = \"password\"\n\
+                [[orders.symbol]]\nname = \"AAPL\"\nid = 1\n";
+    let venues = tapeworks_venues::orders::OrderVenues::start(
+        &tapeworks_venues::Config::parse("test", text).unwrap(),
+        None,
+    )
+    .unwrap();
+    let [real_time, recovery] = {
+        let addresses = &venues.addresses()[0];
+        [addresses.real_time, addresses.recovery].map(|address| address.port())
+    };
+    let clients = [section("alpha", "most_quantity = 100"), section("copy", "drop_copy = true")].concat();
+    let text = config(folder.path(), &clients, "")
+        .replace("real_time = \"127.0.0.1:1\"", &format!("real_time = \"127.0.0.1:{real_time}\""))
+        .replace("recovery = \"127.0.0.1:1\"", &format!("recovery = \"127.0.0.1:{recovery}\""));
+    let door = start_with(folder.path(), &text);
+    door.wait("the venue takes orders", || door.gateway.status().takes_orders);
+    let mut copy = door.log_on(client("FIX.4.4", "COPY")).unwrap();
+    let mut alpha = door.log_on(client("FIX.4.4", "ALPHA")).unwrap();
+    for (id, quantity, exec_type) in [("A1", "10", "0"), ("A2", "101", "8")] {
+        let order = [
+            (50, "ann"),
+            (11, id),
+            (1, "HOUSE"),
+            (55, "AAPL"),
+            (54, "1"),
+            (60, "20240301-09:30:00"),
+            (38, quantity),
+            (40, "2"),
+            (44, "5"),
+        ];
+        alpha.send("D", &order.map(|(tag, text)| (tag, text.to_owned()))).unwrap();
+        let mut next = |client: &mut FixClient<System>| loop {
+            client.turn(Duration::from_millis(20)).unwrap();
+            if let Some(message) = client.next_message() {
+                let shown = [35, 150, 11, 1, 57, 115, 116];
+                break shown.map(|tag| field(&message, tag).unwrap_or_default().escape_ascii().to_string());
+            }
+        };
+        assert_eq!(next(&mut alpha), ["8", exec_type, id, "HOUSE", "ann", "", ""]);
+        assert_eq!(next(&mut copy), ["8", exec_type, id, "HOUSE", "", "ALPHA", "ann"]);
+    }
+    door.gateway.stop().unwrap();
+}

@@ -63,7 +63,7 @@ pub fn fix_stream(bytes: &[u8]) {
     loop {
         let rest = &bytes[at..];
         match next_message(rest, LIMIT_BYTES) {
-            Framing::Incomplete => {
+            Framing::Incomplete | Framing::WrongLength => {
                 assert!(rest.len() < LIMIT_BYTES);
                 break;
             }

@@ -145,7 +145,7 @@ impl Client {
         loop {
             match next_message(&self.received, 1 << 16) {
                 Framing::Message { length } => drop(self.received.drain(..length)),
-                Framing::Incomplete => return,
+                Framing::Incomplete | Framing::WrongLength => return,
                 Framing::Garbled { .. } => panic!("{}", String::from_utf8_lossy(&self.received)),
             }
         }

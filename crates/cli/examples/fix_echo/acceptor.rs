@@ -125,7 +125,9 @@ fn first_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
         match next_message(&bytes, 64 << 10) {
             Framing::Incomplete => {}
             Framing::Message { .. } => return Ok(bytes),
-            Framing::Garbled { .. } => return Err(io::Error::other("the first message is garbled")),
+            Framing::Garbled { .. } | Framing::WrongLength => {
+                return Err(io::Error::other("the first message is garbled"));
+            }
         }
         match stream.read(&mut piece)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -51,7 +51,7 @@ impl LineFollower {
             self.counters.lost = self.counters.lost.saturating_add(self.gaps.insert(next..first).0);
         } else {
             let known = end.min(next);
-            let found = self.gaps.remove(first..known);
+            let (found, _) = self.gaps.remove_within_limit(first..known);
             // A message before the first packet comes for the first time.
             let earlier = self.begin.clamp(first, known) - first;
             if known >= self.begin {

@@ -41,7 +41,7 @@ impl Retry {
 
     /// Messages came, or the server does not have them any more.
     pub(super) fn remove(&mut self, numbers: &Range<u64>, now: Nanos) {
-        if self.numbers.end_by(numbers.start) || self.numbers.remove(numbers.clone()) == 0 {
+        if self.numbers.end_by(numbers.start) || self.numbers.remove_within_limit(numbers.clone()).0 == 0 {
             return;
         }
         if self.numbers.first().is_none() {

@@ -31,8 +31,8 @@ pub enum End {
     LoggedOut,
     /// The peer closed the connection.
     Closed,
-    /// The first message is not a Logon that is taken: why.
-    Refused(&'static str),
+    /// The first message is not a Logon that is taken: why, with the values that it has.
+    Refused(String),
     /// The first message is a Logon with another user or password.
     WrongPassword,
     /// No Logon came in time.
@@ -322,7 +322,11 @@ impl Session {
             let mut at = 0;
             while !matches!(self.state, State::Over(_)) {
                 match next_message(input.get(at..).unwrap_or_default(), limit) {
-                    Framing::Incomplete => break,
+                    // Before a Logon nobody knows the peer: it gets no second try.
+                    Framing::WrongLength if self.state == State::Fresh => {
+                        self.garbled(input.len() - at, Garbled::WrongLength);
+                    }
+                    Framing::Incomplete | Framing::WrongLength => break,
                     Framing::Garbled { length, why } => {
                         self.garbled(length, why);
                         at += length;
@@ -351,9 +355,8 @@ impl Session {
     fn garbled(&mut self, length: usize, why: Garbled) {
         self.counters.garbled += 1;
         self.counters.garbled_bytes += length as u64;
-        // Before a Logon nobody knows the peer: it gets no second try.
         if self.state == State::Fresh && why != Garbled::Junk {
-            self.finish(End::Refused("the first message is garbled"));
+            self.finish(End::Refused("the first message is garbled".to_owned()));
         }
     }
 
@@ -671,15 +674,15 @@ impl Session {
             if received.message_type == b"5" && self.link.settings.role == Role::Initiator {
                 // It says why our Logon is refused.
                 application.admin(received);
-                self.finish(End::Refused("the peer logs out"));
+                self.finish(refused("the peer logs out", &[58], received));
             } else {
-                self.finish(End::Refused("the first message is no Logon"));
+                self.finish(refused("the first message is no Logon", &[35], received));
             }
             return;
         }
         if received.begin_string != self.link.settings.begin_string.as_bytes() {
             match self.state {
-                State::Fresh => self.finish(End::Refused("another BeginString")),
+                State::Fresh => self.finish(refused("another BeginString", &[8], received)),
                 State::LoggedOn => self.send_logout(store, "Incorrect BeginString", now_ns),
                 _ => {}
             }
@@ -687,7 +690,7 @@ impl Session {
         }
         let Some(sequence) = received.sequence else {
             match self.state {
-                State::Fresh => self.finish(End::Refused("a Logon without a valid MsgSeqNum")),
+                State::Fresh => self.finish(refused("a Logon without a valid MsgSeqNum", &[34], received)),
                 _ => self.close_with(store, "MsgSeqNum is missing or not valid", End::LoggedOut, now_ns),
             }
             return;
@@ -1021,16 +1024,13 @@ impl Session {
         now_ns: u64,
     ) {
         if let Err(why) = self.of_logon(received, parts, now_ns) {
-            match why {
-                // The peer is known, and may learn why.
-                Refusal::Explained(text) => self.close_with(store, text, End::Refused(text), now_ns),
-                Refusal::Unnumbered(text) => {
-                    self.close_unnumbered(store.next_outgoing(), text, End::Refused(text), now_ns);
-                }
-                Refusal::Silent(text) => self.finish(End::Refused(text)),
-                Refusal::WrongPassword => self.finish(End::WrongPassword),
-            }
-            return;
+            let Refusal::Wrong(answer, text, tags) = why else { return self.finish(End::WrongPassword) };
+            let end = refused(text, &tags, received);
+            return match answer {
+                Answer::Logout => self.close_with(store, text, end, now_ns),
+                Answer::Unnumbered => self.close_unnumbered(store.next_outgoing(), text, end, now_ns),
+                Answer::None => self.finish(end),
+            };
         }
         let is_acceptor = self.link.settings.role == Role::Acceptor;
         let is_first = self.state == State::Fresh;
@@ -1041,7 +1041,7 @@ impl Session {
         let next = if begins_anew && is_acceptor { 1 } else { store.next_outgoing() };
         if let Some(wanted) = received.number(789).filter(|wanted| *wanted > next) {
             let text = format!("NextExpectedMsgSeqNum too high, the next is {next} and not {wanted}");
-            let end = End::Refused("its NextExpectedMsgSeqNum is too high");
+            let end = End::Refused(text.clone());
             // A number that it used up would make the next attempt less wrong.
             return self.close_unnumbered(store.next_outgoing(), &text, end, now_ns);
         }
@@ -1060,7 +1060,7 @@ impl Session {
         let expected = store.next_incoming();
         if sequence < expected && !received.is_possible_duplicate {
             let text = format!("MsgSeqNum too low, expecting {expected} but received {sequence}");
-            self.close_with(store, &text, End::Refused("its MsgSeqNum is too low"), now_ns);
+            self.close_with(store, &text, End::Refused(text.clone()), now_ns);
             return;
         }
         let heartbeat_s = received.number(108).unwrap_or(0);
@@ -1103,19 +1103,21 @@ impl Session {
 
     fn of_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
         self.of_header(received, now_ns).map_err(|reason| match reason {
-            RejectReason::CompIdProblem => Refusal::Silent("another CompID"),
+            RejectReason::CompIdProblem => Refusal::Wrong(Answer::None, "another CompID", vec![49, 56]),
             // Beyond a day the peer gets no answer: the acceptance suite wants it so.
-            _ if received.sending_ns.is_some_and(|sent_ns| now_ns.abs_diff(sent_ns) < DAY_NS) => {
-                Refusal::Unnumbered("SendingTime is too far from now")
+            _ => {
+                let is_near = received.sending_ns.is_some_and(|sent_ns| now_ns.abs_diff(sent_ns) < DAY_NS);
+                let answer = if is_near { Answer::Unnumbered } else { Answer::None };
+                Refusal::Wrong(answer, "SendingTime is too far from now", vec![52])
             }
-            _ => Refusal::Silent("its SendingTime is too far from now"),
         })?;
         let settings = &self.link.settings;
         if settings.is_fixt() {
-            let version = received.field(1137).ok_or(Refusal::Silent("no DefaultApplVerID"))?;
+            let version = received.field(1137);
+            let version = version.ok_or(Refusal::Wrong(Answer::None, "no DefaultApplVerID", vec![]))?;
             let wanted = settings.default_appl_ver_id.as_deref();
             if wanted.is_some_and(|wanted| wanted.as_bytes() != version) {
-                return Err(Refusal::Explained("DefaultApplVerID is not supported"));
+                return Err(Refusal::Wrong(Answer::Logout, "DefaultApplVerID is not supported", vec![1137]));
             }
         }
         if let Some((user, password)) =
@@ -1129,19 +1131,20 @@ impl Session {
         }
         if settings.schedule.as_ref().is_some_and(|schedule| schedule.began_ns(now_ns).is_none()) {
             // There is no session whose number a Logout could have.
-            return Err(Refusal::Unnumbered("outside of the session's hours"));
+            return Err(Refusal::Wrong(Answer::Unnumbered, "outside of the session's hours", vec![]));
         }
         let is_valid = self.validated(received, parts);
         if let Err(rejection) = is_valid {
-            return Err(Refusal::Explained(rejection.reason.text()));
+            let tags = rejection.tag.and_then(|tag| u32::try_from(tag).ok()).into_iter().collect();
+            return Err(Refusal::Wrong(Answer::Logout, rejection.reason.text(), tags));
         }
         let settings = &self.link.settings;
         if received.number(98) != Some(0) {
-            return Err(Refusal::Explained("EncryptMethod is not supported"));
+            return Err(Refusal::Wrong(Answer::Logout, "EncryptMethod is not supported", vec![98]));
         }
         let range = u64::from(settings.needs_heartbeats)..=u64::from(settings.longest_heartbeat_s);
         if received.number(108).is_none_or(|seconds| !range.contains(&seconds)) {
-            return Err(Refusal::Explained("HeartBtInt is out of range"));
+            return Err(Refusal::Wrong(Answer::Logout, "HeartBtInt is out of range", vec![108]));
         }
         Ok(())
     }
@@ -1149,14 +1152,44 @@ impl Session {
 
 /// Why a Logon is not taken.
 enum Refusal {
-    /// The peer gets a Logout with this text.
-    Explained(&'static str),
-    /// The same; the Logout uses up no number.
-    Unnumbered(&'static str),
+    /// What the peer gets, the reason, and the tags that are to blame.
+    Wrong(Answer, &'static str, Vec<u32>),
     /// The connection is closed without a word.
-    Silent(&'static str),
-    /// The same.
     WrongPassword,
+}
+
+/// What the peer of a refused Logon gets before the connection is closed.
+enum Answer {
+    /// A Logout with the reason: the peer is known, and may learn it.
+    Logout,
+    /// The same; it uses up no number.
+    Unnumbered,
+    /// Nothing.
+    None,
+}
+
+/// The most characters of a value that are shown.
+const MOST_SHOWN: usize = 64;
+
+/// The end of a connection whose first message has these values.
+fn refused(why: &str, tags: &[u32], received: &Received<'_>) -> End {
+    let mut text = why.to_owned();
+    for tag in tags {
+        // Passwords are not for the log.
+        let value = match tag {
+            8 => Some(received.begin_string),
+            554 | 925 => continue,
+            tag => received.field(*tag),
+        };
+        text.push_str(&match value {
+            Some(value) => {
+                let shown = value.get(..MOST_SHOWN).unwrap_or(value).escape_ascii();
+                format!(", tag {tag} is '{shown}'")
+            }
+            None => format!(", tag {tag} is missing"),
+        });
+    }
+    End::Refused(text)
 }
 
 /// The routing fields of an answer.

@@ -344,7 +344,7 @@ fn fixt_needs_the_version_of_the_application() {
     let fixt = || Settings::new(Role::Acceptor, "FIXT.1.1", "ISLD", "TW");
     let mut pair = Pair::new(fixt());
     assert_eq!(pair.say("A", "98=0|108=30|"), [""; 0]);
-    assert_eq!(pair.end(), Some(End::Refused("no DefaultApplVerID")));
+    assert_eq!(pair.end(), Some(End::Refused("no DefaultApplVerID".to_owned())));
     let mut pair = Pair::new(fixt());
     assert_eq!(pair.say("A", "98=0|108=30|1137=9|"), ["A|34=1|98=0|108=30|1137=9"]);
     let mut pair = Pair::new(fixt());

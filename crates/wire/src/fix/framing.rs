@@ -66,6 +66,9 @@ pub enum Framing {
     },
     /// The bytes are the start of a message: read on, and keep them. There are fewer than the limit.
     Incomplete,
+    /// They are the start of a message whose length is wrong, and the trailer that it is skipped up to is not there yet: read on as well. There
+    /// are fewer than the limit.
+    WrongLength,
     /// The first `length` bytes are no message: skip them. `length` is at least 1.
     Garbled {
         /// Bytes to skip.
@@ -95,7 +98,7 @@ pub fn next_message(bytes: &[u8], limit: usize) -> Framing {
         }
         // Where a message with a wrong length ends, its trailer shows, wherever the stream is cut.
         Err(Garbled::WrongLength) if bytes.len() < limit && end_of_trailer(bytes).is_none() => {
-            Framing::Incomplete
+            Framing::WrongLength
         }
         Ok(None) if bytes.len() < limit => Framing::Incomplete,
         Ok(None) => garbled(bytes, Garbled::TooLong),
@@ -281,7 +284,7 @@ mod tests {
         assert_eq!(why(b"8=FIX.4.4.4.4.4.4.4"), Garbled::FirstFields);
         assert_eq!(why(b"8=FIX.4.4\x019=0\x0135=A\x0110=000\x01"), Garbled::WrongLength);
         let without_trailer = [&b"8=FIX.4.4\x019=0\x0135=A\x0158="[..], &[b'x'; LIMIT]].concat();
-        assert_eq!(next_message(&without_trailer[..LIMIT - 1], LIMIT), Framing::Incomplete);
+        assert_eq!(next_message(&without_trailer[..LIMIT - 1], LIMIT), Framing::WrongLength);
         assert_eq!(why(&without_trailer), Garbled::WrongLength);
     }
 
@@ -311,7 +314,7 @@ mod tests {
                         at += length;
                     }
                     Framing::Garbled { length, .. } => at += length,
-                    Framing::Incomplete => break,
+                    Framing::Incomplete | Framing::WrongLength => break,
                 }
             }
         }
@@ -350,7 +353,7 @@ mod tests {
                 match next_message(&bytes[at..], LIMIT) {
                     Framing::Message { length } => { found += 1; at += length; }
                     Framing::Garbled { length, .. } => { prop_assert!(length > 0); at += length; }
-                    Framing::Incomplete => break,
+                    Framing::Incomplete | Framing::WrongLength => break,
                 }
             }
             prop_assert_eq!((found, at), (1, bytes.len()));
@@ -370,7 +373,7 @@ mod tests {
                         prop_assert!(length > 0 && at + length <= stream.len());
                         at += length;
                     }
-                    Framing::Incomplete => {
+                    Framing::Incomplete | Framing::WrongLength => {
                         prop_assert!(stream.len() - at < 100);
                         break;
                     }
