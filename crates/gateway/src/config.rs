@@ -809,6 +809,7 @@ struct Common {
     cancels_on_disconnect: Option<bool>,
     dictionary: Option<Arc<Dictionary>>,
     ignored_tags: IgnoredTags,
+    ignores_empty_fields: bool,
     resend_bound: Option<u64>,
     message_limit: Option<usize>,
     output_bytes: Option<usize>,
@@ -873,6 +874,9 @@ fn read_common(
     }
     if let Some(validates) = section.boolean(reading, "validate_user_defined_fields") {
         common.ignored_tags.user_defined = !validates;
+    }
+    if let Some(validates) = section.boolean(reading, "validate_fields_have_values") {
+        common.ignores_empty_fields = !validates;
     }
     let allowed = |text: &str| text.parse::<IpAddr>().ok();
     if let Some(addresses) = section.each(reading, "addresses", "an IP address", allowed) {
@@ -1026,6 +1030,7 @@ fn client(
     }
     session.throttle_per_second = common.messages_per_second;
     session.ignored_tags = common.ignored_tags.clone();
+    session.ignores_empty_fields = common.ignores_empty_fields;
     session.resend_bound = common.resend_bound.unwrap_or(session.resend_bound);
     session.message_limit_bytes = common.message_limit.unwrap_or(session.message_limit_bytes);
     session.schedule = common.schedule.clone();

@@ -522,51 +522,82 @@ fn a_refused_logon_is_logged_with_its_values() {
     door.gateway.stop().unwrap();
 }
 
-#[test]
-fn a_drop_copy_says_whose_orders_were_taken_and_refused() {
-    let folder = tempfile::tempdir().unwrap();
+/// A gateway with an exchange, when it takes orders.
+fn start_with_venue(folder: &Path, clients: &str) -> (Door, tapeworks_venues::orders::OrderVenues) {
     let text = "[[orders]]\nname = \"Exchange\"\nreal_time = \"127.0.0.1:0\"\nrecovery = \"127.0.0.1:0\"\npartitions = 1\n\
                 throttle_per_second = 0\n[[orders.user]]\nname = \"TW01\"\npassword = \"password\"\n\
                 [[orders.symbol]]\nname = \"AAPL\"\nid = 1\n";
-    let venues = tapeworks_venues::orders::OrderVenues::start(
-        &tapeworks_venues::Config::parse("test", text).unwrap(),
-        None,
-    )
-    .unwrap();
-    let [real_time, recovery] = {
-        let addresses = &venues.addresses()[0];
-        [addresses.real_time, addresses.recovery].map(|address| address.port())
-    };
-    let clients = [section("alpha", "most_quantity = 100"), section("copy", "drop_copy = true")].concat();
-    let text = config(folder.path(), &clients, "")
-        .replace("real_time = \"127.0.0.1:1\"", &format!("real_time = \"127.0.0.1:{real_time}\""))
-        .replace("recovery = \"127.0.0.1:1\"", &format!("recovery = \"127.0.0.1:{recovery}\""));
-    let door = start_with(folder.path(), &text);
+    let parsed = tapeworks_venues::Config::parse("test", text).unwrap();
+    let venues = tapeworks_venues::orders::OrderVenues::start(&parsed, None).unwrap();
+    let mut text = config(folder, clients, "");
+    for (name, address) in
+        [("real_time", venues.addresses()[0].real_time), ("recovery", venues.addresses()[0].recovery)]
+    {
+        text = text.replace(&format!("{name} = \"127.0.0.1:1\""), &format!("{name} = \"{address}\""));
+    }
+    let door = start_with(folder, &text);
     door.wait("the venue takes orders", || door.gateway.status().takes_orders);
+    (door, venues)
+}
+
+fn send_order(client: &mut FixClient<System>, (id, quantity): (&str, &str), more: &[(u32, &str)]) {
+    let order = [
+        (11, id),
+        (1, "HOUSE"),
+        (55, "AAPL"),
+        (54, "1"),
+        (60, "20240301-09:30:00"),
+        (38, quantity),
+        (40, "2"),
+        (44, "5"),
+    ];
+    let fields: Vec<_> = more.iter().chain(&order).map(|(tag, text)| (*tag, (*text).to_owned())).collect();
+    client.send("D", &fields).unwrap();
+}
+
+/// These fields of the client's next message.
+fn next_of<const N: usize>(client: &mut FixClient<System>, tags: [u32; N]) -> [String; N] {
+    loop {
+        client.turn(Duration::from_millis(20)).unwrap();
+        if let Some(message) = client.next_message() {
+            return tags.map(|tag| field(&message, tag).unwrap_or_default().escape_ascii().to_string());
+        }
+    }
+}
+
+#[test]
+fn a_drop_copy_says_whose_orders_were_taken_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let clients = [section("alpha", "most_quantity = 100"), section("copy", "drop_copy = true")].concat();
+    let (door, _venues) = start_with_venue(folder.path(), &clients);
     let mut copy = door.log_on(client("FIX.4.4", "COPY")).unwrap();
     let mut alpha = door.log_on(client("FIX.4.4", "ALPHA")).unwrap();
     for (id, quantity, exec_type) in [("A1", "10", "0"), ("A2", "101", "8")] {
-        let order = [
-            (50, "ann"),
-            (11, id),
-            (1, "HOUSE"),
-            (55, "AAPL"),
-            (54, "1"),
-            (60, "20240301-09:30:00"),
-            (38, quantity),
-            (40, "2"),
-            (44, "5"),
-        ];
-        alpha.send("D", &order.map(|(tag, text)| (tag, text.to_owned()))).unwrap();
-        let mut next = |client: &mut FixClient<System>| loop {
-            client.turn(Duration::from_millis(20)).unwrap();
-            if let Some(message) = client.next_message() {
-                let shown = [35, 150, 11, 1, 57, 115, 116];
-                break shown.map(|tag| field(&message, tag).unwrap_or_default().escape_ascii().to_string());
-            }
-        };
-        assert_eq!(next(&mut alpha), ["8", exec_type, id, "HOUSE", "ann", "", ""]);
-        assert_eq!(next(&mut copy), ["8", exec_type, id, "HOUSE", "", "ALPHA", "ann"]);
+        send_order(&mut alpha, (id, quantity), &[(50, "ann")]);
+        let tags = [35, 150, 11, 1, 57, 115, 116];
+        assert_eq!(next_of(&mut alpha, tags), ["8", exec_type, id, "HOUSE", "ann", "", ""]);
+        assert_eq!(next_of(&mut copy, tags), ["8", exec_type, id, "HOUSE", "", "ALPHA", "ann"]);
     }
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_field_without_a_value_is_refused_or_counts_as_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let clients = [section("alpha", ""), section("beta", "validate_fields_have_values = false")].concat();
+    let (door, _venues) = start_with_venue(folder.path(), &clients);
+    let mut alpha = door.log_on(client("FIX.4.4", "ALPHA")).unwrap();
+    // Text (58) has no counterpart at the venue.
+    let empty = [(50, ""), (58, "")];
+    send_order(&mut alpha, ("A1", "10"), &empty);
+    assert_eq!(next_of(&mut alpha, [35, 371, 373]), ["3", "50", "4"]);
+    let mut beta = door.log_on(client("FIX.4.4", "BETA")).unwrap();
+    send_order(&mut beta, ("B1", "10"), &empty);
+    assert_eq!(next_of(&mut beta, [35, 150, 11]), ["8", "0", "B1"]);
+    // What is required is missing, and what has a value counts.
+    send_order(&mut beta, ("", "10"), &[]);
+    assert_eq!(next_of(&mut beta, [35, 371, 373]), ["3", "11", "1"]);
+    send_order(&mut beta, ("B2", "10"), &[(58, "x")]);
+    assert_eq!(next_of(&mut beta, [35, 372, 380]), ["j", "D", "0"]);
     door.gateway.stop().unwrap();
 }

@@ -16,7 +16,7 @@ use super::link::{Link, ROUTING, SendError, Unsent};
 use super::received::{HIGHEST_SEQUENCE, Received};
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
-use super::validate::{Part, Rejection, Room, split, validate};
+use super::validate::{Part, Rejection, Room, split, validate, without_empty_fields};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * SECOND_NS;
@@ -621,6 +621,13 @@ impl Session {
     ) {
         let mut parts = core::mem::take(&mut self.parts);
         let is_sound = split(message, &mut parts).is_some();
+        if is_sound
+            && self.link.settings.ignores_empty_fields
+            && let Some(filled) = without_empty_fields(message, &parts)
+        {
+            self.parts = parts;
+            return self.process(&filled, is_counted, store, application, now_ns);
+        }
         if is_sound {
             let received = Received::new(message, &parts);
             self.received_ns = now_ns;

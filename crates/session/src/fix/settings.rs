@@ -56,6 +56,8 @@ pub struct Settings {
     pub close_timeout_ns: u64,
     /// Fields that the peer may send in the body of a message though the dictionary does not have them, or not for this message.
     pub ignored_tags: IgnoredTags,
+    /// A field without a value counts as absent. Else its message is rejected.
+    pub ignores_empty_fields: bool,
     /// The most messages of one ResendRequest that is sent; 0: all.
     pub resend_bound: u64,
     /// The longest message, in bytes.
@@ -100,6 +102,7 @@ impl Settings {
             logout_timeout_ns: 2 * SECOND_NS,
             close_timeout_ns: 2 * SECOND_NS,
             ignored_tags: IgnoredTags::default(),
+            ignores_empty_fields: false,
             resend_bound: 0,
             message_limit_bytes: 64 << 10,
             queue_limit_bytes: 1 << 20,

@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashSet;
 use tapeworks_wire::fix::{
-    IgnoredTags, RejectReason, SOH, data_of_length, read_character, read_date, read_flag, read_signed,
-    read_time, read_timestamp,
+    IgnoredTags, RejectReason, SOH, SPARE_BYTES, Writer, begin_string, data_of_length, message_type,
+    read_character, read_date, read_flag, read_signed, read_time, read_timestamp,
 };
 
 use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
@@ -65,6 +65,23 @@ pub(crate) fn split(message: &[u8], parts: &mut Vec<Part>) -> Option<()> {
         at = end + 1;
     }
     Some(())
+}
+
+/// The message without its fields that have no value; `None` if it has none of them, or cannot be written anew.
+#[cold]
+pub(crate) fn without_empty_fields(message: &[u8], parts: &[Part]) -> Option<Vec<u8>> {
+    // The first three fields and the last are written in any case.
+    let is_framing = |part: &&Part| matches!(part.tag, 8 | 9 | 10 | 35);
+    parts.iter().filter(|part| !is_framing(part)).find(|part| part.value(message).is_empty())?;
+    let mut buffer = vec![0; message.len() + SPARE_BYTES];
+    let mut writer = Writer::begin(&mut buffer, begin_string(message), message_type(message));
+    for part in parts.iter().filter(|part| !is_framing(part)) {
+        let value = part.value(message);
+        if !value.is_empty() {
+            writer.copied(u32::try_from(part.tag).ok()?, value);
+        }
+    }
+    writer.finish().ok().map(|message| message.to_vec())
 }
 
 /// Room for the checks, used again for each message: nothing is allocated once it has grown.
