@@ -86,7 +86,7 @@ const BACK: [u32; 3] = [57, 128, 129];
 const OF_ROUTE: &str = "57=ann 128=FUND 129=desk 7";
 
 #[test]
-fn who_is_behind_the_session_gets_the_reports_of_their_orders() {
+fn a_trader_behind_the_session_gets_the_reports_of_their_orders() {
     for naming in [Naming::ClOrdId, Naming::Numbered] {
         let mut world = World::new(&two(), naming);
         let shown = |replies: &[(u16, Vec<u8>)]| -> Vec<(u16, String)> {
@@ -111,7 +111,7 @@ fn who_is_behind_the_session_gets_the_reports_of_their_orders() {
 }
 
 #[test]
-fn rejects_name_who_is_behind_the_session() {
+fn rejects_name_the_trader_behind_the_session() {
     let mut world = World::new(&two(), Naming::Numbered);
     let routed_reject = |world: &mut World, sent: &[u8]| {
         let replies = world.take(0, &routed(sent, &ROUTE));
