@@ -50,6 +50,10 @@ use crate::warm::Warm;
 /// The text of a reject of a request that the venue did not get.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
 
+/// Requests that can be lost with a part of the store. A report that names one further ahead is invented: a gateway that believed it would soon
+/// have no names left.
+const MOST_LOST_NAMES: u32 = 1 << 20;
+
 /// The text of a report of an order that the gateway has cancelled.
 const CANCELLED_HERE: &[u8] = b"Cancelled by the gateway";
 
@@ -1088,6 +1092,7 @@ impl<V: Venue> Translator<V> {
         self.desk.counters.unknown_orders += 1;
         if !self.venue.names_are_ids()
             && let Some(number) = report.name().number()
+            && number.checked_sub(self.next_name).is_some_and(|ahead| ahead < MOST_LOST_NAMES)
         {
             self.raise_next_name(number.saturating_add(1));
         }

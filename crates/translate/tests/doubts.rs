@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod traders;
 
+use std::collections::BTreeSet;
+
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{ClientSettings, Doubt, Millennium, Settings, Translator};
 use tapeworks_wire::fix::order_entry::{NewOrderSingleFields, Side, TimeInForce};
@@ -228,6 +230,29 @@ fn a_cancel_with_the_order_id_of_another_ends_neither() {
 }
 
 #[test]
+fn an_acceptance_of_another_side_or_instrument_does_not_replace_the_true_one() {
+    let others = [
+        (Said { instrument: 12, ..SAID }, Doubt::Instrument),
+        (Said { side: NativeSide::Sell, ..SAID }, Doubt::Side),
+    ];
+    for (other, doubt) in others {
+        let mut native = Native::new(&CAPACITY);
+        native.client(&new(&limit("B1", Side::Buy, 100, 190 * E8)));
+        let accepted = Said { kind: ExecType::New, execution: "E7", name: "B1", leaves: 100, ..other };
+        let mut ids = BTreeSet::new();
+        for _ in 0..2 {
+            let shown = native.says(accepted, &[11, 37, 150, 58]);
+            assert_eq!(shown, format!("11=B1 37=NONE 150=I 58={}", doubt.text()));
+            // A report that comes again has another ExecID: its client would take it for the same one.
+            assert!(ids.insert(text(&native.kept.to_clients.last().unwrap().1, 17)));
+        }
+        let right =
+            Said { execution: "E8", order: "O2", instrument: AAPL, side: NativeSide::Buy, ..accepted };
+        assert_eq!(native.says(right, &[11, 37, 150, 39]), "11=B1 37=O2 150=0 39=0");
+    }
+}
+
+#[test]
 fn unreadable_reports_are_counted_and_reach_the_client_whose_order_they_name() {
     let mut native = Native::new(&CAPACITY);
     let mut unknown = written(Said { number: 2, ..SAID });
@@ -318,6 +343,24 @@ mod ouch {
             world.kept.to_clients[before..].iter().map(|(_, bytes)| fields(bytes, &FILL)).collect();
         assert_eq!(shown, ["150=H 32=10 14=50 6=10 151=40"]);
         assert_eq!(world.kept.repeated, 3);
+    }
+
+    #[test]
+    fn a_report_of_a_name_far_ahead_uses_up_no_names() {
+        let mut world = traded();
+        let named = |world: &mut World<_>, id| {
+            let before = world.kept.to_venue.len();
+            world.take(0, &new(&limit(id, Side::Buy, 1, 10 * E8)));
+            u32::from_be_bytes(*world.kept.to_venue[before][1..].first_chunk().unwrap())
+        };
+        let first = named(&mut world, "N1");
+        for far in [u32::MAX, u32::MAX - 1, 1 << 30] {
+            world.translator.venue_report(&executed(far, 90), &mut world.kept);
+        }
+        assert_eq!(named(&mut world, "N2"), first + 1);
+        // A name shortly ahead may have been lost with a part of the store.
+        world.translator.venue_report(&executed(first + 5, 91), &mut world.kept);
+        assert_eq!(named(&mut world, "N3"), first + 6);
     }
 
     #[test]

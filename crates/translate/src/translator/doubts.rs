@@ -89,14 +89,15 @@ impl<V: Venue> Translator<V> {
         Some(&entry.order)
     }
 
-    /// Whether a report in doubt is not applied: it would end an order that may be another.
+    /// Whether a report in doubt is not applied: it would accept or end an order that may be another.
     pub(super) fn is_left_out(report: &Execution, doubt: Doubt) -> bool {
+        let accepts = report.kind == ExecutionKind::Accepted;
         let ends = matches!(report.kind, ExecutionKind::Cancelled | ExecutionKind::Expired)
             || report.kind != ExecutionKind::Trade && report.leaves == Some(0);
-        ends && doubt.is_of_identity()
+        (accepts || ends) && doubt.is_of_identity()
     }
 
-    /// A report would end an order that may be another: the order stays, and its client learns why.
+    /// A report would accept or end an order that may be another: the order stays, and its client learns why.
     #[cold]
     pub(super) fn leave_in_doubt(
         &mut self,
@@ -105,7 +106,12 @@ impl<V: Venue> Translator<V> {
         doubt: Doubt,
         out: &mut impl Outputs,
     ) {
-        let exec_id = self.dates.exec_id(report.time_ns, report.numbered.app_id, &report.execution_id);
+        let Some(requested_ns) = self.desk.known.entry(order).map(|entry| entry.order.requested_ns) else {
+            return;
+        };
+        // The venue may use the report's id again: for the right one, or when it repeats this one.
+        let own = self.own_execution(requested_ns);
+        let exec_id = self.dates.exec_id(self.own_report_ns, 0, &own);
         self.report_doubt(order, &exec_id, report.time_ns, doubt, out);
         self.note_doubt(order, report, doubt, out);
     }
