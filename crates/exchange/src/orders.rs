@@ -16,13 +16,16 @@
 mod desk;
 mod faults;
 mod ids;
+mod ledger;
+mod misreports;
 mod native;
 mod ouch;
 
 use std::collections::HashSet;
 use std::fmt;
 
-use desk::{Desk, Entry, Recipient, Report};
+use desk::{Desk, Entry, Recipient};
+use misreports::Misreports;
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{
     Channel, ConnectionId, End, Input, Server, ServerCounters, ServerSettings, User, UserId,
@@ -35,6 +38,7 @@ use tapeworks_wire::nasdaq::ouch50::outbound::EventCode;
 use thiserror::Error;
 
 pub use faults::{FaultCounters, OrderFaults, PartitionHalt};
+pub use ledger::{LedgerEntry, LedgerEvent, OrderUser};
 pub use ouch::MARKET_PRICE;
 
 use crate::matching::{BookChange, EndReason, MatchingEngine, SelfTrade, SymbolIndex};
@@ -132,6 +136,8 @@ pub struct OrderOptions {
     pub self_trade: SelfTrade,
     /// Whether [`OrderExchange::next_market`] has events. A host that does not take them turns them off.
     pub publishes_market: bool,
+    /// Whether [`OrderExchange::next_ledger`] has entries. A host that does not take them turns them off.
+    pub keeps_ledger: bool,
     /// Deliberate faults.
     pub faults: OrderFaults,
 }
@@ -150,6 +156,7 @@ impl Default for OrderOptions {
             most_orders: 100_000,
             self_trade: SelfTrade::Allow,
             publishes_market: false,
+            keeps_ledger: false,
             faults: OrderFaults::default(),
         }
     }
@@ -328,6 +335,7 @@ pub struct OrderExchange {
     ouch_cancels: Vec<bool>,
     /// Native users that a report made leave: their orders are cancelled next.
     gone: Vec<UserId>,
+    misreports: Misreports,
 }
 
 impl OrderExchange {
@@ -347,6 +355,7 @@ impl OrderExchange {
             native_cancels: options.native_users.iter().map(|user| user.cancels_on_disconnect).collect(),
             ouch_cancels: options.ouch_users.iter().map(|user| user.cancels_on_disconnect).collect(),
             gone: Vec::new(),
+            misreports: Misreports::default(),
         };
         venue.desk.now_ns = now_ns;
         venue.advance(now_ns);
@@ -379,6 +388,14 @@ impl OrderExchange {
     #[must_use]
     pub const fn engine(&self) -> &MatchingEngine {
         &self.desk.engine
+    }
+
+    /// The App IDs of which a fault keeps a report from a logged-on native user that has a later one.
+    #[must_use]
+    pub fn open_gaps(&self) -> Vec<u8> {
+        let users = (0..self.native_cancels.len()).map(UserId);
+        let has_gap = |app_id: &u8| users.clone().any(|user| self.native.has_gap(user, *app_id));
+        (0..=self.native.settings().variant.partitions).filter(has_gap).collect()
     }
 
     /// The native users' sessions, to look at.
@@ -520,6 +537,7 @@ impl OrderExchange {
         self.advance(now_ns);
         let Self { desk, native, native_cancels, .. } = self;
         native.tick(now_ns, |input| take_input(desk, native_cancels, &input));
+        self.end_misreports();
         for user in 0..self.ouch.len() {
             if let Some(acceptor) = self.ouch.get_mut(user) {
                 acceptor.tick(now_ns);
@@ -534,7 +552,7 @@ impl OrderExchange {
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         let expiry_ns = self.desk.engine.next_expiry_ns().unwrap_or(u64::MAX);
-        expiry_ns.min(self.desk.report_due_ns().unwrap_or(u64::MAX))
+        expiry_ns.min(self.desk.report_due_ns().unwrap_or(u64::MAX)).min(self.misreports.due_ns())
     }
 
     /// How often sessions need [`OrderExchange::tick`] while there are connections, in nanoseconds: half the heartbeats' interval.
@@ -546,6 +564,11 @@ impl OrderExchange {
     /// The next event of the market, if there is one.
     pub fn next_market(&mut self) -> Option<MarketEvent> {
         self.desk.next_market()
+    }
+
+    /// The next entry of the ledger, if there is one: what truly happened, whatever faults make the users believe.
+    pub fn next_ledger(&mut self) -> Option<LedgerEntry> {
+        self.desk.next_ledger()
     }
 
     // ---- what the venue does ----
@@ -598,6 +621,7 @@ impl OrderExchange {
         // What a fault delays goes out before the end.
         self.desk.end_delays();
         self.release();
+        self.send_all_held();
         self.ouch.iter_mut().for_each(|acceptor| acceptor.end_session(now_ns));
     }
 
@@ -612,6 +636,7 @@ impl OrderExchange {
     pub fn new_day(&mut self, midnight_ns: u64, ouch_session: [u8; 10], now_ns: u64) {
         self.advance(now_ns);
         self.desk.new_day(midnight_ns);
+        self.forget_misreports();
         self.native.new_day();
         for acceptor in &mut self.ouch {
             acceptor.new_day(ouch_session);
@@ -652,37 +677,6 @@ impl OrderExchange {
             self.send(report);
             while let Some(user) = self.gone.pop() {
                 cancel_native(&mut self.desk, &self.native_cancels, user);
-            }
-        }
-    }
-
-    fn send(&mut self, mut report: Report) {
-        let now_ns = self.desk.now_ns;
-        let mut noise = [0; 64];
-        let noise = noise.get_mut(..report.garbage).unwrap_or_default();
-        self.desk.script.garbage(noise);
-        match report.to {
-            Recipient::Native(user) => {
-                let (user, gone) = (UserId(user), &mut self.gone);
-                let mut note = |input: Input<'_>| {
-                    if let Input::Gone { user, .. } = input {
-                        gone.push(user);
-                    }
-                };
-                if !noise.is_empty() {
-                    self.native.send_raw(user, noise, now_ns, &mut note);
-                }
-                let app_id = report.app_id;
-                if report.is_gap {
-                    self.native.report_unsent(user, app_id, report.bytes());
-                } else {
-                    self.native.report(user, app_id, report.bytes(), now_ns, note);
-                }
-            }
-            Recipient::Ouch(user) => {
-                if let Some(acceptor) = self.ouch.get_mut(user) {
-                    acceptor.send(report.bytes(), now_ns);
-                }
             }
         }
     }

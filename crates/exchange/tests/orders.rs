@@ -898,6 +898,7 @@ proptest! {
             garbage_per_million: 20_000,
             drop_every: 25,
             halt: Some(PartitionHalt { partition: 1, at_message: 10, duration_ns: SECOND_NS }),
+            ..OrderFaults::default()
         };
         let options = OrderOptions { faults: if has_faults { faults } else { OrderFaults::default() }, ..options() };
         let mut world = run(&options, &acts);

@@ -754,6 +754,12 @@ mod tests {
             gaps_per_million = 7
             garbage_per_million = 8
             drop_every = 9
+            repeats_per_million = 12
+            inventions_per_million = 13
+            withheld_per_million = 14
+            reorders_per_million = 15
+            garbled_per_million = 16
+            until_message = 17
             halt = { partition = 1, at_message = 10, length = "11s" }
             "#,
         )
@@ -795,6 +801,9 @@ mod tests {
         assert_eq!((faults.longest_delay_ns, faults.gaps_per_million), (6_000_000, 7));
         assert_eq!((faults.garbage_per_million, faults.drop_every), (8, 9));
         assert_eq!(faults.halt.map(|halt| (halt.partition, halt.at_message)), Some((1, 10)));
+        assert_eq!((faults.repeats_per_million, faults.inventions_per_million), (12, 13));
+        assert_eq!((faults.withheld_per_million, faults.reorders_per_million), (14, 15));
+        assert_eq!((faults.garbled_per_million, faults.until_message), (16, 17));
     }
 
     #[test]

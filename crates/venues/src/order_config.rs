@@ -407,12 +407,20 @@ fn read_order_faults(reading: &mut Reading<'_>, table: &mut Section<'_>, partiti
         garbage_per_million: part("garbage_per_million"),
         drop_every: 0,
         halt: None,
+        repeats_per_million: part("repeats_per_million"),
+        inventions_per_million: part("inventions_per_million"),
+        withheld_per_million: part("withheld_per_million"),
+        reorders_per_million: part("reorders_per_million"),
+        garbled_per_million: part("garbled_per_million"),
+        until_message: 0,
     };
     if faults.delays_per_million > 0 && !section.has_time("longest_delay") {
         section.missing(reading, "longest_delay");
     }
     let every = section.integer(reading, "drop_every", 1..=usize::MAX >> 2);
     faults.drop_every = every.map_or(0, |(every, _)| every as u64);
+    let until = section.integer(reading, "until_message", 1..=usize::MAX >> 2);
+    faults.until_message = until.map_or(0, |(until, _)| until as u64);
     if let Some(mut halt) = section.table(reading, "halt") {
         let partition = halt.integer(reading, "partition", 1..=usize::from(partitions));
         let at_message = halt.integer(reading, "at_message", 1..=usize::MAX >> 2);

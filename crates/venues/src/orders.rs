@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use mio::Interest;
 use tapeworks_exchange::itch_line::{ItchLine, ItchLineOptions, Listed};
-use tapeworks_exchange::orders::Gate;
+use tapeworks_exchange::orders::{Gate, LedgerEntry};
 use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
@@ -34,7 +34,7 @@ use crate::servers::Servers;
 use crate::wires::{Wire, Wires, listen};
 
 pub use self::durable::Recovered;
-pub use self::report::OrderReport;
+pub use self::report::{OrderReport, ledger_json};
 pub use self::shared::Counters as ConnectionCounters;
 
 /// Where an exchange can be reached, with the ports that the kernel chose.
@@ -125,6 +125,13 @@ impl<W: World> OrderVenues<W> {
         self.exchanges.iter().map(report).collect()
     }
 
+    /// The ledgers of the exchanges, in the order of the configuration. They have entries where the options say so, and outlive
+    /// [`OrderVenues::stop`].
+    #[must_use]
+    pub fn ledgers(&self) -> Vec<Ledger> {
+        self.exchanges.iter().map(|exchange| Ledger(Arc::clone(&exchange.shared))).collect()
+    }
+
     /// Ends the day of every exchange now. The next begins after the configured pause.
     pub fn end_day(&self) {
         for exchange in &self.exchanges {
@@ -145,6 +152,18 @@ impl<W: World> OrderVenues<W> {
         }
         let report = self.report();
         ended.map(|()| report)
+    }
+}
+
+/// What truly happened to the orders of an exchange, whatever faults make its users believe.
+#[derive(Debug)]
+pub struct Ledger(Arc<Shared>);
+
+impl Ledger {
+    /// The entries since the last call. An exchange that was restored from its store has those of the whole day again.
+    #[must_use]
+    pub fn take(&self) -> Vec<LedgerEntry> {
+        self.0.take_ledger()
     }
 }
 

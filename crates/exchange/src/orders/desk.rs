@@ -8,7 +8,8 @@ use std::collections::{HashMap, VecDeque};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::variant::Variant;
 
-use super::faults::Script;
+use super::faults::{Misreport, Script};
+use super::ledger::{LedgerEntry, LedgerEvent, OrderUser};
 use super::native::NativeOrder;
 use super::ouch::OuchOrder;
 use super::{Instrument, MarketEvent, OrderCounters, OrderOptions};
@@ -41,11 +42,24 @@ pub(super) struct Report {
     pub(super) release_ns: u64,
     pub(super) is_gap: bool,
     pub(super) garbage: usize,
+    pub(super) misreport: Option<Misreport>,
 }
 
 impl Report {
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         self.bytes.get_mut(..self.length).unwrap_or_default()
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// Another report to the same user that goes out now.
+    pub(super) fn with_bytes(&self, message: &[u8]) -> Self {
+        let mut report = Self { is_gap: false, garbage: 0, misreport: None, ..self.clone() };
+        report.length = message.len().min(MAX_REPORT_BYTES);
+        report.bytes().iter_mut().zip(message).for_each(|(to, from)| *to = *from);
+        report
     }
 }
 
@@ -116,6 +130,8 @@ pub(super) struct Desk {
     trades: VecDeque<Trade>,
     market: VecDeque<MarketEvent>,
     publishes_market: bool,
+    ledger: VecDeque<LedgerEntry>,
+    keeps_ledger: bool,
     executions: u64,
     /// Until when a partition is halted, by partition.
     halted_until_ns: Vec<u64>,
@@ -158,6 +174,8 @@ impl Desk {
             trades: VecDeque::new(),
             market: VecDeque::new(),
             publishes_market: options.publishes_market,
+            ledger: VecDeque::new(),
+            keeps_ledger: options.keeps_ledger,
             executions: 0,
             halted_until_ns: vec![0; usize::from(options.native.variant.partitions) + 1],
             is_day_over: false,
@@ -270,10 +288,33 @@ impl Desk {
         self.events = events;
     }
 
+    /// Enters an event of a working order into the ledger.
+    fn enter(&mut self, order: OrderId, event: impl FnOnce() -> LedgerEvent) {
+        if !self.keeps_ledger {
+            return;
+        }
+        let user = match self.entry(order) {
+            Some(Entry::Native(entry)) => OrderUser::Native(entry.user),
+            Some(Entry::Ouch(entry)) => OrderUser::Ouch(entry.user),
+            None => return,
+        };
+        self.ledger.push_back(LedgerEntry { time_ns: self.now_ns, user, order, event: event() });
+    }
+
+    pub(super) fn next_ledger(&mut self) -> Option<LedgerEntry> {
+        self.ledger.pop_front()
+    }
+
     fn report_event(&mut self, event: Event) {
         match event {
             Event::Accepted { order, .. } => {
                 self.counters.accepted += 1;
+                let quantity = match self.entry(order) {
+                    Some(Entry::Native(entry)) => entry.quantity,
+                    Some(Entry::Ouch(entry)) => entry.quantity,
+                    None => 0,
+                };
+                self.enter(order, || LedgerEvent::Accepted { quantity });
                 match self.entry(order) {
                     Some(Entry::Native(entry)) => self.native_accepted(order, &entry),
                     Some(Entry::Ouch(entry)) => self.ouch_accepted(order, &entry),
@@ -298,6 +339,12 @@ impl Desk {
                         is_resting,
                         execution: self.next_execution(),
                     };
+                    self.enter(fill.order, || LedgerEvent::Filled {
+                        match_number,
+                        price_e8,
+                        quantity,
+                        leaves: fill.leaves,
+                    });
                     self.executed(&execution)
                 });
                 if self.trades.len() >= KEPT_TRADES {
@@ -312,12 +359,16 @@ impl Desk {
                     quantity,
                 });
             }
-            Event::Replaced { order, leaves, .. } => match self.entry(order) {
-                Some(Entry::Native(entry)) => self.native_replaced(order, entry, leaves),
-                Some(Entry::Ouch(entry)) => self.ouch_replaced(order, entry, leaves),
-                None => {}
-            },
+            Event::Replaced { order, leaves, .. } => {
+                self.enter(order, || LedgerEvent::Replaced { leaves });
+                match self.entry(order) {
+                    Some(Entry::Native(entry)) => self.native_replaced(order, entry, leaves),
+                    Some(Entry::Ouch(entry)) => self.ouch_replaced(order, entry, leaves),
+                    None => {}
+                }
+            }
             Event::Decremented { order, by, leaves, .. } => {
+                self.enter(order, || LedgerEvent::Replaced { leaves });
                 match self.entry(order) {
                     Some(Entry::Native(entry)) => self.native_decremented(order, &entry, leaves),
                     Some(Entry::Ouch(entry)) => self.ouch_decremented(&entry, by),
@@ -359,6 +410,7 @@ impl Desk {
 
     fn ended(&mut self, order: OrderId, reason: EndReason, leaves: u32) {
         self.counters.ended += 1;
+        self.enter(order, || LedgerEvent::Ended { left: leaves });
         match self.entry(order) {
             Some(Entry::Native(entry)) => self.native_ended(order, &entry, reason),
             Some(Entry::Ouch(entry)) => self.ouch_ended(&entry, reason, leaves),
@@ -375,6 +427,14 @@ impl Desk {
         let Some(trade) = self.trades.remove(place) else { return false };
         self.counters.busted += 1;
         for side in trade.sides.iter().flatten() {
+            if self.keeps_ledger {
+                let user = match &side.entry {
+                    Entry::Native(entry) => OrderUser::Native(entry.user),
+                    Entry::Ouch(entry) => OrderUser::Ouch(entry.user),
+                };
+                let event = LedgerEvent::Busted { match_number };
+                self.ledger.push_back(LedgerEntry { time_ns: self.now_ns, user, order: side.order, event });
+            }
             match &side.entry {
                 Entry::Native(entry) => self.native_busted(entry, side, &trade),
                 Entry::Ouch(entry) => self.ouch_busted(entry, &trade),
@@ -410,6 +470,7 @@ impl Desk {
             release_ns: before_ns.max(self.now_ns.saturating_add(delivery.delay_ns)),
             is_gap: delivery.is_gap,
             garbage: delivery.garbage,
+            misreport: delivery.misreport,
         };
         match report.bytes.get_mut(..message.len()) {
             Some(room) => room.copy_from_slice(message),

@@ -21,6 +21,22 @@ pub struct OrderFaults {
     pub drop_every: u64,
     /// A partition that is halted for some time.
     pub halt: Option<PartitionHalt>,
+    /// Reports followed by an earlier report of the same user, in a million: once more under the next number.
+    pub repeats_per_million: u32,
+    /// Reports accompanied by an invented one, in a million: a fill, an end or an acceptance that no order of the user justifies.
+    pub inventions_per_million: u32,
+    /// Reports withheld, in a million. Native: numbered and not sent, and the next one to three requests for reports of the partition get no
+    /// answer. OUCH, which has no requests: this report and all that follow wait until the exchange drops the connection a second later;
+    /// the next login gets them.
+    pub withheld_per_million: u32,
+    /// Reports that change places with the user's next one, in a million. Native reports keep their numbers, so a gap opens and closes. An OUCH
+    /// session numbers by position, so only reports of different orders change places, for replays too. A report that is followed by
+    /// none within a tick goes out then.
+    pub reorders_per_million: u32,
+    /// Reports preceded by a garbled copy, in a million: of an unknown Exec Type, of an unknown message type, or too short, in a sound frame.
+    pub garbled_per_million: u32,
+    /// The number of the client message from which on nothing goes wrong any more; 0: never.
+    pub until_message: u64,
 }
 
 /// A partition is halted: its orders are rejected.
@@ -49,6 +65,36 @@ pub struct FaultCounters {
     pub drops: u64,
     /// Halts of a partition.
     pub halts: u64,
+    /// Reports sent once more.
+    pub repeats: u64,
+    /// Invented reports.
+    pub inventions: u64,
+    /// Reports withheld.
+    pub withheld: u64,
+    /// Reports that changed places with the next one.
+    pub reorders: u64,
+    /// Garbled copies of reports.
+    pub garbled: u64,
+}
+
+impl FaultCounters {
+    /// All faults.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        let Self { rejects, delays, gaps, garbage, drops, halts, .. } = *self;
+        let Self { repeats, inventions, withheld, reorders, garbled, .. } = *self;
+        rejects
+            + delays
+            + gaps
+            + garbage
+            + drops
+            + halts
+            + repeats
+            + inventions
+            + withheld
+            + reorders
+            + garbled
+    }
 }
 
 /// How a report goes out.
@@ -58,7 +104,21 @@ pub(super) struct Delivery {
     pub(super) is_gap: bool,
     /// Bytes of garbage before it.
     pub(super) garbage: usize,
+    pub(super) misreport: Option<Misreport>,
 }
+
+/// What else goes out with a report, or goes out instead of it. The random number chooses how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Misreport {
+    Repeat(u64),
+    Invention(u64),
+    Withheld(u64),
+    Reorder,
+    Garbled(u64),
+}
+
+/// A chance in a million, and what it makes of a random number.
+type Chance = (u32, fn(u64) -> Misreport);
 
 /// The script.
 #[derive(Debug, Clone)]
@@ -66,7 +126,8 @@ pub(super) struct Script {
     faults: OrderFaults,
     random: Random,
     messages: u64,
-    counters: FaultCounters,
+    /// The faults that happened. Those that not every report can have are counted where they happen.
+    pub(super) counters: FaultCounters,
 }
 
 impl Script {
@@ -81,6 +142,9 @@ impl Script {
     /// A message came. Returns whether its connection is dropped, and the halt that begins.
     pub(super) fn message(&mut self) -> (bool, Option<PartitionHalt>) {
         self.messages += 1;
+        if self.is_over() {
+            return (false, None);
+        }
         let is_drop = self.faults.drop_every > 0 && self.messages.is_multiple_of(self.faults.drop_every);
         self.counters.drops += u64::from(is_drop);
         let halt = self.faults.halt.filter(|halt| halt.at_message == self.messages);
@@ -88,18 +152,32 @@ impl Script {
         (is_drop, halt)
     }
 
+    /// Whether nothing goes wrong any more.
+    const fn is_over(&self) -> bool {
+        self.faults.until_message > 0 && self.messages >= self.faults.until_message
+    }
+
+    /// Whether reports that went out before may go out again.
+    pub(super) const fn repeats(&self) -> bool {
+        self.faults.repeats_per_million > 0 && !self.is_over()
+    }
+
     /// A new order came. Returns whether it is rejected.
     pub(super) fn rejects(&mut self) -> bool {
-        let is_rejected =
-            self.faults.rejects_per_million > 0 && self.random.chance(self.faults.rejects_per_million);
+        let is_rejected = self.faults.rejects_per_million > 0
+            && !self.is_over()
+            && self.random.chance(self.faults.rejects_per_million);
         self.counters.rejects += u64::from(is_rejected);
         is_rejected
     }
 
     /// A report goes out. Gaps and garbage are the native gateway's: SoupBinTCP has no numbers that a client could see a gap by.
     pub(super) fn delivery(&mut self, is_native: bool) -> Delivery {
-        let mut delivery = Delivery { delay_ns: 0, is_gap: false, garbage: 0 };
+        let mut delivery = Delivery { delay_ns: 0, is_gap: false, garbage: 0, misreport: None };
         let faults = self.faults;
+        if self.is_over() {
+            return delivery;
+        }
         if faults.delays_per_million > 0 && self.random.chance(faults.delays_per_million) {
             delivery.delay_ns = self.random.bits() % faults.longest_delay_ns.max(1);
             self.counters.delays += 1;
@@ -112,7 +190,24 @@ impl Script {
             delivery.garbage = 1 + self.random.below(32) as usize;
             self.counters.garbage += 1;
         }
+        delivery.misreport = self.misreport();
         delivery
+    }
+
+    /// One at most.
+    fn misreport(&mut self) -> Option<Misreport> {
+        let faults = self.faults;
+        let chances: [Chance; 5] = [
+            (faults.repeats_per_million, Misreport::Repeat),
+            (faults.inventions_per_million, Misreport::Invention),
+            (faults.withheld_per_million, Misreport::Withheld),
+            (faults.reorders_per_million, |_| Misreport::Reorder),
+            (faults.garbled_per_million, Misreport::Garbled),
+        ];
+        chances
+            .into_iter()
+            .find(|(chance, _)| *chance > 0 && self.random.chance(*chance))
+            .map(|(_, make)| make(self.random.bits()))
     }
 
     /// Random bytes that no message begins with.
@@ -147,6 +242,7 @@ mod tests {
             garbage_per_million: 100_000,
             drop_every: 100,
             halt: Some(PartitionHalt { partition: 1, at_message: 5, duration_ns: 1 }),
+            ..OrderFaults::default()
         };
         let (acts, counters) = run(faults);
         assert_eq!((acts.clone(), counters), run(faults));
@@ -155,5 +251,34 @@ mod tests {
             assert!((60..140).contains(&count), "{counters:?}");
         }
         assert!(run(OrderFaults { seed: 8, ..faults }).0 != acts);
+    }
+
+    #[test]
+    fn each_kind_of_misreport_is_drawn_and_none_after_the_last_faulty_message() {
+        let faults = OrderFaults {
+            seed: 7,
+            repeats_per_million: 100_000,
+            inventions_per_million: 100_000,
+            withheld_per_million: 100_000,
+            reorders_per_million: 100_000,
+            garbled_per_million: 100_000,
+            until_message: 2,
+            ..OrderFaults::default()
+        };
+        let mut script = Script::new(faults);
+        script.message();
+        let drawn: Vec<_> = (0..1_000).filter_map(|_| script.delivery(false).misreport).collect();
+        let count = |is: fn(&Misreport) -> bool| drawn.iter().filter(|one| is(one)).count();
+        for count in [
+            count(|one| matches!(one, Misreport::Repeat(_))),
+            count(|one| matches!(one, Misreport::Invention(_))),
+            count(|one| matches!(one, Misreport::Withheld(_))),
+            count(|one| matches!(one, Misreport::Reorder)),
+            count(|one| matches!(one, Misreport::Garbled(_))),
+        ] {
+            assert!((40..140).contains(&count), "{drawn:?}");
+        }
+        script.message();
+        assert!((0..1_000).all(|_| script.delivery(true).misreport.is_none()) && !script.repeats());
     }
 }

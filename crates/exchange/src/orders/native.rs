@@ -35,7 +35,7 @@ pub(super) struct NativeOrder {
     /// The client order id of the cancel or amendment in progress, which its report carries.
     request_id: Option<Ascii<20>>,
     /// With what is executed.
-    quantity: u32,
+    pub(super) quantity: u32,
     pub(super) executed: u32,
     display_qty: i32,
     minimum_quantity: i32,

@@ -26,7 +26,7 @@ use crate::scenario::SECOND_NS;
 pub const MARKET_PRICE: u64 = i32::MAX as u64;
 
 /// Prices of OUCH have 4 decimals, those of the engine 8.
-const E8_PER_E4: i64 = 10_000;
+pub(super) const E8_PER_E4: i64 = 10_000;
 
 /// A change in progress that is not a replace, although the engine replaces.
 #[derive(Debug, Clone, Copy)]
@@ -42,12 +42,12 @@ pub(super) struct OuchOrder {
     pub(super) user: usize,
     /// The user reference number.
     pub(super) reference: u32,
-    side: inbound::Side,
+    pub(super) side: inbound::Side,
     /// With what is executed.
-    quantity: u32,
+    pub(super) quantity: u32,
     pub(super) executed: u32,
-    symbol: Ascii<8>,
-    price: u64,
+    pub(super) symbol: Ascii<8>,
+    pub(super) price: u64,
     time_in_force: TimeInForce,
     display: inbound::Display,
     capacity: inbound::Capacity,

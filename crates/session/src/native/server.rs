@@ -160,6 +160,8 @@ pub struct ServerCounters {
     pub requests: u64,
     /// Of these, those refused.
     pub requests_refused: u64,
+    /// Of these, those left unanswered by a fault.
+    pub requests_unanswered: u64,
     /// Reports no longer kept because newer ones took their room.
     pub not_kept: u64,
     /// Reports longer than any that is declared, or of an App ID that is not there: not numbered.
@@ -183,6 +185,12 @@ struct Reports {
     requests: u32,
     /// The recovery is not available.
     is_unavailable: bool,
+    /// Requests that get no answer: a fault.
+    unanswered: u32,
+    /// Numbers that a fault has kept from the user's real-time connection and that have not gone out since.
+    unsent: Vec<u32>,
+    /// The newest number that went out on that connection.
+    newest_sent: u32,
 }
 
 impl Reports {
@@ -194,6 +202,10 @@ impl Reports {
     fn get(&self, number: u32) -> Option<&[u8]> {
         let kept = self.kept.get(number.checked_sub(self.before + 1)? as usize)?;
         kept.bytes.get(..kept.length)
+    }
+
+    fn kept_copy(&self, number: u32) -> Option<Kept> {
+        self.kept.get(number.checked_sub(self.before + 1)? as usize).cloned()
     }
 }
 
@@ -311,6 +323,10 @@ impl Server {
 
     fn reports(&self, user: UserId, app_id: u8) -> Option<&Reports> {
         self.users.get(user.0)?.reports.get(usize::from(app_id))
+    }
+
+    fn reports_mut(&mut self, user: UserId, app_id: u8) -> Option<&mut Reports> {
+        self.users.get_mut(user.0)?.reports.get_mut(usize::from(app_id))
     }
 
     fn place(&self, id: ConnectionId) -> Option<usize> {
@@ -473,6 +489,11 @@ impl Server {
             connection.link.put(&reply.encode(), now_ns);
         }
         if channel == Channel::RealTime {
+            // The client requests all that it has missed.
+            for reports in self.users.get_mut(user.0).into_iter().flat_map(|state| &mut state.reports) {
+                reports.unsent.clear();
+                reports.newest_sent = 0;
+            }
             each(Input::LoggedOn { user });
         }
     }
@@ -610,6 +631,14 @@ impl Server {
         }
         let limits = (self.settings.requests_per_day, self.settings.reports_per_request.max(1));
         let reports = self.users.get_mut(user.0).and_then(|state| state.reports.get_mut(usize::from(app_id)));
+        if let Some(reports) = reports
+            && reports.unanswered > 0
+        {
+            reports.unanswered -= 1;
+            self.counters.requests_unanswered += 1;
+            return;
+        }
+        let reports = self.users.get_mut(user.0).and_then(|state| state.reports.get_mut(usize::from(app_id)));
         let (ack, recovery) = match reports {
             None => (MissedMessageAckType::InvalidAppId, None),
             Some(reports) if reports.is_unavailable => (MissedMessageAckType::ServiceUnavailable, None),
@@ -644,8 +673,9 @@ impl Server {
         let Ok(place) = connections.binary_search_by_key(&id, |connection| connection.id) else { return };
         let Some(connection) = connections.get_mut(place) else { return };
         let Some(recovery) = &mut connection.recovery else { return };
-        let reports =
-            users.get(recovery.user.0).and_then(|state| state.reports.get(usize::from(recovery.app_id)));
+        let reports = users
+            .get_mut(recovery.user.0)
+            .and_then(|state| state.reports.get_mut(usize::from(recovery.app_id)));
         let Some(reports) = reports else { return };
         let mut end = MissedMessageReportType::DownloadComplete;
         while recovery.next <= recovery.last {
@@ -660,6 +690,7 @@ impl Server {
             if let Some(report) = reports.get(recovery.next).filter(|_| !is_forgotten) {
                 connection.link.put(report, now_ns);
                 counters.recovered += 1;
+                reports.unsent.retain(|number| *number != recovery.next);
             }
             recovery.next += 1;
         }
@@ -688,6 +719,11 @@ impl Server {
         each: impl FnMut(Input<'_>),
     ) -> Option<u32> {
         let number = self.keep(user, app_id, report)?;
+        if self.is_logged_on(user, Channel::RealTime)
+            && let Some(reports) = self.reports_mut(user, app_id)
+        {
+            reports.newest_sent = number;
+        }
         self.send_live(user, report, now_ns, each);
         Some(number)
     }
@@ -695,7 +731,42 @@ impl Server {
     /// Numbers and keeps a report as [`Server::report`] does and does not send it: a fault. The client notices the gap at the
     /// next report, and recovers it.
     pub fn report_unsent(&mut self, user: UserId, app_id: u8, report: &mut [u8]) -> Option<u32> {
-        self.keep(user, app_id, report)
+        let number = self.keep(user, app_id, report)?;
+        if self.is_logged_on(user, Channel::RealTime) {
+            self.reports_mut(user, app_id)?.unsent.push(number);
+        }
+        Some(number)
+    }
+
+    /// Sends a report of [`Server::report_unsent`] after all, if the user is logged on.
+    pub fn send_kept(
+        &mut self,
+        user: UserId,
+        app_id: u8,
+        number: u32,
+        now_ns: u64,
+        each: impl FnMut(Input<'_>),
+    ) {
+        let Some(reports) = self.reports_mut(user, app_id) else { return };
+        reports.unsent.retain(|unsent| *unsent != number);
+        let Some(report) = reports.kept_copy(number) else { return };
+        self.send_live(user, report.bytes.get(..report.length).unwrap_or_default(), now_ns, each);
+    }
+
+    /// Leaves at least the next `requests` requests for reports of this user and App ID without an answer: a fault.
+    pub fn leave_unanswered(&mut self, user: UserId, app_id: u8, requests: u32) {
+        if let Some(reports) = self.reports_mut(user, app_id) {
+            reports.unanswered = reports.unanswered.max(requests);
+        }
+    }
+
+    /// Whether a fault has kept a report from the user's real-time connection that has not gone out since, while a later one has.
+    #[must_use]
+    pub fn has_gap(&self, user: UserId, app_id: u8) -> bool {
+        self.is_logged_on(user, Channel::RealTime)
+            && self
+                .reports(user, app_id)
+                .is_some_and(|reports| reports.unsent.iter().any(|unsent| *unsent < reports.newest_sent))
     }
 
     fn keep(&mut self, user: UserId, app_id: u8, report: &mut [u8]) -> Option<u32> {

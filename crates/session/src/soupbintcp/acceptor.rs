@@ -20,6 +20,8 @@ pub struct SoupAcceptor {
     next_connection: u64,
     /// The logged-in connection.
     active: Option<u64>,
+    /// The logged-in connection gets no sequenced messages: a fault.
+    is_withheld: bool,
     displaced: u64,
 }
 
@@ -34,6 +36,7 @@ impl SoupAcceptor {
             connections: Vec::new(),
             next_connection: 0,
             active: None,
+            is_withheld: false,
             displaced: 0,
         }
     }
@@ -87,6 +90,7 @@ impl SoupAcceptor {
         let Some((_, client)) = connections.get_mut(place) else { return };
         client.receive_with(bytes, sequence, now_ns, &mut each);
         let is_new = client.is_admitted() && self.active != Some(connection);
+        self.is_withheld &= !is_new;
         if is_new
             && let Some(before) = self.active.replace(connection)
             && let Some(place) = self.place(before)
@@ -120,6 +124,7 @@ impl SoupAcceptor {
     pub fn end_session(&mut self, now_ns: u64) {
         self.sequence.end();
         self.sequence.clear_ready();
+        self.is_withheld = false;
         if let Some(active) = self.active {
             self.fill(active, now_ns);
         }
@@ -132,7 +137,21 @@ impl SoupAcceptor {
         self.active = None;
     }
 
+    /// Keeps sequenced messages from the logged-in connection until it ends: a fault. The next login gets them.
+    pub const fn withhold(&mut self) {
+        self.is_withheld = self.active.is_some();
+    }
+
+    /// Whether [`SoupAcceptor::withhold`] holds for the logged-in connection.
+    #[must_use]
+    pub const fn is_withheld(&self) -> bool {
+        self.is_withheld && self.active.is_some()
+    }
+
     fn fill(&mut self, connection: u64, now_ns: u64) {
+        if self.is_withheld && self.active == Some(connection) {
+            return;
+        }
         let Some(place) = self.place(connection) else { return };
         if let Some((_, client)) = self.connections.get_mut(place) {
             client.fill(&self.sequence, now_ns);

@@ -192,6 +192,7 @@ impl OrderPlan {
             garbage_per_million: script.garbage_per_million,
             drop_every: script.drop_every.into(),
             halt: (script.halted_at > 0).then_some(halt),
+            ..OrderFaults::default()
         }
     }
 }

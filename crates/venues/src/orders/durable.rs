@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use tapeworks_disk::Disk;
-use tapeworks_exchange::orders::{Connection, Gate, MarketEvent, OrderExchange, OrderOptions};
+use tapeworks_exchange::orders::{Connection, Gate, LedgerEntry, MarketEvent, OrderExchange, OrderOptions};
 use tapeworks_journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record};
 use tapeworks_planted::planted;
 use tapeworks_session::native::{Channel, ConnectionId, User};
@@ -132,10 +132,11 @@ impl<'a> Input<'a> {
     }
 }
 
-/// FNV-1a of the options, as they are written for debugging: another configuration has another one. Whether there is a market-data line
-/// changes no order.
+/// FNV-1a of the options, as they are written for debugging: another configuration has another one. Whether there is a market-data line or
+/// a ledger changes no order.
 fn fingerprint_of(options: &OrderOptions) -> u64 {
-    let text = format!("{:?}", OrderOptions { publishes_market: false, ..options.clone() });
+    let text =
+        format!("{:?}", OrderOptions { publishes_market: false, keeps_ledger: false, ..options.clone() });
     text.bytes()
         .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }
@@ -300,6 +301,11 @@ impl<D: Disk> DurableExchange<D> {
     /// The next event of the market.
     pub(super) fn next_market(&mut self) -> Option<MarketEvent> {
         self.exchange.next_market()
+    }
+
+    /// The next entry of the ledger. A restart from the store has those of the whole day again.
+    pub(super) fn next_ledger(&mut self) -> Option<LedgerEntry> {
+        self.exchange.next_ledger()
     }
 
     // ---- inputs ----

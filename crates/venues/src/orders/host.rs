@@ -208,6 +208,8 @@ impl<W: World> Running<W> {
         let mut ready = Vec::with_capacity(256);
         self.plan_day();
         self.begin_line();
+        // A store that was restored has the day's.
+        self.publish_ledger();
         self.publish_progress();
         while !self.host.shared.stop.load(Ordering::Acquire) {
             let wait = self.wait();
@@ -233,6 +235,7 @@ impl<W: World> Running<W> {
             }
             self.move_bytes(now_ns)?;
             self.host.exchange.flush()?;
+            self.publish_ledger();
             self.publish_market(now_ns);
             self.serve_images(now_ns);
         }
@@ -506,6 +509,12 @@ impl<W: World> Running<W> {
             // Without it the thread looks within a tenth of a second.
             let _ = servers.wake();
         }
+    }
+
+    /// Passes on the entries of inputs that are stored.
+    fn publish_ledger(&mut self) {
+        let Host { exchange, shared, .. } = &mut self.host;
+        shared.enter(std::iter::from_fn(|| exchange.next_ledger()));
     }
 
     fn publish_progress(&mut self) {

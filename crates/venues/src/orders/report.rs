@@ -1,7 +1,9 @@
 //! What an exchange counts, for people and programs.
 
 use serde_json::{Value, json};
-use tapeworks_exchange::orders::{FaultCounters, OrderCounters};
+use tapeworks_exchange::orders::{
+    FaultCounters, LedgerEntry, LedgerEvent, OrderCounters, OrderOptions, OrderUser,
+};
 use tapeworks_session::native::ServerCounters;
 
 use super::shared::{Counters as ConnectionCounters, Progress};
@@ -18,6 +20,8 @@ pub struct OrderReport {
     pub orders: OrderCounters,
     /// Orders that work now.
     pub working: u64,
+    /// App IDs of which a fault keeps a report from a user that has a later one, now.
+    pub open_gaps: Vec<u8>,
     /// Days since the start of the process, with the first.
     pub days: u64,
     /// The native sessions.
@@ -42,6 +46,7 @@ impl OrderReport {
             connections: progress.connections,
             orders: progress.orders,
             working: progress.working,
+            open_gaps: progress.open_gaps,
             days: progress.days,
             sessions: progress.sessions,
             faults: progress.faults,
@@ -101,6 +106,8 @@ impl OrderReport {
                 "recovered": sessions.recovered,
                 "requests": sessions.requests,
                 "requests_refused": sessions.requests_refused,
+                "requests_unanswered": sessions.requests_unanswered,
+                "open_gaps": self.open_gaps,
                 "not_kept": sessions.not_kept,
                 "too_slow": sessions.too_slow,
             },
@@ -111,8 +118,45 @@ impl OrderReport {
                 "garbage": faults.garbage,
                 "drops": faults.drops,
                 "halts": faults.halts,
+                "repeats": faults.repeats,
+                "inventions": faults.inventions,
+                "withheld": faults.withheld,
+                "reorders": faults.reorders,
+                "garbled": faults.garbled,
             },
             "line": self.line.as_ref().map(VenueReport::to_json),
         })
     }
+}
+
+/// An entry of an exchange's ledger as JSON.
+#[must_use]
+pub fn ledger_json(exchange: &str, options: &OrderOptions, entry: &LedgerEntry) -> Value {
+    let user = match entry.user {
+        OrderUser::Native(user) => options.native_users.get(user).map(|user| &user.credentials.user),
+        OrderUser::Ouch(user) => options.ouch_users.get(user).map(|user| &user.credentials.user),
+    };
+    let mut object = json!({
+        "exchange": exchange,
+        "user": user,
+        "order_id": entry.order_id(),
+        "time_ns": entry.time_ns,
+    });
+    let event = match entry.event {
+        LedgerEvent::Accepted { quantity } => json!({ "event": "accepted", "quantity": quantity }),
+        LedgerEvent::Filled { match_number, price_e8, quantity, leaves } => json!({
+            "event": "filled",
+            "match_number": match_number,
+            "price_e8": price_e8,
+            "quantity": quantity,
+            "leaves": leaves,
+        }),
+        LedgerEvent::Replaced { leaves } => json!({ "event": "replaced", "leaves": leaves }),
+        LedgerEvent::Ended { left } => json!({ "event": "ended", "left": left }),
+        LedgerEvent::Busted { match_number } => json!({ "event": "busted", "match_number": match_number }),
+    };
+    if let (Some(object), Value::Object(event)) = (object.as_object_mut(), event) {
+        object.extend(event);
+    }
+    object
 }

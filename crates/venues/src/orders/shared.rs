@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use tapeworks_exchange::live::LiveVenueReport;
-use tapeworks_exchange::orders::{FaultCounters, OrderCounters, OrderExchange};
+use tapeworks_exchange::orders::{FaultCounters, LedgerEntry, OrderCounters, OrderExchange};
 use tapeworks_session::native::ServerCounters;
 
 /// Connections of an exchange.
@@ -36,6 +36,7 @@ pub(super) struct Progress {
     pub(super) sessions: ServerCounters,
     pub(super) faults: FaultCounters,
     pub(super) working: u64,
+    pub(super) open_gaps: Vec<u8>,
     /// Days since the start of the process, with the first.
     pub(super) days: u64,
     /// The line's counters, and by line the packets that the kernel did not take.
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     /// The servers of its line end now.
     pub(super) stop_servers: AtomicBool,
     progress: Mutex<Progress>,
+    /// Entries that nobody has taken yet.
+    ledger: Mutex<Vec<LedgerEntry>>,
 }
 
 impl Shared {
@@ -68,9 +71,18 @@ impl Shared {
             sessions: exchange.native_sessions(),
             faults: exchange.faults(),
             working: exchange.engine().orders() as u64,
+            open_gaps: exchange.open_gaps(),
             days,
             line,
         };
+    }
+
+    pub(super) fn enter(&self, entries: impl Iterator<Item = LedgerEntry>) {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).extend(entries);
+    }
+
+    pub(super) fn take_ledger(&self) -> Vec<LedgerEntry> {
+        std::mem::take(&mut *self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn progress(&self) -> Progress {

@@ -1,14 +1,17 @@
 //! `tapeworks exchange serve` and `check`: venues live on multicast, and exchanges that take orders.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tapeworks_exchange::orders::OrderOptions;
 use tapeworks_runtime::refusals::Refused;
-use tapeworks_venues::orders::{OrderAddresses, OrderReport, OrderVenues};
+use tapeworks_venues::orders::{Ledger, OrderAddresses, OrderReport, OrderVenues, ledger_json};
 use tapeworks_venues::{Config, Report, VenueReport, Venues, VenuesError};
 
 use crate::ending::{Ending, Failure, Result};
@@ -42,6 +45,9 @@ pub(super) struct Serve {
     /// The report as one JSON object, as the file `injected` has it.
     #[arg(short = 'J', long)]
     json: bool,
+    /// Write what truly happens to each order of the exchanges to FILE, a JSON object a line, whatever their faults make users believe.
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
 }
 
 /// Check a configuration of venues: errors have line, column and the expected value.
@@ -87,6 +93,38 @@ pub(super) fn check(arguments: &Check) -> Result {
     }
     output::print(&format!("{}: sound: {}\n", arguments.config.display(), parts.join(", ")))?;
     Ok(Ending::Complete)
+}
+
+/// The file of the exchanges' ledgers.
+struct LedgerFile {
+    file: File,
+    path: PathBuf,
+    exchanges: Vec<(String, OrderOptions, Ledger)>,
+}
+
+impl LedgerFile {
+    fn create(path: &Path, config: &Config, ledgers: Vec<Ledger>) -> Result<Self> {
+        let file = File::create(path).map_err(|error| not_written(path, &error))?;
+        let exchanges = config.orders.iter().zip(ledgers);
+        let exchanges =
+            exchanges.map(|(venue, ledger)| (venue.name.clone(), venue.options.clone(), ledger)).collect();
+        Ok(Self { file, path: path.to_owned(), exchanges })
+    }
+
+    /// Writes what has happened since the last call.
+    fn write(&mut self) -> Result<()> {
+        let mut text = String::new();
+        for (name, options, ledger) in &self.exchanges {
+            for entry in ledger.take() {
+                let _infallible = writeln!(text, "{}", ledger_json(name, options, &entry));
+            }
+        }
+        self.file.write_all(text.as_bytes()).map_err(|error| not_written(&self.path, &error))
+    }
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
 /// What runs: generated venues, exchanges that take orders, or both.
@@ -212,11 +250,22 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     if config.venues.is_empty() && (arguments.messages.is_some() || arguments.rate.is_some()) {
         complain("--messages and --rate are for generated venues: this configuration has none");
     }
+    config.orders.iter_mut().for_each(|venue| venue.options.keeps_ledger = arguments.ledger.is_some());
+    if arguments.ledger.is_some() && config.orders.is_empty() {
+        return Err(Failure::Usage(
+            "--ledger is for exchanges that take orders: this configuration has none".to_owned(),
+        ));
+    }
+    let exchanges = config.clone();
     let running = Running::start(config)?;
+    let ledgers = running.orders.as_ref().map(OrderVenues::ledgers).unwrap_or_default();
+    let ledger = arguments.ledger.as_deref().map(|path| LedgerFile::create(path, &exchanges, ledgers));
+    let mut ledger = ledger.transpose()?;
     running.describe();
     let mut bar = Bar::of_messages("Serving");
     while !running.is_finished() && !interrupt::is_requested() {
         std::thread::sleep(LOOK);
+        ledger.as_mut().map(LedgerFile::write).transpose()?;
         let done = running.messages();
         // An interruption is seen above.
         let _ = bar.show(done, messages, Some(done));
@@ -224,6 +273,7 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     bar.clear();
     let is_interrupted = !running.is_finished();
     let (report, orders) = running.stop()?;
+    ledger.as_mut().map(LedgerFile::write).transpose()?;
     output::print(&if arguments.json {
         as_json(report.as_ref(), &orders)
     } else {

@@ -1,0 +1,440 @@
+//! Reports that a faulty venue sends in place of the true ones, or beside them. The desk and its ledger know nothing of them.
+//!
+//! Cost: without faults, a comparison for each report.
+
+use std::collections::VecDeque;
+
+use tapeworks_session::native::{Input, UserId};
+use tapeworks_wire::millennium::native::{
+    ExecType, ExecutionReport, ExecutionReportFields, Message, OrderStatus, Side,
+};
+use tapeworks_wire::nasdaq::ouch50::outbound::{
+    self, AccountQueryResponse, LiquidityFlag, OrderExecuted, OrderExecutedFields, SystemEvent,
+};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
+
+use super::desk::{Desk, Entry, Recipient, Report};
+use super::faults::Misreport;
+use super::ids::base_62;
+use super::{Instrument, OrderExchange};
+use crate::matching::OrderSide;
+
+/// Reports that may go out once more.
+const MOST_REPEATABLE: usize = 256;
+/// The most requests that a withheld native report leaves unanswered.
+const MOST_UNANSWERED: u64 = 3;
+/// How long an OUCH connection lives that gets no reports.
+const WITHHELD_NS: u64 = 1_000_000_000;
+/// How long a report waits for the one that it changes places with.
+const LONGEST_WAIT_NS: u64 = 10_000_000;
+/// Invented executions and trades are numbered from here: no true one comes so far.
+const FIRST_INVENTED: u64 = 1 << 48;
+/// Bytes of a report that is too short: it still names its order.
+const NATIVE_SHORT_BYTES: usize = 60;
+const OUCH_SHORT_BYTES: usize = 14;
+/// A message type, and an Exec Type, that neither protocol has.
+const UNKNOWN: u8 = b'~';
+/// Where a native message has its length, its type and its Exec Type.
+const NATIVE_LENGTH: std::ops::Range<usize> = 1..3;
+const NATIVE_TYPE: usize = 3;
+const NATIVE_EXEC_TYPE: usize = 53;
+
+/// A report that changes places with its user's next one.
+#[derive(Debug)]
+struct Held {
+    report: Report,
+    /// The number that a native report has already.
+    number: u32,
+    since_ns: u64,
+}
+
+/// What faults have in hand.
+#[derive(Debug, Default)]
+pub(super) struct Misreports {
+    /// The newest reports, if they may go out once more.
+    sent: VecDeque<Report>,
+    held: Vec<Held>,
+    inventions: u64,
+    /// OUCH users whose connections get no reports, and when those are dropped.
+    withheld: Vec<(usize, u64)>,
+}
+
+impl Misreports {
+    /// When [`OrderExchange::end_misreports`] has something to do; `u64::MAX`: never.
+    pub(super) fn due_ns(&self) -> u64 {
+        let held = self.held.iter().map(|held| held.since_ns.saturating_add(LONGEST_WAIT_NS));
+        held.chain(self.withheld.iter().map(|(_, until_ns)| *until_ns)).min().unwrap_or(u64::MAX)
+    }
+
+    fn take_held(&mut self, to: Recipient) -> Option<Held> {
+        let place = self.held.iter().position(|held| held.report.to == to)?;
+        Some(self.held.remove(place))
+    }
+}
+
+impl OrderExchange {
+    /// Sends a report, with the faults that it was drawn for.
+    pub(super) fn send(&mut self, mut report: Report) {
+        self.send_garbage(&report);
+        let held = self.misreports.take_held(report.to).and_then(|held| {
+            if may_change_places(&held.report, &report) {
+                return Some(held);
+            }
+            self.send_held(held);
+            None
+        });
+        let misreport = report.misreport.take().filter(|_| !report.is_gap && is_of_order(&report));
+        match misreport {
+            None => self.put(&mut report),
+            Some(Misreport::Repeat(bits)) => {
+                self.put(&mut report);
+                self.repeat(report.to, bits);
+            }
+            Some(Misreport::Invention(bits)) => self.put_with_invention(&mut report, bits),
+            Some(Misreport::Withheld(bits)) => self.withhold(&mut report, bits),
+            Some(Misreport::Reorder) if held.is_none() => self.hold(report),
+            Some(Misreport::Reorder) => self.put(&mut report),
+            Some(Misreport::Garbled(bits)) => {
+                self.send_garbled(&report, bits);
+                self.put(&mut report);
+            }
+        }
+        if let Some(held) = held {
+            self.send_held(held);
+        }
+    }
+
+    /// Reports that wait for a later one go out, and connections that get none are dropped, when it is time.
+    pub(super) fn end_misreports(&mut self) {
+        let now_ns = self.desk.now_ns;
+        let is_due = |held: &mut Held| held.since_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns;
+        let due: Vec<Held> = self.misreports.held.extract_if(.., is_due).collect();
+        due.into_iter().for_each(|held| self.send_held(held));
+        let over: Vec<(usize, u64)> =
+            self.misreports.withheld.extract_if(.., |(_, until_ns)| *until_ns <= now_ns).collect();
+        for (user, _) in over {
+            if let Some(acceptor) = self.ouch.get_mut(user).filter(|acceptor| acceptor.is_withheld()) {
+                acceptor.disconnect();
+            }
+        }
+    }
+
+    /// Reports that wait for a later one go out.
+    pub(super) fn send_all_held(&mut self) {
+        std::mem::take(&mut self.misreports.held).into_iter().for_each(|held| self.send_held(held));
+    }
+
+    /// Nothing of a day goes out on the next.
+    pub(super) fn forget_misreports(&mut self) {
+        self.misreports = Misreports { inventions: self.misreports.inventions, ..Misreports::default() };
+    }
+
+    fn send_garbage(&mut self, report: &Report) {
+        let mut noise = [0; 64];
+        let noise = noise.get_mut(..report.garbage).unwrap_or_default();
+        self.desk.script.garbage(noise);
+        if let (Recipient::Native(user), false) = (report.to, noise.is_empty()) {
+            self.send_raw(UserId(user), noise);
+        }
+    }
+
+    /// Sends bytes of a native user without number.
+    fn send_raw(&mut self, user: UserId, bytes: &[u8]) {
+        let Self { native, desk, gone, .. } = self;
+        native.send_raw(user, bytes, desk.now_ns, |input| note_gone(gone, &input));
+    }
+
+    /// Numbers a report, keeps it, and sends it unless it is a gap.
+    fn put(&mut self, report: &mut Report) {
+        let Self { native, ouch, desk, gone, .. } = self;
+        let (app_id, is_gap) = (report.app_id, report.is_gap);
+        match report.to {
+            Recipient::Native(user) if is_gap => {
+                native.report_unsent(UserId(user), app_id, report.bytes());
+            }
+            Recipient::Native(user) => {
+                let note = |input: Input<'_>| note_gone(gone, &input);
+                native.report(UserId(user), app_id, report.bytes(), desk.now_ns, note);
+            }
+            Recipient::Ouch(user) => {
+                if let Some(acceptor) = ouch.get_mut(user) {
+                    acceptor.send(report.bytes(), desk.now_ns);
+                }
+            }
+        }
+        if self.desk.script.repeats() && is_of_order(report) {
+            let sent = &mut self.misreports.sent;
+            if sent.len() >= MOST_REPEATABLE {
+                sent.pop_front();
+            }
+            sent.push_back(report.clone());
+        }
+    }
+
+    fn repeat(&mut self, to: Recipient, bits: u64) {
+        let of_user: Vec<&Report> = self.misreports.sent.iter().filter(|sent| sent.to == to).collect();
+        let choice = bits % (of_user.len() as u64).max(1);
+        let Some(mut report) = of_user.get(choice as usize).map(|report| (*report).clone()) else { return };
+        self.desk.script.counters.repeats += 1;
+        self.put(&mut report);
+    }
+
+    fn put_with_invention(&mut self, report: &mut Report, bits: u64) {
+        let number = FIRST_INVENTED + self.misreports.inventions;
+        let invented = match report.to {
+            Recipient::Native(_) => invented_native(&self.desk, report.as_bytes(), bits, number),
+            Recipient::Ouch(user) => invented_ouch(&self.desk, user, report.as_bytes(), bits, number),
+        };
+        let Some((bytes, is_before)) = invented else { return self.put(report) };
+        self.misreports.inventions += 1;
+        self.desk.script.counters.inventions += 1;
+        let mut invented = report.with_bytes(&bytes);
+        let [first, second] = if is_before { [&mut invented, report] } else { [report, &mut invented] };
+        self.put(first);
+        self.put(second);
+    }
+
+    fn withhold(&mut self, report: &mut Report, bits: u64) {
+        let until_ns = self.desk.now_ns.saturating_add(WITHHELD_NS);
+        match report.to {
+            Recipient::Native(user) => {
+                let requests = 1 + (bits % MOST_UNANSWERED) as u32;
+                self.native.leave_unanswered(UserId(user), report.app_id, requests);
+                report.is_gap = true;
+                self.desk.script.counters.withheld += 1;
+            }
+            Recipient::Ouch(user) => {
+                if let Some(acceptor) = self.ouch.get_mut(user)
+                    && acceptor.is_logged_in()
+                    && !acceptor.is_withheld()
+                {
+                    acceptor.withhold();
+                    self.misreports.withheld.push((user, until_ns));
+                    self.desk.script.counters.withheld += 1;
+                }
+            }
+        }
+        self.put(report);
+    }
+
+    fn hold(&mut self, mut report: Report) {
+        let number = match report.to {
+            Recipient::Native(user) => {
+                let app_id = report.app_id;
+                self.native.report_unsent(UserId(user), app_id, report.bytes()).unwrap_or(0)
+            }
+            Recipient::Ouch(_) => 0,
+        };
+        self.desk.script.counters.reorders += 1;
+        self.misreports.held.push(Held { report, number, since_ns: self.desk.now_ns });
+    }
+
+    fn send_held(&mut self, mut held: Held) {
+        match held.report.to {
+            Recipient::Native(user) => {
+                let Self { native, desk, gone, .. } = self;
+                let note = |input: Input<'_>| note_gone(gone, &input);
+                native.send_kept(UserId(user), held.report.app_id, held.number, desk.now_ns, note);
+            }
+            Recipient::Ouch(_) => self.put(&mut held.report),
+        }
+    }
+
+    fn send_garbled(&mut self, report: &Report, bits: u64) {
+        self.desk.script.counters.garbled += 1;
+        let mut bytes = report.as_bytes().to_vec();
+        match report.to {
+            Recipient::Native(user) => {
+                let has_exec_type = bytes.get(NATIVE_TYPE) == Some(&ExecutionReport::TAG);
+                match bits % (2 + u64::from(has_exec_type)) {
+                    0 => {
+                        bytes.truncate(NATIVE_SHORT_BYTES.min(bytes.len() - 1));
+                        // A report is shorter than 2^16 bytes. The length does not count itself and the byte before it.
+                        let length = (bytes.len() - NATIVE_LENGTH.end) as u16;
+                        if let Some(place) = bytes.get_mut(NATIVE_LENGTH) {
+                            place.copy_from_slice(&length.to_le_bytes());
+                        }
+                        self.send_raw(UserId(user), &bytes);
+                    }
+                    1 => {
+                        bytes.iter_mut().skip(NATIVE_TYPE).take(1).for_each(|byte| *byte = UNKNOWN);
+                        self.send_raw(UserId(user), &bytes);
+                    }
+                    _ => {
+                        bytes.iter_mut().skip(NATIVE_EXEC_TYPE).take(1).for_each(|byte| *byte = UNKNOWN);
+                        self.put(&mut report.with_bytes(&bytes));
+                    }
+                }
+            }
+            Recipient::Ouch(_) => {
+                match bits % 2 {
+                    0 => bytes.truncate(OUCH_SHORT_BYTES),
+                    _ => bytes.iter_mut().take(1).for_each(|byte| *byte = UNKNOWN),
+                }
+                self.put(&mut report.with_bytes(&bytes));
+            }
+        }
+    }
+}
+
+/// Notes a native user that a report made leave.
+fn note_gone(gone: &mut Vec<UserId>, input: &Input<'_>) {
+    if let Input::Gone { user, .. } = input {
+        gone.push(*user);
+    }
+}
+
+/// Whether a report is about orders: what an OUCH session says of itself stays true.
+fn is_of_order(report: &Report) -> bool {
+    let of_session = [SystemEvent::TAG, AccountQueryResponse::TAG];
+    let is_ouch = matches!(report.to, Recipient::Ouch(_));
+    !is_ouch || report.as_bytes().first().is_some_and(|tag| !of_session.contains(tag))
+}
+
+/// Whether two neighbours may change places. Native reports are put in order by their numbers.
+fn may_change_places(one: &Report, other: &Report) -> bool {
+    let orders = [one, other].map(|report| ouch_reference(report.as_bytes()));
+    match (one.to, orders) {
+        (Recipient::Native(_), _) => true,
+        (Recipient::Ouch(_), [Some(one), Some(other)]) => one != other,
+        (Recipient::Ouch(_), _) => false,
+    }
+}
+
+/// The order of an OUCH report; `None`: none, or it gets another name.
+fn ouch_reference(bytes: &[u8]) -> Option<u32> {
+    match outbound::Message::decode(bytes).ok()? {
+        outbound::Message::OrderAccepted(view) => Some(view.user_ref_num()),
+        outbound::Message::OrderExecuted(view) => Some(view.user_ref_num()),
+        outbound::Message::Canceled(view) => Some(view.user_ref_num()),
+        _ => None,
+    }
+}
+
+/// A price that no limit order of this side may trade at.
+fn beyond_limit_e8(instrument: &Instrument, side: OrderSide) -> i64 {
+    match side {
+        OrderSide::Buy => instrument.highest_price_e8.saturating_add(instrument.tick_e8),
+        OrderSide::Sell => instrument.lowest_price_e8.saturating_sub(instrument.tick_e8),
+    }
+}
+
+/// A native report that the order of a true one does not justify, and whether it goes out before that.
+fn invented_native(desk: &Desk, bytes: &[u8], bits: u64, number: u64) -> Option<(Vec<u8>, bool)> {
+    let Ok(Message::ExecutionReport(view)) = Message::decode(bytes) else { return None };
+    let report = view.to_fields();
+    if report.order_id.is_blank() {
+        return None;
+    }
+    let instrument = desk.instrument(desk.symbol_of_id(report.instrument_id)?)?;
+    let (side, other_side) = match report.side {
+        Side::Buy => (OrderSide::Buy, Side::Sell),
+        _ => (OrderSide::Sell, Side::Buy),
+    };
+    let (other_instrument, other_order) = (report.instrument_id.wrapping_add(1), base_62(number));
+    if report.exec_type == ExecType::New && bits.is_multiple_of(2) {
+        let invented = match bits % 4 {
+            0 => ExecutionReportFields { side: other_side, ..report },
+            _ => ExecutionReportFields { instrument_id: other_instrument, ..report },
+        };
+        return Some((
+            ExecutionReportFields { execution_id: base_62(number), ..invented }.encode().into(),
+            true,
+        ));
+    }
+    let fill = ExecutionReportFields {
+        exec_type: ExecType::Trade,
+        order_status: OrderStatus::PartiallyFilled,
+        execution_id: base_62(number),
+        executed_price: Decimal(instrument.lowest_price_e8),
+        executed_qty: 1,
+        leaves_qty: report.leaves_qty.saturating_sub(1).max(0),
+        trade_match_id: number,
+        ..report
+    };
+    let end = ExecutionReportFields {
+        exec_type: ExecType::Cancelled,
+        order_status: OrderStatus::Cancelled,
+        leaves_qty: 0,
+        executed_qty: 0,
+        trade_match_id: 0,
+        executed_price: Decimal(0),
+        ..fill
+    };
+    let unknown = match bits & 8 {
+        0 => Ascii(*b"NEVER SENT          "),
+        _ => Ascii(*b"4294967295          "),
+    };
+    let invented = match (bits >> 4) % 8 {
+        0 => ExecutionReportFields {
+            executed_qty: i32::try_from(instrument.most_quantity).unwrap_or(i32::MAX).saturating_add(1),
+            order_status: OrderStatus::Filled,
+            leaves_qty: 0,
+            ..fill
+        },
+        1 => ExecutionReportFields { executed_price: Decimal(beyond_limit_e8(instrument, side)), ..fill },
+        2 => ExecutionReportFields { side: other_side, ..fill },
+        3 => ExecutionReportFields { instrument_id: other_instrument, ..fill },
+        4 => ExecutionReportFields { executed_qty: 0, leaves_qty: report.leaves_qty, ..fill },
+        5 => ExecutionReportFields { client_order_id: unknown, order_id: other_order, ..fill },
+        6 => ExecutionReportFields { order_id: other_order, ..end },
+        _ => ExecutionReportFields { side: other_side, ..end },
+    };
+    Some((invented.encode().into(), false))
+}
+
+/// The same of OUCH, whose fills name neither side nor symbol.
+fn invented_ouch(desk: &Desk, user: usize, bytes: &[u8], bits: u64, number: u64) -> Option<(Vec<u8>, bool)> {
+    let decoded = outbound::Message::decode(bytes).ok()?;
+    let reference = ouch_reference(bytes)?;
+    if let outbound::Message::OrderAccepted(view) = &decoded
+        && bits.is_multiple_of(2)
+    {
+        let mut accepted = view.to_fields();
+        if bits.is_multiple_of(4) {
+            accepted.side = match accepted.side {
+                outbound::Side::Buy => outbound::Side::Sell,
+                _ => outbound::Side::Buy,
+            };
+        } else {
+            accepted.symbol = Ascii(*b"NEVER   ");
+        }
+        let mut invented = vec![0; bytes.len()];
+        accepted.encode_into(&mut invented).ok()?;
+        return Some((invented, true));
+    }
+    let order = desk.references.get(&(user, reference)).and_then(|order| desk.entry(*order))?;
+    let Entry::Ouch(order) = order else { return None };
+    let instrument = desk.instrument(desk.symbol_of_name(&order.symbol)?)?;
+    let side = if order.side == tapeworks_wire::nasdaq::ouch50::inbound::Side::Buy {
+        OrderSide::Buy
+    } else {
+        OrderSide::Sell
+    };
+    let next = desk.next_references.get(user).copied().unwrap_or(1);
+    let unknown = match bits & 8 {
+        0 => next.saturating_add(1_000),
+        _ => u32::MAX,
+    };
+    let beyond = u64::try_from(beyond_limit_e8(instrument, side) / super::ouch::E8_PER_E4).unwrap_or(0);
+    let (reference, quantity, price) = match (bits >> 4) % 4 {
+        0 => (reference, instrument.most_quantity.saturating_add(1), order.price),
+        1 => (reference, 1, beyond),
+        2 => (reference, 0, order.price),
+        _ => (unknown, 1, order.price),
+    };
+    let (_, time) = bytes.split_first()?;
+    let fields = OrderExecutedFields {
+        timestamp: NanosecondsSinceMidnight(u64::from_be_bytes(*time.first_chunk()?)),
+        user_ref_num: reference,
+        quantity,
+        price: Decimal(price),
+        liquidity_flag: LiquidityFlag::Added,
+        match_number: number,
+        appendage_length: 0,
+        appendage: &[],
+    };
+    let mut invented = vec![0; OrderExecuted::MINIMUM_LENGTH];
+    fields.encode_into(&mut invented).ok()?;
+    Some((invented, false))
+}
