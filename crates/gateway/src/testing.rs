@@ -1,5 +1,7 @@
 //! FIX clients that trade at random, and what they know of their orders: for tests, in any world.
 
+mod ledger;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use tapeworks_wire::fix::{field, message_type, read_unsigned};
 use crate::client::FixClient;
 use crate::order_line::{OrderBook, OrderLine};
 
+pub use self::ledger::{Happened, Ledger};
+
 /// The CompIDs of the clients.
 pub const NAMES: [&str; 3] = ["A", "B", "C"];
 
@@ -20,6 +24,25 @@ fn text(message: &[u8], tag: u32) -> String {
 
 fn number(message: &[u8], tag: u32) -> u64 {
     field(message, tag).and_then(|value| read_unsigned(value).ok()).unwrap_or(0)
+}
+
+/// An Execution Report, as its client received it.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// ExecType (150).
+    pub kind: String,
+    /// OrderID (37).
+    pub order_id: String,
+    /// TrdMatchID (880); 0: none.
+    pub match_id: u64,
+    /// LastQty (32) and LastPx (31).
+    pub last: (u64, String),
+    /// LeavesQty (151).
+    pub leaves: u64,
+    /// CumQty (14).
+    pub cumulative: u64,
+    /// Text (58) says that the report is in doubt.
+    pub is_in_doubt: bool,
 }
 
 /// A client, and what it knows of its orders.
@@ -33,8 +56,8 @@ pub struct Trader<W: World> {
     pub sent: BTreeSet<String>,
     /// ExecIDs.
     pub executions: BTreeSet<String>,
-    /// TrdMatchID, quantity.
-    fills: Vec<(u64, u64)>,
+    /// Its reports.
+    pub reports: Vec<Received>,
     /// The quantity of all fills by OrderID (37).
     filled: BTreeMap<String, u64>,
     /// ClOrdIDs of requests that were done or rejected.
@@ -59,7 +82,7 @@ impl<W: World> Trader<W> {
             book: OrderBook::new(&format!("{name}-")),
             sent: BTreeSet::new(),
             executions: BTreeSet::new(),
-            fills: Vec::new(),
+            reports: Vec::new(),
             filled: BTreeMap::new(),
             decided: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -128,8 +151,19 @@ impl<W: World> Trader<W> {
             if kind == "8" {
                 self.refused.insert(client_id.clone());
             }
-            // Names stand for what was accepted: no report has the name of a request that was rejected.
-            if kind != "8" && self.refused.contains(&client_id) {
+            let leaves = number(&message, 151);
+            let received = Received {
+                kind: kind.clone(),
+                order_id: order_id.clone(),
+                match_id: number(&message, 880),
+                last: (number(&message, 32), text(&message, 31)),
+                leaves,
+                cumulative: number(&message, 14),
+                is_in_doubt: text(&message, 58).starts_with("In doubt"),
+            };
+            self.reports.push(received);
+            // Names stand for what was accepted: no report has the name of a request that was rejected, but for its status.
+            if !matches!(kind.as_str(), "8" | "I") && self.refused.contains(&client_id) {
                 self.faults
                     .push(format!("{}: {client_id} was rejected, and is reported as {kind}", self.name));
             }
@@ -137,7 +171,6 @@ impl<W: World> Trader<W> {
                 self.decide(client_id);
             }
             if kind == "F" {
-                self.fills.push((number(&message, 880), number(&message, 32)));
                 let filled = self.filled.entry(order_id.clone()).or_default();
                 *filled += number(&message, 32);
                 if *filled != number(&message, 14) {
@@ -150,7 +183,7 @@ impl<W: World> Trader<W> {
                 }
             }
             if order_id != "NONE" {
-                self.orders.insert(text(&message, 37), (number(&message, 151), number(&message, 14)));
+                self.orders.insert(order_id, (leaves, number(&message, 14)));
             }
         }
     }
@@ -165,6 +198,11 @@ impl<W: World> Trader<W> {
     /// Orders that work, as far as it knows.
     pub fn open(&self) -> usize {
         self.orders.values().filter(|(leaves, _)| *leaves > 0).count()
+    }
+
+    /// Whether a report was in doubt.
+    pub fn has_doubts(&self) -> bool {
+        self.reports.iter().any(|report| report.is_in_doubt)
     }
 }
 
@@ -267,8 +305,10 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
     /// Each trade with its quantity, as its buyer and its seller know it.
     fn trades(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut sides: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for (number, quantity) in self.traders.iter().flat_map(|trader| &trader.fills) {
-            sides.entry(*number).or_default().push(*quantity);
+        for report in self.traders.iter().flat_map(|trader| &trader.reports) {
+            if report.kind == "F" {
+                sides.entry(report.match_id).or_default().push(report.last.0);
+            }
         }
         sides
     }
@@ -278,10 +318,14 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         self.trades().len()
     }
 
-    /// What is wrong with what the clients know: each trade is reported once to its buyer and once to its seller.
+    /// What is wrong with what the clients know: each trade is reported once to its buyer and once to its seller. Where a venue invents
+    /// trades, only a [`Ledger`] shows which there were.
     pub fn faults(&self) -> Vec<String> {
         let mut faults: Vec<String> = self.traders.iter().flat_map(|trader| trader.faults.clone()).collect();
         let is_whole = |quantities: &[u64]| matches!(quantities, [one, other] if one == other);
+        if self.traders.iter().any(Trader::has_doubts) {
+            return faults;
+        }
         let trades = self.trades();
         let wrong = trades.iter().filter(|(_, quantities)| !is_whole(quantities));
         faults.extend(wrong.map(|(number, quantities)| format!("trade {number} is reported {quantities:?}")));

@@ -5,21 +5,22 @@
 mod plan;
 mod shrink;
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tapeworks_exchange::orders::{Instrument, OuchUser};
+use tapeworks_exchange::orders::{Instrument, LedgerEntry, LedgerEvent, OuchUser};
 use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
 use tapeworks_gateway::status::Status;
-use tapeworks_gateway::testing::{Market, NAMES, Trader};
+use tapeworks_gateway::testing::{Happened, Ledger, Market, NAMES, Trader};
 use tapeworks_gateway::{Gateway, Opened, Parts, VenueSession, open};
 use tapeworks_runtime::world::World;
 use tapeworks_session::Credentials;
 use tapeworks_session::native::User;
-use tapeworks_venues::orders::OrderVenues;
+use tapeworks_venues::orders::{Ledger as OrderLedger, OrderVenues};
 use tapeworks_venues::{Config, OrderVenue, StoreSetting};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::variant::{LSE, Variant};
@@ -48,6 +49,13 @@ const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
 /// and the next. A thread's turn for either, and the age of a status, are added.
 const SLACK_NS: u64 = 250_000_000;
 
+/// A gateway that says "ready" for this long while a partition has a gap for as long has not noticed it: longer than any stall of TCP that the
+/// plans draw.
+const GAP_NS: u64 = 2_000_000_000;
+
+/// Three requests without answer, and the waits between them.
+const LONGEST_RECOVERY: Duration = Duration::from_secs(300);
+
 fn exchange(plan: &OrderPlan) -> OrderVenue {
     let mut venue = OrderVenue::new("simulated");
     let instrument = |(id, symbol, partition)| Instrument {
@@ -70,6 +78,7 @@ fn exchange(plan: &OrderPlan) -> OrderVenue {
     let credentials = Credentials { user: "TW01".to_owned(), password: "password".to_owned() };
     venue.options.ouch_users = vec![OuchUser { credentials, cancels_on_disconnect: false }];
     venue.options.faults = plan.exchange_faults();
+    venue.options.keeps_ledger = true;
     venue.real_time = SocketAddr::from((EXCHANGE, 7_001));
     venue.recovery = SocketAddr::from((EXCHANGE, 7_002));
     venue.ouch = vec![SocketAddr::from((EXCHANGE, 7_003))];
@@ -164,6 +173,12 @@ struct Shared {
     is_settled: AtomicBool,
     /// Orders that work at the exchange.
     working: AtomicU64,
+    /// Messages that the exchange has had.
+    messages: AtomicU64,
+    /// What the exchange has done to its orders, by its matching: neither the gateway nor its store has a part in it.
+    ledger: Mutex<Ledger>,
+    /// Since when the exchange keeps a report from the gateway that has a later one, by App ID, in ns.
+    gaps: Mutex<BTreeMap<u8, u64>>,
     /// The gateway has lost what its store had not synced: its next start may cut the end of the store off.
     has_lost_power: AtomicBool,
     /// The numbers of the gateway's sessions at times of the simulation, in ns.
@@ -171,7 +186,7 @@ struct Shared {
     outcome: Mutex<OrderOutcome>,
     /// Sessions with the exchange that ended, of the gateway that runs.
     venue_ends: AtomicU64,
-    /// It takes orders, and none of its own requests waits for the throttle.
+    /// It takes the orders of all partitions, and none of its own requests waits for the throttle.
     is_idle: AtomicBool,
 }
 
@@ -187,16 +202,61 @@ impl Shared {
     }
 }
 
+impl Shared {
+    fn set_ledger(&self, ledger: Ledger) {
+        *self.ledger.lock().unwrap_or_else(PoisonError::into_inner) = ledger;
+        self.set_gaps(&[]);
+    }
+
+    fn enter(&self, entry: &LedgerEntry) {
+        let happened = match entry.event {
+            LedgerEvent::Accepted { quantity } => Happened::Accepted(quantity.into()),
+            LedgerEvent::Filled { match_number, price_e8, quantity, leaves } => Happened::Filled {
+                match_id: match_number,
+                quantity: quantity.into(),
+                price_e8,
+                leaves: leaves.into(),
+            },
+            LedgerEvent::Replaced { leaves } => Happened::Replaced(leaves.into()),
+            LedgerEvent::Ended { .. } => Happened::Ended,
+            // The simulated exchange cancels no trades.
+            LedgerEvent::Busted { .. } => return,
+        };
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.enter(&entry.order_id(), happened);
+    }
+
+    fn set_gaps(&self, open: &[u8]) {
+        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        gaps.retain(|app_id, _| open.contains(app_id));
+        for app_id in open {
+            gaps.entry(*app_id).or_insert_with(now_ns);
+        }
+    }
+
+    /// The partitions with a gap that is older than a gateway can need to notice it.
+    fn old_gaps(&self) -> Vec<u8> {
+        let gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = |since_ns: u64| now_ns().saturating_sub(since_ns) >= GAP_NS;
+        gaps.iter().filter(|(_, since_ns)| is_old(**since_ns)).map(|(app_id, _)| *app_id).collect()
+    }
+}
+
 fn serve(shared: &Shared) {
     let config = Config { orders: vec![exchange(&shared.plan)], ..Config::new(Vec::new()) };
     match OrderVenues::<W>::start_in(&config, None) {
         Ok(exchange) => {
+            // A start from the store has the whole day again.
+            shared.set_ledger(Ledger::default());
             while !exchange.has_failed() {
+                for entry in exchange.ledgers().iter().flat_map(OrderLedger::take) {
+                    shared.enter(&entry);
+                }
                 if let Some(report) = exchange.report().first() {
                     shared.working.store(report.working, Ordering::Relaxed);
-                    let faults = report.faults;
-                    let all = [faults.rejects, faults.delays, faults.gaps, faults.garbage, faults.drops];
-                    shared.with(|outcome| outcome.exchange_faults = all.iter().sum::<u64>() + faults.halts);
+                    shared.messages.store(report.messages(), Ordering::Relaxed);
+                    shared.set_gaps(&report.open_gaps);
+                    shared.with(|outcome| outcome.exchange_faults = report.faults.sum());
                 }
                 W::sleep(Duration::from_millis(10));
             }
@@ -257,10 +317,13 @@ fn run_gateway<S: VenueSession + Send + 'static>(
         None,
     ) {
         Ok(gateway) => {
+            let mut ready_since_ns = None;
             while !gateway.is_finished() {
                 let status = gateway.status();
+                check_ready(&status, &mut ready_since_ns, shared);
                 shared.venue_ends.store(status.counters.venue_ends, Ordering::Relaxed);
-                shared.is_idle.store(status.takes_orders && status.queued == 0, Ordering::Relaxed);
+                let is_idle = status.takes_orders && status.behind.is_empty() && status.queued == 0;
+                shared.is_idle.store(is_idle, Ordering::Relaxed);
                 if let Ok(mut all) = shared.numbers.lock() {
                     all.push((crate::kernel::now_ns(), numbers(&status)));
                 }
@@ -269,6 +332,50 @@ fn run_gateway<S: VenueSession + Send + 'static>(
             shared.violation(format!("the gateway ended: {:?}", gateway.stop()));
         }
         Err(error) => shared.violation(format!("the gateway does not start: {error}")),
+    }
+}
+
+/// No gateway says that orders pass while it lacks reports of a partition.
+fn check_ready(status: &Status, ready_since_ns: &mut Option<u64>, shared: &Shared) {
+    let is_ready = status.is_venue_logged_on && status.takes_orders && status.behind.is_empty();
+    if !is_ready {
+        *ready_since_ns = None;
+        return;
+    }
+    let since_ns = *ready_since_ns.get_or_insert_with(now_ns);
+    let gaps = shared.old_gaps();
+    if now_ns().saturating_sub(since_ns) >= GAP_NS && !gaps.is_empty() {
+        *ready_since_ns = None;
+        shared.violation(format!("the gateway is ready, and lacks reports of the partitions {gaps:?}"));
+    }
+}
+
+/// The clients trade until the exchange does nothing wrong any more.
+fn await_last_fault<R: FnMut(u32) -> u32>(shared: &Shared, market: &mut Market<W, R>, address: SocketAddr) {
+    let began = W::instant();
+    while shared.messages.load(Ordering::Relaxed) < shared.plan.script.until_message.into() {
+        if W::since(began) > LONGEST_RECOVERY {
+            return shared.violation("the exchange gets no messages".to_owned());
+        }
+        market.connect(address);
+        market.act();
+        market.turn(Duration::from_millis(1));
+    }
+}
+
+/// Waits until the gateway says that it lacks no report: while it does, orders are refused and show no gap.
+fn await_recovery<R: FnMut(u32) -> u32>(shared: &Shared, market: &mut Market<W, R>, address: SocketAddr) {
+    let began = W::instant();
+    let mut idle = W::instant();
+    while W::since(idle) < Duration::from_secs(1) {
+        if W::since(began) > LONGEST_RECOVERY {
+            return shared.violation("the gateway does not recover the reports that it lacks".to_owned());
+        }
+        market.connect(address);
+        market.turn(Duration::from_millis(5));
+        if !shared.is_idle.load(Ordering::Relaxed) {
+            idle = W::instant();
+        }
     }
 }
 
@@ -281,15 +388,19 @@ fn trade(shared: &Shared) {
         market.turn(Duration::from_micros(500));
         W::sleep(Duration::from_micros(200));
     }
+    let script = shared.plan.script;
+    await_last_fault(shared, &mut market, address);
     // What an exchange has left out at the end is seen by the number of the report behind it.
     for may_be_left_out in [false, true] {
-        if may_be_left_out && shared.plan.script.gaps_per_million == 0 {
+        if may_be_left_out && script.gaps_per_million == 0 && !script.ends() {
             break;
         }
         if may_be_left_out {
+            await_recovery(shared, &mut market, address);
             market.probe();
         }
-        if let Err(problem) = market.settle(address, Duration::from_secs(60)) {
+        let patience = if script.ends() { LONGEST_RECOVERY } else { Duration::from_secs(60) };
+        if let Err(problem) = market.settle(address, patience) {
             shared.violation(problem);
             break;
         }
@@ -303,7 +414,14 @@ fn trade(shared: &Shared) {
         market.traders.iter().map(Trader::open).sum::<usize>() as u64,
         shared.working.load(Ordering::Relaxed),
     );
-    if open != working {
+    let has_doubts = market.traders.iter().any(Trader::has_doubts);
+    if has_doubts && !script.raises_doubts() {
+        shared.violation("a report is in doubt, and the exchange sent none that is".to_owned());
+    }
+    for fault in shared.ledger.lock().unwrap_or_else(PoisonError::into_inner).faults(&market.traders) {
+        shared.violation(fault);
+    }
+    if open != working && !has_doubts {
         shared.violation(format!("{open} orders work as their clients know, and {working} at the exchange"));
     }
     shared.with(|outcome| {

@@ -62,6 +62,24 @@ pub struct ScriptPlan {
     pub halted_at: u32,
     /// How long, in ms.
     pub halted_ms: u32,
+    /// Reports that it repeats under the next number.
+    #[serde(default)]
+    pub repeats_per_million: u32,
+    /// Reports beside which it invents one.
+    #[serde(default)]
+    pub inventions_per_million: u32,
+    /// Reports that it withholds, beyond the first requests.
+    #[serde(default)]
+    pub withheld_per_million: u32,
+    /// Reports that change places with the next one.
+    #[serde(default)]
+    pub reorders_per_million: u32,
+    /// Reports before which it sends a garbled copy.
+    #[serde(default)]
+    pub garbled_per_million: u32,
+    /// The message from which on it does nothing wrong any more; 0: never.
+    #[serde(default)]
+    pub until_message: u32,
 }
 
 /// A fault, and how long nothing fails before it.
@@ -149,6 +167,9 @@ impl OrderPlan {
         plan.faults = (0..FAULTS)
             .map(|_| OrderFault { after_us: 20_000 + random.below(300_000), what: plan.draw_fault(random) })
             .collect();
+        if random.below(3) == 0 {
+            plan.script.draw_misreports(random);
+        }
         plan
     }
 
@@ -192,7 +213,12 @@ impl OrderPlan {
             garbage_per_million: script.garbage_per_million,
             drop_every: script.drop_every.into(),
             halt: (script.halted_at > 0).then_some(halt),
-            ..OrderFaults::default()
+            repeats_per_million: script.repeats_per_million,
+            inventions_per_million: script.inventions_per_million,
+            withheld_per_million: script.withheld_per_million,
+            reorders_per_million: script.reorders_per_million,
+            garbled_per_million: script.garbled_per_million,
+            until_message: script.until_message.into(),
         }
     }
 }
@@ -214,7 +240,29 @@ impl ScriptPlan {
             drop_every: one(random, &[0, 0, 200, drop_every]),
             halted_at: one(random, &[0, 0, 0, halted_at]),
             halted_ms: 1 + random.below(500),
+            ..Self::default()
         }
+    }
+
+    /// Misreports, until a message that each run comes to.
+    fn draw_misreports(&mut self, random: &mut Random) {
+        let often = [0, 5_000, 50_000];
+        self.repeats_per_million = one(random, &often);
+        self.inventions_per_million = one(random, &often);
+        self.withheld_per_million = one(random, &[0, 1_000, 5_000]);
+        self.reorders_per_million = one(random, &often);
+        self.garbled_per_million = one(random, &often);
+        self.until_message = 200 + random.below(1_500);
+    }
+
+    /// Whether there is a message from which on nothing is wrong.
+    pub(super) const fn ends(&self) -> bool {
+        self.until_message > 0
+    }
+
+    /// Whether the exchange sends reports that contradict its orders, or cannot be read.
+    pub(super) const fn raises_doubts(&self) -> bool {
+        self.inventions_per_million > 0 || self.garbled_per_million > 0
     }
 }
 
@@ -242,5 +290,19 @@ mod tests {
         assert!(any(|plan| plan.script.gaps_per_million > 0 && plan.script.garbage_per_million > 0));
         assert!(any(|plan| plan.script.drop_every > 0) && any(|plan| plan.script.halted_at > 0));
         assert!(any(|plan| plan.script.delays_per_million > 0 && plan.script.rejects_per_million > 0));
+        for venue in [VenueProtocol::Native, VenueProtocol::Ouch] {
+            let any = |is: fn(&ScriptPlan) -> bool| {
+                plans.iter().any(|plan| plan.venue == venue && plan.script.ends() && is(&plan.script))
+            };
+            assert!(
+                any(|script| script.repeats_per_million > 0)
+                    && any(|script| script.inventions_per_million > 0)
+            );
+            assert!(
+                any(|script| script.withheld_per_million > 0)
+                    && any(|script| script.reorders_per_million > 0)
+            );
+            assert!(any(|script| script.garbled_per_million > 0));
+        }
     }
 }

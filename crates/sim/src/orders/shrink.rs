@@ -36,6 +36,13 @@ fn smaller(plan: &OrderPlan) -> Vec<OrderPlan> {
     add(&|plan| plan.script.garbage_per_million = 0);
     add(&|plan| plan.script.drop_every = 0);
     add(&|plan| plan.script.halted_at = 0);
+    add(&|plan| plan.script.repeats_per_million = 0);
+    add(&|plan| plan.script.inventions_per_million = 0);
+    add(&|plan| plan.script.withheld_per_million = 0);
+    add(&|plan| plan.script.reorders_per_million = 0);
+    add(&|plan| plan.script.garbled_per_million = 0);
+    // At 0 it would never end.
+    add(&|plan| plan.script.until_message = plan.script.until_message.div_ceil(2));
     add(&|plan| plan.venue = VenueProtocol::Native);
     add(&|plan| plan.sync_every_ms = None);
     add(&|plan| plan.exchange_syncs = true);
