@@ -32,6 +32,7 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::read_unsigned;
+use tapeworks_wire::millennium::native::ExecType as NativeExecType;
 use tapeworks_wire::millennium::variant::{LSE, Variant};
 use tapeworks_wire::nasdaq::ouch50::inbound::{self, EnterOrderFields};
 use tapeworks_wire::{Ascii, Decimal, fix};
@@ -703,8 +704,7 @@ fn parts<S: VenueSession>(venue: S, table: S::Table) -> Parts<S> {
             ClientSettings::new(&format!("c{index}"), session, dictionary())
         })
         .collect();
-    let capacity =
-        Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256, ..Capacity::default() };
+    let capacity = Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256, halts_doubtful: true };
     Parts { clients, reference: reference(), capacity, table, venue }
 }
 
@@ -881,6 +881,46 @@ fn a_partition_whose_reports_are_missing_takes_no_orders_until_the_venue_has_ans
     world.settle();
     assert_eq!(rejected(&world), before + 1);
     world.check();
+}
+
+#[test]
+fn a_restart_keeps_the_halt_of_a_report_in_doubt_and_its_end() {
+    let mut world = with_an_order(native, native_gate);
+    let order =
+        |client, is_buy, price| Step::Order { client, symbol: 0, is_buy, quantity: 10, price, tif: '0' };
+    world.step(&order(1, false, 100));
+    world.client(1);
+    world.turn(usize::MAX, None);
+    world.venue();
+    // The fills say a price above the limit of the one who buys.
+    let reports = &mut world.lines.get_mut(&0).unwrap().1.inward;
+    let mut at = 0;
+    while at < reports.len() {
+        if reports[at + 3] == b'8' && reports[at + 53] == NativeExecType::Trade.raw() {
+            reports.splice(at + 71..at + 79, (150 * E8).to_le_bytes());
+        }
+        at += 3 + usize::from(u16::from_le_bytes([reports[at + 1], reports[at + 2]]));
+    }
+    world.turn(usize::MAX, None);
+    let halted = |world: &World<NativeClient>| world.gateway.as_ref().unwrap().0.status(world.now()).doubtful;
+    assert_eq!(halted(&world), ["AAPL"]);
+    let mut rejected = 0;
+    let mut is_refused = |world: &mut World<NativeClient>| {
+        world.settle();
+        world.step(&order(0, true, 90));
+        world.settle();
+        let before = std::mem::replace(&mut rejected, world.clients[0].trader.rejected);
+        rejected > before
+    };
+    assert!(is_refused(&mut world));
+    world.turn(usize::MAX, Some(Death::AfterCommit));
+    assert_eq!(halted(&world), ["AAPL"]);
+    assert!(is_refused(&mut world));
+    let now = world.now();
+    world.gateway.as_mut().unwrap().0.set_halted(false, now);
+    world.turn(usize::MAX, Some(Death::AfterCommit));
+    assert_eq!(halted(&world), [""; 0]);
+    assert!(!is_refused(&mut world));
 }
 
 #[test]
