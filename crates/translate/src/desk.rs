@@ -258,8 +258,11 @@ pub struct Desk {
 }
 
 impl Desk {
-    fn decide(&mut self, decision: Result<Decision, Refusal>) {
-        self.decision = decision.unwrap_or_else(Decision::Refuse);
+    /// A decision is written where it stays: it is large.
+    fn refuse_if(&mut self, decided: Result<(), Refusal>) {
+        if let Err(refusal) = decided {
+            self.decision = Decision::Refuse(refusal);
+        }
     }
 
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
@@ -281,13 +284,13 @@ impl Desk {
         if id.is_long() && self.known.names_are_ids() { Err(Refusal::Value { tag }) } else { Ok(id) }
     }
 
-    /// Whether the ClOrdID is known: then it is a possible resend, which is ignored, or a duplicate.
+    /// Whether the message is a possible resend whose ClOrdID is known: it is ignored. Another one whose ClOrdID is known is a duplicate.
     fn check_id(
         &mut self,
         client: ClientIndex,
         id: &ClOrdId,
         is_resend: Option<bool>,
-    ) -> Result<Option<Decision>, Refusal> {
+    ) -> Result<bool, Refusal> {
         self.check_id_by(self.known.hash_of_id(client, id), client, id, is_resend)
     }
 
@@ -298,14 +301,14 @@ impl Desk {
         client: ClientIndex,
         id: &ClOrdId,
         is_resend: Option<bool>,
-    ) -> Result<Option<Decision>, Refusal> {
+    ) -> Result<bool, Refusal> {
         if self.is_replaying {
             self.known.forget_ended(client, id);
         }
-        let Some(known) = self.known.in_use_by(hash, client, id) else { return Ok(None) };
+        let Some(known) = self.known.in_use_by(hash, client, id) else { return Ok(false) };
         if is_resend == Some(true) && known.client == client {
             self.counters.possible_resends += 1;
-            return Ok(Some(Decision::None));
+            return Ok(true);
         }
         Err(Refusal::Duplicate)
     }
@@ -354,11 +357,11 @@ impl Desk {
     // ---- actions ----
 
     fn new_order(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_new(incoming);
-        self.decide(decision);
+        let decided = self.decide_new(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let mut view = NewOrderSingle::unread();
         view.read_into_behind(incoming.message, &mut self.last_time).map_err(Refusal::Unread)?;
         if !has_only_mapped(&view) {
@@ -369,8 +372,8 @@ impl Desk {
         // The order is read while the id's place comes from memory.
         self.known.fetch_id(hash);
         let read = new_order(&view, &self.reference);
-        if let Some(decision) = self.check_id_by(hash, incoming.client, &id, view.poss_resend())? {
-            return Ok(decision);
+        if self.check_id_by(hash, incoming.client, &id, view.poss_resend())? {
+            return Ok(());
         }
         let (instrument, order) = read?;
         if !self.is_replaying {
@@ -380,40 +383,42 @@ impl Desk {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, &order, 1, incoming.now_ns)?;
-        Ok(Decision::New { id, instrument, order })
+        self.decision = Decision::New { id, instrument, order };
+        Ok(())
     }
 
     fn cancel(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_cancel(incoming);
-        self.decide(decision);
+        let decided = self.decide_cancel(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
-        if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(decision);
+        if self.check_id(incoming.client, &id, view.poss_resend())? {
+            return Ok(());
         }
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         self.check_instrument(order, view.symbol(), view.security_id())?;
         if !self.known.make_room(RequestKind::Cancel) {
             return Err(Refusal::NoRoom);
         }
-        Ok(Decision::Cancel { id, original, order })
+        self.decision = Decision::Cancel { id, original, order };
+        Ok(())
     }
 
     fn replace(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_replace(incoming);
-        self.decide(decision);
+        let decided = self.decide_replace(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_replace(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_replace(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderCancelReplaceRequest::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_REPLACE)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
-        if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(decision);
+        if self.check_id(incoming.client, &id, view.poss_resend())? {
+            return Ok(());
         }
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
@@ -429,20 +434,21 @@ impl Desk {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, &terms, 0, incoming.now_ns)?;
-        Ok(Decision::Replace { id, original, order, terms })
+        self.decision = Decision::Replace { id, original, order, terms };
+        Ok(())
     }
 
     fn mass_cancel(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_mass_cancel(incoming);
-        self.decide(decision);
+        let decided = self.decide_mass_cancel(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderMassCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
-        if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(decision);
+        if self.check_id(incoming.client, &id, view.poss_resend())? {
+            return Ok(());
         }
         let (symbol, security_id, segment) = (view.symbol(), view.security_id(), view.market_segment_id());
         let scope = match view.mass_cancel_request_type() {
@@ -471,21 +477,22 @@ impl Desk {
         if !self.known.make_room(RequestKind::MassCancel) {
             return Err(Refusal::NoRoom);
         }
-        Ok(Decision::MassCancel { id, scope })
+        self.decision = Decision::MassCancel { id, scope };
+        Ok(())
     }
 
     fn quote(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_quote(incoming);
-        self.decide(decision);
+        let decided = self.decide_quote(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_quote(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_quote(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = QuoteView::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_QUOTE)?;
         check_quote_type(view.quote_type())?;
         let id = self.client_id(view.quote_id(), 117)?;
-        if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(decision);
+        if self.check_id(incoming.client, &id, view.poss_resend())? {
+            return Ok(());
         }
         let parties = parties(view.parties(), &self.reference)?;
         let terms = quote_terms!(view);
@@ -494,7 +501,8 @@ impl Desk {
             return Err(Refusal::NoRoom);
         }
         self.check_quote(incoming, instrument, &quote, 0)?;
-        Ok(Decision::Quote { id, instrument, quote })
+        self.decision = Decision::Quote { id, instrument, quote };
+        Ok(())
     }
 
     /// Checks both sides of a quote as orders, of a message that adds `others` besides. Returns how many the quote adds.
@@ -516,12 +524,12 @@ impl Desk {
     }
 
     fn mass_quote(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_mass_quote(incoming);
-        self.decide(decision);
+        let decided = self.decide_mass_quote(incoming);
+        self.refuse_if(decided);
     }
 
     /// All entries are in order, or the first one that is not refuses all.
-    fn decide_mass_quote(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_mass_quote(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = MassQuote::read(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_QUOTE)?;
         check_quote_type(view.quote_type())?;
@@ -536,8 +544,8 @@ impl Desk {
             }
             *ids.get_mut(count).ok_or(Refusal::Value { tag: 295 })? = id;
             count += 1;
-            if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
-                return Ok(decision);
+            if self.check_id(incoming.client, &id, view.poss_resend())? {
+                return Ok(());
             }
             let (instrument, quote) = quote_terms!(entry).quote(&self.reference, None, parties)?;
             adds += self.check_quote(incoming, instrument, &quote, adds)?;
@@ -548,15 +556,16 @@ impl Desk {
         if !self.known.make_room_for(count * 2, count) {
             return Err(Refusal::NoRoom);
         }
-        Ok(Decision::MassQuote)
+        self.decision = Decision::MassQuote;
+        Ok(())
     }
 
     fn quote_cancel(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_quote_cancel(incoming);
-        self.decide(decision);
+        let decided = self.decide_quote_cancel(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_quote_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_quote_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         const ALL: i64 = 4;
         const OF_ID: i64 = 5;
         let view = QuoteCancel::read(incoming.message).map_err(Refusal::Unread)?;
@@ -574,15 +583,16 @@ impl Desk {
             }
             _ => return Err(Refusal::Value { tag: 298 }),
         };
-        Ok(Decision::QuoteCancel { quote })
+        self.decision = Decision::QuoteCancel { quote };
+        Ok(())
     }
 
     fn status(&mut self, incoming: Incoming<'_>) {
-        let decision = self.decide_status(incoming);
-        self.decide(decision);
+        let decided = self.decide_status(incoming);
+        self.refuse_if(decided);
     }
 
-    fn decide_status(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+    fn decide_status(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderStatusRequest::read(incoming.message).map_err(Refusal::Unread)?;
         let by_id = view.cl_ord_id().and_then(ClOrdId::new);
         let by_order_id = view.order_id().and_then(Ascii::padded).map(VenueOrderId);
@@ -596,7 +606,8 @@ impl Desk {
         let is_own = |order: &Handle| {
             self.known.entry(*order).is_some_and(|entry| entry.order.client == incoming.client)
         };
-        Ok(Decision::Status { order: order.filter(is_own) })
+        self.decision = Decision::Status { order: order.filter(is_own) };
+        Ok(())
     }
 
     fn refuse_halted(&mut self, _: Incoming<'_>) {

@@ -366,7 +366,7 @@ impl<V: Venue> Translator<V> {
         let sent = match self.desk.decision {
             Decision::None => Ok(()),
             Decision::Refuse(refusal) => Err(refusal),
-            Decision::New { id, instrument, order } => self.send_new(&incoming, id, instrument, order, out),
+            Decision::New { .. } => self.send_new(&incoming, out),
             Decision::Cancel { id, original, order } => {
                 self.send_cancel(id, original, order, false, now_ns, out)
             }
@@ -433,18 +433,13 @@ impl<V: Venue> Translator<V> {
         Ok(self.venue.write(request, instrument, now_ns, &mut self.buffer)?)
     }
 
-    fn send_new(
-        &mut self,
-        incoming: &Incoming<'_>,
-        id: ClOrdId,
-        instrument: InstrumentIndex,
-        order: NewOrder,
-        out: &mut impl Outputs,
-    ) -> Result<(), Refusal> {
-        let order = NewOrder { name: self.venue.name(self.next_name, &id), ..order };
+    fn send_new(&mut self, incoming: &Incoming<'_>, out: &mut impl Outputs) -> Result<(), Refusal> {
+        let Decision::New { id, instrument, order } = &mut self.desk.decision else { return Ok(()) };
+        // Named before it is copied: it is large.
+        order.name = self.venue.name(self.next_name, id);
+        let (id, instrument, order, route) = (*id, *instrument, *order, self.desk.route);
         self.send(order.name, &Request::New(order), instrument, incoming.now_ns, out)?;
         let client = incoming.client;
-        let route = self.desk.route;
         self.desk
             .known
             .add_order(Order { route, ..Order::new(client, id, instrument, order, incoming.now_ns) });
