@@ -349,9 +349,10 @@ mod ouch {
     fn a_report_of_a_name_far_ahead_uses_up_no_names() {
         let mut world = traded();
         let named = |world: &mut World<_>, id| {
-            let before = world.kept.to_venue.len();
-            world.take(0, &new(&limit(id, Side::Buy, 1, 10 * E8)));
-            u32::from_be_bytes(*world.kept.to_venue[before][1..].first_chunk().unwrap())
+            world.send(0, &new(&limit(id, Side::Buy, 1, 9 * E8)));
+            let name = u32::from_be_bytes(*world.kept.to_venue.last().unwrap()[1..].first_chunk().unwrap());
+            world.settle();
+            name
         };
         let first = named(&mut world, "N1");
         for far in [u32::MAX, u32::MAX - 1, 1 << 30] {
