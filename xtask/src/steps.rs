@@ -71,7 +71,7 @@ const ROOM_GIGABYTES: f64 = 6.0;
 const HOSTILE_SECONDS: u64 = 120;
 
 /// Parts of the hostile runs, which share the two cores of the machine that they are planned for.
-const HOSTILE_PARTS: u64 = 12;
+const HOSTILE_PARTS: u64 = 15;
 const HOSTILE_AT_ONCE: u64 = 2;
 
 const fn nothing() -> Result<(), Lack> {

@@ -204,62 +204,6 @@ fn the_kill_switch_reaches_a_running_gateway_and_its_clients() {
 }
 
 #[test]
-fn a_store_that_is_removed_or_replaced_halts_its_gateway() {
-    type Harm = fn(&Folder, &str);
-    let harms: [(Harm, &str); 3] = [
-        (|_, store| std::fs::remove_dir_all(store).unwrap(), "lock was removed"),
-        (
-            |folder, store| {
-                std::fs::rename(store, folder.path("elsewhere")).unwrap();
-                std::fs::create_dir(store).unwrap();
-            },
-            "lock was removed",
-        ),
-        // A copy in the place of the segment: its name is there, and the file is another.
-        (
-            |folder, store| {
-                for entry in std::fs::read_dir(store).unwrap() {
-                    let path = entry.unwrap().path();
-                    if path.extension().is_some_and(|it| it == "journal") {
-                        let copy = folder.path("copy");
-                        std::fs::copy(&path, &copy).unwrap();
-                        std::fs::rename(&copy, &path).unwrap();
-                    }
-                }
-            },
-            ".journal was removed or replaced",
-        ),
-    ];
-    let ports = [200, 201, 202, 203].map(free_port);
-    for (harm, said) in harms {
-        let folder = Folder::new("gateway-web-store");
-        let exchange = exchange_config(&folder, [ports[0], ports[1]]);
-        let config = gateway_config(&folder, ports, "");
-        let _exchange = Process::start(&["exchange", "serve", &exchange], &["forgets them at its end"]);
-        let _ours = Process::start(&["gateway", &config], &["FIX clients are served"]);
-        wait_until_ready(ports[3]);
-        let mut alpha = Trader::connect(ports[2], "ALPHA");
-        alpha.send("new AAPL buy 100 @100");
-        assert_eq!(alpha.report().0, "0");
-        harm(&folder, &folder.path("gateway-store"));
-        let began = Instant::now();
-        let mut sent = 0;
-        while run(&["gateway", "sessions", &config]).status.code() == Some(0) {
-            assert!(began.elapsed() < PATIENCE, "nobody sees it");
-            sent += 1;
-        }
-        let sessions = stderr(&run(&["gateway", "sessions", &config]));
-        assert!(sessions.contains("the store is gone") && sessions.contains(said), "{sessions}");
-        alpha.send("new AAPL buy 100 @99");
-        assert_eq!(alpha.report(), ("8".to_owned(), "Trading is halted".to_owned()), "after {sent} looks");
-        // Nobody can let orders pass again, and cancels pass.
-        assert_one_error(&run(&["gateway", "resume", &config]), 1, "409: the store is gone");
-        alpha.send("cancel ALPHA-1");
-        assert_eq!(alpha.report().0, "4");
-    }
-}
-
-#[test]
 fn a_gateway_without_its_venue_is_not_ready_and_says_why() {
     let folder = Folder::new("gateway-web-alone");
     let addresses = [64, 65, 66, 67].map(free_port);

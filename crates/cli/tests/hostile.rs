@@ -1,6 +1,6 @@
 //! The program as a hostile world meets it: damaged files and configurations, signals at any moment, two of everything at once,
-//! outages of the plant, captures of several days behind tunnels, recovery servers that lie, clients that flood the plant, and a
-//! plant that hangs while orders are checked against its prices.
+//! outages of the plant, captures of several days behind tunnels, recovery servers that lie, clients that flood the plant, a plant that
+//! hangs while orders are checked against its prices, a venue whose reports lie, and stores that are removed or cut.
 //!
 //! Everything comes from one seed, which is printed: `TAPEWORKS_SEED` gives it. `TAPEWORKS_HOSTILE_SECONDS` says for how long each part
 //! goes on; without it each does a few rounds. `cargo xtask hostile` runs it for ten minutes.
@@ -21,7 +21,11 @@ mod flood;
 mod orders;
 #[path = "hostile/recovery.rs"]
 mod recovery;
+#[path = "hostile/stores.rs"]
+mod stores;
 mod support;
+#[path = "hostile/venue.rs"]
+mod venue;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
