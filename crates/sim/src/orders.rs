@@ -56,6 +56,9 @@ const GAP_NS: u64 = 2_000_000_000;
 /// Three requests without answer, and the waits between them.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(300);
 
+/// Some twenty such recoveries, one after the other: no orders pass meanwhile.
+const LONGEST_MISREPORTS: Duration = Duration::from_secs(1_200);
+
 fn exchange(plan: &OrderPlan) -> OrderVenue {
     let mut venue = OrderVenue::new("simulated");
     let instrument = |(id, symbol, partition)| Instrument {
@@ -354,7 +357,7 @@ fn check_ready(status: &Status, ready_since_ns: &mut Option<u64>, shared: &Share
 fn await_last_fault<R: FnMut(u32) -> u32>(shared: &Shared, market: &mut Market<W, R>, address: SocketAddr) {
     let began = W::instant();
     while shared.messages.load(Ordering::Relaxed) < shared.plan.script.until_message.into() {
-        if W::since(began) > LONGEST_RECOVERY {
+        if W::since(began) > LONGEST_MISREPORTS {
             return shared.violation("the exchange gets no messages".to_owned());
         }
         market.connect(address);
