@@ -279,9 +279,12 @@ impl Desk {
     /// The id of a request.
     #[inline]
     pub(crate) fn client_id(&self, text: &[u8], tag: u32) -> Result<ClOrdId, Refusal> {
-        let id = ClOrdId::new(text).ok_or(Refusal::Id { tag })?;
-        // Where it is the name at the venue, this has no room for more.
-        if id.is_long() && self.known.names_are_ids() { Err(Refusal::Value { tag }) } else { Ok(id) }
+        match ClOrdId::new(text) {
+            None => Err(Refusal::Id { tag }),
+            // Where it is the name at the venue, this has no room for more.
+            Some(id) if id.is_long() && self.known.names_are_ids() => Err(Refusal::Value { tag }),
+            Some(id) => Ok(id),
+        }
     }
 
     /// Whether the message is a possible resend whose ClOrdID is known: it is ignored. Another one whose ClOrdID is known is a duplicate.
@@ -371,19 +374,22 @@ impl Desk {
         let hash = self.known.hash_of_id(incoming.client, &id);
         // The order is read while the id's place comes from memory.
         self.known.fetch_id(hash);
-        let read = new_order(&view, &self.reference);
+        let found = self.reference.find(view.symbol(), view.security_id());
+        let instrument = found.ok_or(Refusal::UnknownInstrument);
+        let read = instrument.and_then(|instrument| new_order(&view, &self.reference, instrument));
         if self.check_id_by(hash, incoming.client, &id, view.poss_resend())? {
             return Ok(());
         }
-        let (instrument, order) = read?;
+        // The order is copied once, to where it stays.
+        let (instrument, order) = (instrument?, read.as_ref().map_err(|refusal| *refusal)?);
         if !self.is_replaying {
-            check_values(view.expire_time(), &order)?;
+            check_values(view.expire_time(), order)?;
         }
         if !self.is_warming && !self.known.make_room(RequestKind::New) {
             return Err(Refusal::NoRoom);
         }
-        self.check_risk(incoming.client, instrument, &order, 1, incoming.now_ns)?;
-        self.decision = Decision::New { id, instrument, order };
+        self.check_risk(incoming.client, instrument, order, 1, incoming.now_ns)?;
+        self.decision = Decision::New { id, instrument, order: *order };
         Ok(())
     }
 

@@ -133,18 +133,16 @@ pub(crate) fn check_values(
     if is_printable { Ok(()) } else { Err(Refusal::Value { tag: 1 }) }
 }
 
-/// A new order and its instrument. Its name is blank.
+/// A new order for an instrument. Its name is blank.
 #[inline]
 pub(crate) fn new_order(
     view: &NewOrderSingle<'_>,
     reference: &Reference,
-) -> Result<(InstrumentIndex, NewOrder), Refusal> {
-    let found = reference.find(view.symbol(), view.security_id());
-    let index = found.ok_or(Refusal::UnknownInstrument)?;
+    index: InstrumentIndex,
+) -> Result<NewOrder, Refusal> {
     let instrument = reference.instrument(index).ok_or(Refusal::UnknownInstrument)?;
     let parties = parties(view.parties(), reference)?;
-    let order = order_of(&terms!(view), parties, instrument, None)?;
-    Ok((index, order))
+    order_of(&terms!(view), parties, instrument, None)
 }
 
 /// An order as a replace makes it. What the message leaves out of time in force, expiry, capacity, account and parties stays.

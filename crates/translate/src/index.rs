@@ -44,11 +44,10 @@ impl Hash {
     #[inline]
     pub(crate) fn new(space: u16, text: &Ascii<20>) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = text.0;
-        let [low, high] = space.to_le_bytes();
         let words = [
             u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             u64::from_le_bytes([i, j, k, l, m, n, o, p]),
-            u64::from_le_bytes([q, r, s, t, low, high, 0, 0]),
+            u64::from(u32::from_le_bytes([q, r, s, t])) | u64::from(space) << 32,
         ];
         Self::of_words(words)
     }

@@ -567,9 +567,10 @@ impl Known {
     pub(crate) fn add_order(&mut self, order: Order) -> Option<Handle> {
         let (client, id, instrument, name) = (order.client, order.id, order.instrument, order.terms.name);
         let handle = self.orders.insert(Entry::new(order))?;
-        let request =
+        let mut request =
             ClientRequest::new(RequestKind::New, client, (id, ClOrdId::default()), name, instrument);
-        self.add_request(ClientRequest { order: Some(handle), ..request })?;
+        request.order = Some(handle);
+        self.add_request(request)?;
         Some(handle)
     }
 

@@ -437,8 +437,10 @@ impl<V: Venue> Translator<V> {
         let Decision::New { id, instrument, order } = &mut self.desk.decision else { return Ok(()) };
         // Named before it is copied: it is large.
         order.name = self.venue.name(self.next_name, id);
-        let (id, instrument, order, route) = (*id, *instrument, *order, self.desk.route);
-        self.send(order.name, &Request::New(order), instrument, incoming.now_ns, out)?;
+        let (id, instrument, name, route) = (*id, *instrument, order.name, self.desk.route);
+        let request = Request::New(*order);
+        self.send(name, &request, instrument, incoming.now_ns, out)?;
+        let Request::New(order) = request else { return Ok(()) };
         let client = incoming.client;
         self.desk
             .known
@@ -756,14 +758,16 @@ impl<V: Venue> Translator<V> {
     /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
     pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
         self.desk.counters.venue_messages += 1;
-        let mut report = match self.venue.read(message) {
+        // It stays where it was read to: it is large.
+        let mut read = self.venue.read(message);
+        let report = match &mut read {
             Ok(report) => report,
-            Err(unreadable) => return self.unreadable(&unreadable, message, out),
+            Err(unreadable) => return self.unreadable(unreadable, message, out),
         };
         if !self.is_next(report.numbered()) {
             return;
         }
-        match &mut report {
+        match report {
             Report::Execution(execution) => {
                 let others = self.dates.reported(execution.time_ns, execution.numbered.app_id);
                 self.venue.distinguish(execution, others);
