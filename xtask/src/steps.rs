@@ -816,7 +816,7 @@ fn has_folder(variable: &str, content: &str) -> Result<(), Lack> {
     match std::env::var_os(variable).map(PathBuf::from) {
         Some(folder) if folder.is_dir() => Ok(()),
         Some(folder) => {
-            Err(Lack::Skipped(format!("{variable} names {}, which is no folder", folder.display())))
+            Err(Lack::Failed(format!("{variable} names {}, which is no folder", folder.display())))
         }
         None => Err(Lack::Skipped(format!("{variable} does not name a folder with {content}"))),
     }

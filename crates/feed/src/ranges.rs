@@ -128,7 +128,8 @@ impl Ranges {
         (added.end - added.start - known, self.forget())
     }
 
-    /// As [`Ranges::remove`]. A range that is cut in two makes one more: returns too how many of the lowest numbers were forgotten to make room.
+    /// As [`Ranges::remove`], within the limit: if a range that was cut in two is one too many, the lowest is forgotten. Also returns how many
+    /// numbers that was.
     pub(crate) fn remove_within_limit(&mut self, removed: Range<u64>) -> (u64, u64) {
         (self.remove(removed), self.forget())
     }

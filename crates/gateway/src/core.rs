@@ -15,7 +15,7 @@ use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
 use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
-use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
+use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict, shown};
 use tapeworks_translate::ids::{ClientIndex, Partitions};
 use tapeworks_translate::{
     ClientToExchangeState, Doubt, ExchangeToClientState, Execution, FixVersion, Order, Outputs, Reply,
@@ -429,7 +429,7 @@ pub enum NotAdmitted {
     #[error("no client has BeginString '{0}', SenderCompID '{1}' and TargetCompID '{2}'")]
     Unknown(String, String, String),
     /// The message is of a version of FIX that the gateway does not speak.
-    #[error("'{0}' is not among the versions of FIX that the gateway speaks: FIX.4.2, FIX.4.4 and FIXT.1.1")]
+    #[error("'{0}' is not among the versions of FIX that the gateway speaks: {known}", known = VERSIONS.join(", "))]
     Version(String),
     /// The client may not connect from there.
     #[error("the client may not connect from this address")]
@@ -527,8 +527,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let names = [begin_string(first_message).to_vec(), text(49), text(56)];
         let found = self.by_names.get(&names).and_then(|index| Some((*index, self.clients.get(*index)?)));
         let (index, client) = found.ok_or_else(|| {
-            let [version, sender, target] =
-                names.map(|name| name.get(..MOST_SHOWN).unwrap_or(&name).escape_ascii().to_string());
+            let [version, sender, target] = names.map(|name| shown(&name));
             match VERSIONS.contains(&version.as_str()) {
                 true => NotAdmitted::Unknown(version, sender, target),
                 false => NotAdmitted::Version(version),

@@ -513,7 +513,7 @@ fn a_refused_logon_is_logged_with_its_values() {
     let unknown = "no client has BeginString 'FIX.4.4', SenderCompID 'BETA' and TargetCompID 'TAPEWORKS'";
     assert_eq!(refused(&logon("FIX.4.4", "BETA")), unknown);
     let version =
-        "'FIX.4.1' is not among the versions of FIX that the gateway speaks: FIX.4.2, FIX.4.4 and FIXT.1.1";
+        "'FIX.4.1' is not among the versions of FIX that the gateway speaks: FIX.4.2, FIX.4.4, FIXT.1.1";
     assert_eq!(refused(&logon("FIX.4.1", "ALPHA")), version);
     drop(opened);
     let door = start_with(folder.path(), &text);
@@ -557,7 +557,9 @@ fn send_order(client: &mut FixClient<System>, (id, quantity): (&str, &str), more
 
 /// These fields of the client's next message.
 fn next_of<const N: usize>(client: &mut FixClient<System>, tags: [u32; N]) -> [String; N] {
+    let began = Instant::now();
     loop {
+        assert!(began.elapsed() < PATIENCE, "no message with {tags:?}");
         client.turn(Duration::from_millis(20)).unwrap();
         if let Some(message) = client.next_message() {
             return tags.map(|tag| field(&message, tag).unwrap_or_default().escape_ascii().to_string());

@@ -136,8 +136,8 @@ pub struct ClockChange {
 
 impl ClockChange {
     /// A remembered time by the new clock. A packet may have had the time of a clock set forward before anybody noticed that it was set: a
-    /// time nearer to what the clock shows now than to what it would have shown is left alone. Set back, every time moves: what the clock
-    /// shows now it has shown before, and no packet has an earlier time than the one before it.
+    /// time nearer to what the clock shows now than to what it would have shown is left alone. When it is set back,
+    /// every time moves: until somebody notices, no packet has an earlier time than the one before it, so all of them are by the old clock.
     pub const fn moved(self, time: Nanos) -> Nanos {
         let before = self.now.set_by(self.ahead_ns.saturating_neg());
         if self.ahead_ns > 0 && time.0.abs_diff(self.now.0) < time.0.abs_diff(before.0) {

@@ -26,7 +26,7 @@ use tapeworks_ring::spsc;
 pub mod setting;
 
 /// Bytes of a text in a sample; a longer one is cut.
-pub const TEXT_BYTES: usize = 30;
+pub const TEXT_BYTES: usize = 64;
 
 /// Parts of a sample; more are left out.
 pub const MOST_PARTS: usize = 10;
@@ -38,10 +38,16 @@ pub const MOST_FACTS: usize = 12;
 const MOST_OPERATIONS: usize = 256;
 
 /// A short text.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     bytes: [u8; TEXT_BYTES],
     length: u8,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { bytes: [0; TEXT_BYTES], length: 0 }
+    }
 }
 
 impl Text {

@@ -250,7 +250,7 @@ pub struct Desk {
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) decision: Decision,
-    /// Whom the message at hand was sent for.
+    /// The route of the current message.
     pub(crate) route: RouteIndex,
     pub(crate) routes: Routes,
     /// The last time of a message.
@@ -258,7 +258,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A decision is written where it stays: it is large.
+    /// Actions write the large decision in place, and return a refusal alone.
     fn refuse_if(&mut self, decided: Result<(), Refusal>) {
         if let Err(refusal) = decided {
             self.decision = Decision::Refuse(refusal);
@@ -266,14 +266,30 @@ impl Desk {
     }
 
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
-        if let Some(client) = self.clients.get(usize::from(incoming.client.0)) {
-            let walked = check_tags(incoming.message, mapped, &client.ignored_tags)?;
-            self.counters.ignored_fields += walked.ignored;
-            if walked.has_route {
-                self.route = self.routes.of_message(incoming.client, incoming.message)?;
-            }
-        }
+        let route = self.checked(incoming, mapped)?;
+        // A store may have messages that an earlier version took.
+        self.route = if self.is_replaying { route.unwrap_or_default() } else { route? };
         Ok(())
+    }
+
+    /// The same for a cancel. No routing tag keeps it from the venue: if they cannot be kept, its answer has the order's.
+    fn check_tags_of_cancel(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
+        self.route = self.checked(incoming, mapped)?.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Checks the tags of a message, and returns its route.
+    fn checked(
+        &mut self,
+        incoming: Incoming<'_>,
+        mapped: &Tags,
+    ) -> Result<Result<RouteIndex, Refusal>, Refusal> {
+        let Some(client) = self.clients.get(usize::from(incoming.client.0)) else {
+            return Ok(Ok(RouteIndex::NONE));
+        };
+        let walked = check_tags(incoming.message, mapped, &client.ignored_tags)?;
+        self.counters.ignored_fields += walked.ignored;
+        Ok(if walked.has_route { self.routes.of_message(&incoming) } else { Ok(RouteIndex::NONE) })
     }
 
     /// The id of a request.
@@ -400,7 +416,7 @@ impl Desk {
 
     fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags(incoming, &OF_CANCEL)?;
+        self.check_tags_of_cancel(incoming, &OF_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(());
@@ -451,7 +467,7 @@ impl Desk {
 
     fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderMassCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags(incoming, &OF_MASS_CANCEL)?;
+        self.check_tags_of_cancel(incoming, &OF_MASS_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(());
@@ -575,7 +591,7 @@ impl Desk {
         const ALL: i64 = 4;
         const OF_ID: i64 = 5;
         let view = QuoteCancel::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags(incoming, &OF_QUOTE_CANCEL)?;
+        self.check_tags_of_cancel(incoming, &OF_QUOTE_CANCEL)?;
         let quote = match (view.quote_cancel_type(), view.quote_id()) {
             (ALL, _) => None,
             (OF_ID, None) => return Err(Refusal::Missing { tag: 117 }),

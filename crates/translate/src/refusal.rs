@@ -14,7 +14,9 @@ pub(crate) enum Refusal {
     Value { tag: u32 },
     /// An id that is longer than 64 characters, or has others than printable ones: session reject with reason 5.
     Id { tag: u32 },
-    /// The client has sent for too many: see [`Route`](crate::Route).
+    /// A routing tag whose value is longer than 64 characters, or has others than printable ones: session reject with reason 5.
+    Routing { tag: u32 },
+    /// The client has used too many combinations of routing tags: see [`Route`](crate::Route).
     Routes,
     /// A field without a counterpart: BusinessMessageReject with reason 0.
     NoCounterpart { tag: u32 },
@@ -65,7 +67,8 @@ impl Refusal {
             Self::Unread(ReadError::Rejected { reason, .. }) => reason.text(),
             Self::Unread(_) => "The message cannot be read",
             Self::Value { .. } => "The venue does not take the value of tag",
-            Self::Id { .. } => "An id has 1 to 64 printable characters, the last of them no space: tag",
+            Self::Id { .. } => "An id needs 1 to 64 printable characters and no trailing space: tag",
+            Self::Routing { .. } => "A routing tag may have 64 printable characters: tag",
             Self::Routes => {
                 "Too many combinations of SenderSubID, OnBehalfOfCompID and other routing tags today"
             }
@@ -93,6 +96,7 @@ impl Refusal {
             Self::Unread(ReadError::Rejected { tag, .. })
             | Self::Value { tag }
             | Self::Id { tag }
+            | Self::Routing { tag }
             | Self::NoCounterpart { tag }
             | Self::Missing { tag } => tag,
             _ => 0,
@@ -105,7 +109,7 @@ impl Refusal {
             Self::Unread(ReadError::Rejected { reason, .. }) => Some(reason.number() as i64),
             Self::Unread(ReadError::OtherType) => Some(11),
             Self::Unread(ReadError::Garbled(_)) => Some(6),
-            Self::Value { .. } | Self::Id { .. } => Some(5),
+            Self::Value { .. } | Self::Id { .. } | Self::Routing { .. } => Some(5),
             _ => None,
         }
     }

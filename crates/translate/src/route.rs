@@ -1,5 +1,5 @@
-//! Who is behind a client's session: SenderSubID (50), OnBehalfOfCompID (115) and the others of [`ROUTING`]. Replies go back to them: what
-//! an order has as 50, 115 and 116 its reports have as 57, 128 and 129.
+//! Routing tags: the trader or firm behind a client's session. A report returns its order's SenderSubID (50) as TargetSubID (57),
+//! OnBehalfOfCompID (115) as DeliverToCompID (128), and so on: see [`ROUTING`].
 //!
 //! Few traders send many orders, so each combination is kept once, and an order has its number. Cost: none for a message without these tags;
 //! else a walk over its fields and one lookup, and an allocation for a combination that is new.
@@ -9,14 +9,17 @@ use std::collections::HashMap;
 use tapeworks_session::fix::ROUTING;
 use tapeworks_wire::fix::{Fields, SOH, Writer};
 
+use crate::desk::Incoming;
 use crate::ids::ClientIndex;
 use crate::refusal::Refusal;
 
 /// The most characters of one tag.
 const MOST_CHARACTERS: usize = 64;
 
-/// The most combinations of one client: one that sends another with every order does not use up the memory.
+/// New combinations of one client in a day (UTC): a new one with every order must not exhaust the memory.
 const MOST_OF_CLIENT: u32 = 1_024;
+
+const DAY_NS: u64 = 86_400_000_000_000;
 
 /// A client, and the texts with SOH between them.
 const MOST_BYTES: usize = 2 + ROUTING.len() * (MOST_CHARACTERS + 1);
@@ -79,8 +82,9 @@ impl RouteIndex {
 pub(crate) struct Routes {
     all: Vec<Route>,
     numbers: HashMap<Box<[u8]>, RouteIndex>,
-    /// How many each client has.
+    /// How many new ones each client has had on `day`, counted from 1970.
     counts: HashMap<ClientIndex, u32>,
+    day: u64,
 }
 
 impl Routes {
@@ -89,14 +93,19 @@ impl Routes {
         self.all.get((index.0 as usize).wrapping_sub(1))
     }
 
-    /// The route of a message, which is refused if a text is too long, or its client has used too many.
+    /// The route of a message. It has none that can be kept if a text is too long or not printable, or if its client has used too many.
     #[cold]
-    pub(crate) fn of_message(&mut self, client: ClientIndex, message: &[u8]) -> Result<RouteIndex, Refusal> {
+    pub(crate) fn of_message(&mut self, incoming: &Incoming<'_>) -> Result<RouteIndex, Refusal> {
+        let &Incoming { client, message, now_ns } = incoming;
         let mut key = Key::new(client);
         for (tag, text) in texts_of(message) {
             if !key.push(text) {
-                return Err(Refusal::Id { tag });
+                return Err(Refusal::Routing { tag });
             }
+        }
+        if now_ns / DAY_NS != self.day {
+            self.day = now_ns / DAY_NS;
+            self.counts.clear();
         }
         let key = key.bytes();
         if let Some(number) = self.numbers.get(key) {
@@ -114,9 +123,9 @@ impl Routes {
     }
 }
 
-/// The route of a message that is refused, without the texts that are too long; `None`: it has none.
+/// The route of a message that is answered at once, without the texts that cannot be kept; `None`: it has none.
 #[cold]
-pub(crate) fn of_refused(client: ClientIndex, message: &[u8]) -> Option<Route> {
+pub(crate) fn of_answered(client: ClientIndex, message: &[u8]) -> Option<Route> {
     let mut key = Key::new(client);
     let mut has_text = false;
     for (_, text) in texts_of(message) {
@@ -155,10 +164,11 @@ impl Key {
         key
     }
 
-    /// Whether the text is short enough.
+    /// Whether the text can be kept.
     fn push(&mut self, text: &[u8]) -> bool {
         let end = self.length + text.len();
-        let place = self.bytes.get_mut(self.length..end).filter(|_| text.len() <= MOST_CHARACTERS);
+        let is_plain = text.len() <= MOST_CHARACTERS && text.iter().all(|byte| (b' '..=b'~').contains(byte));
+        let place = self.bytes.get_mut(self.length..end).filter(|_| is_plain);
         let Some(place) = place else { return false };
         place.copy_from_slice(text);
         if let Some(place) = self.bytes.get_mut(end) {

@@ -50,9 +50,12 @@ use crate::warm::Warm;
 /// The text of a reject of a request that the venue did not get.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
 
-/// Requests that can be lost with a part of the store. A report that names one further ahead is invented: a gateway that believed it would soon
-/// have no names left.
+/// The largest jump in names that a lost end of the store explains. A report further ahead is taken for invented: believing it would soon
+/// exhaust the names.
 const MOST_LOST_NAMES: u32 = 1 << 20;
+
+/// The same for a gateway that has sent nothing yet: its whole store may be lost.
+const MOST_NAMES_BEFORE: u32 = u32::MAX / 2;
 
 /// The text of a report of an order that the gateway has cancelled.
 const CANCELLED_HERE: &[u8] = b"Cancelled by the gateway";
@@ -612,7 +615,9 @@ impl<V: Venue> Translator<V> {
         fields.ord_status_req_id = view.ord_status_req_id();
         fields.transact_time = Some(NanosecondsSinceEpoch(incoming.now_ns));
         self.desk.counters.reports += 1;
-        let route = self.desk.routes.get(self.desk.route);
+        let asked = route::of_answered(incoming.client, incoming.message);
+        let of_order = found.and_then(|entry| self.desk.routes.get(entry.order.route));
+        let route = asked.as_ref().or(of_order);
         out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
     }
 
@@ -626,7 +631,7 @@ impl<V: Venue> Translator<V> {
             None => self.desk.refusals.push((refusal.text(), 1)),
         }
         let &Incoming { client, message, now_ns } = incoming;
-        let route = route::of_refused(client, message);
+        let route = route::of_answered(client, message);
         let route = route.as_ref();
         let mut text = Text::new().push(refusal.text().as_bytes());
         if refusal.tag() != 0 {
@@ -1089,9 +1094,12 @@ impl<V: Venue> Translator<V> {
     /// A request that the venue has seen and the translator has not was lost with a part of the store: no other gets its name.
     fn unmatched(&mut self, report: &Report, out: &mut impl Outputs) {
         self.desk.counters.unknown_orders += 1;
+        let most = if self.next_name == 1 { MOST_NAMES_BEFORE } else { MOST_LOST_NAMES };
         if !self.venue.names_are_ids()
             && let Some(number) = report.name().number()
-            && number.checked_sub(self.next_name).is_some_and(|ahead| ahead < MOST_LOST_NAMES)
+            && let Some(ahead) = number.checked_sub(self.next_name)
+            // A store may have been written by a version that believed all.
+            && (ahead < most || self.desk.is_replaying)
         {
             self.raise_next_name(number.saturating_add(1));
         }

@@ -2,6 +2,7 @@
 //!
 //! A reply is made for the version of the order's client. A copy of it may go to a client of another version.
 
+use tapeworks_session::fix::ROUTING;
 use tapeworks_wire::fix::order_entry::{
     ExecTransType, ExecType, ExecutionReport, ExecutionReportFields, MassQuoteAcknowledgementFields,
     OrderMassCancelReportFields, QuoteStatusReportFields,
@@ -181,7 +182,8 @@ pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>)
     for field in Fields::new(message).map_while(Result::ok) {
         match field.tag {
             // Of the header and the trailer, which are written anew.
-            8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 | 128 | 129 => {}
+            8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 => {}
+            tag if ROUTING.iter().any(|(_, of_reply)| *of_reply == tag) => {}
             20 if shown.is_some() => {}
             tag if left_out.contains(&tag) => {}
             tag => match shown.filter(|_| tag == 150) {

@@ -5,13 +5,18 @@
 #[allow(dead_code, reason = "each test file uses its part")]
 mod traders;
 
-use tapeworks_translate::{ClientSettings, FixVersion, Naming, Venue, copy_report};
+use tapeworks_session::fix::ROUTING;
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{ClientSettings, FixVersion, MillenniumSettings, Naming, Venue, copy_report};
 use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{
-    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, Side,
+    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, OrderStatusRequestFields, Side,
 };
 use tapeworks_wire::fix::{Fields, Writer, message_type};
-use traders::{E8, START_NS, World, cancel, fields, id, limit, message, new, quote, replace, text};
+use traders::{
+    CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, quote,
+    replace, text,
+};
 
 /// Two ids of 36 characters that differ in the last one alone.
 const UUIDS: [&str; 2] = ["f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "f81d4fae-7dec-11d0-a765-00a0c91e6bf7"];
@@ -52,7 +57,7 @@ fn long_ids_name_orders<V: Venue>(mut world: World<V>) {
     assert_eq!(fields(only(&replaced), &[11, 41, 150]), format!("11={longest} 41={first} 150=5"));
     let cancelled = world.take(0, &cancel("C", second, Side::Buy));
     assert_eq!(fields(only(&cancelled), &[11, 41, 150]), format!("11=C 41={second} 150=4"));
-    let (order, _) = world.translator.order(tapeworks_translate::ids::ClientIndex(0), &id(&longest)).unwrap();
+    let (order, _) = world.translator.order(ClientIndex(0), &id(&longest)).unwrap();
     assert_eq!((order.leaves, order.id.text()), (50, longest.as_bytes()));
 }
 
@@ -70,7 +75,7 @@ fn an_id_that_is_too_long_is_refused_and_the_reason_says_by_whom() {
     };
     let mut numbered = World::new(&two(), Naming::Numbered);
     let by_gateway =
-        "35=3 371=11 373=5 58=An id has 1 to 64 printable characters, the last of them no space: tag 11";
+        "35=3 371=11 373=5 58=An id needs 1 to 64 printable characters and no trailing space: tag 11";
     assert_eq!(reject(&mut numbered, &"X".repeat(65)), by_gateway);
     // Where the venue gets the id, it has room for 20 characters.
     let mut named = World::new(&two(), Naming::ClOrdId);
@@ -158,9 +163,62 @@ fn routing_tags_are_bounded() {
     let words =
         "150=8 58=Too many combinations of SenderSubID, OnBehalfOfCompID and other routing tags today";
     assert_eq!(fields(only(&refused), &[150, 58]), words);
+    // A cancel is sent all the same, and answered to the order's trader.
+    let cancelled =
+        world.take(0, &routed(&cancel("C2", "B7", Side::Buy), &[(50, "one too many"), (115, &long)]));
+    assert_eq!(fields(only(&cancelled), &[150, 57, 128]), "150=4 57=trader 7");
     // Those that are known go on, and so does another client.
     assert_eq!(text(only(&world.take(0, &routed(&order, &[(50, "trader 7")]))), 57), "trader 7");
     assert_eq!(text(only(&world.take(1, &routed(&order, &[(50, "one more")]))), 57), "one more");
+    // The next day has as many again. One order less makes room.
+    world.take(0, &cancel("C3", "B8", Side::Buy));
+    world.now_ns += 86_400 * SECOND_NS;
+    let order = new(&limit("D1", Side::Buy, 1, E8));
+    let message = routed(&order, &[(50, "of tomorrow")]);
+    world.translator.client_message(ClientIndex(0), &message, world.now_ns, &mut world.kept);
+    assert!(world.translator.order(ClientIndex(0), &id("D1")).is_some());
+}
+
+#[test]
+fn a_store_of_a_version_that_kept_no_routing_tags_is_replayed() {
+    let mut translator = open(MillenniumSettings::default(), &two(), &CAPACITY);
+    let mut kept = Kept::default();
+    translator.begin_replay();
+    let order = routed(&new(&limit("A1", Side::Buy, 1, E8)), &[(50, &"x".repeat(65))]);
+    assert!(translator.replay_request(ClientIndex(0), &order, START_NS, &mut kept));
+    translator.end_replay();
+    assert!(translator.order(ClientIndex(0), &id("A1")).is_some());
+}
+
+#[test]
+fn a_status_report_goes_to_the_trader_of_the_request_or_of_the_order() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.take(0, &routed(&new(&limit("A1", Side::Buy, 100, 10 * E8)), &ROUTE));
+    let request = message(b"H", 2, |writer| {
+        OrderStatusRequestFields { cl_ord_id: Some(b"A1"), ..OrderStatusRequestFields::new(Side::Buy) }
+            .write(writer);
+    });
+    assert_eq!(fields(only(&world.take(0, &request)), &BACK), OF_ROUTE);
+    assert_eq!(fields(only(&world.take(0, &routed(&request, &[(50, "bob")]))), &BACK), "57=bob");
+}
+
+#[test]
+fn each_routing_tag_comes_back_and_none_is_in_a_drop_copy() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    let sent = ROUTING.map(|(tag, _)| (tag, format!("of {tag}")));
+    let route = sent.each_ref().map(|(tag, text)| (*tag, text.as_str()));
+    let expected = ROUTING.map(|(tag, of_reply)| format!("{of_reply}=of {tag}")).join(" ");
+    let tags = ROUTING.map(|(_, of_reply)| of_reply);
+    // One that is taken, and one that a tick refuses.
+    for (id, price_e8) in [("A1", E8), ("A2", 1)] {
+        let replies = world.take(0, &routed(&new(&limit(id, Side::Buy, 100, price_e8)), &route));
+        assert_eq!(fields(only(&replies), &tags), expected);
+        let copy = message(b"8", 9, |writer| copy_report(only(&replies), FixVersion::Fix44, writer));
+        let of_routing = |tag: &u32| ROUTING.iter().any(|(of_request, _)| of_request == tag);
+        let tags: Vec<u32> = Fields::new(&copy).map(|field| field.unwrap().tag).filter(of_routing).collect();
+        assert_eq!(tags, [115, 116]);
+        assert_eq!(fields(&copy, &[115, 116]), "115=B 116=of 50");
+    }
 }
 
 #[test]

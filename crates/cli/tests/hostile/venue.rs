@@ -143,6 +143,12 @@ fn clients_agree_with_the_ledger(rounds: &mut Rounds, protocol: &str) {
             market.turn(Duration::from_micros(500));
         }
     }
+    // What was withheld is requested again until the venue sends it.
+    let is_behind = || status(page)?["behind"].as_array().map(|behind| !behind.is_empty());
+    while is_behind() != Some(false) {
+        assert!(began.elapsed() < LONGEST, "{what}: reports stay missing");
+        market.turn(Duration::from_millis(50));
+    }
     market.settle(listen, PATIENCE).unwrap_or_else(|problem| panic!("{what}: {problem}"));
     let status = status(page).unwrap();
     signal(&exchange, "-INT");

@@ -33,7 +33,7 @@ pub use dictionary::{Dictionary, DictionaryError};
 pub use link::{Link, ROUTING, SendError};
 pub use received::{HIGHEST_SEQUENCE, Received};
 pub use schedule::{Schedule, ScheduleError};
-pub use session::{Application, Counters, End, Session, Verdict};
+pub use session::{Application, Counters, End, Session, Verdict, shown};
 pub use settings::{Role, Settings};
 pub use store::{MemoryStore, Store, StoreError};
 pub use validate::Rejection;

@@ -160,6 +160,8 @@ pub struct Session {
     dictionary: Arc<Dictionary>,
     state: State,
     input: Vec<u8>,
+    /// What is kept begins with a message of a wrong length, whose trailer has not come.
+    awaits_trailer: bool,
     parts: Vec<Part>,
     room: Room,
     /// Messages behind a gap.
@@ -186,6 +188,7 @@ impl Session {
             dictionary,
             state: State::Fresh,
             input: Vec::new(),
+            awaits_trailer: false,
             parts: Vec::new(),
             room: Room::default(),
             queue: BTreeMap::new(),
@@ -317,16 +320,26 @@ impl Session {
         loop {
             let piece = rest.len().min(limit);
             let (now, later) = rest.split_at(piece);
+            let before = input.len();
             input.extend_from_slice(now);
             rest = later;
             let mut at = 0;
-            while !matches!(self.state, State::Over(_)) {
+            // A trailer shows in what is new, or begins in the 8 bytes before: not all is searched again.
+            let new = input.get(before.saturating_sub(8)..).unwrap_or_default();
+            let is_worth_a_look =
+                !self.awaits_trailer || input.len() >= limit || new.windows(3).any(|window| window == b"10=");
+            self.awaits_trailer &= !is_worth_a_look;
+            while is_worth_a_look && !matches!(self.state, State::Over(_)) {
                 match next_message(input.get(at..).unwrap_or_default(), limit) {
                     // Before a Logon nobody knows the peer: it gets no second try.
                     Framing::WrongLength if self.state == State::Fresh => {
                         self.garbled(input.len() - at, Garbled::WrongLength);
                     }
-                    Framing::Incomplete | Framing::WrongLength => break,
+                    Framing::Incomplete => break,
+                    Framing::WrongLength => {
+                        self.awaits_trailer = true;
+                        break;
+                    }
                     Framing::Garbled { length, why } => {
                         self.garbled(length, why);
                         at += length;
@@ -1175,28 +1188,30 @@ enum Answer {
     None,
 }
 
-/// The most characters of a value that are shown.
-const MOST_SHOWN: usize = 64;
+/// Tags whose values are for the log. Others may be passwords: clients put them into RawData (96) and tags of their own too.
+const SHOWN: [u32; 10] = [8, 34, 35, 49, 52, 56, 58, 98, 108, 1137];
 
 /// The end of a connection whose first message has these values.
 fn refused(why: &str, tags: &[u32], received: &Received<'_>) -> End {
     let mut text = why.to_owned();
     for tag in tags {
-        // Passwords are not for the log.
-        let value = match tag {
-            8 => Some(received.begin_string),
-            554 | 925 => continue,
-            tag => received.field(*tag),
-        };
+        let value = if *tag == 8 { Some(received.begin_string) } else { received.field(*tag) };
         text.push_str(&match value {
-            Some(value) => {
-                let shown = value.get(..MOST_SHOWN).unwrap_or(value).escape_ascii();
-                format!(", tag {tag} is '{shown}'")
-            }
+            Some(value) if SHOWN.contains(tag) => format!(", tag {tag} is '{}'", shown(value)),
+            Some(_) => format!(", tag {tag}"),
             None => format!(", tag {tag} is missing"),
         });
     }
     End::Refused(text)
+}
+
+/// The most bytes of a value that are shown.
+const MOST_SHOWN: usize = 64;
+
+/// A value that a peer has sent, for the log: its first 64 bytes, and those that are not printable escaped.
+#[must_use]
+pub fn shown(value: &[u8]) -> String {
+    value.get(..MOST_SHOWN).unwrap_or(value).escape_ascii().to_string()
 }
 
 /// The routing fields of an answer.

@@ -66,8 +66,7 @@ pub enum Framing {
     },
     /// The bytes are the start of a message: read on, and keep them. There are fewer than the limit.
     Incomplete,
-    /// They are the start of a message whose length is wrong, and the trailer that it is skipped up to is not there yet: read on as well. There
-    /// are fewer than the limit.
+    /// The bytes start a message with a wrong BodyLength, whose trailer has not come: read on, and keep them. There are fewer than the limit.
     WrongLength,
     /// The first `length` bytes are no message: skip them. `length` is at least 1.
     Garbled {

@@ -45,7 +45,7 @@ pub(super) struct Serve {
     /// The report as one JSON object, as the file `injected` has it.
     #[arg(short = 'J', long)]
     json: bool,
-    /// Write what truly happens to each order of the exchanges to FILE, a JSON object a line, whatever their faults make users believe.
+    /// Append what truly happens to each order of the exchanges to FILE, a JSON object a line, whatever their faults make users believe.
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
 }
@@ -100,31 +100,41 @@ struct LedgerFile {
     file: File,
     path: PathBuf,
     exchanges: Vec<(String, OrderOptions, Ledger)>,
+    /// It lacks entries.
+    has_failed: bool,
 }
 
 impl LedgerFile {
-    fn create(path: &Path, config: &Config, ledgers: Vec<Ledger>) -> Result<Self> {
-        let file = File::create(path).map_err(|error| not_written(path, &error))?;
-        let exchanges = config.orders.iter().zip(ledgers);
-        let exchanges =
-            exchanges.map(|(venue, ledger)| (venue.name.clone(), venue.options.clone(), ledger)).collect();
-        Ok(Self { file, path: path.to_owned(), exchanges })
+    fn open(path: &Path) -> Result<Self> {
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.map_err(|error| Failure::Failed(not_written(path, &error)))?;
+        Ok(Self { file, path: path.to_owned(), exchanges: Vec::new(), has_failed: false })
     }
 
-    /// Writes what has happened since the last call.
-    fn write(&mut self) -> Result<()> {
+    fn follow(&mut self, config: &Config, ledgers: Vec<Ledger>) {
+        let exchanges = config.orders.iter().zip(ledgers);
+        self.exchanges =
+            exchanges.map(|(venue, ledger)| (venue.name.clone(), venue.options.clone(), ledger)).collect();
+    }
+
+    /// Writes what has happened since the last call. The exchanges go on if the disk does not take it.
+    fn write(&mut self) {
         let mut text = String::new();
         for (name, options, ledger) in &self.exchanges {
             for entry in ledger.take() {
                 let _infallible = writeln!(text, "{}", ledger_json(name, options, &entry));
             }
         }
-        self.file.write_all(text.as_bytes()).map_err(|error| not_written(&self.path, &error))
+        if let Err(error) = self.file.write_all(text.as_bytes())
+            && !std::mem::replace(&mut self.has_failed, true)
+        {
+            complain(&format!("{}: the ledger lacks entries from here on", not_written(&self.path, &error)));
+        }
     }
 }
 
-fn not_written(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot write {}: {error}", path.display()))
+fn not_written(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }
 
 /// What runs: generated venues, exchanges that take orders, or both.
@@ -256,16 +266,17 @@ pub(super) fn serve(arguments: &Serve) -> Result {
             "--ledger is for exchanges that take orders: this configuration has none".to_owned(),
         ));
     }
+    let mut ledger = arguments.ledger.as_deref().map(LedgerFile::open).transpose()?;
     let exchanges = config.clone();
     let running = Running::start(config)?;
-    let ledgers = running.orders.as_ref().map(OrderVenues::ledgers).unwrap_or_default();
-    let ledger = arguments.ledger.as_deref().map(|path| LedgerFile::create(path, &exchanges, ledgers));
-    let mut ledger = ledger.transpose()?;
+    if let (Some(ledger), Some(orders)) = (&mut ledger, &running.orders) {
+        ledger.follow(&exchanges, orders.ledgers());
+    }
     running.describe();
     let mut bar = Bar::of_messages("Serving");
     while !running.is_finished() && !interrupt::is_requested() {
         std::thread::sleep(LOOK);
-        ledger.as_mut().map(LedgerFile::write).transpose()?;
+        ledger.iter_mut().for_each(LedgerFile::write);
         let done = running.messages();
         // An interruption is seen above.
         let _ = bar.show(done, messages, Some(done));
@@ -273,7 +284,7 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     bar.clear();
     let is_interrupted = !running.is_finished();
     let (report, orders) = running.stop()?;
-    ledger.as_mut().map(LedgerFile::write).transpose()?;
+    ledger.iter_mut().for_each(LedgerFile::write);
     output::print(&if arguments.json {
         as_json(report.as_ref(), &orders)
     } else {
@@ -287,7 +298,7 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     }
     Ok(match (is_interrupted && messages.is_some(), refused) {
         (true, _) => Ending::Interrupted,
-        (false, 0) => Ending::Complete,
+        (false, 0) if ledger.is_none_or(|ledger| !ledger.has_failed) => Ending::Complete,
         (false, _) => Ending::WithProblems,
     })
 }
