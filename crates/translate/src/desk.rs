@@ -289,7 +289,11 @@ impl Desk {
         };
         let walked = check_tags(incoming.message, mapped, &client.ignored_tags)?;
         self.counters.ignored_fields += walked.ignored;
-        Ok(if walked.has_route { self.routes.of_message(&incoming) } else { Ok(RouteIndex::NONE) })
+        if !walked.has_route {
+            return Ok(Ok(RouteIndex::NONE));
+        }
+        let Incoming { client, message, now_ns } = incoming;
+        Ok(self.routes.of_message(client, message, now_ns))
     }
 
     /// The id of a request.

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use tapeworks_session::fix::ROUTING;
 use tapeworks_wire::fix::{Fields, SOH, Writer};
 
-use crate::desk::Incoming;
 use crate::ids::ClientIndex;
 use crate::refusal::Refusal;
 
@@ -95,8 +94,12 @@ impl Routes {
 
     /// The route of a message. It has none that can be kept if a text is too long or not printable, or if its client has used too many.
     #[cold]
-    pub(crate) fn of_message(&mut self, incoming: &Incoming<'_>) -> Result<RouteIndex, Refusal> {
-        let &Incoming { client, message, now_ns } = incoming;
+    pub(crate) fn of_message(
+        &mut self,
+        client: ClientIndex,
+        message: &[u8],
+        now_ns: u64,
+    ) -> Result<RouteIndex, Refusal> {
         let mut key = Key::new(client);
         for (tag, text) in texts_of(message) {
             if !key.push(text) {
