@@ -54,9 +54,6 @@ const IN_DOUBT: &[u8] = b"The venue did not get the request before the connectio
 /// exhaust the names.
 const MOST_LOST_NAMES: u32 = 1 << 20;
 
-/// The same for a gateway that has sent nothing yet: its whole store may be lost.
-const MOST_NAMES_BEFORE: u32 = u32::MAX / 2;
-
 /// The text of a report of an order that the gateway has cancelled.
 const CANCELLED_HERE: &[u8] = b"Cancelled by the gateway";
 
@@ -1094,12 +1091,9 @@ impl<V: Venue> Translator<V> {
     /// A request that the venue has seen and the translator has not was lost with a part of the store: no other gets its name.
     fn unmatched(&mut self, report: &Report, out: &mut impl Outputs) {
         self.desk.counters.unknown_orders += 1;
-        let most = if self.next_name == 1 { MOST_NAMES_BEFORE } else { MOST_LOST_NAMES };
         if !self.venue.names_are_ids()
             && let Some(number) = report.name().number()
-            && let Some(ahead) = number.checked_sub(self.next_name)
-            // A store may have been written by a version that believed all.
-            && (ahead < most || self.desk.is_replaying)
+            && number.checked_sub(self.next_name).is_some_and(|ahead| ahead < MOST_LOST_NAMES)
         {
             self.raise_next_name(number.saturating_add(1));
         }
