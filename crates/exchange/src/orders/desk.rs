@@ -70,6 +70,22 @@ pub(super) enum Entry {
     Ouch(OuchOrder),
 }
 
+impl Entry {
+    const fn user(&self) -> OrderUser {
+        match self {
+            Self::Native(entry) => OrderUser::Native(entry.user),
+            Self::Ouch(entry) => OrderUser::Ouch(entry.user),
+        }
+    }
+
+    const fn quantity(&self) -> u32 {
+        match self {
+            Self::Native(entry) => entry.quantity,
+            Self::Ouch(entry) => entry.quantity,
+        }
+    }
+}
+
 /// One side of a trade, to cancel it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TradeSide {
@@ -288,17 +304,11 @@ impl Desk {
         self.events = events;
     }
 
-    /// Enters an event of a working order into the ledger.
-    fn enter(&mut self, order: OrderId, event: impl FnOnce() -> LedgerEvent) {
-        if !self.keeps_ledger {
-            return;
+    /// Enters an event of an order into the ledger.
+    fn enter(&mut self, order: OrderId, entry: Option<Entry>, event: LedgerEvent) {
+        if let Some(entry) = entry.filter(|_| self.keeps_ledger) {
+            self.ledger.push_back(LedgerEntry { time_ns: self.now_ns, user: entry.user(), order, event });
         }
-        let user = match self.entry(order) {
-            Some(Entry::Native(entry)) => OrderUser::Native(entry.user),
-            Some(Entry::Ouch(entry)) => OrderUser::Ouch(entry.user),
-            None => return,
-        };
-        self.ledger.push_back(LedgerEntry { time_ns: self.now_ns, user, order, event: event() });
     }
 
     pub(super) fn next_ledger(&mut self) -> Option<LedgerEntry> {
@@ -309,13 +319,10 @@ impl Desk {
         match event {
             Event::Accepted { order, .. } => {
                 self.counters.accepted += 1;
-                let quantity = match self.entry(order) {
-                    Some(Entry::Native(entry)) => entry.quantity,
-                    Some(Entry::Ouch(entry)) => entry.quantity,
-                    None => 0,
-                };
-                self.enter(order, || LedgerEvent::Accepted { quantity });
-                match self.entry(order) {
+                let entry = self.entry(order);
+                let quantity = entry.as_ref().map_or(0, Entry::quantity);
+                self.enter(order, entry, LedgerEvent::Accepted { quantity });
+                match entry {
                     Some(Entry::Native(entry)) => self.native_accepted(order, &entry),
                     Some(Entry::Ouch(entry)) => self.ouch_accepted(order, &entry),
                     None => {}
@@ -339,12 +346,9 @@ impl Desk {
                         is_resting,
                         execution: self.next_execution(),
                     };
-                    self.enter(fill.order, || LedgerEvent::Filled {
-                        match_number,
-                        price_e8,
-                        quantity,
-                        leaves: fill.leaves,
-                    });
+                    let filled =
+                        LedgerEvent::Filled { match_number, price_e8, quantity, leaves: fill.leaves };
+                    self.enter(fill.order, self.entry(fill.order), filled);
                     self.executed(&execution)
                 });
                 if self.trades.len() >= KEPT_TRADES {
@@ -360,16 +364,18 @@ impl Desk {
                 });
             }
             Event::Replaced { order, leaves, .. } => {
-                self.enter(order, || LedgerEvent::Replaced { leaves });
-                match self.entry(order) {
+                let entry = self.entry(order);
+                self.enter(order, entry, LedgerEvent::Replaced { leaves });
+                match entry {
                     Some(Entry::Native(entry)) => self.native_replaced(order, entry, leaves),
                     Some(Entry::Ouch(entry)) => self.ouch_replaced(order, entry, leaves),
                     None => {}
                 }
             }
             Event::Decremented { order, by, leaves, .. } => {
-                self.enter(order, || LedgerEvent::Replaced { leaves });
-                match self.entry(order) {
+                let entry = self.entry(order);
+                self.enter(order, entry, LedgerEvent::Replaced { leaves });
+                match entry {
                     Some(Entry::Native(entry)) => self.native_decremented(order, &entry, leaves),
                     Some(Entry::Ouch(entry)) => self.ouch_decremented(&entry, by),
                     None => {}
@@ -410,8 +416,9 @@ impl Desk {
 
     fn ended(&mut self, order: OrderId, reason: EndReason, leaves: u32) {
         self.counters.ended += 1;
-        self.enter(order, || LedgerEvent::Ended { left: leaves });
-        match self.entry(order) {
+        let entry = self.entry(order);
+        self.enter(order, entry, LedgerEvent::Ended { left: leaves });
+        match entry {
             Some(Entry::Native(entry)) => self.native_ended(order, &entry, reason),
             Some(Entry::Ouch(entry)) => self.ouch_ended(&entry, reason, leaves),
             None => {}
@@ -427,14 +434,7 @@ impl Desk {
         let Some(trade) = self.trades.remove(place) else { return false };
         self.counters.busted += 1;
         for side in trade.sides.iter().flatten() {
-            if self.keeps_ledger {
-                let user = match &side.entry {
-                    Entry::Native(entry) => OrderUser::Native(entry.user),
-                    Entry::Ouch(entry) => OrderUser::Ouch(entry.user),
-                };
-                let event = LedgerEvent::Busted { match_number };
-                self.ledger.push_back(LedgerEntry { time_ns: self.now_ns, user, order: side.order, event });
-            }
+            self.enter(side.order, Some(side.entry), LedgerEvent::Busted { match_number });
             match &side.entry {
                 Entry::Native(entry) => self.native_busted(entry, side, &trade),
                 Entry::Ouch(entry) => self.ouch_busted(entry, &trade),

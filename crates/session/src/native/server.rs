@@ -200,12 +200,12 @@ impl Reports {
     }
 
     fn get(&self, number: u32) -> Option<&[u8]> {
-        let kept = self.kept.get(number.checked_sub(self.before + 1)? as usize)?;
+        let kept = self.kept(number)?;
         kept.bytes.get(..kept.length)
     }
 
-    fn kept_copy(&self, number: u32) -> Option<Kept> {
-        self.kept.get(number.checked_sub(self.before + 1)? as usize).cloned()
+    fn kept(&self, number: u32) -> Option<&Kept> {
+        self.kept.get(number.checked_sub(self.before + 1)? as usize)
     }
 }
 
@@ -630,16 +630,12 @@ impl Server {
             );
         }
         let limits = (self.settings.requests_per_day, self.settings.reports_per_request.max(1));
-        let reports = self.users.get_mut(user.0).and_then(|state| state.reports.get_mut(usize::from(app_id)));
-        if let Some(reports) = reports
-            && reports.unanswered > 0
-        {
+        if let Some(reports) = self.reports_mut(user, app_id).filter(|reports| reports.unanswered > 0) {
             reports.unanswered -= 1;
             self.counters.requests_unanswered += 1;
             return;
         }
-        let reports = self.users.get_mut(user.0).and_then(|state| state.reports.get_mut(usize::from(app_id)));
-        let (ack, recovery) = match reports {
+        let (ack, recovery) = match self.reports_mut(user, app_id) {
             None => (MissedMessageAckType::InvalidAppId, None),
             Some(reports) if reports.is_unavailable => (MissedMessageAckType::ServiceUnavailable, None),
             Some(reports) if reports.requests >= limits.0 => {
@@ -749,7 +745,7 @@ impl Server {
     ) {
         let Some(reports) = self.reports_mut(user, app_id) else { return };
         reports.unsent.retain(|unsent| *unsent != number);
-        let Some(report) = reports.kept_copy(number) else { return };
+        let Some(report) = reports.kept(number).cloned() else { return };
         self.send_live(user, report.bytes.get(..report.length).unwrap_or_default(), now_ns, each);
     }
 
