@@ -45,7 +45,8 @@ pub(super) struct Serve {
     /// The report as one JSON object, as the file `injected` has it.
     #[arg(short = 'J', long)]
     json: bool,
-    /// Append what truly happens to each order of the exchanges to FILE, a JSON object a line, whatever their faults make users believe.
+    /// Write what truly happens to each order of the exchanges to FILE, a JSON object a line, whatever their faults make users believe. A
+    /// restart from a store writes the whole day again.
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
 }
@@ -106,7 +107,8 @@ struct LedgerFile {
 
 impl LedgerFile {
     fn open(path: &Path) -> Result<Self> {
-        let file = File::options().create(true).append(true).open(path);
+        // What an earlier run wrote stays until this one has started.
+        let file = File::options().create(true).write(true).truncate(false).open(path);
         let file = file.map_err(|error| Failure::Failed(not_written(path, &error)))?;
         Ok(Self { file, path: path.to_owned(), exchanges: Vec::new(), has_failed: false })
     }
@@ -115,9 +117,20 @@ impl LedgerFile {
         let exchanges = config.orders.iter().zip(ledgers);
         self.exchanges =
             exchanges.map(|(venue, ledger)| (venue.name.clone(), venue.options.clone(), ledger)).collect();
+        let emptied = self.file.set_len(0);
+        self.note(emptied);
     }
 
-    /// Writes what has happened since the last call. The exchanges go on if the disk does not take it.
+    /// The exchanges go on if the disk does not take an entry.
+    fn note(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written
+            && !std::mem::replace(&mut self.has_failed, true)
+        {
+            complain(&format!("{}: the ledger lacks entries from here on", not_written(&self.path, &error)));
+        }
+    }
+
+    /// Writes what has happened since the last call.
     fn write(&mut self) {
         let mut text = String::new();
         for (name, options, ledger) in &self.exchanges {
@@ -125,11 +138,8 @@ impl LedgerFile {
                 let _infallible = writeln!(text, "{}", ledger_json(name, options, &entry));
             }
         }
-        if let Err(error) = self.file.write_all(text.as_bytes())
-            && !std::mem::replace(&mut self.has_failed, true)
-        {
-            complain(&format!("{}: the ledger lacks entries from here on", not_written(&self.path, &error)));
-        }
+        let written = self.file.write_all(text.as_bytes());
+        self.note(written);
     }
 }
 
