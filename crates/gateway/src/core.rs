@@ -76,22 +76,14 @@ pub struct Core<S: VenueSession, D: Disk> {
     desk: Desk,
 }
 
-/// Who gets copies of execution reports.
-#[derive(Debug, Default)]
-struct Copies {
-    /// Their places among the clients.
-    to: Vec<usize>,
-    /// The CompID of each client: a copy says whose order it is of.
-    owners: Vec<Box<[u8]>>,
-}
-
 /// What both directions write to.
 #[derive(Debug)]
 struct Desk {
     entries: Entries,
     /// Clients whose store has changes.
     touched: Vec<usize>,
-    copies: Copies,
+    /// Clients that get copies of execution reports.
+    copies: Vec<usize>,
     /// Execution reports of a client's message, to be copied: each with its length before it.
     copied: Vec<u8>,
     /// Messages that the venue's session did not take: each with its length before it.
@@ -279,7 +271,7 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let bytes = received.message;
         entries.push(Entry { kind: Kind::Request, client, number: 0, time_ns: now_ns, bytes });
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
-        let copied = (!copies.to.is_empty()).then_some(copied);
+        let copied = (!copies.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
         let version = self.version;
         let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
@@ -332,18 +324,24 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         let is_copied = reply.is_execution();
         let copies = core::mem::take(&mut self.desk.copies);
         let owner = usize::from(client.0);
-        let of_owner = copies.owners.get(owner).map_or(&b""[..], |owner| owner);
-        for index in core::iter::once(owner).chain(copies.to.iter().copied().filter(|_| is_copied)) {
-            let Some(client) = self.clients.get_mut(index) else { continue };
+        for index in core::iter::once(owner).chain(copies.iter().copied().filter(|_| is_copied)) {
+            // A copy says whose order it is of.
+            let (client, owner) = match self.clients.get_disjoint_mut([index, owner]) {
+                Ok([client, owner]) => (client, Some(owner.settings.session.target_comp_id.as_bytes())),
+                Err(_) => match self.clients.get_mut(index) {
+                    Some(client) => (client, None),
+                    None => continue,
+                },
+            };
             client.touch(index, self.desk, self.now);
             let version = client.settings.translate.version;
             let kept = client.session.link().send_or_keep(
                 &mut client.store,
                 self.now.utc_ns,
                 reply.message_type(),
-                |writer| match index == owner {
-                    true => reply.write_as(version, writer),
-                    false => reply.write_copy_as(version, of_owner, writer),
+                |writer| match owner {
+                    None => reply.write_as(version, writer),
+                    Some(owner) => reply.write_copy_as(version, owner, writer),
                 },
             );
             if let Err(error) = kept {
@@ -455,11 +453,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             [text(&session.begin_string), text(&session.target_comp_id), text(&session.sender_comp_id)]
         };
         let by_names = clients.iter().enumerate().map(|(index, client)| (names(client), index)).collect();
-        let comp_id = |client: &Client<D>| client.settings.session.target_comp_id.as_bytes().into();
-        let copies = Copies {
-            to: (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect(),
-            owners: clients.iter().map(comp_id).collect(),
-        };
+        let copies = (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect();
         let desk = Desk {
             entries: Entries::with_capacity(512 << 10),
             touched: Vec::with_capacity(clients.len()),
@@ -661,7 +655,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let copied = core::mem::take(&mut self.desk.copied);
         let copies = core::mem::take(&mut self.desk.copies);
         for message in pieces(&copied) {
-            for index in &copies.to {
+            for index in &copies {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
                 client.touch(*index, &mut self.desk, now);
                 let version = client.settings.translate.version;
