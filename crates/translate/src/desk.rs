@@ -15,7 +15,7 @@ use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::incoming::{
     check_quote_type, check_tags, check_values, entries_of, has_only_mapped, new_order, parties, quote_terms,
-    replacement,
+    replacement, type_of,
 };
 use crate::index::Hash;
 use crate::known::{Known, RequestKind};
@@ -265,35 +265,23 @@ impl Desk {
         }
     }
 
+    /// Checks the tags of a message, and finds its route.
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
-        let route = self.checked(incoming, mapped)?;
-        // A store may have messages that an earlier version took.
-        self.route = if self.is_replaying { route.unwrap_or_default() } else { route? };
-        Ok(())
-    }
-
-    /// The same for a cancel. No routing tag keeps it from the venue: if they cannot be kept, its answer has the order's.
-    fn check_tags_of_cancel(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
-        self.route = self.checked(incoming, mapped)?.unwrap_or_default();
-        Ok(())
-    }
-
-    /// Checks the tags of a message, and returns its route.
-    fn checked(
-        &mut self,
-        incoming: Incoming<'_>,
-        mapped: &Tags,
-    ) -> Result<Result<RouteIndex, Refusal>, Refusal> {
-        let Some(client) = self.clients.get(usize::from(incoming.client.0)) else {
-            return Ok(Ok(RouteIndex::NONE));
-        };
-        let walked = check_tags(incoming.message, mapped, &client.ignored_tags)?;
+        let Incoming { client: of, message, now_ns } = incoming;
+        let Some(client) = self.clients.get(usize::from(of.0)) else { return Ok(()) };
+        let walked = check_tags(message, mapped, &client.ignored_tags)?;
         self.counters.ignored_fields += walked.ignored;
-        if !walked.has_route {
-            return Ok(Ok(RouteIndex::NONE));
+        if walked.has_route {
+            // No routing tag keeps a cancel from the venue: if they cannot be kept, its answer has the order's. A store may have messages
+            // that an earlier version took.
+            let is_needed = !self.is_replaying && !matches!(type_of(message), b"F" | b"q" | b"Z");
+            match self.routes.of_message(of, message, now_ns) {
+                Ok(route) => self.route = route,
+                Err(refusal) if is_needed => return Err(refusal),
+                Err(_) => {}
+            }
         }
-        let Incoming { client, message, now_ns } = incoming;
-        Ok(self.routes.of_message(client, message, now_ns))
+        Ok(())
     }
 
     /// The id of a request.
@@ -420,7 +408,7 @@ impl Desk {
 
     fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags_of_cancel(incoming, &OF_CANCEL)?;
+        self.check_tags(incoming, &OF_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(());
@@ -471,7 +459,7 @@ impl Desk {
 
     fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let view = OrderMassCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags_of_cancel(incoming, &OF_MASS_CANCEL)?;
+        self.check_tags(incoming, &OF_MASS_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(());
@@ -595,7 +583,7 @@ impl Desk {
         const ALL: i64 = 4;
         const OF_ID: i64 = 5;
         let view = QuoteCancel::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags_of_cancel(incoming, &OF_QUOTE_CANCEL)?;
+        self.check_tags(incoming, &OF_QUOTE_CANCEL)?;
         let quote = match (view.quote_cancel_type(), view.quote_id()) {
             (ALL, _) => None,
             (OF_ID, None) => return Err(Refusal::Missing { tag: 117 }),

@@ -37,7 +37,7 @@ pub(crate) const fn has_only_mapped(view: &NewOrderSingle<'_>) -> bool {
     view.has_only(MAPPED_OF_NEW)
 }
 
-/// The tags of a message that its table does not map.
+/// What a walk over the fields of a message has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     /// How many of its tags are ignored.

@@ -20,8 +20,8 @@ const MOST_OF_CLIENT: u32 = 1_024;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// A client, and the texts with SOH between them.
-const MOST_BYTES: usize = 2 + ROUTING.len() * (MOST_CHARACTERS + 1);
+/// The texts of a route, each with SOH behind it.
+const MOST_BYTES: usize = ROUTING.len() * (MOST_CHARACTERS + 1);
 
 /// Whether a tag of a message names who is behind the session.
 #[inline]
@@ -42,7 +42,7 @@ pub struct Route(Box<[u8]>);
 
 impl Route {
     fn texts(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.get(2..).unwrap_or_default().split(|byte| *byte == SOH)
+        self.0.split(|byte| *byte == SOH)
     }
 
     /// Writes the fields of a reply to them. They belong into its header.
@@ -100,7 +100,7 @@ impl Routes {
         message: &[u8],
         now_ns: u64,
     ) -> Result<RouteIndex, Refusal> {
-        let mut key = Key::new(client);
+        let mut key = Key::NONE;
         for (tag, text) in texts_of(message) {
             if !key.push(text) {
                 return Err(Refusal::Routing { tag });
@@ -128,8 +128,8 @@ impl Routes {
 
 /// The route of a message that is answered at once, without the texts that cannot be kept; `None`: it has none.
 #[cold]
-pub(crate) fn of_answered(client: ClientIndex, message: &[u8]) -> Option<Route> {
-    let mut key = Key::new(client);
+pub(crate) fn of_answered(message: &[u8]) -> Option<Route> {
+    let mut key = Key::NONE;
     let mut has_text = false;
     for (_, text) in texts_of(message) {
         let is_taken = key.push(text);
@@ -159,13 +159,7 @@ struct Key {
 }
 
 impl Key {
-    fn new(client: ClientIndex) -> Self {
-        let mut key = Self { bytes: [0; MOST_BYTES], length: 2 };
-        if let Some(place) = key.bytes.first_chunk_mut() {
-            *place = client.0.to_le_bytes();
-        }
-        key
-    }
+    const NONE: Self = Self { bytes: [0; MOST_BYTES], length: 0 };
 
     /// Whether the text can be kept.
     fn push(&mut self, text: &[u8]) -> bool {
@@ -182,7 +176,6 @@ impl Key {
     }
 
     fn bytes(&self) -> &[u8] {
-        // Without the last SOH.
-        self.bytes.get(..self.length - 1).unwrap_or_default()
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }

@@ -612,7 +612,7 @@ impl<V: Venue> Translator<V> {
         fields.ord_status_req_id = view.ord_status_req_id();
         fields.transact_time = Some(NanosecondsSinceEpoch(incoming.now_ns));
         self.desk.counters.reports += 1;
-        let asked = route::of_answered(incoming.client, incoming.message);
+        let asked = route::of_answered(incoming.message);
         let of_order = found.and_then(|entry| self.desk.routes.get(entry.order.route));
         let route = asked.as_ref().or(of_order);
         out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
@@ -628,7 +628,7 @@ impl<V: Venue> Translator<V> {
             None => self.desk.refusals.push((refusal.text(), 1)),
         }
         let &Incoming { client, message, now_ns } = incoming;
-        let route = route::of_answered(client, message);
+        let route = route::of_answered(message);
         let route = route.as_ref();
         let mut text = Text::new().push(refusal.text().as_bytes());
         if refusal.tag() != 0 {
