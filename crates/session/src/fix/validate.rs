@@ -70,20 +70,17 @@ pub(crate) fn split(message: &[u8], parts: &mut Vec<Part>) -> Option<()> {
 /// The message without its fields that have no value; `None` if it has none of them, or cannot be written anew.
 #[cold]
 pub(crate) fn without_empty_fields(message: &[u8], parts: &[Part]) -> Option<Vec<u8>> {
-    // The first three fields and the last are written in any case.
+    // The first three fields and the last are written in any case. Data (96) could not be found without its length (95), which is refused if
+    // it is empty.
     let is_framing = |part: &&Part| matches!(part.tag, 8 | 9 | 10 | 35);
-    // Data (96) could not be found without its length (95), which is refused if it is empty.
-    let is_empty = |part: &Part| {
-        let is_length = u32::try_from(part.tag).is_ok_and(|tag| data_of_length(tag).is_some());
-        part.value(message).is_empty() && !is_length
-    };
-    parts.iter().filter(|part| !is_framing(part)).find(|part| is_empty(part))?;
+    let is_length = |part: &Part| u32::try_from(part.tag).is_ok_and(|tag| data_of_length(tag).is_some());
+    let is_left_out = |part: &&Part| part.value(message).is_empty() && !is_length(part);
+    let inner = || parts.iter().filter(|part| !is_framing(part));
+    inner().find(is_left_out)?;
     let mut buffer = vec![0; message.len() + SPARE_BYTES];
     let mut writer = Writer::begin(&mut buffer, begin_string(message), message_type(message));
-    for part in parts.iter().filter(|part| !is_framing(part)) {
-        if !is_empty(part) {
-            writer.copied(u32::try_from(part.tag).ok()?, part.value(message));
-        }
+    for part in inner().filter(|part| !is_left_out(part)) {
+        writer.copied(u32::try_from(part.tag).ok()?, part.value(message));
     }
     writer.finish().ok().map(|message| message.to_vec())
 }
