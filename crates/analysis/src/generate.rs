@@ -84,7 +84,7 @@ impl Messages for MessagesAhead {
     }
 }
 
-/// Gives a scenario so many trading days after its first one, without weekends and holidays.
+/// Adds this many trading days to a scenario after its first one, skipping weekends and holidays.
 pub fn add_days(scenario: &mut Scenario, more: u16) {
     let later = calendar::trading_days_after(Nanos(scenario.midnight_ns)).take(more.into());
     scenario.later_midnights_ns = later.map(|midnight| midnight.0).collect();

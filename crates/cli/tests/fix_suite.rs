@@ -4,8 +4,8 @@
 //! `spec`. `cargo xtask test fix-suite` runs it; without the folder the test reports that it was skipped. The tests of the runner itself
 //! need no suite and always run.
 //!
-//! Each definition gets an acceptor whose sessions have not begun. Several run at once, because a few spend most of their time waiting
-//! for heartbeats: the suite takes about as long as its longest definition, some 35 seconds.
+//! Each definition gets a new acceptor. Several run in parallel, because a few spend most of their time waiting for heartbeats: the suite
+//! takes about as long as its longest definition, some 35 seconds.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -104,7 +104,7 @@ fn read_all(folder: &Path) -> Result<Vec<Vec<Definition>>, Vec<String>> {
     if problems.is_empty() { Ok(definitions) } else { Err(problems) }
 }
 
-/// Plays definitions, several at once; returns the failures in the order of the definitions.
+/// Plays the definitions, several in parallel. Returns the failures in the order of the definitions.
 fn play_all(definitions: &[Definition], dictionaries: &Dictionaries) -> Vec<Option<String>> {
     let waiting = Mutex::new(definitions.iter().enumerate());
     let results = Mutex::new(vec![None; definitions.len()]);

@@ -34,7 +34,7 @@ struct Attached {
 #[derive(Debug)]
 pub struct SharedPrices {
     path: PathBuf,
-    /// Without a heartbeat for so long there are no prices, in ns.
+    /// How old the last heartbeat may be before there are no prices, in ns.
     age_ns: u64,
     places: Vec<Place>,
     attached: Option<Attached>,

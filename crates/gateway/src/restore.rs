@@ -42,7 +42,7 @@ pub enum RestoreError {
     CutOff {
         /// The journal's folder.
         folder: PathBuf,
-        /// The first that is gone.
+        /// The first missing record.
         number: u64,
         /// How many.
         records: u64,

@@ -162,7 +162,7 @@ impl<W: World> Trader<W> {
                 is_in_doubt: text(&message, 58).starts_with("In doubt"),
             };
             self.reports.push(received);
-            // Names stand for what was accepted: no report has the name of a request that was rejected, but for its status.
+            // A rejected request names nothing: apart from status reports, no later report has its ClOrdID.
             if !matches!(kind.as_str(), "8" | "I") && self.refused.contains(&client_id) {
                 self.faults
                     .push(format!("{}: {client_id} was rejected, and is reported as {kind}", self.name));

@@ -45,7 +45,7 @@ pub struct Verified {
     pub lost: u64,
     /// Records that are damaged.
     pub damaged: u64,
-    /// Records behind the last that the disk has had, and that are gone.
+    /// Records missing at the end: the disk once had them.
     pub missing: u64,
     /// Damaged, torn and missing parts.
     pub damage: Vec<Damage>,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum JournalError {
     /// A file of the journal was removed or replaced while its writer has it.
-    #[error("{} was removed or replaced: what is written now is lost when its writer ends", path.display())]
+    #[error("{} was removed or replaced: new records are lost when the writer ends", path.display())]
     Gone {
         /// The file.
         path: PathBuf,

@@ -14,7 +14,7 @@ use crate::error::{JournalError, failed};
 /// The name of the file.
 pub(crate) const NAME: &str = "synced";
 
-/// The number behind the last record, a word that says what this is, and a checksum of both. All little-endian.
+/// The number of the next record, a word that identifies the file, and a checksum of both. All little-endian.
 const BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"TWM1";
 

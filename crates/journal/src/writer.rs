@@ -306,7 +306,7 @@ impl<D: Disk> JournalWriter<D> {
     /// Looks whether the files of the journal are where they were. Cost: a look at two names.
     ///
     /// # Errors
-    /// [`JournalError::Gone`]: what is appended now is lost when the writer closes it.
+    /// [`JournalError::Gone`]: records appended from now on are lost when the writer closes the file.
     pub fn look_after_files(&self) -> Result<(), JournalError> {
         let lock_path = self.folder.join(LOCK);
         if !D::is_named(&self.lock, &lock_path) {
@@ -601,7 +601,7 @@ impl<D: Disk> JournalWriter<D> {
         match finished.0 {
             Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result, unmarked } => {
                 let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
-                // A sync that fails forgets what was written into the file until then, more than it was begun for, and no later one reports it.
+                // A failed sync loses everything written to the file before it failed, not only what it was to sync, and no later sync reports that.
                 let end = match (&result, is_current) {
                     (Ok(()), _) => records.end,
                     (Err(_), true) => self.next,

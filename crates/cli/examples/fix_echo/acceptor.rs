@@ -1,6 +1,6 @@
 //! The echoing acceptor itself: sessions by peer and version, and one connection of a session.
 //!
-//! The example puts it behind a port; the test program `fix_suite` runs it in its own process.
+//! The example serves it on a port; the test program `fix_suite` runs it within its own process.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Write as _};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tapeworks_runtime::world::World;
+use tapeworks_wire::fix::read_decimal;
 
 use super::{Received, Trader};
 
@@ -106,7 +107,8 @@ impl Truth {
             }
             match self.fills.get(&report.match_id) {
                 Some((quantity, price_e8))
-                    if (*quantity, Some(*price_e8)) != (report.last.0, price_of(&report.last.1)) =>
+                    if (*quantity, Ok(*price_e8))
+                        != (report.last.0, read_decimal::<8>(report.last.1.as_bytes())) =>
                 {
                     wrong(format!("a trade was of {quantity} at {price_e8}e-8: {report:?}"));
                 }
@@ -125,13 +127,6 @@ impl Truth {
             wrong(format!("{} are left, and the client knows of {}", self.leaves, last.leaves));
         }
     }
-}
-
-/// A decimal number in 1e-8.
-fn price_of(text: &str) -> Option<i64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let fraction: i64 = format!("{fraction:0<8}").parse().ok()?;
-    whole.parse::<i64>().ok()?.checked_mul(100_000_000)?.checked_add(fraction)
 }
 
 #[cfg(test)]
