@@ -33,6 +33,9 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use support::{Folder, captures, command, free_port, packets, root, run, signal, stderr, stdout};
@@ -154,6 +157,35 @@ fn without_checksum(frame: &mut [u8]) {
     {
         let checksum = datagram.payload_offset - 2..datagram.payload_offset;
         frame[checksum].fill(0);
+    }
+}
+
+/// A thread that attacks the program until this is dropped: also when the test fails, which would otherwise wait for it forever.
+struct Attack<T> {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Attack<T> {
+    /// Runs `attack`, which looks at the flag again and again, and ends when it is set.
+    fn start(attack: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        Self { is_over, thread: Some(std::thread::spawn(move || attack(&ends))) }
+    }
+
+    /// Ends it, and returns what it has done.
+    fn stop(mut self) -> T {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl<T> Drop for Attack<T> {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // A test that fails says so itself.
+        let _ended = self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -347,6 +347,12 @@ async fn serve(
                 server.refuse(Peer(peer), "too many connections");
                 reserve.retain(|one: &Reserved| !one.task.is_finished());
                 if reserve.len() >= RESERVE {
+                    // A request that the kernel has already taken counts as sent. This task accepts many connections in a row, while those that
+                    // it has started wait for their first turn.
+                    tokio::task::yield_now().await;
+                    reserve.retain(|one: &Reserved| !one.task.is_finished());
+                }
+                if reserve.len() >= RESERVE {
                     // The oldest one without a request; else the oldest, which may read its answer slowly.
                     let silent =
                         reserve.iter().position(|one: &Reserved| !one.has_asked.load(Ordering::Relaxed));

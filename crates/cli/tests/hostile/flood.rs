@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tapeworks_runtime::keys::Key;
 
@@ -78,16 +77,12 @@ fn a_flood_of_snapshots_delays_no_market_data_and_no_other_client() {
     while rounds.next() {
         let what = format!("seed {}", rounds.seed);
         let (calm_records, calm_ns) = delay(clients, &what);
-        let is_over = AtomicBool::new(false);
         let before = next();
-        let (records, attacked_ns, sessions) = std::thread::scope(|scope| {
-            let floods: Vec<_> = (0..ATTACKERS).map(|_| scope.spawn(|| flood(clients, &is_over))).collect();
-            std::thread::sleep(Duration::from_millis(500));
-            let (records, attacked_ns) = delay(clients, &what);
-            is_over.store(true, Ordering::Relaxed);
-            let sessions: usize = floods.into_iter().map(|flood| flood.join().unwrap()).sum();
-            (records, attacked_ns, sessions)
-        });
+        let floods: Vec<_> =
+            (0..ATTACKERS).map(|_| Attack::start(move |is_over| flood(clients, is_over))).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        let (records, attacked_ns) = delay(clients, &what);
+        let sessions: usize = floods.into_iter().map(Attack::stop).sum();
         println!(
             "a client's p99 is {:.1} ms, and {:.1} ms beside {ATTACKERS} that flood the plant: {:.1}x; {sessions} sessions",
             calm_ns as f64 / 1e6,
