@@ -1,7 +1,7 @@
 //! Requests to the page of a running plant or gateway, or to a gateway's control socket.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,10 +15,19 @@ use crate::interrupt;
 /// The longest answer that is read, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// How long an answer may take.
+/// How long an answer may take, all attempts together.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The pause before the second attempt; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// So many attempts at most.
+const MOST_ATTEMPTS: u32 = 6;
+
 /// Sends a request with the token, and returns the body of the answer. An error is one line.
+///
+/// A server whose connections are all taken may close this one to make room. So a request is sent again if its connection ends without an
+/// answer: all requests, the kill switch's too, do the same twice as once.
 pub(crate) fn request(
     connector: &Connector,
     method: &str,
@@ -26,9 +35,6 @@ pub(crate) fn request(
     target: &str,
     token: Option<&str>,
 ) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{address}: {error}");
-    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
-    stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
     let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\n");
     if let Some(token) = token {
         if token.chars().any(char::is_control) {
@@ -36,37 +42,73 @@ pub(crate) fn request(
         }
         let _infallible = write!(head, "Authorization: Bearer {token}\r\n");
     }
-    let stream = connector.over(stream).map_err(failed)?;
-    ask(stream, &address.to_string(), head)
+    let connect = || {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
+        stream.set_read_timeout(Some(stop::LOOK))?;
+        connector.over(stream)
+    };
+    ask(connect, &address.to_string(), &head)
 }
 
 /// Sends a request to a control socket, as [`request`] does to a page.
 pub(crate) fn request_of_socket(method: &str, socket: &Path, target: &str) -> Result<String, String> {
-    let place = socket.display().to_string();
     let connect = || {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(stop::LOOK))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
     };
-    let stream = connect().map_err(|error: std::io::Error| format!("{place}: {error}"))?;
-    ask(stream, &place, format!("{method} {target} HTTP/1.0\r\nHost: localhost\r\n"))
+    let head = format!("{method} {target} HTTP/1.0\r\nHost: localhost\r\n");
+    ask(connect, &socket.display().to_string(), &head)
 }
 
-/// Sends the request with this head over a connection to `place`, and returns the body of the answer.
-fn ask(mut stream: impl Read + Write, place: &str, head: String) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{place}: {error}");
-    let began = Instant::now();
-    // With TLS both sides agree first, which takes what the server sends.
-    patiently(place, began, || stream.flush())?;
+/// Sends the request with this head to `place`, and returns the body of the answer.
+fn ask<S: Read + Write>(
+    connect: impl Fn() -> io::Result<S>,
+    place: &str,
+    head: &str,
+) -> Result<String, String> {
     // A command has no body.
-    let request = head + "Content-Length: 0\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let request = format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n");
+    let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1.. {
+        match connect().and_then(|stream| attempt_at(stream, &request, began)) {
+            Ok(answer) => return body(place, &answer),
+            Err(error) if attempt < MOST_ATTEMPTS && is_end(&error) && !interrupt::is_requested() => {
+                std::thread::sleep(pause);
+                pause *= 2;
+            }
+            Err(error) => return Err(format!("{place}: {error}")),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Whether the other side, or what is between, has ended the connection.
+fn is_end(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof)
+}
+
+/// Sends the request, and reads the whole answer.
+fn attempt_at(mut stream: impl Read + Write, request: &str, began: Instant) -> io::Result<Vec<u8>> {
+    // With TLS both sides agree first, which takes what the server sends.
+    patiently(began, || stream.flush())?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     let mut stream = stream.take(MOST_BYTES);
     // The bytes read so far stay when a read times out.
-    patiently(place, began, || stream.read_to_end(&mut answer))?;
-    let answer = String::from_utf8_lossy(&answer);
+    patiently(began, || stream.read_to_end(&mut answer))?;
+    if answer.is_empty() {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection was closed without an answer"));
+    }
+    Ok(answer)
+}
+
+/// The body of an answer; an error if the request was refused.
+fn body(place: &str, answer: &[u8]) -> Result<String, String> {
+    let answer = String::from_utf8_lossy(answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{place}: not a web server"))?;
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
@@ -83,21 +125,18 @@ fn ask(mut stream: impl Read + Write, place: &str, head: String) -> Result<Strin
 }
 
 /// Does again what a socket's time limit has ended, until there is no more patience or the user stops.
-fn patiently<T>(
-    place: &str,
-    began: Instant,
-    mut act: impl FnMut() -> std::io::Result<T>,
-) -> Result<T, String> {
+fn patiently<T>(began: Instant, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
             Ok(done) => return Ok(done),
-            Err(_) if interrupt::is_requested() => return Err(format!("{place}: stopped")),
+            Err(_) if interrupt::is_requested() => return Err(io::Error::other("stopped")),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 if began.elapsed() >= PATIENCE {
-                    return Err(format!("{place}: no whole answer within {} s", PATIENCE.as_secs()));
+                    let why = format!("no whole answer within {} s", PATIENCE.as_secs());
+                    return Err(io::Error::new(ErrorKind::TimedOut, why));
                 }
             }
-            Err(error) => return Err(format!("{place}: {error}")),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -116,8 +155,58 @@ pub(crate) fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// A connection with this answer, whose end is this error.
+    struct Scripted(Cursor<&'static [u8]>, Option<ErrorKind>);
+
+    impl Read for Scripted {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match (self.0.read(into)?, self.1) {
+                (0, Some(kind)) => Err(kind.into()),
+                (length, _) => Ok(length),
+            }
+        }
+    }
+
+    impl Write for Scripted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The result of a request over these connections, and how many of them it takes.
+    fn asked(script: &[(&'static [u8], Option<ErrorKind>)]) -> (Result<String, String>, usize) {
+        let taken = std::cell::Cell::new(0);
+        let connect = || {
+            let (answer, end) = script[taken.get().min(script.len() - 1)];
+            taken.set(taken.get() + 1);
+            Ok(Scripted(Cursor::new(answer), end))
+        };
+        (ask(connect, "page", "GET / HTTP/1.0\r\n"), taken.get())
+    }
+
+    #[test]
+    fn a_request_is_sent_again_when_its_connection_ends_without_an_answer() {
+        const GOOD: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nyes";
+        let reset = (&b""[..], Some(ErrorKind::ConnectionReset));
+        assert_eq!(asked(&[reset, (b"", None), (GOOD, None)]), (Ok("yes".to_owned()), 3));
+        assert_eq!(asked(&[(b"", Some(ErrorKind::PermissionDenied)), (GOOD, None)]).1, 1);
+        // An answer that says no stays one.
+        let refused = asked(&[(b"HTTP/1.0 409 Conflict\r\ncontent-type: text/plain\r\n\r\nno", None)]);
+        assert_eq!(refused, (Err("page: answered with 409: no".to_owned()), 1));
+        let (error, attempts) = asked(&[reset]);
+        assert_eq!((error.unwrap_err().as_str(), attempts), ("page: connection reset", 6));
+    }
+
     #[test]
     fn a_query_has_no_letters_with_a_meaning() {
-        assert_eq!(super::escaped("a b&c=d/\u{e9}"), "a%20b%26c%3Dd%2F%C3%A9");
+        assert_eq!(escaped("a b&c=d/\u{e9}"), "a%20b%26c%3Dd%2F%C3%A9");
     }
 }
