@@ -14,6 +14,43 @@ const LAST_LINES: usize = 30;
 /// How long what a program left running may still hold its output open.
 const LEFT_RUNNING: Duration = Duration::from_secs(2);
 
+/// How long a program may take in continuous integration, where nobody would end one that hangs; a build of everything takes half of it.
+const LONGEST: Duration = Duration::from_secs(25 * 60);
+
+/// How `timeout` ends when the time is over.
+const TIME_IS_OVER: i32 = 124;
+
+/// The command; in continuous integration it is ended with all that it has started when it takes longer than this.
+pub(crate) fn limited(command: &Command, longest: Duration) -> Command {
+    let mut limited = if is_ci() { ended_after(longest) } else { Command::new("env") };
+    limited.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
+/// Runs the command in its arguments, and ends it when the time is over. Its output so far stays: it names the test that hangs.
+fn ended_after(longest: Duration) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &longest.as_secs().to_string()]);
+    command
+}
+
+/// How a program ended, in words.
+pub(crate) fn ending(status: ExitStatus, longest: Duration) -> String {
+    if is_ci() && status.code() == Some(TIME_IS_OVER) {
+        return format!("it did not end in {} minutes", longest.as_secs() / 60);
+    }
+    status.to_string()
+}
+
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     // This crate lies one folder below it.
@@ -149,21 +186,25 @@ impl Program {
     pub(crate) fn run(mut self) -> Result<(), String> {
         println!("$ {}", self.shown());
         let ended = if is_ci() {
-            run_and_keep(&mut self.command, None)
+            run_and_keep(limited(&self.command, LONGEST), None)
         } else {
             self.command.status().map(|status| (status, String::new()))
         };
         let (status, last) = ended.map_err(|error| format!("{}: {error}", self.shown()))?;
-        if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}{last}", self.shown())) }
+        if status.success() { Ok(()) } else { Err(self.failure(status, &last)) }
     }
 
     /// Runs it with our error output, and gives what it printed; an error has the last lines of its error output.
-    pub(crate) fn run_for_output(mut self) -> Result<String, String> {
+    pub(crate) fn run_for_output(self) -> Result<String, String> {
         println!("$ {}", self.shown());
         let mut printed = String::new();
-        let ended = run_and_keep(&mut self.command, Some(&mut printed));
+        let ended = run_and_keep(limited(&self.command, LONGEST), Some(&mut printed));
         let (status, last) = ended.map_err(|error| format!("{}: {error}", self.shown()))?;
-        if status.success() { Ok(printed) } else { Err(format!("`{}` failed: {status}{last}", self.shown())) }
+        if status.success() { Ok(printed) } else { Err(self.failure(status, &last)) }
+    }
+
+    fn failure(&self, status: ExitStatus, last: &str) -> String {
+        format!("`{}` failed: {}{last}", self.shown(), ending(status, LONGEST))
     }
 
     /// The command, for a caller that runs it in another way.
@@ -184,10 +225,7 @@ impl Program {
 
 /// Runs a program with our output, and gives its last lines too, each after a line break. What it prints goes into `printed` instead, if
 /// that is there; then the last lines are those of its error output.
-fn run_and_keep(
-    command: &mut Command,
-    printed: Option<&mut String>,
-) -> std::io::Result<(ExitStatus, String)> {
+fn run_and_keep(mut command: Command, printed: Option<&mut String>) -> std::io::Result<(ExitStatus, String)> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let last = Arc::new(Mutex::new(VecDeque::new()));
     let (over, overs) = mpsc::channel();
@@ -253,7 +291,7 @@ mod tests {
         let lines = LAST_LINES + 5;
         let mut command = Command::new("sh");
         command.args(["-c", &format!("seq {lines}; exit 3")]).stdin(Stdio::null());
-        let (status, last) = run_and_keep(&mut command, None).unwrap();
+        let (status, last) = run_and_keep(command, None).unwrap();
         assert_eq!(status.code(), Some(3));
         let expected: Vec<String> = (6..=lines).map(|number| number.to_string()).collect();
         assert_eq!(last.lines().skip(1).collect::<Vec<_>>(), expected);
@@ -290,10 +328,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_hangs_is_ended_and_has_its_output_shown() {
+        let mut command = ended_after(Duration::from_secs(1));
+        command.args(["sh", "-c", "echo begun; sleep 600"]).stdin(Stdio::null());
+        let (status, last) = run_and_keep(command, None).unwrap();
+        assert_eq!((status.code(), last.as_str()), (Some(TIME_IS_OVER), "\nbegun"));
+    }
+
+    #[test]
     fn a_program_left_running_does_not_hold_us_up() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 600 &"]).stdin(Stdio::null());
-        let (status, last) = run_and_keep(&mut command, None).unwrap();
+        let (status, last) = run_and_keep(command, None).unwrap();
         assert!(status.success());
         assert_eq!(last, "\nbegun");
     }

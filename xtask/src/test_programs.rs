@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ const FIRST: &[&str] = &[
 
 /// How often the programs that still run are named.
 const STILL: Duration = Duration::from_secs(60);
+
+/// How long one may take in continuous integration; they take three minutes at most.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// A program with tests.
 struct TestProgram {
@@ -141,14 +144,15 @@ fn run_all(programs: Vec<TestProgram>, at_once: usize) -> Vec<Ended> {
     })
 }
 
-fn run_one(mut program: TestProgram) -> Ended {
+fn run_one(program: TestProgram) -> Ended {
     let started = Instant::now();
-    let output = program.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+    let output = process::limited(&program.command, LONGEST).output();
     let (tests, failure) = match output {
         Ok(output) => {
             let printed = String::from_utf8_lossy(&output.stdout);
             let errors = String::from_utf8_lossy(&output.stderr);
-            let failure = (!output.status.success()).then(|| format!("{printed}{errors}\n{}", output.status));
+            let ending = process::ending(output.status, LONGEST);
+            let failure = (!output.status.success()).then(|| format!("{printed}{errors}\n{ending}"));
             (passed(&printed), failure)
         }
         Err(error) => (0, Some(error.to_string())),
