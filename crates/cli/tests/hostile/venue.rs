@@ -142,6 +142,9 @@ fn clients_agree_with_the_ledger(rounds: &mut Rounds, protocol: &str) {
             market.act();
             market.turn(Duration::from_micros(500));
         }
+        let status = status(page).unwrap();
+        let is_behind = !status["behind"].as_array().unwrap().is_empty();
+        assert!(!is_behind || status["is_ready"] == false, "{what}: ready without all reports: {status}");
     }
     // What was withheld is requested again until the venue sends it.
     let is_behind = || status(page)?["behind"].as_array().map(|behind| !behind.is_empty());
