@@ -194,7 +194,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-gateway",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["tapeworks-drawing"]),
 ];
 
 /// Crates that nothing uses: they may use everything else.
@@ -239,6 +239,12 @@ const KEPT_OUT: &[&str] = &[
     "tracing",
     "tracing-subscriber",
 ];
+
+/// Each crate and the crates that it may use, by the names of their folders: `wire`, not `tapeworks-wire`.
+pub(crate) fn rules() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str>)> {
+    let short = |name: &'static str| name.strip_prefix("tapeworks-").unwrap_or(name);
+    MAY_USE.iter().map(move |(name, uses)| (short(name), uses.iter().map(move |used| short(used))))
+}
 
 /// Runs the check on this workspace.
 pub(crate) fn run() -> Result<String, String> {

@@ -21,6 +21,7 @@ mod features;
 mod instructions;
 mod interop;
 mod licences;
+mod map;
 mod modules;
 mod process;
 mod release;
@@ -53,7 +54,7 @@ Tasks:
                            the modules of a crate.
   tidy                     Check the house rules that text alone can break.
   bench [ARGUMENTS]        Run the benches (release build).
-  golden [--bless]         Compare the golden outputs; with --bless write them anew.
+  golden [--bless]         Compare golden outputs and pictures; with --bless rewrite them.
   instructions [--bless]   Count instructions per message under callgrind and compare with xtask/instructions.toml;
                            with --bless write them there.
   release [PART]... [--verify]
@@ -159,15 +160,17 @@ fn bench(arguments: &[&str]) -> Ended {
     process::cargo(["run", "--release", "--manifest-path"]).arg(manifest).arg("--").args(arguments).run()
 }
 
-/// The golden outputs of the command line, and the book's page of the mapping tables, are compared by tests, which write them anew when
+/// Golden outputs of the command line, pictures, and the generated page of mapping tables. Tests compare them, and rewrite them when
 /// `TAPEWORKS_BLESS` is set.
 fn golden(bless: bool) -> Ended {
-    for (package, test) in [("tapeworks", "golden"), ("tapeworks-translate", "mapping")] {
+    for (package, test) in
+        [("tapeworks", "golden"), ("tapeworks", "pictures"), ("tapeworks-translate", "mapping")]
+    {
         let mut tests = process::cargo(["test", "--package", package, "--test", test]);
         if bless {
             tests = tests.env("TAPEWORKS_BLESS", "1");
         }
         tests.run()?;
     }
-    Ok(())
+    map::run(bless)
 }

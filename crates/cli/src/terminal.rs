@@ -57,9 +57,11 @@ fn is_colour_unwanted() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb()
 }
 
-/// Colours, if standard output is a terminal and the environment does not forbid them (<https://no-color.org>).
+/// Colours, if standard output is a terminal or `CLICOLOR_FORCE` is set, unless the environment forbids them (<https://no-color.org>,
+/// <https://bixense.com/clicolors>).
 pub(crate) fn paint() -> Paint {
-    Paint { is_coloured: std::io::stdout().is_terminal() && !is_colour_unwanted() }
+    let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
+    Paint { is_coloured: (std::io::stdout().is_terminal() || is_forced) && !is_colour_unwanted() }
 }
 
 /// A progress bar on standard error: only on a terminal, only when the work takes longer than a second.

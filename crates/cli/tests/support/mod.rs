@@ -21,7 +21,7 @@ pub(crate) fn root() -> PathBuf {
 /// The program with these arguments, in the root of the repository.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tapeworks"));
-    command.args(arguments).current_dir(root()).env_remove("NO_COLOR");
+    command.args(arguments).current_dir(root()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
     command
 }
 
