@@ -19,8 +19,8 @@ use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::shared::{QUOTES_MEANING, QuotesReader, quotes_path};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_plant::{
-    EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, Readers,
-    RetransmissionServer, SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
+    ChannelStatus, EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
+    Readers, RetransmissionServer, SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_session::requests::{RequestLogin, RequestProtocol, RequestStatus};
@@ -174,7 +174,11 @@ fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
             .filter_map(|venue| venue.live.sessions.last())
             .map(|session| session.messages)
             .sum();
-        next == sent && status.channels.iter().all(|channel| !channel.is_recovering)
+        // A channel with a snapshot server stays stale only until it has a snapshot.
+        let is_settled = |channel: &ChannelStatus| {
+            !channel.is_recovering && (!channel.is_stale || channel.snapshots.requests == 0)
+        };
+        next == sent && status.channels.iter().all(is_settled)
     });
     let status = plant.status_handle();
     plant.stop().unwrap();
