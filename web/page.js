@@ -118,6 +118,7 @@ function show(look) {
   showClients(status.clients, status.now_ns / 1e9);
   showEngine(status, seconds);
   showOutputs(status, rates);
+  if (!chosen && look.list.busiest) choose(look.list.busiest);
   showSymbols(look.list);
   if (!chosen || !look.book || look.book.symbol === chosen) showBook(chosen, look.book, isMerged);
 }

@@ -591,7 +591,7 @@ fn the_socket_of_the_page_sends_changes_and_refuses_foreign_origins() {
         assert_eq!(first["delays"].as_array().unwrap().len(), 1);
         assert_eq!(
             (&first["book"], &first["list"]),
-            (&Value::Null, &json!({ "search": "", "total": 0, "matching": 0, "rows": [] }))
+            (&Value::Null, &json!({ "search": "", "total": 0, "matching": 0, "rows": [], "busiest": null }))
         );
         shown.change(|status| {
             status.messages = 777;

@@ -1,5 +1,6 @@
 //! The report as JSON: for the page, and for programs at `/status.json`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -90,15 +91,39 @@ pub(super) struct Tick {
     view: Arc<View>,
     /// The symbols with their NBBO, by name.
     list: Vec<(Symbol, Nbbo)>,
+    /// The most active symbol, which a page shows if its user has chosen none.
+    busiest: Option<Symbol>,
+}
+
+/// Changes of each symbol's NBBO from tick to tick. Costs a comparison of each NBBO a tick, while a page is open.
+#[derive(Default, Debug)]
+pub(super) struct Activity(HashMap<Symbol, (Nbbo, u32)>);
+
+impl Activity {
+    /// Fewer changes than this may be chance.
+    const BUSY: u32 = 3;
+
+    /// Counts the changes since the last tick. Returns the symbol with the most changes so far; of several, the first by name.
+    fn busiest(&mut self, list: &[(Symbol, Nbbo)]) -> Option<Symbol> {
+        for (symbol, nbbo) in list {
+            let (last, changes) = self.0.entry(*symbol).or_insert((*nbbo, 0));
+            *changes += u32::from(last != nbbo);
+            *last = *nbbo;
+        }
+        let changes = |symbol: &Symbol| self.0.get(symbol).map_or(0, |(_, changes)| *changes);
+        let (symbol, _) = list.iter().rev().max_by_key(|(symbol, _)| changes(symbol))?;
+        (changes(symbol) >= Self::BUSY).then_some(*symbol)
+    }
 }
 
 impl Tick {
-    pub(super) fn new(app: &App) -> Self {
+    pub(super) fn new(app: &App, activity: &mut Activity) -> Self {
         let look = Look::new(app);
         let view = app.handles.watch.view();
         let mut list = view.nbbos.clone();
         list.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
-        Self { status: status(&look).to_string(), delays: look.report.plant.delays, view, list }
+        let busiest = activity.busiest(&list);
+        Self { status: status(&look).to_string(), delays: look.report.plant.delays, view, list, busiest }
     }
 
     /// The points of the curve of delays after the time `after`: time in ms since the epoch, messages, then p50, p99, p99.9
@@ -131,7 +156,8 @@ impl Tick {
                 rows.push(self.nbbo(symbol, nbbo));
             }
         }
-        json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows })
+        let busiest = self.busiest.as_ref().map(Symbol::as_str);
+        json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows, "busiest": busiest })
     }
 
     /// The NBBO and the books of a symbol; `null` while they are not known.
@@ -262,6 +288,26 @@ mod tests {
         assert_eq!(found("B", 9), ("BAB ABC CAB".to_owned(), 3, 3));
         assert_eq!(found("AB", 2), ("ABC BAB".to_owned(), 3, 3));
         assert_eq!(found("X", 9), (String::new(), 0, 3));
+    }
+
+    #[test]
+    fn the_busiest_symbol_is_the_one_whose_nbbo_changes_most_often() {
+        let mut list = tick().list;
+        let mut activity = Activity::default();
+        assert_eq!(activity.busiest(&list), None);
+        for size in 1..=3 {
+            assert_eq!(activity.busiest(&list), None, "before change {size}");
+            list[1].1.bid.size = size;
+        }
+        assert_eq!(activity.busiest(&list), Some(list[1].0));
+        // A tie goes to the first by name.
+        for size in 1..=3 {
+            list[0].1.bid.size = size;
+            activity.busiest(&list);
+        }
+        assert_eq!(activity.busiest(&list), Some(list[0].0));
+        list[1].1.bid.size = 9;
+        assert_eq!(activity.busiest(&list), Some(list[1].0));
     }
 
     #[test]

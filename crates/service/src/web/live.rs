@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It gets an update five times a second: `status` as in `/status.json`, the new `delays`, the `list` of symbols that
-//! match, and the `book` of the symbol. There is no queue: a slow page gets its next update later.
+//! match (with the `busiest` symbol of all), and the `book` of the requested symbol. There is no queue: a slow page gets its next update later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tapeworks_market::{Nanos, Symbol};
 use tokio::time::Instant;
 
 use super::closing;
-use super::describe::Tick;
+use super::describe::{Activity, Tick};
 use super::plant::{App, TICK};
 
 /// Bytes that a page may say at once.
@@ -38,13 +38,14 @@ const MOST_ROWS: usize = 500;
 
 /// Makes ticks while a page is open.
 pub(super) async fn publish(app: &App) {
+    let mut activity = Activity::default();
     let mut every = tokio::time::interval(TICK);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
         if app.ticks.receiver_count() > 0 {
             app.handles.watch.look_at_list();
-            app.ticks.send_replace(Arc::new(Tick::new(app)));
+            app.ticks.send_replace(Arc::new(Tick::new(app, &mut activity)));
         }
     }
 }
