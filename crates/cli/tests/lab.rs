@@ -43,10 +43,37 @@ fn every_technique_runs_and_its_results_make_a_page() {
     assert_eq!(code, 0);
     let text = std::fs::read_to_string(path(Path::new(&figures), "loop-unrolling.inc")).unwrap();
     assert!(text.contains("![the sum of an array"), "{text}");
-    // A second run does not replace the first one by accident.
-    let (code, _, complaints) = tapeworks(&["lab", "run", "loop-unrolling", "--quick", "--out", &out]);
+}
+
+#[test]
+fn a_second_run_adds_to_the_results_in_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = path(folder.path(), "lab");
+    let names = || -> Vec<String> {
+        let results = std::fs::read_to_string(path(Path::new(&out), "results.json")).unwrap();
+        let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+        let names = results["techniques"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    };
+    let run = |techniques: &str, more: &[&str]| {
+        tapeworks(&[&["lab", "run", techniques, "--quick", "--out", &out], more].concat())
+    };
+    assert_eq!(run("loop-unrolling", &[]).0, 0);
+    assert_eq!(run("byte-order,inlining", &[]).0, 0);
+    assert_eq!(names(), ["inlining", "loop-unrolling", "byte-order"]);
+    assert_eq!(run("inlining", &[]).0, 0);
+    assert_eq!(names(), ["inlining", "loop-unrolling", "byte-order"]);
+    // Results that were measured elsewhere are not mixed with these.
+    let results = path(Path::new(&out), "results.json");
+    let text = std::fs::read_to_string(&results).unwrap();
+    let other = text.replace("\"cores\":", "\"cores\":9");
+    std::fs::write(&results, &other).unwrap();
+    let (code, _, complaints) = run("inlining", &[]);
     assert_eq!(code, 1);
-    assert!(complaints.contains("results.json: the file exists; --force replaces it"), "{complaints}");
+    assert!(complaints.contains("cannot be added to: they are from another machine"), "{complaints}");
+    assert_eq!(std::fs::read_to_string(&results).unwrap(), other);
+    assert_eq!(run("inlining", &["--force"]).0, 0);
+    assert_eq!(names(), ["inlining"]);
 }
 
 #[test]

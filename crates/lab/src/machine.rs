@@ -47,6 +47,12 @@ fn field(text: &str, name: &str) -> String {
 }
 
 impl Machine {
+    /// Whether this is the same machine, whatever its load.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Self { load_before: other.load_before, ..self.clone() } == *other
+    }
+
     /// Looks at this machine. What the system does not tell is empty.
     #[must_use]
     pub fn this() -> Self {

@@ -179,6 +179,14 @@ pub enum ResultsError {
         /// Its layout.
         found: u32,
     },
+    /// Another program or machine measured them, or in another way.
+    #[error("{path}: these results cannot be added to: {why}", path = path.display())]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// The difference.
+        why: &'static str,
+    },
 }
 
 impl Experiment {

@@ -1,12 +1,14 @@
 //! Runs techniques on a pinned thread of their own, and collects what they find.
 
+use std::path::Path;
 use std::thread;
 
 use tapeworks_ring::cpu;
 
+use crate::catalogue;
 use crate::machine::Machine;
 use crate::measure::{self, Ended, Lab, Peers, Selection, Settings};
-use crate::results::{FORMAT, Run, TechniqueResult};
+use crate::results::{FORMAT, ResultsError, Run, TechniqueResult};
 use crate::technique::Technique;
 
 /// What a run is about to do.
@@ -62,20 +64,11 @@ pub fn run(
     on_progress: &mut (dyn FnMut(Progress<'_>) + Send),
     is_stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Run, RunError> {
-    let machine = Machine::this();
+    let none = empty(settings, began);
     on_pinned_thread(|cores| {
         on_progress(Progress { done: 0, of: techniques.len(), what: "the noise of the machine" });
         let noise = measure::noise(settings, is_stopped).map_err(|_| RunError::Stopped { finished: None })?;
-        let mut run = Run {
-            format: FORMAT,
-            program: format!("tapeworks-lab {}", env!("CARGO_PKG_VERSION")),
-            began: began.into(),
-            quick: settings.quick,
-            rounds: settings.rounds,
-            machine: machine.clone(),
-            noise,
-            techniques: Vec::new(),
-        };
+        let mut run = Run { noise, ..none.clone() };
         for (done, technique) in techniques.iter().enumerate() {
             let mut on_point = |point: &str| {
                 on_progress(Progress {
@@ -108,6 +101,46 @@ pub fn run(
         }
         Ok(run)
     })
+}
+
+/// A run on this machine that has measured nothing yet.
+#[must_use]
+pub fn empty(settings: Settings, began: &str) -> Run {
+    Run {
+        format: FORMAT,
+        program: format!("tapeworks-lab {}", env!("CARGO_PKG_VERSION")),
+        began: began.into(),
+        quick: settings.quick,
+        rounds: settings.rounds,
+        machine: Machine::this(),
+        noise: 0.0,
+        techniques: Vec::new(),
+    }
+}
+
+/// Adds the results that an earlier run left in a file. Techniques of `run` replace theirs.
+///
+/// # Errors
+/// As [`Run::read`], and [`ResultsError::Differs`].
+pub fn add_earlier(run: &mut Run, path: &Path) -> Result<(), ResultsError> {
+    let earlier = Run::read(path)?;
+    let differences = [
+        (earlier.program != run.program, "another version of the program measured them"),
+        (!earlier.machine.is_same(&run.machine), "they are from another machine"),
+        (earlier.quick != run.quick, "one run is quick, the other full"),
+        (earlier.rounds != run.rounds, "the runs have different numbers of rounds"),
+    ];
+    if let Some((_, why)) = differences.into_iter().find(|(differs, _)| *differs) {
+        return Err(ResultsError::Differs { path: path.to_owned(), why });
+    }
+    // A comparison must not claim more than the noisier run can show.
+    run.noise = run.noise.max(earlier.noise);
+    let is_kept = |old: &TechniqueResult| run.techniques.iter().all(|new| new.name != old.name);
+    let mut techniques: Vec<TechniqueResult> = earlier.techniques.into_iter().filter(is_kept).collect();
+    techniques.append(&mut run.techniques);
+    techniques.sort_by_key(|technique| catalogue::find(&technique.name).map(|found| found.number));
+    run.techniques = techniques;
+    Ok(())
 }
 
 /// Runs one variant alone, for a program that counts its instructions.

@@ -107,14 +107,19 @@ pub enum Better {
     Neither,
 }
 
+/// The difference from 1 that "no difference" rules out: noise or an interval that could hide more says nothing.
+const MOST_HIDDEN: f64 = 0.1;
+
 /// What a ratio to the baseline says about a variant on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The whole interval is on the good side, beyond the noise.
     Helps,
-    /// The interval holds 1, or reaches into the noise around it.
+    /// The interval includes 1, or reaches into the noise around it.
     NoDifference,
+    /// As [`Verdict::NoDifference`], but a difference of more than 10 % may be hidden.
+    TooNoisy,
     /// The whole interval is on the bad side, beyond the noise.
     Hurts,
 }
@@ -125,12 +130,15 @@ impl Verdict {
     pub fn of(ratio: &Estimate, noise: f64, better: Better) -> Option<Self> {
         let is_less = ratio.high < 1.0 - noise;
         let is_more = ratio.low > 1.0 + noise;
+        let hides_much =
+            noise > MOST_HIDDEN || ratio.low < 1.0 - MOST_HIDDEN || ratio.high > 1.0 + MOST_HIDDEN;
         match better {
             Better::Neither => None,
             Better::Less if is_less => Some(Self::Helps),
             Better::Less if is_more => Some(Self::Hurts),
             Better::More if is_more => Some(Self::Helps),
             Better::More if is_less => Some(Self::Hurts),
+            Better::Less | Better::More if hides_much => Some(Self::TooNoisy),
             Better::Less | Better::More => Some(Self::NoDifference),
         }
     }
@@ -143,6 +151,7 @@ impl Verdict {
             Self::Helps => format!("helps here: {low:.2} to {high:.2} of the baseline"),
             Self::Hurts => format!("hurts here: {low:.2} to {high:.2} of the baseline"),
             Self::NoDifference => format!("no difference seen: {low:.2} to {high:.2} of the baseline"),
+            Self::TooNoisy => format!("too noisy to judge: {low:.2} to {high:.2} of the baseline"),
         }
     }
 }
@@ -194,6 +203,10 @@ mod tests {
         for (low, high, better, verdict) in verdicts {
             assert_eq!(Verdict::of(&ratio(low, high), 0.01, better), verdict, "{low} to {high}");
         }
+        // Noise of 125 %, or an interval that could hide anything.
+        assert_eq!(Verdict::of(&ratio(0.95, 1.05), 1.25, Better::Less), Some(Verdict::TooNoisy));
+        assert_eq!(Verdict::of(&ratio(0.80, 1.05), 0.01, Better::Less), Some(Verdict::TooNoisy));
+        assert_eq!(Verdict::of(&ratio(2.5, 3.5), 1.25, Better::Less), Some(Verdict::Hurts));
     }
 
     proptest! {

@@ -72,20 +72,22 @@ struct List {
 Examples:
   tapeworks lab run loop-unrolling
   tapeworks lab run all --quick --out lab
+  tapeworks lab run inlining,simd --quick --out lab    (adds to the folder)
 
 A run keeps one or two cores busy: on a machine with other work its intervals are wide. Exit code 3: a technique was left out, \
 in part or whole, and the reason is printed.")]
 struct Measure {
     /// Names or numbers of techniques, or `all`.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", value_delimiter = ',')]
     techniques: Vec<String>,
     /// Small sizes and few rounds: whether all works, in seconds.
     #[arg(short, long)]
     quick: bool,
-    /// Write results.json and the plots into this folder.
+    /// Write results.json and the plots into this folder. Results of an earlier run in it are kept, unless they are of the same
+    /// techniques.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Replace the files of an earlier run.
+    /// Discard the results of an earlier run.
     #[arg(short, long)]
     force: bool,
     /// Print the results as JSON.
@@ -219,18 +221,23 @@ fn technique(name: &str) -> Result<&'static Technique> {
 
 fn measure(arguments: &Measure) -> Result {
     let techniques = chosen(&arguments.techniques)?;
-    // The file is made before anything is measured: nobody waits for a run whose results have no place, and a second run in the same folder
-    // is refused.
+    let settings = if arguments.quick { Settings::QUICK } else { Settings::FULL };
+    let began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    // The file is created, and earlier results are read, before anything is measured: nobody waits for a run whose results have no place.
     let mut results = None;
     if let Some(folder) = &arguments.out {
         std::fs::create_dir_all(folder).map_err(|error| Failure::from_file(folder, &error))?;
-        results = Some(CompressedFile::create(&folder.join(RESULTS), arguments.force)?);
+        let path = folder.join(RESULTS);
+        let has_earlier = path.exists();
+        if has_earlier && !arguments.force {
+            let mut none = run::empty(settings, &began);
+            run::add_earlier(&mut none, &path).map_err(|error| Failure::Failed(error.to_string()))?;
+        }
+        results = Some(CompressedFile::create(&path, has_earlier)?);
     }
     if !IS_OPTIMISED {
         complain("this program is not optimised, and its figures say nothing: build it with --release");
     }
-    let settings = if arguments.quick { Settings::QUICK } else { Settings::FULL };
-    let began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut bar = Bar::new("Measuring");
     let is_stopped = interrupt::is_requested;
     let measured = run::run(
@@ -284,7 +291,7 @@ fn measure(arguments: &Measure) -> Result {
         }
     }
     let written = match (&arguments.out, results) {
-        (Some(folder), Some(results)) => write_results(folder, results, &run),
+        (Some(folder), Some(results)) => write_results(folder, results, &run, arguments.force),
         _ => Ok(()),
     };
     // What cannot be written is printed all the same: it took minutes.
@@ -333,11 +340,15 @@ fn alone(arguments: &Alone) -> Result {
     Ok(Ending::Complete)
 }
 
-fn write_results(folder: &Path, mut results: CompressedFile, run: &Run) -> Result<()> {
+fn write_results(folder: &Path, mut results: CompressedFile, run: &Run, discards: bool) -> Result<()> {
+    let path = folder.join(RESULTS);
+    let mut run = run.clone();
+    if !discards && path.exists() {
+        run::add_earlier(&mut run, &path).map_err(|error| Failure::Failed(error.to_string()))?;
+    }
     for plot in run.techniques.iter().flat_map(book::plots) {
         output::write_file(&folder.join(plot.name), true, plot.svg.as_bytes())?;
     }
-    let path = folder.join(RESULTS);
     results.write_all(run.to_json().as_bytes()).map_err(|error| Failure::from_file(&path, &error))?;
     results.finish()?;
     Ok(())
