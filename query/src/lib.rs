@@ -24,6 +24,7 @@
 //!
 //! The engine is Apache DataFusion. Statements that would change a table or a file are refused.
 
+pub mod arguments;
 pub mod as_of;
 mod catalogue;
 mod cloud;

@@ -9,67 +9,15 @@ use std::time::Duration;
 use clap::Parser;
 use tapeworks_packet::new_file::{self, Handle};
 use tapeworks_packet::stop;
-use tapeworks_query::output::{self, Format};
+use tapeworks_query::arguments::{Arguments, Format};
+use tapeworks_query::output;
 use tapeworks_query::{Catalogue, Options, QueryError};
-
-/// Threads at most, as of the other commands.
-const MOST_THREADS: usize = 64;
 
 /// How long what still runs may take to end: it removes its temporary files then.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Rows of a table unless given.
 const ROWS: usize = 100;
-
-/// SQL over the files of `tapeworks batch`.
-///
-/// Each schema is a table, with _ for -: trades, mbo, cmbp_1. as_of('trades', 'cmbp_1') has each trade with the NBBO at its time.
-#[derive(Parser)]
-#[command(
-    name = "tapeworks query",
-    bin_name = "tapeworks query",
-    version,
-    after_help = "Examples:\n  \
-        tapeworks query --data days --tables\n  \
-        tapeworks query --data days \"SELECT symbol, sum(size) FROM trades WHERE date = '2025-11-14' GROUP BY symbol\"\n  \
-        tapeworks query --data days --out spreads.parquet \"SELECT symbol, price, bid_px_00, ask_px_00 FROM as_of('trades', 'cmbp_1')\"\n\n\
-        Exit codes: 0; 1 the files, the statement or the result fail; 2 the flags; 130 Ctrl-C."
-)]
-struct Arguments {
-    /// One statement that reads; - is standard input
-    #[arg(value_name = "SQL", required_unless_present_any = ["file", "tables"])]
-    sql: Option<String>,
-    /// The folder of a batch; with the feature `cloud` also s3://BUCKET/PATH, gs:// and az://
-    #[arg(short, long, value_name = "DIR")]
-    data: String,
-    /// A file with the statement
-    #[arg(long, value_name = "FILE", conflicts_with = "sql")]
-    file: Option<PathBuf>,
-    /// Show the tables and their columns
-    #[arg(long, conflicts_with_all = ["sql", "file", "out", "rows"])]
-    tables: bool,
-    /// The form of the result. Unless given: by the end of --out's name; else a table on a terminal, and CSV elsewhere
-    #[arg(short, long, value_enum)]
-    format: Option<Format>,
-    /// Write the result to a file, which has its name when it is whole; - is standard output
-    #[arg(short, long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Replace the file of --out
-    #[arg(long, requires = "out")]
-    force: bool,
-    /// Rows of a table; 0 is all [default: 100 on standard output]
-    #[arg(long, value_name = "N")]
-    rows: Option<usize>,
-    /// Threads [default: as many as there are processors]
-    #[arg(short, long, value_name = "N", value_parser = threads)]
-    jobs: Option<NonZeroUsize>,
-    /// Memory for sorts, groups and joins, in MB; sorts and groups beyond it go to temporary files
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
-    memory: Option<u32>,
-    /// Say nothing of missing messages and the like
-    #[arg(short, long)]
-    quiet: bool,
-}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -109,11 +57,6 @@ fn main() -> ExitCode {
         }
         Some(Err(error)) => failed(&error),
     }
-}
-
-fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let known = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MOST_THREADS);
-    known.ok_or_else(|| format!("use a whole number from 1 to {MOST_THREADS}"))
 }
 
 fn refused(why: &str) -> ExitCode {

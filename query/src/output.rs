@@ -17,19 +17,7 @@ use futures::TryStreamExt;
 use tapeworks_packet::new_file::{Handle, NewFile};
 
 use crate::QueryError;
-
-/// How an answer is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// Columns beside each other, for people.
-    Table,
-    /// Comma-separated values with a line of names.
-    Csv,
-    /// A JSON object a line.
-    Json,
-    /// A Parquet file.
-    Parquet,
-}
+use crate::arguments::Format;
 
 impl Format {
     const fn name(self) -> &'static str {

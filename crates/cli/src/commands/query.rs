@@ -6,16 +6,21 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use clap::Args;
+use clap::{Args, CommandFactory as _};
 
-use crate::ending::{Failure, Result};
+use crate::ending::{Ending, Failure, Result};
+use crate::output;
+
+#[allow(dead_code, unreachable_pub, reason = "the program reads the flags; here they only render its help")]
+#[path = "query/arguments.rs"]
+mod flags;
 
 /// The program.
 const PROGRAM: &str = "tapeworks-query";
 
-/// SQL over the files of `tapeworks batch`: the program `tapeworks-query`, which is installed apart.
+/// Query the files of `tapeworks batch` with SQL, by the separate program `tapeworks-query`.
 ///
-/// `tapeworks query --help` shows its flags.
+/// `tapeworks query --help` shows the flags.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -26,17 +31,24 @@ Examples:
   tapeworks query --data days \"SELECT price, bid_px_00, ask_px_00 FROM as_of('trades', 'cmbp_1')\""
 )]
 pub(crate) struct Arguments {
-    /// What the program takes.
+    /// Arguments of the program.
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-/// Becomes that program: the one beside this, or the first on the path.
+/// Replaces this process by that program: the one in the same folder, or else the first on the path. The help needs no program.
 pub(crate) fn run(arguments: Arguments) -> Result {
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
-    let program = beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let arguments = arguments.arguments;
+    if let Some(flag) = arguments.iter().find(|flag| *flag == "--help" || *flag == "-h") {
+        let mut command = flags::Arguments::command();
+        let help = if flag == "-h" { command.render_help() } else { command.render_long_help() };
+        output::print(&help.to_string())?;
+        return Ok(Ending::Complete);
+    }
+    let own = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
+    let program = own.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
     // It returns only if the program cannot be started.
-    let error = Command::new(&program).args(arguments.arguments).exec();
+    let error = Command::new(&program).args(arguments).exec();
     Err(match error.kind() {
         io::ErrorKind::NotFound => Failure::Failed(format!(
             "{PROGRAM} is not installed: `cargo install --path query` in the sources of Tapeworks builds it"
