@@ -515,6 +515,26 @@ fn a_full_disk_leaves_no_part_of_a_generated_session() {
 }
 
 #[test]
+fn an_unknown_schema_is_wrong_usage_before_anything_is_connected() {
+    for arguments in [
+        &["subscribe", "--schema", "nonsense"][..],
+        &["replay", CAPTURE, "--schema", "nonsense", "--out", "x.csv"],
+    ] {
+        assert_one_error(&run(arguments), 2, "unknown schema 'nonsense'");
+    }
+}
+
+/// The program that runs queries is not installed here.
+#[test]
+fn the_flags_of_a_query_are_shown_without_its_program() {
+    for help in ["--help", "-h"] {
+        let output = command(&["query", help]).env("PATH", "").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("--memory <MB>"), "{}", stdout(&output));
+    }
+}
+
+#[test]
 fn help_and_version_are_answers() {
     for arguments in [&["--help"][..], &["dump", "--help"], &["--version"]] {
         let output = run(arguments);

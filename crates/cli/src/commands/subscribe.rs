@@ -105,7 +105,7 @@ pub(crate) struct Arguments {
     dataset: String,
     /// The schemas: mbo, mbp-1, mbp-10, trades, bbo-1s, cmbp-1, cbbo-1s, ohlcv-1s, status, definition and others.
     #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "cmbp-1")]
-    schema: Vec<String>,
+    schema: Vec<Schema>,
     /// The symbols, A,B or @FILE; all unless given.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::names)]
     symbols: Option<Names>,
@@ -263,21 +263,15 @@ fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<
         pretty: arguments.pretty,
         ..tapeworks_store::Options::default()
     };
-    let schemas: Vec<Schema> = match arguments.multicast {
-        // The plant's configuration determines the schemas.
-        Some(_) => Vec::new(),
-        None => arguments.schema.iter().filter_map(|schema| schema.parse().ok()).collect(),
-    };
+    // With --multicast the plant's configuration determines the schemas.
+    let schemas = if arguments.multicast.is_some() { &[][..] } else { &arguments.schema };
     let pattern = out.to_str().filter(|out| out.contains("{schema}"));
     let Some(pattern) = pattern else {
-        let one = match (schemas.as_slice(), arguments.schema.len(), arguments.multicast) {
-            ([schema], 1, None) => Some(*schema),
-            _ => None,
-        };
+        let one = if let [schema] = schemas { Some(*schema) } else { None };
         return Ok(vec![RecordWriter::create(out, one, metadata, &options)?]);
     };
-    if schemas.len() != arguments.schema.len() || arguments.multicast.is_some() {
-        let text = "{schema} in the name of --out needs schemas of this program's list, and no --multicast";
+    if arguments.multicast.is_some() {
+        let text = "{schema} in the name of --out needs --schema, which --multicast does not have";
         return Err(Failure::Usage(text.to_owned()));
     }
     let mut files = Vec::new();
@@ -412,7 +406,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             address,
             key: arguments.key.clone(),
             dataset: arguments.dataset.clone(),
-            schemas: arguments.schema.clone(),
+            schemas: arguments.schema.iter().map(Schema::to_string).collect(),
             symbols: arguments.symbols.clone().map(|Names(names)| names).unwrap_or_default(),
             snapshot: arguments.snapshot,
             start: arguments.start,
@@ -493,10 +487,7 @@ fn received_by_aeron(counters: &AeronReaderCounters) -> String {
 /// Receives by Aeron.
 #[cfg(feature = "aeron")]
 fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
-    let unknown = |schema: &String| Failure::Usage(format!("'{schema}' is no schema of this program"));
-    let parse = |schema: &String| schema.parse::<Schema>().map_err(|_| unknown(schema));
-    let schemas: Vec<Schema> = arguments.schema.iter().map(parse).collect::<Result<_>>()?;
-    let events = schemas != [Schema::Cmbp1];
+    let events = arguments.schema != [Schema::Cmbp1];
     let server = arguments.from.as_deref().map(resolve).transpose()?;
     if arguments.start.is_some() && server.is_none() {
         return Err(Failure::Usage(
@@ -526,7 +517,7 @@ fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
         is_patient: false,
         say: complain,
     };
-    let mut reader = AeronReader::open(options, &schemas).map_err(SubscribeError::from)?;
+    let mut reader = AeronReader::open(options, &arguments.schema).map_err(SubscribeError::from)?;
     take(arguments, &mut reader, &headless(arguments), |reader| {
         let counters = reader.counters();
         complain(&received_by_aeron(&counters));
