@@ -101,8 +101,9 @@ const DATA: [&str; 16] = [
     "crates/cli",
 ];
 
-/// The sources of the Python package.
-const PACKAGE: [&str; 18] = [
+/// The sources of the Python package, and the README, whose example its tests run.
+const PACKAGE: [&str; 19] = [
+    "README.md",
     "bindings/python",
     "docs/src/notebook.md",
     "docs/src/notebooks",
