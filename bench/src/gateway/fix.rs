@@ -182,7 +182,7 @@ impl Receiver {
                 Some(&rest[..length])
             }
             Framing::Incomplete => None,
-            Framing::Garbled { .. } => panic!("{}", String::from_utf8_lossy(rest)),
+            Framing::Garbled { .. } | Framing::WrongLength => panic!("{}", String::from_utf8_lossy(rest)),
         }
     }
 
