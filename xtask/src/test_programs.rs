@@ -22,6 +22,8 @@ const FIRST: &[&str] = &[
     "tapeworks-sim simulated",
     "tapeworks-gateway crash",
     "tapeworks batch",
+    "tapeworks readme",
+    "tapeworks book",
     "tapeworks-sim journal_crash",
     "tapeworks-feed exhaustive",
     "tapeworks-sim tapeworks_sim",

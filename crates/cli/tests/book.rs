@@ -1,0 +1,137 @@
+//! The book's examples of commands with their output: each page's commands run as typed, in order, and print what the page shows.
+//!
+//! In a page, a line of `…` stands for any lines, and `…` within a line for any text.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Folder, root, run};
+
+/// Blocks with one of these commands are not run: they go on until they are interrupted, talk to a server, or need another program.
+const NOT_RUN: [&str; 4] =
+    ["tapeworks demo", "tapeworks exchange serve", "tapeworks fix ", "tapeworks query"];
+
+/// The programs of the blocks that are run.
+const RUN: [&str; 4] = ["tapeworks ", "mkdir ", "printf ", "echo "];
+
+/// A command of a page, and the output that the page shows.
+struct Example {
+    command: String,
+    shown: Vec<String>,
+}
+
+/// The examples of a page, in order.
+fn examples(page: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    for block in blocks {
+        let commands: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+        let is_run = |command: &&str| RUN.iter().any(|start| command.starts_with(start));
+        if NOT_RUN.iter().any(|command| block.contains(command)) || !commands.iter().all(is_run) {
+            continue;
+        }
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                examples.push(Example { command: command.to_owned(), shown: Vec::new() });
+            } else if let Some(example) = examples.last_mut() {
+                example.shown.push(line.trim_end().to_owned());
+            }
+        }
+    }
+    examples
+}
+
+/// Whether a printed line is the one that a page shows.
+fn is_line(printed: &str, shown: &str) -> bool {
+    let mut parts = shown.split('…');
+    let Some(mut rest) = printed.trim_end().strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    for (number, part) in parts.iter().enumerate() {
+        let is_last = number + 1 == parts.len();
+        match rest.find(part) {
+            Some(_) if is_last => return rest.ends_with(part),
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// The first line of a page's output that was not printed in its place.
+fn first_missing<'a>(printed: &str, shown: &'a [String]) -> Option<&'a str> {
+    let mut lines = printed.lines();
+    shown
+        .iter()
+        .filter(|shown| shown.as_str() != "…")
+        .find(|shown| !lines.any(|line| is_line(line, shown)))
+        .map(String::as_str)
+}
+
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_command_of_the_book_prints_the_output_in_the_book() {
+    let mut found = Vec::new();
+    pages(&root().join("docs/src"), &mut found);
+    found.sort();
+    let session = Folder::new("book-session");
+    let generated = session.path("session.pcap.zst");
+    assert!(run(&["exchange", "generate", "--messages", "200000", "--out", &generated]).status.success());
+    let programs = Path::new(env!("CARGO_BIN_EXE_tapeworks")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in found {
+        let examples = examples(&std::fs::read_to_string(&page).unwrap());
+        let folder = Folder::new("book");
+        for linked in ["testdata", "examples"] {
+            std::os::unix::fs::symlink(root().join(linked), folder.path(linked)).unwrap();
+        }
+        if !examples.iter().any(|example| {
+            example.command.contains("session.pcap.zst") && example.command.contains("generate")
+        }) {
+            std::os::unix::fs::symlink(&generated, folder.path("session.pcap.zst")).unwrap();
+        }
+        let mut last_code = String::new();
+        for Example { command, shown } in examples {
+            let mut shell = Command::new("sh");
+            shell
+                .args(["-c", &command])
+                .current_dir(folder.path(""))
+                .env("PATH", &path)
+                .env_remove("NO_COLOR");
+            let output = shell.output().unwrap();
+            let printed = match command.as_str() {
+                "echo $?" => last_code,
+                _ => support::stdout(&output) + &support::stderr(&output),
+            };
+            last_code = output.status.code().unwrap().to_string();
+            count += 1;
+            if let Some(line) = first_missing(&printed, &shown) {
+                wrong.push(format!("{}: $ {command}\nshows: {line}\n{printed}", page.display()));
+            }
+        }
+    }
+    assert!(count > 30, "{count} examples");
+    assert!(wrong.is_empty(), "{} of {count} examples are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+#[test]
+fn three_dots_stand_for_any_text() {
+    assert!(is_line("made in 0.3 s  ", "made in … s") && is_line("a", "a") && is_line("a b c", "a…c"));
+    assert!(!is_line("made in 0.3 ms", "made in … s") && !is_line("ab", "a") && !is_line("b", "a…"));
+}
