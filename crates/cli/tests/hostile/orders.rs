@@ -83,6 +83,8 @@ fn flood(page: SocketAddr, addresses: std::ops::Range<u8>, each: usize) -> Attac
 
 /// A command between slow connections that have all come while the gateway had no processor: by when it looks, its request is there.
 fn is_obeyed_behind_a_burst(gateway: &Running, page: SocketAddr) {
+    // The kernel queues 128 connections. Once this one is answered, no earlier one is left in the queue.
+    support::wait_for(|| get(page, "/ready").is_some());
     signal(&gateway.0, "-STOP");
     // Those of one address are 32; the reserve has 64.
     let slow = |count| (0..count).map(|_| sent(page, 1, SLOW).unwrap()).collect::<Vec<_>>();
