@@ -100,8 +100,8 @@ pub(super) struct Tick {
 pub(super) struct Activity(HashMap<Symbol, (Nbbo, u32)>);
 
 impl Activity {
-    /// Fewer changes than this may be chance.
-    const BUSY: u32 = 3;
+    /// Fewer changes than this may be chance. There are five ticks a second.
+    const BUSY: u32 = 8;
 
     /// Counts the changes since the last tick. Returns the symbol with the most changes so far; of several, the first by name.
     fn busiest(&mut self, list: &[(Symbol, Nbbo)]) -> Option<Symbol> {
@@ -295,13 +295,13 @@ mod tests {
         let mut list = tick().list;
         let mut activity = Activity::default();
         assert_eq!(activity.busiest(&list), None);
-        for size in 1..=3 {
+        for size in 1..=Activity::BUSY {
             assert_eq!(activity.busiest(&list), None, "before change {size}");
             list[1].1.bid.size = size;
         }
         assert_eq!(activity.busiest(&list), Some(list[1].0));
         // A tie goes to the first by name.
-        for size in 1..=3 {
+        for size in 1..=Activity::BUSY {
             list[0].1.bid.size = size;
             activity.busiest(&list);
         }
