@@ -104,19 +104,33 @@ fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn exchange_config(folder: &Folder, addresses: &[SocketAddr]) -> String {
+/// The addresses of exchange and gateway.
+struct Addresses {
+    real_time: SocketAddr,
+    recovery: SocketAddr,
+    ouch: SocketAddr,
+    clients: SocketAddr,
+}
+
+fn exchange_config(folder: &Folder, addresses: &Addresses) -> String {
+    let Addresses { real_time, recovery, ouch, .. } = addresses;
     let config = format!(
         r#"
 [[orders]]
 name = "Exchange"
-real_time = "{}"
-recovery = "{}"
+real_time = "{real_time}"
+recovery = "{recovery}"
 partitions = 2
 throttle_per_second = 0
 store = "{}"
 [[orders.user]]
 name = "TW01"
 password = "password"
+cancels_on_disconnect = false
+[[orders.ouch_user]]
+name = "TW01"
+password = "password"
+listen = "{ouch}"
 cancels_on_disconnect = false
 [[orders.symbol]]
 name = "AAPL"
@@ -126,14 +140,20 @@ name = "MSFT"
 id = 2
 partition = 2
 "#,
-        addresses[0],
-        addresses[1],
         folder.path("exchange-store")
     );
     folder.write("orders.toml", config.as_bytes())
 }
 
-fn gateway_config(folder: &Folder, addresses: &[SocketAddr]) -> String {
+fn gateway_config(folder: &Folder, addresses: &Addresses, protocol: &str) -> String {
+    let Addresses { real_time, recovery, ouch, clients: listen } = addresses;
+    let venue = match protocol {
+        "native" => format!(
+            "protocol = \"millennium\"\nreal_time = \"{real_time}\"\nrecovery = \"{recovery}\"\npartitions = 2\n\
+             throttle_per_second = 0"
+        ),
+        _ => format!("protocol = \"ouch\"\naddress = \"{ouch}\""),
+    };
     let clients: String = NAMES
         .map(|name| {
             format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\nbegin_string = \"FIXT.1.1\"\n")
@@ -141,18 +161,14 @@ fn gateway_config(folder: &Folder, addresses: &[SocketAddr]) -> String {
         .concat();
     let config = format!(
         r#"
-listen = "{}"
+listen = "{listen}"
 [store]
 folder = "{}"
 segment_mb = 1
 [venue]
-protocol = "millennium"
-real_time = "{}"
-recovery = "{}"
+{venue}
 user = "TW01"
 password = "password"
-partitions = 2
-throttle_per_second = 0
 first_reconnect = "50ms"
 longest_reconnect = "200ms"
 [[instrument]]
@@ -165,23 +181,30 @@ partition = 2
 [client_defaults]
 may_sell_short = true
 {clients}"#,
-        addresses[2],
         folder.path("gateway-store"),
-        addresses[0],
-        addresses[1],
     );
     folder.write("gateway.toml", config.as_bytes())
 }
 
 #[test]
-fn killed_gateways_and_exchanges_lose_and_double_nothing() {
+fn killed_gateways_and_native_exchanges_lose_and_double_nothing() {
+    kill_and_compare("native", 50);
+}
+
+#[test]
+fn killed_gateways_and_ouch_exchanges_lose_and_double_nothing() {
+    kill_and_compare("ouch", 54);
+}
+
+fn kill_and_compare(protocol: &str, first_port: u32) {
     let kills = number_from("TAPEWORKS_KILLS").unwrap_or(6);
     let seed = number_from("TAPEWORKS_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    println!("TAPEWORKS_SEED={seed} TAPEWORKS_KILLS={kills}");
-    let folder = Folder::new("gateway-crash");
-    let addresses = [50, 51, 52].map(free_port);
-    let (exchange_toml, gateway_toml) =
-        (exchange_config(&folder, &addresses), gateway_config(&folder, &addresses));
+    println!("{protocol}: TAPEWORKS_SEED={seed} TAPEWORKS_KILLS={kills}");
+    let folder = Folder::new(&format!("gateway-crash-{protocol}"));
+    let [real_time, recovery, ouch, clients] = [0, 1, 2, 3].map(|number| free_port(first_port + number));
+    let addresses = Addresses { real_time, recovery, ouch, clients };
+    let exchange_toml = exchange_config(&folder, &addresses);
+    let gateway_toml = gateway_config(&folder, &addresses, protocol);
     let logs = Logs::new();
     let _printed = OnFailure { logs: logs.clone(), store: folder.path("gateway-store") };
     let exchange = || {
@@ -196,7 +219,7 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
         let life = Duration::from_micros(100_000 + u64::from((market.random)(400_000)));
         let began = Instant::now();
         while began.elapsed() < life {
-            market.connect(addresses[2]);
+            market.connect(clients);
             (0..4).for_each(|_| market.act());
             market.turn(Duration::ZERO);
         }
@@ -213,7 +236,7 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
         venue = venue.or_else(|| Some(exchange()));
         ours = ours.or_else(|| Some(gateway()));
     }
-    if let Err(problem) = market.settle(addresses[2], PATIENCE) {
+    if let Err(problem) = market.settle(clients, PATIENCE) {
         logs.push("test", &problem);
         panic!("{problem}");
     }
