@@ -15,19 +15,19 @@ use crate::interrupt;
 /// The longest answer that is read, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// How long an answer may take, all attempts together.
+/// Time limit of a request, over all attempts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The pause before the second attempt; each further one is twice as long.
+/// The pause before the second attempt; it doubles before each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// So many attempts at most.
+/// The most attempts.
 const MOST_ATTEMPTS: u32 = 6;
 
 /// Sends a request with the token, and returns the body of the answer. An error is one line.
 ///
-/// A server whose connections are all taken may close this one to make room. So a request is sent again if its connection ends without an
-/// answer: all requests, the kill switch's too, do the same twice as once.
+/// A server that is out of connections may close this one to make room, so a request is repeated if its connection ends without an answer.
+/// Repeating is safe: `halt`, `resume` and the others are idempotent.
 pub(crate) fn request(
     connector: &Connector,
     method: &str,
@@ -72,27 +72,28 @@ fn ask<S: Read + Write>(
     let request = format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n");
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
-    for attempt in 1.. {
-        match connect().and_then(|stream| attempt_at(stream, &request, began)) {
+    let mut attempts = 1;
+    loop {
+        match connect().and_then(|stream| attempt(stream, &request, began)) {
             Ok(answer) => return body(place, &answer),
-            Err(error) if attempt < MOST_ATTEMPTS && is_end(&error) && !interrupt::is_requested() => {
+            Err(error) if attempts < MOST_ATTEMPTS && is_end(&error) && !interrupt::is_requested() => {
                 std::thread::sleep(pause);
                 pause *= 2;
+                attempts += 1;
             }
             Err(error) => return Err(format!("{place}: {error}")),
         }
     }
-    unreachable!("the last attempt returns")
 }
 
-/// Whether the other side, or what is between, has ended the connection.
+/// Whether the peer, or a device on the way, closed the connection.
 fn is_end(error: &io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof)
 }
 
 /// Sends the request, and reads the whole answer.
-fn attempt_at(mut stream: impl Read + Write, request: &str, began: Instant) -> io::Result<Vec<u8>> {
+fn attempt(mut stream: impl Read + Write, request: &str, began: Instant) -> io::Result<Vec<u8>> {
     // With TLS both sides agree first, which takes what the server sends.
     patiently(began, || stream.flush())?;
     stream.write_all(request.as_bytes())?;
