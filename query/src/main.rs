@@ -2,7 +2,6 @@
 
 use std::io::{self, BufWriter, IsTerminal, Read};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -11,7 +11,8 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{Decimal128Type, Int64Type, TimestampNanosecondType};
 use datafusion::parquet::arrow::ArrowWriter;
-use tapeworks_query::output::{self, Format};
+use tapeworks_query::arguments::Format;
+use tapeworks_query::output;
 use tapeworks_query::{Catalogue, Options, QueryError};
 
 /// A record of a test: time, symbol, a number.
