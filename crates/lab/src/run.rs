@@ -104,8 +104,7 @@ pub fn run(
 }
 
 /// A run on this machine that has measured nothing yet.
-#[must_use]
-pub fn empty(settings: Settings, began: &str) -> Run {
+fn empty(settings: Settings, began: &str) -> Run {
     Run {
         format: FORMAT,
         program: format!("tapeworks-lab {}", env!("CARGO_PKG_VERSION")),
@@ -118,21 +117,26 @@ pub fn empty(settings: Settings, began: &str) -> Run {
     }
 }
 
-/// Adds the results that an earlier run left in a file. Techniques of `run` replace theirs.
+/// Reads the results of an earlier run, to which [`add_earlier`] can add those of a run with these settings.
 ///
 /// # Errors
 /// As [`Run::read`], and [`ResultsError::Differs`].
-pub fn add_earlier(run: &mut Run, path: &Path) -> Result<(), ResultsError> {
-    let earlier = Run::read(path)?;
+pub fn read_earlier(path: &Path, settings: Settings) -> Result<Run, ResultsError> {
+    let (earlier, now) = (Run::read(path)?, empty(settings, ""));
     let differences = [
-        (earlier.program != run.program, "another version of the program measured them"),
-        (!earlier.machine.is_same(&run.machine), "they are from another machine"),
-        (earlier.quick != run.quick, "one run is quick, the other full"),
-        (earlier.rounds != run.rounds, "the runs have different numbers of rounds"),
+        (earlier.program != now.program, "another version of the program measured them"),
+        (!earlier.machine.is_same(&now.machine), "they are from another machine"),
+        (earlier.quick != now.quick, "one run is quick, the other full"),
+        (earlier.rounds != now.rounds, "the runs have different numbers of rounds"),
     ];
-    if let Some((_, why)) = differences.into_iter().find(|(differs, _)| *differs) {
-        return Err(ResultsError::Differs { path: path.to_owned(), why });
+    match differences.into_iter().find(|(differs, _)| *differs) {
+        Some((_, why)) => Err(ResultsError::Differs { path: path.to_owned(), why }),
+        None => Ok(earlier),
     }
+}
+
+/// Adds the results of an earlier run. Techniques of `run` replace theirs.
+pub fn add_earlier(run: &mut Run, earlier: Run) {
     // A comparison must not claim more than the noisier run can show.
     run.noise = run.noise.max(earlier.noise);
     let is_kept = |old: &TechniqueResult| run.techniques.iter().all(|new| new.name != old.name);
@@ -140,7 +144,6 @@ pub fn add_earlier(run: &mut Run, path: &Path) -> Result<(), ResultsError> {
     techniques.append(&mut run.techniques);
     techniques.sort_by_key(|technique| catalogue::find(&technique.name).map(|found| found.number));
     run.techniques = techniques;
-    Ok(())
 }
 
 /// Runs one variant alone, for a program that counts its instructions.

@@ -224,16 +224,16 @@ fn measure(arguments: &Measure) -> Result {
     let settings = if arguments.quick { Settings::QUICK } else { Settings::FULL };
     let began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     // The file is created, and earlier results are read, before anything is measured: nobody waits for a run whose results have no place.
-    let mut results = None;
+    let (mut results, mut earlier) = (None, None);
     if let Some(folder) = &arguments.out {
         std::fs::create_dir_all(folder).map_err(|error| Failure::from_file(folder, &error))?;
         let path = folder.join(RESULTS);
         let has_earlier = path.exists();
-        if has_earlier && !arguments.force {
-            let mut none = run::empty(settings, &began);
-            run::add_earlier(&mut none, &path).map_err(|error| Failure::Failed(error.to_string()))?;
-        }
         results = Some(CompressedFile::create(&path, has_earlier)?);
+        if has_earlier && !arguments.force {
+            let read = run::read_earlier(&path, settings);
+            earlier = Some(read.map_err(|error| Failure::Failed(error.to_string()))?);
+        }
     }
     if !IS_OPTIMISED {
         complain("this program is not optimised, and its figures say nothing: build it with --release");
@@ -291,7 +291,11 @@ fn measure(arguments: &Measure) -> Result {
         }
     }
     let written = match (&arguments.out, results) {
-        (Some(folder), Some(results)) => write_results(folder, results, &run, arguments.force),
+        (Some(folder), Some(results)) => {
+            let mut all = run.clone();
+            earlier.into_iter().for_each(|earlier| run::add_earlier(&mut all, earlier));
+            write_results(folder, results, &all)
+        }
         _ => Ok(()),
     };
     // What cannot be written is printed all the same: it took minutes.
@@ -340,15 +344,11 @@ fn alone(arguments: &Alone) -> Result {
     Ok(Ending::Complete)
 }
 
-fn write_results(folder: &Path, mut results: CompressedFile, run: &Run, discards: bool) -> Result<()> {
-    let path = folder.join(RESULTS);
-    let mut run = run.clone();
-    if !discards && path.exists() {
-        run::add_earlier(&mut run, &path).map_err(|error| Failure::Failed(error.to_string()))?;
-    }
+fn write_results(folder: &Path, mut results: CompressedFile, run: &Run) -> Result<()> {
     for plot in run.techniques.iter().flat_map(book::plots) {
         output::write_file(&folder.join(plot.name), true, plot.svg.as_bytes())?;
     }
+    let path = folder.join(RESULTS);
     results.write_all(run.to_json().as_bytes()).map_err(|error| Failure::from_file(&path, &error))?;
     results.finish()?;
     Ok(())
