@@ -21,8 +21,11 @@ const LONGEST: Duration = Duration::from_secs(25 * 60);
 const TIME_IS_OVER: i32 = 124;
 
 /// The command; in continuous integration it is ended with all that it has started when it takes longer than this.
-pub(crate) fn limited(command: &Command, longest: Duration) -> Command {
-    let mut limited = if is_ci() { ended_after(longest) } else { Command::new("env") };
+pub(crate) fn limited(command: Command, longest: Duration) -> Command {
+    if !is_ci() {
+        return command;
+    }
+    let mut limited = ended_after(longest);
     limited.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
     if let Some(folder) = command.get_current_dir() {
         limited.current_dir(folder);
@@ -184,27 +187,23 @@ impl Program {
 
     /// Runs it with our output; an error names the program and how it ended, and in continuous integration what it printed last.
     pub(crate) fn run(mut self) -> Result<(), String> {
-        println!("$ {}", self.shown());
+        let shown = self.shown();
+        println!("$ {shown}");
         let ended = if is_ci() {
-            run_and_keep(limited(&self.command, LONGEST), None)
+            run_and_keep(limited(self.command, LONGEST), None)
         } else {
             self.command.status().map(|status| (status, String::new()))
         };
-        let (status, last) = ended.map_err(|error| format!("{}: {error}", self.shown()))?;
-        if status.success() { Ok(()) } else { Err(self.failure(status, &last)) }
+        succeeded(&shown, ended)
     }
 
     /// Runs it with our error output, and gives what it printed; an error has the last lines of its error output.
     pub(crate) fn run_for_output(self) -> Result<String, String> {
-        println!("$ {}", self.shown());
+        let shown = self.shown();
+        println!("$ {shown}");
         let mut printed = String::new();
-        let ended = run_and_keep(limited(&self.command, LONGEST), Some(&mut printed));
-        let (status, last) = ended.map_err(|error| format!("{}: {error}", self.shown()))?;
-        if status.success() { Ok(printed) } else { Err(self.failure(status, &last)) }
-    }
-
-    fn failure(&self, status: ExitStatus, last: &str) -> String {
-        format!("`{}` failed: {}{last}", self.shown(), ending(status, LONGEST))
+        succeeded(&shown, run_and_keep(limited(self.command, LONGEST), Some(&mut printed)))?;
+        Ok(printed)
     }
 
     /// The command, for a caller that runs it in another way.
@@ -221,6 +220,15 @@ impl Program {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// Whether a program ended well; an error names it, how it ended, and its last lines.
+fn succeeded(shown: &str, ended: std::io::Result<(ExitStatus, String)>) -> Result<(), String> {
+    let (status, last) = ended.map_err(|error| format!("{shown}: {error}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("`{shown}` failed: {}{last}", ending(status, LONGEST)))
 }
 
 /// Runs a program with our output, and gives its last lines too, each after a line break. What it prints goes into `printed` instead, if

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -148,7 +148,7 @@ fn run_all(programs: Vec<TestProgram>, at_once: usize) -> Vec<Ended> {
 
 fn run_one(program: TestProgram) -> Ended {
     let started = Instant::now();
-    let output = process::limited(&program.command, LONGEST).output();
+    let output = process::limited(program.command, LONGEST).stdin(Stdio::null()).output();
     let (tests, failure) = match output {
         Ok(output) => {
             let printed = String::from_utf8_lossy(&output.stdout);
