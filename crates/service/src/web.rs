@@ -345,7 +345,6 @@ async fn serve(
             None => {
                 server.counters.connections_refused.add();
                 server.refuse(Peer(peer), "too many connections");
-                reserve.retain(|one: &Reserved| !one.task.is_finished());
                 if reserve.len() >= RESERVE {
                     // A request that the kernel has already taken counts as sent. This task accepts many connections in a row, while those that
                     // it has started wait for their first turn.
