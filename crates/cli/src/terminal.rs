@@ -48,20 +48,22 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether what goes to standard error may be coloured.
+/// Whether standard error may be coloured.
 pub(crate) fn is_coloured_stderr() -> bool {
-    std::io::stderr().is_terminal() && !is_colour_unwanted()
+    is_coloured(&std::io::stderr())
 }
 
-fn is_colour_unwanted() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb()
-}
-
-/// Colours, if standard output is a terminal or `CLICOLOR_FORCE` is set, unless the environment forbids them (<https://no-color.org>,
-/// <https://bixense.com/clicolors>).
+/// Colours of standard output.
 pub(crate) fn paint() -> Paint {
-    let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
-    Paint { is_coloured: (std::io::stdout().is_terminal() || is_forced) && !is_colour_unwanted() }
+    Paint { is_coloured: is_coloured(&std::io::stdout()) }
+}
+
+/// Whether a stream may be coloured: a terminal, or any stream with `CLICOLOR_FORCE` (<https://bixense.com/clicolors>), unless the
+/// environment forbids colours (<https://no-color.org>).
+fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let is_forced = set("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    (stream.is_terminal() || is_forced) && set("NO_COLOR").is_none() && !is_dumb()
 }
 
 /// A progress bar on standard error: only on a terminal, only when the work takes longer than a second.
