@@ -130,12 +130,7 @@ fn the_bars_of_a_session_are_as_they_were_when_a_person_checked_them() {
         ["exchange", "generate", "--venues", "nasdaq,memx,iex-deep", "--messages", "40000", "--symbols", "6"];
     assert!(run(&[&arguments[..], &["--force", "--out", &path]].concat()).status.success());
     let text = stdout(&run(&["bars", &path, "--interval", "1h", "--pretty"]));
-    let golden = support::root().join("testdata/golden/bars/session.1h.csv");
-    if std::env::var_os("TAPEWORKS_BLESS").is_some() {
-        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
-        std::fs::write(&golden, &text).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(&golden).unwrap(), text);
+    support::compare_with("testdata/golden/bars/session.1h.csv", &text);
 }
 
 #[test]

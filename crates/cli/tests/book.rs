@@ -92,8 +92,6 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
     let session = Folder::new("book-session");
     let generated = session.path("session.pcap.zst");
     assert!(run(&["exchange", "generate", "--messages", "200000", "--out", &generated]).status.success());
-    let programs = Path::new(env!("CARGO_BIN_EXE_tapeworks")).parent().unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let (mut count, mut wrong) = (0, Vec::new());
     for page in found {
         let examples = examples(&std::fs::read_to_string(&page).unwrap());
@@ -108,12 +106,7 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
         }
         let mut last_code = String::new();
         for Example { command, shown } in examples {
-            let mut shell = Command::new("sh");
-            shell
-                .args(["-c", &command])
-                .current_dir(folder.path(""))
-                .env("PATH", &path)
-                .env_remove("NO_COLOR");
+            let mut shell = support::in_shell(Command::new("sh"), &command, Path::new(&folder.path("")));
             let output = shell.output().unwrap();
             let printed = match command.as_str() {
                 "echo $?" => last_code,

@@ -8,14 +8,14 @@
 mod support;
 
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use support::{Folder, command, free_port, run, stderr, stdout};
+use support::orders::{Addresses, exchange_config, gateway_config};
+use support::{Folder, command, run, stderr, stdout};
 use tapeworks_exchange::random::Random;
-use tapeworks_gateway::testing::{Market, NAMES, Trader};
+use tapeworks_gateway::testing::{Market, Trader};
 use tapeworks_runtime::world::System;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -104,88 +104,6 @@ fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The addresses of exchange and gateway.
-struct Addresses {
-    real_time: SocketAddr,
-    recovery: SocketAddr,
-    ouch: SocketAddr,
-    clients: SocketAddr,
-}
-
-fn exchange_config(folder: &Folder, addresses: &Addresses) -> String {
-    let Addresses { real_time, recovery, ouch, .. } = addresses;
-    let config = format!(
-        r#"
-[[orders]]
-name = "Exchange"
-real_time = "{real_time}"
-recovery = "{recovery}"
-partitions = 2
-throttle_per_second = 0
-store = "{}"
-[[orders.user]]
-name = "TW01"
-password = "password"
-cancels_on_disconnect = false
-[[orders.ouch_user]]
-name = "TW01"
-password = "password"
-listen = "{ouch}"
-cancels_on_disconnect = false
-[[orders.symbol]]
-name = "AAPL"
-id = 1
-[[orders.symbol]]
-name = "MSFT"
-id = 2
-partition = 2
-"#,
-        folder.path("exchange-store")
-    );
-    folder.write("orders.toml", config.as_bytes())
-}
-
-fn gateway_config(folder: &Folder, addresses: &Addresses, protocol: &str) -> String {
-    let Addresses { real_time, recovery, ouch, clients: listen } = addresses;
-    let venue = match protocol {
-        "native" => format!(
-            "protocol = \"millennium\"\nreal_time = \"{real_time}\"\nrecovery = \"{recovery}\"\npartitions = 2\n\
-             throttle_per_second = 0"
-        ),
-        _ => format!("protocol = \"ouch\"\naddress = \"{ouch}\""),
-    };
-    let clients: String = NAMES
-        .map(|name| {
-            format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\nbegin_string = \"FIXT.1.1\"\n")
-        })
-        .concat();
-    let config = format!(
-        r#"
-listen = "{listen}"
-[store]
-folder = "{}"
-segment_mb = 1
-[venue]
-{venue}
-user = "TW01"
-password = "password"
-first_reconnect = "50ms"
-longest_reconnect = "200ms"
-[[instrument]]
-symbol = "AAPL"
-id = 1
-[[instrument]]
-symbol = "MSFT"
-id = 2
-partition = 2
-[client_defaults]
-may_sell_short = true
-{clients}"#,
-        folder.path("gateway-store"),
-    );
-    folder.write("gateway.toml", config.as_bytes())
-}
-
 #[test]
 fn killed_gateways_and_native_exchanges_lose_and_double_nothing() {
     kill_and_compare("native", 50);
@@ -201,10 +119,12 @@ fn kill_and_compare(protocol: &str, first_port: u32) {
     let seed = number_from("TAPEWORKS_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("{protocol}: TAPEWORKS_SEED={seed} TAPEWORKS_KILLS={kills}");
     let folder = Folder::new(&format!("gateway-crash-{protocol}"));
-    let [real_time, recovery, ouch, clients] = [0, 1, 2, 3].map(|number| free_port(first_port + number));
-    let addresses = Addresses { real_time, recovery, ouch, clients };
-    let exchange_toml = exchange_config(&folder, &addresses);
-    let gateway_toml = gateway_config(&folder, &addresses, protocol);
+    let addresses = Addresses::free(first_port);
+    let clients = addresses.clients;
+    let store = format!("store = \"{}\"", folder.path("exchange-store"));
+    let exchange_toml = folder.write("orders.toml", exchange_config(&addresses, &store, "").as_bytes());
+    let gateway_toml = gateway_config(&addresses, protocol, &folder.path("gateway-store"), "");
+    let gateway_toml = folder.write("gateway.toml", gateway_toml.as_bytes());
     let logs = Logs::new();
     let _printed = OnFailure { logs: logs.clone(), store: folder.path("gateway-store") };
     let exchange = || {

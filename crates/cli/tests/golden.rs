@@ -7,17 +7,11 @@
 
 mod support;
 
-use support::{captures, root, run, stdout};
+use support::{captures, run, stdout};
 
 /// Compares `text` with the golden file, or writes it when blessing.
 fn compare(name: &str, text: &str) {
-    let path = root().join("testdata/golden").join(name);
-    if std::env::var_os("TAPEWORKS_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(golden == text, "{} differs from what was printed:\n{text}", path.display());
+    support::compare_with(&format!("testdata/golden/{name}"), text);
 }
 
 fn golden_name(kind: &str, capture: &str, ending: &str) -> String {

@@ -9,7 +9,7 @@ mod support;
 
 use std::fmt::Write as _;
 
-use support::{Folder, command, root, run, stderr, stdout};
+use support::{Folder, command, run, stderr, stdout};
 use tapeworks_drawing::escape;
 
 /// Width of a character and height of a line, in pixels, of the font below.
@@ -92,16 +92,6 @@ text {{ fill: #e5e7eb }} .window {{ fill: #111827; stroke: #374151 }} .bar {{ st
     )
 }
 
-/// Compares a picture with the one in the book, or redraws it.
-fn compare(name: &str, picture: &str) {
-    let path = root().join("docs/src/pictures").join(name);
-    if std::env::var_os("TAPEWORKS_BLESS").is_some() {
-        std::fs::write(&path, picture).unwrap();
-    }
-    let drawn = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(drawn == picture, "{} is out of date: `cargo xtask golden --bless` redraws it", path.display());
-}
-
 #[test]
 fn the_picture_of_a_replay_shows_the_program_as_it_is() {
     let folder = Folder::new("pictures");
@@ -119,5 +109,6 @@ fn the_picture_of_a_replay_shows_the_program_as_it_is() {
     let channels = from("Channels").take_while(|line| !line.contains("Books"));
     let busiest = from("The busiest").take(12);
     let shown: Vec<&str> = channels.chain(busiest).chain([""]).chain(from("Written")).collect();
-    compare("replay.svg", &terminal(&format!("tapeworks {}", arguments.join(" ")), &shown));
+    let picture = terminal(&format!("tapeworks {}", arguments.join(" ")), &shown);
+    support::compare_with("docs/src/pictures/replay.svg", &picture);
 }

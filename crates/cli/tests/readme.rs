@@ -54,16 +54,11 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     /// Starts the example in a shell, in the namespace if there is one.
     fn start(example: &'a str, folder: &Path, namespace: Option<&Namespace>, number: usize) -> Self {
-        let programs = Path::new(env!("CARGO_BIN_EXE_tapeworks")).parent().unwrap();
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         let printed = folder.join(format!("printed-{number}"));
         let file = File::create(&printed).unwrap();
-        let mut command = match namespace {
-            Some(namespace) => namespace.command("sh"),
-            None => Command::new("sh"),
-        };
+        let shell = namespace.map_or_else(|| Command::new("sh"), |namespace| namespace.command("sh"));
         // The program takes the shell's place, so that a signal reaches it.
-        command.args(["-c", &format!("exec {example}")]).current_dir(folder).env("PATH", path);
+        let mut command = support::in_shell(shell, &format!("exec {example}"), folder);
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         Self { example, child: command.spawn().unwrap(), printed }
     }

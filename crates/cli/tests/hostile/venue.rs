@@ -1,10 +1,11 @@
 //! A venue that repeats, invents, withholds, reorders and garbles its reports, and clients who trade there through a gateway: what they
 //! know in the end is compared with the exchange's ledger.
 
-use tapeworks_gateway::testing::{Happened, Ledger, Market, NAMES};
+use tapeworks_gateway::testing::{Happened, Ledger, Market};
 use tapeworks_runtime::world::System;
 
 use super::*;
+use crate::support::orders::{Addresses, exchange_config, gateway_config};
 
 /// Orders whose reports the venue spoils, and orders after them.
 const SPOILT: usize = 1_500;
@@ -12,37 +13,12 @@ const SOUND: usize = 100;
 /// How long it may take: each request that the venue leaves unanswered costs five seconds.
 const LONGEST: Duration = Duration::from_secs(240);
 
-fn exchange_config(folder: &Folder, addresses: [SocketAddr; 3], protocol: &str, seed: u64) -> String {
+/// The faults of the exchange.
+fn faults(protocol: &str, seed: u64) -> String {
     // One costs an OUCH session a second, and a native one up to half a minute.
     let withheld = if protocol == "ouch" { 3_000 } else { 700 };
-    let [real_time, recovery, ouch] = addresses;
-    let text = format!(
+    format!(
         r#"
-[[orders]]
-name = "Exchange"
-real_time = "{real_time}"
-recovery = "{recovery}"
-partitions = 2
-throttle_per_second = 0
-heartbeat = "500ms"
-[[orders.user]]
-name = "TW01"
-password = "password"
-cancels_on_disconnect = false
-[[orders.ouch_user]]
-name = "TW01"
-password = "password"
-listen = "{ouch}"
-cancels_on_disconnect = false
-[[orders.symbol]]
-name = "AAPL"
-id = 1
-reference_price = "102"
-[[orders.symbol]]
-name = "MSFT"
-id = 2
-partition = 2
-reference_price = "102"
 [orders.faults]
 seed = {seed}
 repeats_per_million = 20_000
@@ -52,42 +28,7 @@ reorders_per_million = 20_000
 garbled_per_million = 5_000
 until_message = {SPOILT}
 "#
-    );
-    folder.write("orders.toml", text.as_bytes())
-}
-
-fn gateway_config(folder: &Folder, venue: &str, [listen, page]: [SocketAddr; 2]) -> String {
-    let clients: String = NAMES
-        .map(|name| {
-            format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\nbegin_string = \"FIXT.1.1\"\n")
-        })
-        .concat();
-    let store = folder.path("gateway-store");
-    let text = format!(
-        r#"
-listen = "{listen}"
-[store]
-folder = "{store}"
-[venue]
-{venue}
-user = "TW01"
-password = "password"
-first_reconnect = "50ms"
-longest_reconnect = "200ms"
-[[instrument]]
-symbol = "AAPL"
-id = 1
-[[instrument]]
-symbol = "MSFT"
-id = 2
-partition = 2
-[web]
-address = "{page}"
-[client_defaults]
-may_sell_short = true
-{clients}"#
-    );
-    folder.write("gateway.toml", text.as_bytes())
+    )
 }
 
 /// The entries of a ledger's file, and how many orders it has.
@@ -118,18 +59,16 @@ fn clients_agree_with_the_ledger(rounds: &mut Rounds, protocol: &str) {
     let seed = rounds.below(1 << 30) as u64;
     let what = format!("{protocol}, seed {seed} of TAPEWORKS_SEED={}", rounds.seed);
     let folder = Folder::new("hostile-venue");
-    let [real_time, recovery, ouch, listen, page] = [600, 601, 602, 603, 604].map(free_port);
-    let venue = match protocol {
-        "native" => format!(
-            "protocol = \"millennium\"\nreal_time = \"{real_time}\"\nrecovery = \"{recovery}\"\npartitions = 2\n\
-             throttle_per_second = 0\nheartbeat = \"500ms\""
-        ),
-        _ => format!("protocol = \"ouch\"\naddress = \"{ouch}\""),
-    };
+    let (addresses, page) = (Addresses::free(600), free_port(604));
+    let listen = addresses.clients;
+    let exchange = exchange_config(&addresses, "", &faults(protocol, seed));
+    let exchange = folder.write("orders.toml", exchange.as_bytes());
+    let web = format!("[web]\naddress = \"{page}\"");
+    let gateway = gateway_config(&addresses, protocol, &folder.path("gateway-store"), &web);
+    let gateway = folder.write("gateway.toml", gateway.as_bytes());
     let ledger_file = folder.path("ledger");
-    let exchange = exchange_config(&folder, [real_time, recovery, ouch], protocol, seed);
     let exchange = start(&["exchange", "serve", &exchange, "--json", "--ledger", &ledger_file]);
-    let gateway = Running::start(&["gateway", &gateway_config(&folder, &venue, [listen, page])]);
+    let gateway = Running::start(&["gateway", &gateway]);
     support::wait_for(|| get(page, "/ready").is_some());
     let mut random = Random::new(seed);
     let mut market = Market::<System, _>::new(move |bound| random.below(bound));

@@ -4,6 +4,7 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
+pub(crate) mod orders;
 pub(crate) mod process;
 pub(crate) mod trader;
 
@@ -23,6 +24,26 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tapeworks"));
     command.args(arguments).current_dir(root()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
     command
+}
+
+/// A shell in which `tapeworks` is this program.
+pub(crate) fn in_shell(mut shell: Command, script: &str, folder: &Path) -> Command {
+    let programs = Path::new(env!("CARGO_BIN_EXE_tapeworks")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    shell.args(["-c", script]).current_dir(folder).env("PATH", path);
+    shell.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    shell
+}
+
+/// Compares `text` with a file of the repository; with `TAPEWORKS_BLESS` it rewrites the file.
+pub(crate) fn compare_with(path: &str, text: &str) {
+    let path = root().join(path);
+    if std::env::var_os("TAPEWORKS_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(golden == text, "{} differs from what was printed:\n{text}", path.display());
 }
 
 /// What it answers.
