@@ -308,6 +308,9 @@ impl Pace {
 /// The stages after the feed.
 type Market = Through<BookStage, Option<NbboStage>>;
 
+/// Where the feed's events go.
+type FeedSink<'s, 'e> = SelfHelpSink<'s, Inline<'e, Market, Event, Outlet>>;
+
 /// Everything that a replay runs.
 struct Run {
     feed: Feed,
@@ -373,13 +376,23 @@ impl Run {
         }
     }
 
-    fn edge(&mut self) -> (&mut Feed, &mut SelfHelpSchedule, Inline<'_, Market, Event, Outlet>) {
-        let edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
-        (&mut self.feed, &mut self.self_help, edge)
+    /// Hands `work` the feed and the sink of its events.
+    #[inline]
+    fn feed<T>(&mut self, work: impl FnOnce(&mut Feed, &mut FeedSink<'_, '_>) -> T) -> T {
+        let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
+        work(&mut self.feed, &mut SelfHelpSink { schedule: &mut self.self_help, sink: &mut edge })
     }
 
     fn flush(&mut self) {
-        self.edge().2.end_of_batch();
+        self.feed(|_, sink| sink.end_of_batch());
+    }
+
+    /// The input has ended.
+    fn finish(&mut self) {
+        self.feed(|feed, sink| {
+            feed.finish(sink);
+            sink.end_of_batch();
+        });
     }
 
     /// Whether the next group is to be measured; if so, it begins.
@@ -532,9 +545,7 @@ pub fn replay_into(
             break;
         }
     }
-    let (feed, _, mut edge) = run.edge();
-    feed.finish(&mut edge);
-    run.flush();
+    run.finish();
     if let Some(error) = run.outlet.error.take() {
         return Err(error.into());
     }
@@ -690,10 +701,12 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                             names.packet(&packet);
                         }
                         let measured = run.begin_measured();
-                        let (feed, schedule, mut edge) = run.edge();
-                        let before = feed.counters().unrecognised_packets;
-                        feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
-                        if feed.counters().unrecognised_packets == before {
+                        let is_recognised = run.feed(|feed, sink| {
+                            let before = feed.counters().unrecognised_packets;
+                            feed.process(&[packet], sink);
+                            feed.counters().unrecognised_packets == before
+                        });
+                        if is_recognised {
                             input.recognition.recognised += 1;
                         } else {
                             input
@@ -738,16 +751,12 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             let mut frames = batch.map(|frame| Frame { file, offset: frame.offset, bytes: frame.bytes });
             while left > 0 {
                 let measured = run.begin_measured();
-                let (feed, schedule, mut edge) = run.edge();
-                let mut edge = SelfHelpSink { schedule, sink: &mut edge };
-                let mut stage = feed.file(file, *format, *midnight);
-                let mut taken = 0;
-                for frame in
-                    frames.by_ref().take(MEASURED_GROUP.min(usize::try_from(left).unwrap_or(usize::MAX)))
-                {
-                    stage.process(std::slice::from_ref(&frame), &mut edge);
-                    taken += 1;
-                }
+                let group =
+                    frames.by_ref().take(MEASURED_GROUP.min(usize::try_from(left).unwrap_or(usize::MAX)));
+                let taken = run.feed(|feed, sink| {
+                    let mut stage = feed.file(file, *format, *midnight);
+                    group.inspect(|frame| stage.process(std::slice::from_ref(frame), sink)).count() as u64
+                });
                 if measured {
                     run.end_measured();
                 }

@@ -385,11 +385,11 @@ impl Feed {
     }
 
     /// The input ends: reads the packets that still wait, or reports them.
-    fn finish_channels<S: Sink<Event>>(&mut self, sink: &mut S) {
+    fn finish_channels(&mut self, sink: &mut AnySink<'_>) {
         for (application, held) in self.channels.finish() {
             let packet = held.packet();
             let at = self.destination(packet.datagram.destination);
-            for_transport!(application.transport(), T => self.datagram::<T, S>(at, application, &packet, sink));
+            for_transport!(application.transport(), T => self.datagram::<T, _>(at, application, &packet, sink));
         }
         self.note_refused();
     }
@@ -585,6 +585,23 @@ impl Feed {
         }
     }
 
+    /// As [`Self::packet_of`], where the packet is one of few.
+    #[cold]
+    pub(crate) fn rare_packet_of(
+        &mut self,
+        index: usize,
+        line: Line,
+        packet: &Packet<'_>,
+        sink: &mut dyn Sink<Event>,
+    ) -> u64 {
+        self.packet_of(index, line, packet, &mut AnySink(sink))
+    }
+
+    /// Reads a packet for what it shows of the feed; its events go nowhere.
+    pub fn look_at(&mut self, packet: &Packet<'_>) {
+        self.packet(packet, &mut AnySink(&mut |_| {}));
+    }
+
     /// Messages of a channel are given up: puts out the gap at `now`.
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
@@ -627,14 +644,15 @@ impl Feed {
     }
 
     /// A message of a channel outside its sequence: of a snapshot, or of a sequence gap that was given up. Not counted.
-    pub(crate) fn aside<S: Sink<Event>>(
+    pub(crate) fn aside(
         &mut self,
         index: usize,
         message: &[u8],
         received: Nanos,
         sequence: u64,
-        sink: &mut S,
+        sink: &mut dyn Sink<Event>,
     ) {
+        let sink = &mut AnySink(sink);
         let channel = &mut self.channels[index];
         let context =
             Context { received: Some(received), sequence, channel: channel.number, line: Line::Snapshot };
@@ -688,6 +706,24 @@ impl Feed {
     #[cold]
     fn note_at(&mut self, (file, packet, offset): (u16, u64, u64), kind: ProblemKind) {
         self.problems.note(Problem { file, packet, offset, kind });
+    }
+}
+
+/// A sink whose type is not part of the code that fills it. Each type of sink is a copy of every feed's code, which is worth its size on the
+/// path of a message and nowhere else: streams, snapshots, checks and late messages put their events out here.
+struct AnySink<'s>(&'s mut dyn Sink<Event>);
+
+impl Sink<Event> for AnySink<'_> {
+    fn put(&mut self, event: Event) {
+        self.0.put(event);
+    }
+
+    fn end_of_batch(&mut self) {
+        self.0.end_of_batch();
+    }
+
+    fn expect(&mut self, index: usize) {
+        self.0.expect(index);
     }
 }
 

@@ -39,6 +39,7 @@ use crate::attempts::Attempts;
 use crate::clock::{Clock, Now};
 use crate::core::{Core, Notice, histogram, percentiles};
 use crate::ledger::Ledger;
+use crate::restore::RestoreError;
 use crate::status::{Orders, Percentiles, Status};
 use crate::traces::Tracer;
 use crate::venue::VenueSession;
@@ -127,6 +128,12 @@ pub struct HostSettings {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The configuration was made by hand, and is wrong.
+    #[error("{0}")]
+    Configuration(String),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// The address cannot be had.
     #[error("cannot listen on {address} for FIX clients: {source}")]
     Bind {

@@ -5,6 +5,7 @@ mod attempts;
 pub mod client;
 mod clock;
 pub mod config;
+mod configured;
 mod core;
 mod entry;
 mod hole;

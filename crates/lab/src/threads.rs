@@ -69,34 +69,39 @@ pub fn together<A: Send, B: Send>(
     one: impl FnOnce() -> A + Send,
     two: impl FnOnce() -> B + Send,
 ) -> Together<A, B> {
+    let (mut first, mut second) = (None, None);
+    let took = at_once(cores, [Box::new(|| first = Some(one())), Box::new(|| second = Some(two()))]);
+    let (Some(one), Some(two)) = (first, second) else {
+        unreachable!("a thread that ends has set its result")
+    };
+    Together { took, one, two }
+}
+
+/// Runs two works at once: compiled once, whatever they are.
+fn at_once(cores: [usize; 2], works: [Box<dyn FnOnce() + Send + '_>; 2]) -> Duration {
     let arrived = AtomicU32::new(0);
-    let start = |core| {
+    let run = |core, work: Box<dyn FnOnce() + Send + '_>| {
         keep_on(core);
         arrived.fetch_add(1, Ordering::AcqRel);
         let mut patience = Patience::new();
         while arrived.load(Ordering::Acquire) < 2 {
             patience.pause();
         }
-        Instant::now()
+        let began = Instant::now();
+        work();
+        (began, Instant::now())
     };
-    let start = &start;
-    let ((began_one, one, ended_one), (began_two, two, ended_two)) = thread::scope(|scope| {
-        let second = scope.spawn(move || {
-            let began = start(cores[1]);
-            (began, two(), Instant::now())
-        });
-        let first = scope.spawn(move || {
-            let began = start(cores[0]);
-            (began, one(), Instant::now())
-        });
+    let (run, [one, two]) = (&run, works);
+    let ((began_one, ended_one), (began_two, ended_two)) = thread::scope(|scope| {
+        let second = scope.spawn(move || run(cores[1], two));
+        let first = scope.spawn(move || run(cores[0], one));
         let (first, second) = (first.join(), second.join());
         (
             first.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             second.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         )
     });
-    let took = ended_one.max(ended_two).saturating_duration_since(began_one.min(began_two));
-    Together { took, one, two }
+    ended_one.max(ended_two).saturating_duration_since(began_one.min(began_two))
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl LoadedMachine {
     }
 
     /// The verdict on a variant that takes `work` where the baseline takes 1.
-    fn verdict(&self, work: f64) -> Option<Verdict> {
+    fn verdict(&self, work: f64) -> Result<Option<Verdict>, Ended> {
         let reported = |work: f64| {
             move |reporter: &mut Reporter| {
                 reporter.figure(self.ns(work));
@@ -74,12 +74,14 @@ impl LoadedMachine {
         };
         let variants =
             Variants::of(1).add_reported("baseline", reported(1.0)).add_reported("other", reported(work));
-        measured(SETTINGS, 0.01, variants).unwrap().points[0].variants[1].verdict
+        Ok(measured(SETTINGS, 0.01, variants)?.points[0].variants[1].verdict)
     }
 }
 
 fn count(verdicts: u32, work: f64, expected: Verdict) -> u32 {
-    (0..verdicts).map(|seed| u32::from(LoadedMachine::new(seed.into()).verdict(work) == Some(expected))).sum()
+    (0..verdicts)
+        .map(|seed| u32::from(LoadedMachine::new(seed.into()).verdict(work) == Ok(Some(expected))))
+        .sum()
 }
 
 #[test]

@@ -13,10 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tapeworks_exchange::orders::{Instrument, LedgerEntry, LedgerEvent, OuchUser};
-use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
+use tapeworks_gateway::config::Config as GatewayConfig;
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::testing::{Happened, Ledger, Market, NAMES, Trader};
-use tapeworks_gateway::{Gateway, Opened, Parts, VenueSession, open};
 use tapeworks_runtime::world::World;
 use tapeworks_session::Credentials;
 use tapeworks_session::native::User;
@@ -279,47 +278,21 @@ fn numbers(status: &Status) -> [[u64; 2]; 3] {
 }
 
 fn translate(shared: &Shared) {
-    let now_ns = W::time_of_day().0;
     let config = match gateway_config(&shared.plan) {
         Ok(config) => config,
         Err(error) => return shared.violation(error),
     };
-    match config.parts(now_ns) {
-        Ok(AnyParts::Millennium(parts)) => run_gateway(config, parts, now_ns, shared),
-        Ok(AnyParts::Ouch(parts)) => run_gateway(config, parts, now_ns, shared),
-        Err(error) => shared.violation(format!("the configuration is not valid: {error:?}")),
-    }
-}
-
-fn run_gateway<S: VenueSession + Send + 'static>(
-    config: GatewayConfig,
-    parts: Parts<S>,
-    now_ns: u64,
-    shared: &Shared,
-) where
-    S::Table: Send,
-{
-    let opened = open::<_, W>(&config.store, config.journal, config.sync, parts, now_ns);
-    let Opened { core, ledger, restored } = match opened {
-        Ok(opened) => opened,
-        Err(error) => return shared.violation(format!("the store cannot be used: {error}")),
-    };
-    if let Some(cut) = &restored.cut {
-        note(|| format!("the gateway cuts its store: {cut:?}"));
-        if !shared.has_lost_power.swap(false, Ordering::AcqRel) {
-            shared.violation(format!("the gateway cuts a store that lost nothing: {cut:?}"));
-        }
-    }
-    note(|| format!("the gateway starts with {} requests of its store", restored.requests));
-    shared.with(|outcome| outcome.restored += restored.requests as usize);
-    match Gateway::<W>::start(
-        config.host,
-        core,
-        ledger,
-        Box::new(|notice| note(|| format!("gateway: {}", notice.text))),
-        None,
-    ) {
-        Ok(gateway) => {
+    let started = config.start_in::<W>(Box::new(|notice| note(|| format!("gateway: {}", notice.text))), None);
+    match started {
+        Ok((gateway, restored)) => {
+            if let Some(cut) = &restored.cut {
+                note(|| format!("the gateway has cut its store: {cut:?}"));
+                if !shared.has_lost_power.swap(false, Ordering::AcqRel) {
+                    shared.violation(format!("the gateway has cut a store that lost nothing: {cut:?}"));
+                }
+            }
+            note(|| format!("the gateway has started with {} requests of its store", restored.requests));
+            shared.with(|outcome| outcome.restored += restored.requests as usize);
             let mut ready_since_ns = None;
             while !gateway.is_finished() {
                 let status = gateway.status();

@@ -48,7 +48,7 @@ fn a_first_packet_in_two_segments_is_waited_for() {
                 event,
                 &place,
                 None,
-                &mut counted,
+                &mut Noticing::known(&mut counted),
             );
             assert!(flow.is_continue());
         }
@@ -85,7 +85,10 @@ fn named(stream: &[u8], piece: usize) -> Vec<(&'static str, String)> {
     let pieces = stream.chunks(piece).map(|bytes| StreamEvent::Bytes { flow, offset: 0, bytes });
     for event in std::iter::once(opened).chain(pieces).chain([closed]) {
         let streams = ReadStreams::Recognised(None);
-        assert!(stream_event(&mut connections, streams, event, &place, None, &mut named).is_continue());
+        assert!(
+            stream_event(&mut connections, streams, event, &place, None, &mut Noticing::known(&mut named))
+                .is_continue()
+        );
     }
     named.0
 }
@@ -171,7 +174,7 @@ fn a_destination_that_changes_its_feed_is_read_as_the_feed_of_each_session() {
             truncated: false,
         };
         let place = Place { file: 0, number: 1, offset: 0, time: None };
-        assert!(analyser.datagram(&place, &datagram, None, &mut schemas).is_continue());
+        assert!(analyser.datagram(&place, &datagram, None, &mut Noticing::known(&mut schemas)).is_continue());
     }
     assert_eq!(
         schemas.0,

@@ -16,9 +16,8 @@ use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Nanos;
 use tapeworks_packet::capture::CapturedDatagram;
-use tapeworks_stage::Stage as _;
 
 use super::objects::ObjectInput;
 #[cfg(feature = "cloud")]
@@ -325,7 +324,6 @@ fn probe_until(
     let given = date.and_then(clock::midnight_of).filter(|_| is_without_day);
     let mut feed =
         Feed::new(FeedOptions { application: settings.protocol, midnight: given, ..FeedOptions::default() });
-    let mut unwanted = |_: Event| {};
     let mut first = None;
     match &mut input.source {
         Source::Capture(reader) => {
@@ -347,7 +345,7 @@ fn probe_until(
                 first.get_or_insert(received);
                 if let Ok(datagram) = datagram {
                     let (number, offset) = (captured.number, captured.offset);
-                    feed.process(&[Packet { file: 0, number, offset, received, datagram }], &mut unwanted);
+                    feed.look_at(&Packet { file: 0, number, offset, received, datagram });
                 }
             }
         }
@@ -360,7 +358,7 @@ fn probe_until(
             *is_enough = false;
             if let Some(frame) = reader.next_batch()?.and_then(|mut frames| frames.next()) {
                 let frame = Frame { file: 0, offset: frame.offset, bytes: frame.bytes };
-                feed.file(0, *format, Some(midnight)).process(&[frame], &mut unwanted);
+                feed.look_at_frame(0, *format, Some(midnight), frame);
                 *is_enough = true;
             }
         }

@@ -11,7 +11,7 @@ use tapeworks_market::{Publisher, Symbol};
 use tapeworks_packet::net::Transport;
 
 use super::Options;
-use crate::analyser::{Analyser, Item, Message, Place, Visitor};
+use crate::analyser::{Analyser, Item, Message, Noticing, Place, Visitor};
 use crate::sessions::ReadAs;
 
 /// Reads names from what a replay takes.
@@ -54,7 +54,8 @@ impl IssueNames {
                 offset: packet.offset,
                 time: Some(packet.received),
             };
-            let _never_ends = self.analyser.datagram(&place, &packet.datagram, None, &mut self.found);
+            let mut found = Noticing::known(&mut self.found);
+            let _never_ends = self.analyser.datagram(&place, &packet.datagram, None, &mut found);
         }
     }
 

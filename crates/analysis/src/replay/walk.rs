@@ -1,12 +1,11 @@
 //! A replay step by step: its books and NBBO between packets.
 
 use tapeworks_feed::{Packet, ProblemKind, VenueConflict};
-use tapeworks_market::nbbo::SelfHelpSink;
 use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net::{Datagram, HeaderError, Origin, Receiver};
-use tapeworks_stage::Stage as _;
+use tapeworks_stage::{Sink as _, Stage as _};
 
 use super::{
     Ended, Options, ReplayError, Run, Summary, capacity, input, needs_all, next_input, step, without_day,
@@ -121,9 +120,10 @@ impl Walk {
     fn take(&mut self, number: u64, received: Nanos, datagram: Datagram<'_>) {
         self.run.saw(received);
         let packet = Packet { file: 0, number, offset: 0, received, datagram };
-        let (feed, schedule, mut edge) = self.run.edge();
-        feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
-        self.run.flush();
+        self.run.feed(|feed, sink| {
+            feed.process(&[packet], sink);
+            sink.end_of_batch();
+        });
         self.run.messages = self.run.feed.messages();
     }
 
@@ -187,9 +187,7 @@ impl Walk {
         while let Some((origin, error)) = self.receiver.take_report(None) {
             self.note(origin, error);
         }
-        let (feed, _, mut edge) = self.run.edge();
-        feed.finish(&mut edge);
-        self.run.flush();
+        self.run.finish();
         self.inputs.iter().for_each(|input| self.ended.leave(input));
         self.ended.counters.unverified += self.receiver.unverified();
         Summary {

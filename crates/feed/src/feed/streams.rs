@@ -18,7 +18,7 @@ use crate::recognise::{self, Framing as FileFormat};
 use crate::sessions::{self, Start};
 use crate::table::Application;
 
-use super::Feed;
+use super::{AnySink, Feed};
 
 /// One direction of a TCP connection.
 #[derive(Debug)]
@@ -57,7 +57,8 @@ impl Feed {
     /// A segment of a TCP connection: SoupBinTCP or unknown.
     #[cold]
     #[inline(never)]
-    pub(super) fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
+    pub(super) fn segment_of_stream(&mut self, packet: &Packet<'_>, sink: &mut dyn Sink<Event>) {
+        let sink = &mut AnySink(sink);
         self.stream_place = StreamPlace {
             place: (packet.file, packet.number, packet.offset),
             received: Some(packet.received),
@@ -68,7 +69,8 @@ impl Feed {
     }
 
     /// Ends the input: hands on packets and bytes that waited, and reports packets that the end cut. Nothing may come after.
-    pub fn finish<S: Sink<Event>>(&mut self, sink: &mut S) {
+    pub fn finish(&mut self, sink: &mut dyn Sink<Event>) {
+        let sink = &mut AnySink(sink);
         self.finish_channels(sink);
         let mut reassembler = std::mem::take(&mut self.reassembler);
         reassembler.finish(|event| self.stream_event(event, sink));
@@ -81,7 +83,7 @@ impl Feed {
         }
     }
 
-    fn stream_event<S: Sink<Event>>(&mut self, event: StreamEvent<'_>, sink: &mut S) {
+    fn stream_event(&mut self, event: StreamEvent<'_>, sink: &mut AnySink<'_>) {
         match event {
             StreamEvent::Opened { flow, .. } => {
                 self.connections.insert(flow, Connection { rest: Vec::new(), channel: None, skipped: None });
@@ -105,7 +107,7 @@ impl Feed {
         }
     }
 
-    fn close_stream<S: Sink<Event>>(&mut self, flow: Flow, sink: &mut S) {
+    fn close_stream(&mut self, flow: Flow, sink: &mut AnySink<'_>) {
         let Some(connection) = self.connections.remove(&flow) else { return };
         if connection.rest.is_empty() {
             return;
@@ -157,7 +159,7 @@ impl Feed {
         self.note_at(self.stream_place.place, ProblemKind::UnknownProtocol { destination, possible });
     }
 
-    fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], sink: &mut S) {
+    fn stream_bytes(&mut self, flow: Flow, bytes: &[u8], sink: &mut AnySink<'_>) {
         let Some(mut connection) = self.connections.remove(&flow) else { return };
         if let Some(why) = connection.skipped {
             self.skip(why, bytes.len());
@@ -288,6 +290,17 @@ impl Feed {
         let midnight = self.options.midnight.or(midnight).unwrap_or_default();
         let index = self.admit_stream(ChannelIdentity::File { file }, midnight);
         FileFeed { feed: self, index, format }
+    }
+
+    /// Reads a frame of a file without packets for what it shows of the feed; its events go nowhere.
+    pub fn look_at_frame(
+        &mut self,
+        file: u16,
+        format: FileFormat,
+        midnight: Option<Nanos>,
+        frame: Frame<'_>,
+    ) {
+        self.file(file, format, midnight).process(&[frame], &mut AnySink(&mut |_| {}));
     }
 }
 

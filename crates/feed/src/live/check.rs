@@ -136,9 +136,9 @@ impl Effects {
 ///
 /// # Errors
 /// A message that cannot be read, or a packet that the snapshot contradicts.
-pub(super) fn check<'p>(
+pub(super) fn check(
     candidate: &Candidate<'_>,
-    packets: impl Iterator<Item = &'p [u8]>,
+    packets: &mut dyn Iterator<Item = &[u8]>,
 ) -> Result<(), SnapshotFault> {
     let Candidate { channel, number, session, messages, next, now, .. } = *candidate;
     let spec = channel.application.spec();

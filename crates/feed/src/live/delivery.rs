@@ -112,7 +112,7 @@ impl<S: Sink<Event>> Target<'_, S> {
     #[cold]
     fn catch_up(&mut self, place: usize, line: Line, received: Nanos, payload: &[u8]) {
         let mut sink = CatchUp { before: self.followed.caught_up, sink: self.sink };
-        self.unread = self.feed.packet_of(place, line, &packet_at(payload, received), &mut sink);
+        self.unread = self.feed.rare_packet_of(place, line, &packet_at(payload, received), &mut sink);
     }
 
     /// Keeps a copy to apply behind the requested snapshot.

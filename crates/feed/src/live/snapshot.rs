@@ -158,9 +158,9 @@ const fn is_left_out(kind: EventKind) -> bool {
 }
 
 /// Marks the events of a snapshot, and of messages that are applied again behind it: books change, trades are not put out twice.
-struct AsSnapshot<'s, S>(&'s mut S);
+struct AsSnapshot<'s>(&'s mut dyn Sink<Event>);
 
-impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
+impl Sink<Event> for AsSnapshot<'_> {
     fn put(&mut self, mut event: Event) {
         event.add_flags(Flags::SNAPSHOT);
         event.set_line(Line::Snapshot);
@@ -179,12 +179,12 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
 }
 
 /// As [`AsSnapshot`], of the messages before a number; others are put out as they are.
-pub(super) struct CatchUp<'s, S> {
+pub(super) struct CatchUp<'s> {
     pub(super) before: u64,
-    pub(super) sink: &'s mut S,
+    pub(super) sink: &'s mut dyn Sink<Event>,
 }
 
-impl<S: Sink<Event>> Sink<Event> for CatchUp<'_, S> {
+impl Sink<Event> for CatchUp<'_> {
     fn put(&mut self, mut event: Event) {
         if event.channel_sequence < self.before {
             let is_last = event.channel_sequence.saturating_add(1) == self.before;
@@ -355,8 +355,10 @@ impl LiveFeed {
         };
         let checked = match is_joining {
             _ if has_gap || channel.arbiter.is_recovering() && is_joining => Err(SnapshotFault::Stale),
-            true => check::check(&candidate, channel.arbiter.held_payloads()),
-            false => check::check(&candidate, awaited.since.iter().map(|since| since.payload.as_slice())),
+            true => check::check(&candidate, &mut channel.arbiter.held_payloads()),
+            false => {
+                check::check(&candidate, &mut awaited.since.iter().map(|since| since.payload.as_slice()))
+            }
         };
         if let Err(fault) = checked
             && !planted!("snapshot-not-compared")

@@ -61,19 +61,23 @@ enum To<'a> {
 }
 
 /// The columns of a batch, one after the other.
+///
+/// What depends on the record type, and so is compiled for each of them, is the loop that reads a field of all records; the rest is
+/// [`Target`]'s.
 pub(crate) struct Columns<'a, R> {
     records: &'a [R],
+    target: Target<'a>,
+}
+
+/// Takes the columns, whatever their records.
+struct Target<'a> {
+    /// How many values a column has, defined or not.
+    rows: usize,
     prices: Prices,
     to: To<'a>,
     result: Result<(), ParquetError>,
     /// Values that were written as null as the column cannot hold them.
     out_of_range: u64,
-}
-
-/// The values of one column to put somewhere.
-struct Place<'p> {
-    output: ColumnOutput<'p>,
-    scratch: &'p mut Scratch,
 }
 
 /// Where the values of one column go.
@@ -93,7 +97,7 @@ enum ColumnOutput<'p> {
 impl ColumnOutput<'_> {
     /// Puts `rows` values, of which those that are defined are in `values`; `range`: the least and the greatest.
     fn put(
-        &mut self,
+        self,
         rows: (usize, Option<&[u32]>),
         values: &Values<'_>,
         range: Option<(i64, i64)>,
@@ -102,11 +106,74 @@ impl ColumnOutput<'_> {
             Self::Page { column, pages, press } => pages.push(column, rows, values, range, press),
             #[cfg(feature = "arrow")]
             Self::Array { kind, arrays } => {
-                arrays.push(*kind, rows.1, values);
+                arrays.push(kind, rows.1, values);
                 Ok(())
             }
         }
     }
+}
+
+/// A column of numbers whose values are read next.
+struct Place<'p> {
+    rows: usize,
+    prices: Prices,
+    output: ColumnOutput<'p>,
+    scratch: &'p mut Scratch,
+    result: &'p mut Result<(), ParquetError>,
+    out_of_range: &'p mut u64,
+}
+
+impl Place<'_> {
+    /// Puts the values in `narrow` that are not `none`.
+    fn put_narrow(self, none: Option<i32>) {
+        let Self { rows, output, scratch: Scratch { narrow, defined, .. }, result, .. } = self;
+        let defined = none.and_then(|none| keep_defined(narrow, defined, |value| value != none));
+        *result = output.put((rows, defined), &Values::Narrow(narrow), None);
+    }
+
+    /// Puts the values in `wide` that are not `none`.
+    fn put_wide(self, none: Option<i64>) {
+        let Self { rows, output, scratch: Scratch { wide, defined, .. }, result, .. } = self;
+        let defined = none.and_then(|none| keep_defined(wide, defined, |value| value != none));
+        *result = output.put((rows, defined), &Values::Wide(wide), None);
+    }
+
+    /// Puts the values in `wide`, which are times.
+    fn put_times(self) {
+        let Self { rows, output, scratch: Scratch { wide, defined, .. }, result, out_of_range, .. } = self;
+        // A signed number of nanoseconds ends in 2262.
+        let is_defined = |value: i64| value >= 0;
+        *out_of_range += count_lost(wide, is_defined, UNDEF_TIMESTAMP as i64);
+        let defined = keep_defined(wide, defined, is_defined);
+        let range = wide.iter().copied().min().zip(wide.iter().copied().max());
+        *result = output.put((rows, defined), &Values::Wide(wide), range);
+    }
+
+    /// Puts the values in `wide`, which are prices.
+    fn put_prices(self) {
+        let Self { rows, prices, output, scratch, result, out_of_range } = self;
+        let Scratch { wide, floating, defined, .. } = scratch;
+        let is_defined = |value: i64| match prices {
+            Prices::Decimal => value.unsigned_abs() < DECIMAL_LIMIT,
+            Prices::Float | Prices::Fixed => value != UNDEF_PRICE,
+        };
+        *out_of_range += count_lost(wide, is_defined, UNDEF_PRICE);
+        let defined = keep_defined(wide, defined, is_defined);
+        let values = if prices == Prices::Float {
+            floating.clear();
+            floating.extend(wide.iter().map(|units| *units as f64 / Price::ONE as f64));
+            Values::Floating(floating)
+        } else {
+            Values::Wide(wide)
+        };
+        *result = output.put((rows, defined), &values, None);
+    }
+}
+
+/// Fills an array that was used before.
+fn fill<T>(array: &mut Vec<T>, values: impl Iterator<Item = T>) {
+    array.clear();
+    array.extend(values);
 }
 
 /// Drops the values that are not defined and returns where they were; None when all are defined.
@@ -133,7 +200,7 @@ fn count_lost(values: &[i64], is_held: impl Fn(i64) -> bool, undefined: i64) -> 
 pub(crate) fn describe<R: Row>(prices: Prices, has_origin: bool) -> Vec<Description> {
     let mut description = Vec::new();
     let to = To::Description(&mut description);
-    let mut columns = Columns::<R> { records: &[], prices, to, result: Ok(()), out_of_range: 0 };
+    let mut columns = Columns::<R> { records: &[], target: Target::new(0, prices, to) };
     R::columns(&mut columns);
     let mut rows = Rows::with_capacity(0);
     rows.has_origin = has_origin;
@@ -189,69 +256,61 @@ fn all<R: Row>(
     prices: Prices,
     to: To<'_>,
 ) -> Result<u64, ParquetError> {
-    let mut columns = Columns { records: &rows.records, prices, to, result: Ok(()), out_of_range: 0 };
+    let mut columns = Columns { records: &rows.records, target: Target::new(rows.records.len(), prices, to) };
     R::columns(&mut columns);
     columns.beside(rows, symbols);
-    columns.result.map(|()| columns.out_of_range)
+    let Target { result, out_of_range, .. } = columns.target;
+    result.map(|()| out_of_range)
 }
 
-impl<R: Row> Columns<'_, R> {
-    /// Describes the next column, or has `write` write its page.
-    fn column(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        is_optional: bool,
-        write: impl FnOnce(Place<'_>, &[R]) -> Result<(), ParquetError>,
-    ) {
-        match &mut self.to {
-            To::Description(description) => {
-                description.push(Description { name: name.to_owned(), kind, is_optional });
-            }
-            To::Pages { columns, pages, press, scratch, .. } => {
-                if let (Some(column), Ok(())) = (columns.next(), &self.result) {
-                    let output = ColumnOutput::Page { column, pages, press };
-                    self.result = write(Place { output, scratch }, self.records);
-                }
-            }
-            #[cfg(feature = "arrow")]
-            To::Arrays { arrays, scratch, .. } => {
-                self.result =
-                    write(Place { output: ColumnOutput::Array { kind, arrays }, scratch }, self.records);
-            }
-            To::Keys { dictionaries, .. } => {
-                dictionaries.next();
-            }
-        }
+impl<'a> Target<'a> {
+    const fn new(rows: usize, prices: Prices, to: To<'a>) -> Self {
+        Self { rows, prices, to, result: Ok(()), out_of_range: 0 }
     }
 
-    /// A text column, whose keys `keys_of` appends.
-    fn keyed(
-        &mut self,
-        name: &str,
-        is_optional: bool,
-        keys_of: impl FnOnce(&mut Dictionary, &[R], &mut Vec<u32>),
-    ) {
+    /// Describes the next column, or returns the place of its values if they are wanted.
+    fn column(&mut self, name: &str, kind: Kind, is_optional: bool) -> Option<Place<'_>> {
+        let (output, scratch) = match &mut self.to {
+            To::Description(description) => {
+                description.push(Description { name: name.to_owned(), kind, is_optional });
+                return None;
+            }
+            To::Pages { columns, pages, press, scratch, .. } => {
+                let column = columns.next().filter(|_| self.result.is_ok())?;
+                (ColumnOutput::Page { column, pages, press }, scratch)
+            }
+            #[cfg(feature = "arrow")]
+            To::Arrays { arrays, scratch, .. } => (ColumnOutput::Array { kind, arrays }, scratch),
+            To::Keys { dictionaries, .. } => {
+                dictionaries.next();
+                return None;
+            }
+        };
+        Some(Place {
+            rows: self.rows,
+            prices: self.prices,
+            output,
+            scratch,
+            result: &mut self.result,
+            out_of_range: &mut self.out_of_range,
+        })
+    }
+
+    /// Describes or puts the next column, of text, or returns its dictionary and where to append the keys of its values.
+    fn keyed(&mut self, name: &str, is_optional: bool) -> Option<(&mut Dictionary, &mut Vec<u32>)> {
         match &mut self.to {
             To::Description(description) => {
                 description.push(Description { name: name.to_owned(), kind: Kind::Text, is_optional });
             }
             To::Keys { dictionaries, keys } => {
-                if let (Some(dictionary), Some(keys)) = (dictionaries.next(), keys.next()) {
-                    keys.clear();
-                    keys_of(dictionary, self.records, keys);
-                }
+                let (dictionary, keys) = dictionaries.next().zip(keys.next())?;
+                keys.clear();
+                return Some((dictionary, keys));
             }
             #[cfg(feature = "arrow")]
-            To::Arrays { keys, arrays, .. } => {
-                if let Some(keys) = keys.next() {
-                    arrays.push(Kind::Text, None, &Values::Keys(keys));
-                }
-            }
+            To::Arrays { keys, arrays, .. } => arrays.push(Kind::Text, None, &Values::Keys(keys.next()?)),
             To::Pages { columns, keys, pages, press, scratch } => {
-                let (Some(column), Some(keys), Ok(())) = (columns.next(), keys.next(), &self.result) else {
-                    return;
-                };
+                let (column, keys) = columns.next().zip(keys.next()).filter(|_| self.result.is_ok())?;
                 let Scratch { keys: kept, defined, .. } = &mut **scratch;
                 let is_defined = |key| key != NO_KEY;
                 let (keys, defined) = if is_optional && !keys.iter().all(|key| is_defined(*key)) {
@@ -262,179 +321,135 @@ impl<R: Row> Columns<'_, R> {
                 } else {
                     (keys, None)
                 };
-                let rows = (self.records.len(), defined);
-                self.result = pages.push(column, rows, &Values::Keys(keys), None, press);
+                self.result = pages.push(column, (self.rows, defined), &Values::Keys(keys), None, press);
             }
+        }
+        None
+    }
+}
+
+impl<R: Row> Columns<'_, R> {
+    /// Numbers of up to 32 bits, of which one value may mean none.
+    fn narrow(&mut self, name: &str, kind: Kind, none: Option<i32>, get: impl Fn(&R) -> i32) {
+        if let Some(place) = self.target.column(name, kind, none.is_some()) {
+            fill(&mut place.scratch.narrow, self.records.iter().map(get));
+            place.put_narrow(none);
         }
     }
 
-    fn narrow(&mut self, name: &str, kind: Kind, get: impl Fn(&R) -> i32) {
-        self.column(name, kind, false, |mut place, records| {
-            let values = &mut place.scratch.narrow;
-            values.clear();
-            values.extend(records.iter().map(get));
-            place.output.put((records.len(), None), &Values::Narrow(values), None)
-        });
-    }
-
-    /// A number of which one value means none.
-    fn optional(&mut self, name: &str, kind: Kind, none: i32, get: impl Fn(&R) -> i32) {
-        self.column(name, kind, true, |mut place, records| {
-            let values = &mut place.scratch.narrow;
-            values.clear();
-            values.extend(records.iter().map(get));
-            let defined = keep_defined(values, &mut place.scratch.defined, |value| value != none);
-            place.output.put((records.len(), defined), &Values::Narrow(values), None)
-        });
+    /// Numbers of 64 bits, which `put` puts.
+    fn wide(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        is_optional: bool,
+        get: impl Fn(&R) -> i64,
+        put: fn(Place<'_>),
+    ) {
+        if let Some(place) = self.target.column(name, kind, is_optional) {
+            fill(&mut place.scratch.wide, self.records.iter().map(get));
+            put(place);
+        }
     }
 
     pub(crate) fn u8(&mut self, name: &str, get: impl Fn(&R) -> u8) {
-        self.narrow(name, Kind::Unsigned(8), |row| i32::from(get(row)));
+        self.narrow(name, Kind::Unsigned(8), None, |row| i32::from(get(row)));
     }
 
     pub(crate) fn u16(&mut self, name: &str, get: impl Fn(&R) -> u16) {
-        self.narrow(name, Kind::Unsigned(16), |row| i32::from(get(row)));
+        self.narrow(name, Kind::Unsigned(16), None, |row| i32::from(get(row)));
     }
 
     pub(crate) fn u32(&mut self, name: &str, get: impl Fn(&R) -> u32) {
-        self.narrow(name, Kind::Unsigned(32), |row| get(row) as i32);
+        self.narrow(name, Kind::Unsigned(32), None, |row| get(row) as i32);
     }
 
     pub(crate) fn i32(&mut self, name: &str, get: impl Fn(&R) -> i32) {
-        self.narrow(name, Kind::Signed, get);
+        self.narrow(name, Kind::Signed, None, get);
     }
 
     /// A number of which the greatest is null.
     pub(crate) fn optional_u32(&mut self, name: &str, get: impl Fn(&R) -> u32) {
-        self.optional(name, Kind::Unsigned(32), u32::MAX as i32, |row| get(row) as i32);
+        self.narrow(name, Kind::Unsigned(32), Some(u32::MAX as i32), |row| get(row) as i32);
     }
 
     /// A number of 16 bits of which the greatest is null.
     pub(crate) fn optional_u16(&mut self, name: &str, get: impl Fn(&R) -> u16) {
-        self.optional(name, Kind::Unsigned(16), i32::from(u16::MAX), |row| i32::from(get(row)));
+        self.narrow(name, Kind::Unsigned(16), Some(i32::from(u16::MAX)), |row| i32::from(get(row)));
     }
 
     /// A number of 8 bits of which the greatest is null.
     pub(crate) fn optional_u8(&mut self, name: &str, get: impl Fn(&R) -> u8) {
-        self.optional(name, Kind::Unsigned(8), i32::from(u8::MAX), |row| i32::from(get(row)));
+        self.narrow(name, Kind::Unsigned(8), Some(i32::from(u8::MAX)), |row| i32::from(get(row)));
     }
 
     /// A signed number of 16 bits of which the greatest is null.
     pub(crate) fn optional_i16(&mut self, name: &str, get: impl Fn(&R) -> i16) {
-        self.optional(name, Kind::Signed, i32::from(i16::MAX), |row| i32::from(get(row)));
+        self.narrow(name, Kind::Signed, Some(i32::from(i16::MAX)), |row| i32::from(get(row)));
     }
 
     /// A signed number of 8 bits of which the greatest is null.
     pub(crate) fn optional_i8(&mut self, name: &str, get: impl Fn(&R) -> i8) {
-        self.optional(name, Kind::Signed, i32::from(i8::MAX), |row| i32::from(get(row)));
+        self.narrow(name, Kind::Signed, Some(i32::from(i8::MAX)), |row| i32::from(get(row)));
     }
 
     /// A signed number of which the greatest is null.
     pub(crate) fn optional_i32(&mut self, name: &str, get: impl Fn(&R) -> i32) {
-        self.optional(name, Kind::Signed, i32::MAX, get);
+        self.narrow(name, Kind::Signed, Some(i32::MAX), get);
     }
 
     /// A signed number of 64 bits of which the greatest is null.
     pub(crate) fn optional_i64(&mut self, name: &str, get: impl Fn(&R) -> i64) {
-        self.column(name, Kind::Long, true, |mut place, records| {
-            let values = &mut place.scratch.wide;
-            values.clear();
-            values.extend(records.iter().map(get));
-            let defined = keep_defined(values, &mut place.scratch.defined, |value| value != i64::MAX);
-            place.output.put((records.len(), defined), &Values::Wide(values), None)
-        });
+        self.wide(name, Kind::Long, true, get, |place| place.put_wide(Some(i64::MAX)));
     }
 
     pub(crate) fn u64(&mut self, name: &str, get: impl Fn(&R) -> u64) {
-        self.column(name, Kind::Unsigned(64), false, |mut place, records| {
-            let values = &mut place.scratch.wide;
-            values.clear();
-            values.extend(records.iter().map(|row| get(row) as i64));
-            place.output.put((records.len(), None), &Values::Wide(values), None)
-        });
+        self.wide(name, Kind::Unsigned(64), false, |row| get(row) as i64, |place| place.put_wide(None));
     }
 
     /// A time in nanoseconds UTC; undefined is null.
     pub(crate) fn time(&mut self, name: &str, get: impl Fn(&R) -> u64) {
-        let mut out_of_range = 0;
-        self.column(name, Kind::Time, true, |mut place, records| {
-            let values = &mut place.scratch.wide;
-            values.clear();
-            values.extend(records.iter().map(|row| get(row) as i64));
-            // A signed number of nanoseconds ends in 2262.
-            let is_defined = |value: i64| value >= 0;
-            out_of_range = count_lost(values, is_defined, UNDEF_TIMESTAMP as i64);
-            let defined = keep_defined(values, &mut place.scratch.defined, is_defined);
-            let least = values.iter().copied().min();
-            let range = least.zip(values.iter().copied().max());
-            let values = Values::Wide(values);
-            place.output.put((records.len(), defined), &values, range)
-        });
-        self.out_of_range += out_of_range;
+        self.wide(name, Kind::Time, true, |row| get(row) as i64, |place| place.put_times());
     }
 
     /// A price in 1e-9; undefined is null.
     pub(crate) fn price(&mut self, name: &str, get: impl Fn(&R) -> i64) {
-        let prices = self.prices;
-        let mut out_of_range = 0;
-        self.column(name, Kind::Price(prices), true, |mut place, records| {
-            let values = &mut place.scratch.wide;
-            values.clear();
-            values.extend(records.iter().map(get));
-            let is_defined = |value: i64| match prices {
-                Prices::Decimal => value.unsigned_abs() < DECIMAL_LIMIT,
-                Prices::Float | Prices::Fixed => value != UNDEF_PRICE,
-            };
-            out_of_range = count_lost(values, is_defined, UNDEF_PRICE);
-            let defined = keep_defined(values, &mut place.scratch.defined, is_defined);
-            let floating = &mut place.scratch.floating;
-            let values = if prices == Prices::Float {
-                floating.clear();
-                floating.extend(values.iter().map(|units| *units as f64 / Price::ONE as f64));
-                Values::Floating(floating)
-            } else {
-                Values::Wide(values)
-            };
-            place.output.put((records.len(), defined), &values, None)
-        });
-        self.out_of_range += out_of_range;
+        self.wide(name, Kind::Price(self.target.prices), true, get, |place| place.put_prices());
     }
 
     /// One letter, as text; what is not printable ASCII is null.
     pub(crate) fn letter(&mut self, name: &str, get: impl Fn(&R) -> c_char) {
-        self.keyed(name, true, |dictionary, records, keys| {
+        if let Some((dictionary, keys)) = self.target.keyed(name, true) {
             let key = |row| dictionary.key_of_number(u32::from(get(row) as u8), printable);
-            keys.extend(records.iter().map(key));
-        });
+            keys.extend(self.records.iter().map(key));
+        }
     }
 
     /// Text; what is empty is null.
     pub(crate) fn text(&mut self, name: &str, get: impl Fn(&R) -> &str) {
-        self.keyed(name, true, |dictionary, records, keys| {
-            keys.extend(records.iter().map(|row| dictionary.key_of_text(get(row))));
-        });
+        if let Some((dictionary, keys)) = self.target.keyed(name, true) {
+            keys.extend(self.records.iter().map(|row| dictionary.key_of_text(get(row))));
+        }
     }
 
     /// The columns beside the record: the symbol and, for records of one message, its channel sequence and line.
     fn beside(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) {
         let symbol = |number: u32| symbols.of(number);
-        self.keyed("symbol", true, |dictionary, records, keys| {
+        if let Some((dictionary, keys)) = self.target.keyed("symbol", true) {
             let key = |row: &R| dictionary.key_of_number(row.instrument_id() as u32, symbol);
-            keys.extend(records.iter().map(key));
-        });
+            keys.extend(self.records.iter().map(key));
+        }
         if !rows.has_origin {
             return;
         }
-        self.column("channel_sequence", Kind::Unsigned(64), false, |mut place, records| {
-            let values = &mut place.scratch.wide;
-            values.clear();
-            values.extend(rows.sequences.iter().map(|sequence| *sequence as i64));
-            place.output.put((records.len(), None), &Values::Wide(values), None)
-        });
+        if let Some(place) = self.target.column("channel_sequence", Kind::Unsigned(64), false) {
+            fill(&mut place.scratch.wide, rows.sequences.iter().map(|sequence| *sequence as i64));
+            place.put_wide(None);
+        }
         let line = |number: u32| LINES.get(number as usize).copied();
-        self.keyed("line", false, |dictionary, _records, keys| {
+        if let Some((dictionary, keys)) = self.target.keyed("line", false) {
             keys.extend(rows.lines.iter().map(|from| dictionary.key_of_number(*from as u32, line)));
-        });
+        }
     }
 }
 

@@ -8,21 +8,20 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
+use tapeworks_gateway::config::{Config, VenueConfig};
 #[cfg(feature = "web")]
 use tapeworks_gateway::config::{ControlConfig, WebConfig};
 use tapeworks_gateway::status::Status;
-use tapeworks_gateway::{
-    Gateway, Notice, OnNotice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
-};
-use tapeworks_market::Nanos;
+use tapeworks_gateway::{Gateway, Notice, OnNotice, RestoreError, Restored, StartError};
 use tapeworks_ring::spsc;
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::followed::FileWatch;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 #[cfg(feature = "web")]
 use tapeworks_runtime::secrets::Secret;
-use tapeworks_runtime::traces::{Sample, TraceHandle, TraceStatus, Traces};
+#[cfg(feature = "otel")]
+use tapeworks_runtime::traces::Traces;
+use tapeworks_runtime::traces::{TraceHandle, TraceStatus};
 use tapeworks_runtime::transport::{NoTls, TlsFiles};
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_service::describe;
@@ -83,14 +82,14 @@ pub(super) fn wrong(errors: Vec<ConfigError>) -> Failure {
     Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl From<RestoreError> for Failure {
-    fn from(error: RestoreError) -> Self {
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
         Self::Failed(error.to_string())
     }
 }
@@ -148,41 +147,7 @@ pub(crate) fn start(
     on_notice: OnNotice,
     on_refusal: Option<OnRefusal>,
 ) -> Result<(Gateway, Restored)> {
-    let now = System::time_of_day();
-    match config.parts(now.0).map_err(Failure::Failed)? {
-        AnyParts::Millennium(parts) => start_parts(config, parts, now, on_notice, on_refusal),
-        AnyParts::Ouch(parts) => start_parts(config, parts, now, on_notice, on_refusal),
-    }
-}
-
-fn start_parts<S: VenueSession + Send + 'static>(
-    config: &Config,
-    parts: Parts<S>,
-    now: Nanos,
-    on_notice: OnNotice,
-    on_refusal: Option<OnRefusal>,
-) -> Result<(Gateway, Restored)> {
-    let Opened { mut core, ledger, restored } =
-        open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
-    if let Some(prices) = config.shared_prices() {
-        core.set_tops(Box::new(prices));
-    }
-    let restored_at = System::time_of_day();
-    if let Some(operations) = config.host.traces.as_ref().and_then(Traces::operations) {
-        operations.record(&start_sample(now, restored_at, &restored));
-    }
-    Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
-}
-
-/// A start, up to the end of the store's reading.
-fn start_sample(began: Nanos, restored_at: Nanos, restored: &Restored) -> Sample {
-    let mut sample = Sample::new("start", began.0);
-    sample.part("read the store", began.0, restored_at.0);
-    sample.number("requests", restored.requests);
-    sample.number("reports", restored.reports);
-    sample.number("messages", restored.messages);
-    sample.number("torn_bytes", restored.torn_bytes);
-    sample
+    Ok(config.start(on_notice, on_refusal)?)
 }
 
 /// The export of traces, if there is one; the gateway then records for it.

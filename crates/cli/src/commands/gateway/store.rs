@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use tapeworks_gateway::config::AnyParts;
+use tapeworks_gateway::Cut;
 use tapeworks_gateway::inspect::{self, Inspection, Replayed};
-use tapeworks_gateway::{Cut, VenueSession};
 use tapeworks_market::Nanos;
 use tapeworks_runtime::world::{System, World as _};
 
@@ -232,10 +231,7 @@ fn verify(arguments: &Verify) -> Result {
 fn replay(arguments: &Replay) -> Result {
     let config = load(&arguments.config)?;
     has_store(&config.store)?;
-    let replayed = match config.parts(System::time_of_day().0).map_err(Failure::Failed)? {
-        AnyParts::Millennium(parts) => inspect::replay::<_, System>(&config.store, parts)?,
-        AnyParts::Ouch(parts) => inspect::replay::<_, System>(&config.store, parts)?,
-    };
+    let replayed = config.replay_store()?;
     if arguments.json {
         json(&replayed)?;
     } else {
@@ -260,42 +256,22 @@ fn compared(replayed: &Replayed) -> String {
 
 fn reset(arguments: &Reset) -> Result {
     let config = load(&arguments.config)?;
-    let now_ns = System::time_of_day().0;
-    let parts = config.parts(now_ns).map_err(Failure::Failed)?;
-    match (&arguments.client, parts) {
-        (Some(name), AnyParts::Millennium(parts)) => {
-            reset_client(arguments, &config.store, parts, name, now_ns)
-        }
-        (Some(name), AnyParts::Ouch(parts)) => reset_client(arguments, &config.store, parts, name, now_ns),
-        (None, parts) => {
-            let open = match parts {
-                AnyParts::Millennium(parts) => inspect::replay::<_, System>(&config.store, parts),
-                AnyParts::Ouch(parts) => inspect::replay::<_, System>(&config.store, parts),
-            };
-            if !arguments.force {
-                let open = open?.open_orders;
-                if open > 0 {
-                    let orders = counted(open, "order works", "orders work");
-                    return Err(Failure::Failed(format!(
-                        "{orders} at the venue, and the gateway would not know them any more; --force does it"
-                    )));
-                }
+    let Some(name) = &arguments.client else {
+        let replayed = config.replay_store();
+        if !arguments.force {
+            let open = replayed?.open_orders;
+            if open > 0 {
+                let orders = counted(open, "order works", "orders work");
+                return Err(Failure::Failed(format!(
+                    "{orders} at the venue, and the gateway would not know them any more; --force does it"
+                )));
             }
-            let aside = inspect::set_aside::<System>(&config.store, now_ns)?;
-            output::print(&format!("the store is kept as {}\n", aside.display()))?;
-            Ok(Ending::Complete)
         }
-    }
-}
-
-fn reset_client<S: VenueSession>(
-    arguments: &Reset,
-    store: &std::path::Path,
-    parts: tapeworks_gateway::Parts<S>,
-    name: &str,
-    now_ns: u64,
-) -> Result {
-    if !inspect::reset_client::<S, System>(store, parts, name, now_ns)? {
+        let aside = inspect::set_aside::<System>(&config.store, System::time_of_day().0)?;
+        output::print(&format!("the store is kept as {}\n", aside.display()))?;
+        return Ok(Ending::Complete);
+    };
+    if !config.reset_client(name)? {
         let file = arguments.config.display();
         return Err(Failure::Failed(format!("{file}: there is no client '{name}'")));
     }
