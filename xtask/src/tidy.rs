@@ -292,8 +292,19 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Where links from the book and from packages into the repository start.
+const REPOSITORY: [&str; 2] = [
+    "https://github.com/tapeworks/tapeworks/blob/main/",
+    "https://github.com/tapeworks/tapeworks/tree/main/",
+];
+
+/// Whether a link resolves: to a file beside the page, or by [`REPOSITORY`]. A page of the book may not link out of the book by a relative
+/// path, because the built book holds nothing else.
 fn leads_somewhere(page: &str, target: &str, exists: &dyn Fn(&Path) -> bool) -> bool {
     let file = target.split('#').next().unwrap_or_default();
+    if let Some(path) = REPOSITORY.iter().find_map(|start| file.strip_prefix(start)) {
+        return exists(Path::new(path));
+    }
     if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
         return true;
     }
@@ -306,12 +317,16 @@ fn leads_somewhere(page: &str, target: &str, exists: &dyn Fn(&Path) -> bool) -> 
             other => resolved.push(other),
         }
     }
-    resolved.as_os_str().is_empty() || exists(&resolved)
+    let is_within = !page.starts_with(BOOK) || resolved.starts_with(BOOK);
+    is_within && (resolved.as_os_str().is_empty() || exists(&resolved))
 }
+
+/// The folder of the book's pages.
+const BOOK: &str = "docs/src";
 
 /// Pages of the book that its summary does not lead to.
 fn pages_missing_from_the_summary() -> Result<Vec<String>, String> {
-    let book = process::root().join("docs/src");
+    let book = process::root().join(BOOK);
     let Ok(summary) = std::fs::read_to_string(book.join("SUMMARY.md")) else { return Ok(Vec::new()) };
     let listed: Vec<PathBuf> = summary.lines().flat_map(links).map(|target| book.join(target)).collect();
     let mut missing = Vec::new();
@@ -463,6 +478,11 @@ mod tests {
             ["docs/page.md:1: the link to gone.md leads nowhere"]
         );
         assert_eq!(faults("docs/page.md", "[a](../../out.md)\n").len(), 1);
+        assert_eq!(faults("docs/src/page.md", "[a](../there.md)\n").len(), 1);
+        for start in REPOSITORY {
+            assert_eq!(faults("docs/src/page.md", &format!("[a]({start}docs/there.md#x)\n")).len(), 0);
+            assert_eq!(faults("docs/src/page.md", &format!("[a]({start}gone.rs)\n")).len(), 1);
+        }
         assert_eq!(faults("docs/page.md", "```\n[a](gone.md)\n```\n"), Vec::<String>::new());
     }
 }

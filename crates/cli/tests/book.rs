@@ -1,6 +1,7 @@
 //! The book's examples of commands with their output: each page's commands run as typed, in order, and print what the page shows.
 //!
-//! In a page, a line of `…` stands for any lines, and `…` within a line for any text.
+//! In a page, a line of `…` stands for any lines, and `…` within a line for any text. A tutorial is one session: all its commands run in
+//! one shell, so that later steps use the programs that earlier ones started in the background.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -10,7 +11,15 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use support::namespace::Namespace;
 use support::{Folder, root, run};
+
+/// Where the tutorials are.
+const TUTORIALS: &str = "docs/src/tutorials";
+
+/// The programs of a tutorial that need more than this repository; other steps of `cargo xtask test` run them.
+const ELSEWHERE: [&str; 8] =
+    ["cargo ", "docker ", "kubectl ", "mvn ", "pip ", "python3 ", "sudo ", "systemd-analyze "];
 
 /// Blocks with one of these commands are not run: they go on until they are interrupted, talk to a server, or need another program.
 const NOT_RUN: [&str; 4] =
@@ -93,7 +102,7 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
     let generated = session.path("session.pcap.zst");
     assert!(run(&["exchange", "generate", "--messages", "200000", "--out", &generated]).status.success());
     let (mut count, mut wrong) = (0, Vec::new());
-    for page in found {
+    for page in found.into_iter().filter(|page| !page.starts_with(root().join(TUTORIALS))) {
         let examples = examples(&std::fs::read_to_string(&page).unwrap());
         let folder = Folder::new("book");
         for linked in ["testdata", "examples"] {
@@ -122,6 +131,56 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
     assert!(count > 30, "{count} examples");
     assert!(wrong.is_empty(), "{} of {count} examples are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
+
+/// The commands of a tutorial with their outputs. A line that begins with `> ` goes on with the command before it.
+fn session(page: &str) -> Vec<Example> {
+    let mut session: Vec<Example> = Vec::new();
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    for line in blocks.flat_map(str::lines) {
+        match (line.strip_prefix("$ "), line.strip_prefix("> "), session.last_mut()) {
+            (Some(command), ..) => session.push(Example { command: command.to_owned(), shown: Vec::new() }),
+            (None, Some(more), Some(last)) if last.shown.is_empty() => {
+                last.command += "\n";
+                last.command += more;
+            }
+            (.., Some(last)) => last.shown.push(line.trim_end().to_owned()),
+            _ => panic!("{line}: an output without a command"),
+        }
+    }
+    session.retain(|example| !ELSEWHERE.iter().any(|program| example.command.starts_with(program)));
+    session
+}
+
+#[test]
+fn every_tutorial_runs_as_typed_and_prints_the_output_in_the_tutorial() {
+    let mut found = Vec::new();
+    pages(&root().join(TUTORIALS), &mut found);
+    assert!(found.len() >= 4, "{found:?}");
+    for page in found {
+        let session = session(&std::fs::read_to_string(&page).unwrap());
+        let folder = Folder::new("tutorial");
+        let work = PathBuf::from(folder.path(""));
+        for needed in ["examples", "deploy", "testdata/captures"] {
+            support::copy(&root().join(needed), &work.join(needed));
+        }
+        // Tutorials use fixed ports, which another test or a running plant may use.
+        let Some(namespace) = Namespace::new("tutorial") else { return };
+        let ends = "trap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT\nset -e\nexec 2>&1";
+        let commands = session.iter().map(|example| format!("echo {SEPARATOR}\n{}", example.command));
+        let script = commands.fold(ends.to_owned(), |script, command| script + "\n" + &command);
+        let shell = support::in_shell(namespace.command("bash"), &script, &work).output().unwrap();
+        let printed = support::stdout(&shell);
+        assert!(shell.status.success(), "{}: {}\n{printed}", page.display(), shell.status);
+        for (Example { command, shown }, printed) in session.iter().zip(printed.split(SEPARATOR).skip(1)) {
+            if let Some(line) = first_missing(printed, shown) {
+                panic!("{}: $ {command}\nshows: {line}\n{printed}", page.display());
+            }
+        }
+    }
+}
+
+/// Stands between the outputs of a tutorial's commands.
+const SEPARATOR: &str = "-------- next command --------";
 
 #[test]
 fn three_dots_stand_for_any_text() {

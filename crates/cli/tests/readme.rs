@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::namespace::Namespace;
-use support::{Folder, root, signal, wait_for};
+use support::{Folder, copy, root, signal, wait_for};
 
 /// Longest run of an example.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -29,19 +29,6 @@ fn examples(readme: &str) -> Vec<String> {
         Some(cell.strip_prefix('`')?.strip_suffix('`')?.to_owned())
     };
     rows.map(|row| example(row).unwrap_or_else(|| panic!("no example in {row}"))).collect()
-}
-
-/// What an example needs of the repository, copied: some write next to their configuration.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }
 
 /// A running example, and its output; killed when it is dropped.

@@ -35,6 +35,19 @@ pub(crate) fn in_shell(mut shell: Command, script: &str, folder: &Path) -> Comma
     shell
 }
 
+/// Copies a folder of the repository, for programs that write next to their configuration.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
 /// Compares `text` with a file of the repository; with `TAPEWORKS_BLESS` it rewrites the file.
 pub(crate) fn compare_with(path: &str, text: &str) {
     let path = root().join(path);
