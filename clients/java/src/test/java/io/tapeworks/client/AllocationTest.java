@@ -63,7 +63,7 @@ final class AllocationTest {
 
             @Override
             public void onMbp1(Mbp1 quote, long sequence, boolean endOfBatch) {
-                sum += quote.bidPrice(0) + quote.askSize(0) + quote.flags();
+                sum += quote.bidPrice(0) + quote.askSize(0) + quote.flags() + (quote.bidPriceDouble(0) > 1 ? 1 : 0);
             }
         };
         decoder.decode(ByteBuffer.wrap(Records.metadata(3)), handler);

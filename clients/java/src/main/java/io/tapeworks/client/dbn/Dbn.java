@@ -1,5 +1,8 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
+import java.time.Instant;
+
 /** Numbers of DBN, Databento's encoding. */
 public final class Dbn {
     /** A price that there is not. */
@@ -48,7 +51,31 @@ public final class Dbn {
     /** The longest record. */
     static final int MAX_RECORD_LENGTH = 255 * LENGTH_UNIT;
 
+    /** Units of a price's last digit in one unit of the currency. */
+    private static final double PRICE_SCALE = 1e9;
+    private static final int PRICE_DIGITS = 9;
+
     private Dbn() {}
+
+    /** Converts a price from 1e-9 of the currency to {@code double}; {@link #UNDEF_PRICE} becomes NaN. */
+    public static double toDouble(long price) {
+        return price == UNDEF_PRICE ? Double.NaN : price / PRICE_SCALE;
+    }
+
+    /** Converts a price from 1e-9 of the currency, exactly and with 9 decimal places; {@link #UNDEF_PRICE} becomes null. */
+    public static BigDecimal toDecimal(long price) {
+        return price == UNDEF_PRICE ? null : BigDecimal.valueOf(price, PRICE_DIGITS);
+    }
+
+    /** Formats a price for people, such as {@code 187.25}; {@code none} for {@link #UNDEF_PRICE}. */
+    public static String formatPrice(long price) {
+        return price == UNDEF_PRICE ? "none" : toDecimal(price).stripTrailingZeros().toPlainString();
+    }
+
+    /** Formats a time for people, such as {@code 2026-11-30T14:30:00.000000001Z}; {@code none} for {@link #UNDEF_TIMESTAMP}. */
+    public static String formatTime(long nanos) {
+        return nanos == UNDEF_TIMESTAMP ? "none" : Instant.ofEpochSecond(0, nanos).toString();
+    }
 
     /** The record type of a schema; -1: no schema is called that. */
     public static int recordTypeOf(String schema) {

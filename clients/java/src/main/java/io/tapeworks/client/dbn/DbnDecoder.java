@@ -2,10 +2,12 @@ package io.tapeworks.client.dbn;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.HashMap;
+import java.util.Map;
 
 /**
- * Decodes a stream of DBN, of a file or of a live session: the metadata, then records. It allocates nothing after its construction but
- * what the handler does.
+ * Decodes a stream of DBN, of a file or of a live session: the metadata, then records. After its construction it
+ * allocates only the symbols of mappings.
  *
  * <p>Source: Databento's encoding, "Metadata" and "Record header".
  */
@@ -37,6 +39,7 @@ public final class DbnDecoder {
     private final ErrorMessage errorMessage = new ErrorMessage();
     private final UnknownRecord unknown = new UnknownRecord();
 
+    private final Map<Long, String> symbols = new HashMap<>();
     private final Filter filter;
     private int version;
     private long metadataLeft = -1;
@@ -51,10 +54,18 @@ public final class DbnDecoder {
     /** Hands those records over that the filter takes. */
     public DbnDecoder(Filter filter) {
         this.filter = filter;
+        Record[] all = {
+            mbo, trade, mbp1, mbp10, bbo, cmbp1, cbbo, ohlcv, status, definition, imbalance, statistics, symbolMapping, systemMessage,
+            errorMessage, unknown
+        };
+        for (Record record : all) {
+            record.symbols = symbols;
+        }
     }
 
-    /** A new stream begins. The sequence goes on. */
+    /** Starts a new stream, with its own symbols. The sequence continues. */
     public void restart() {
+        symbols.clear();
         version = 0;
         metadataLeft = -1;
         streamOffset = 0;
@@ -154,6 +165,9 @@ public final class DbnDecoder {
             }
             record = unknown;
             record.wrap(buffer, at);
+        }
+        if (record == symbolMapping) {
+            symbols.put(record.instrumentId(), symbolMapping.stypeOutSymbol());
         }
         if (!filter.takes(record)) {
             return 0;

@@ -1,5 +1,7 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
+
 /** What an instrument is: schema {@code definition}, of version 3 of DBN. */
 public final class Definition extends Record {
     /** Bytes of a record, without the time of sending. */
@@ -18,6 +20,16 @@ public final class Definition extends Record {
     /** The tick, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long minPriceIncrement() {
         return buffer.getLong(offset + 24);
+    }
+
+    /** The tick; NaN: none. */
+    public double minPriceIncrementDouble() {
+        return Dbn.toDouble(minPriceIncrement());
+    }
+
+    /** The tick, exact; null: none. */
+    public BigDecimal minPriceIncrementDecimal() {
+        return Dbn.toDecimal(minPriceIncrement());
     }
 
     /** What prices are multiplied by for display, in 1e-9. */
@@ -40,14 +52,44 @@ public final class Definition extends Record {
         return buffer.getLong(offset + 56);
     }
 
+    /** The highest permitted price; NaN: none. */
+    public double highLimitPriceDouble() {
+        return Dbn.toDouble(highLimitPrice());
+    }
+
+    /** The highest permitted price, exact; null: none. */
+    public BigDecimal highLimitPriceDecimal() {
+        return Dbn.toDecimal(highLimitPrice());
+    }
+
     /** The lowest permitted price, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long lowLimitPrice() {
         return buffer.getLong(offset + 64);
     }
 
+    /** The lowest permitted price; NaN: none. */
+    public double lowLimitPriceDouble() {
+        return Dbn.toDouble(lowLimitPrice());
+    }
+
+    /** The lowest permitted price, exact; null: none. */
+    public BigDecimal lowLimitPriceDecimal() {
+        return Dbn.toDecimal(lowLimitPrice());
+    }
+
     /** The largest permitted change of price, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long maxPriceVariation() {
         return buffer.getLong(offset + 72);
+    }
+
+    /** The largest permitted change of price; NaN: none. */
+    public double maxPriceVariationDouble() {
+        return Dbn.toDouble(maxPriceVariation());
+    }
+
+    /** The largest permitted change of price, exact; null: none. */
+    public BigDecimal maxPriceVariationDecimal() {
+        return Dbn.toDecimal(maxPriceVariation());
     }
 
     /** The quantity of a contract, in 1e-9 of its unit. */
@@ -60,6 +102,16 @@ public final class Definition extends Record {
         return buffer.getLong(offset + 88);
     }
 
+    /** The value of a tick; NaN: none. */
+    public double minPriceIncrementAmountDouble() {
+        return Dbn.toDouble(minPriceIncrementAmount());
+    }
+
+    /** The value of a tick, exact; null: none. */
+    public BigDecimal minPriceIncrementAmountDecimal() {
+        return Dbn.toDecimal(minPriceIncrementAmount());
+    }
+
     /** The ratio of a spread's price, in 1e-9. */
     public long priceRatio() {
         return buffer.getLong(offset + 96);
@@ -70,6 +122,16 @@ public final class Definition extends Record {
         return buffer.getLong(offset + 104);
     }
 
+    /** The strike price; NaN: none. */
+    public double strikePriceDouble() {
+        return Dbn.toDouble(strikePrice());
+    }
+
+    /** The strike price, exact; null: none. */
+    public BigDecimal strikePriceDecimal() {
+        return Dbn.toDecimal(strikePrice());
+    }
+
     /** The venue's number of the instrument, unsigned. */
     public long rawInstrumentId() {
         return buffer.getLong(offset + 112);
@@ -78,6 +140,16 @@ public final class Definition extends Record {
     /** The tied price of a leg, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long legPrice() {
         return buffer.getLong(offset + 120);
+    }
+
+    /** The tied price of a leg; NaN: none. */
+    public double legPriceDouble() {
+        return Dbn.toDouble(legPrice());
+    }
+
+    /** The tied price of a leg, exact; null: none. */
+    public BigDecimal legPriceDecimal() {
+        return Dbn.toDecimal(legPrice());
     }
 
     /** The delta of a leg, in 1e-9. */
@@ -358,5 +430,12 @@ public final class Definition extends Record {
     @Override
     public long indexTime() {
         return tsRecv();
+    }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "rawSymbol", rawSymbol());
+        field(line, "class", instrumentClass());
+        price(line, "tick", minPriceIncrement());
     }
 }

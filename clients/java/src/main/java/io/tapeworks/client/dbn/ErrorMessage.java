@@ -24,4 +24,10 @@ public final class ErrorMessage extends Record {
     public int isLast() {
         return Byte.toUnsignedInt(buffer.get(offset + 319));
     }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "code", code());
+        field(line, "err", err());
+    }
 }

@@ -1,5 +1,7 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
+
 /** The imbalance of an auction: schema {@code imbalance}. */
 public final class Imbalance extends Record {
     /** Bytes of a record, without the time of sending. */
@@ -20,6 +22,16 @@ public final class Imbalance extends Record {
         return buffer.getLong(offset + 24);
     }
 
+    /** The reference price; NaN: none. */
+    public double refPriceDouble() {
+        return Dbn.toDouble(refPrice());
+    }
+
+    /** The reference price, exact; null: none. */
+    public BigDecimal refPriceDecimal() {
+        return Dbn.toDecimal(refPrice());
+    }
+
     /** When the auction is, in ns since the epoch, UTC. */
     public long auctionTime() {
         return buffer.getLong(offset + 32);
@@ -30,9 +42,29 @@ public final class Imbalance extends Record {
         return buffer.getLong(offset + 40);
     }
 
+    /** The price at which the continuous book clears too; NaN: none. */
+    public double contBookClrPriceDouble() {
+        return Dbn.toDouble(contBookClrPrice());
+    }
+
+    /** The price at which the continuous book clears too, exact; null: none. */
+    public BigDecimal contBookClrPriceDecimal() {
+        return Dbn.toDecimal(contBookClrPrice());
+    }
+
     /** The price at which the orders of the auction clear, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long auctInterestClrPrice() {
         return buffer.getLong(offset + 48);
+    }
+
+    /** The price at which the orders of the auction clear; NaN: none. */
+    public double auctInterestClrPriceDouble() {
+        return Dbn.toDouble(auctInterestClrPrice());
+    }
+
+    /** The price at which the orders of the auction clear, exact; null: none. */
+    public BigDecimal auctInterestClrPriceDecimal() {
+        return Dbn.toDecimal(auctInterestClrPrice());
     }
 
     /** The filling price under a short sale restriction, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
@@ -40,9 +72,29 @@ public final class Imbalance extends Record {
         return buffer.getLong(offset + 56);
     }
 
+    /** The filling price under a short sale restriction; NaN: none. */
+    public double ssrFillingPriceDouble() {
+        return Dbn.toDouble(ssrFillingPrice());
+    }
+
+    /** The filling price under a short sale restriction, exact; null: none. */
+    public BigDecimal ssrFillingPriceDecimal() {
+        return Dbn.toDecimal(ssrFillingPrice());
+    }
+
     /** The indicative price, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long indMatchPrice() {
         return buffer.getLong(offset + 64);
+    }
+
+    /** The indicative price; NaN: none. */
+    public double indMatchPriceDouble() {
+        return Dbn.toDouble(indMatchPrice());
+    }
+
+    /** The indicative price, exact; null: none. */
+    public BigDecimal indMatchPriceDecimal() {
+        return Dbn.toDecimal(indMatchPrice());
     }
 
     /** The upper collar, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
@@ -50,9 +102,29 @@ public final class Imbalance extends Record {
         return buffer.getLong(offset + 72);
     }
 
+    /** The upper collar; NaN: none. */
+    public double upperCollarDouble() {
+        return Dbn.toDouble(upperCollar());
+    }
+
+    /** The upper collar, exact; null: none. */
+    public BigDecimal upperCollarDecimal() {
+        return Dbn.toDecimal(upperCollar());
+    }
+
     /** The lower collar, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long lowerCollar() {
         return buffer.getLong(offset + 80);
+    }
+
+    /** The lower collar; NaN: none. */
+    public double lowerCollarDouble() {
+        return Dbn.toDouble(lowerCollar());
+    }
+
+    /** The lower collar, exact; null: none. */
+    public BigDecimal lowerCollarDecimal() {
+        return Dbn.toDecimal(lowerCollar());
     }
 
     /** The paired quantity. */
@@ -113,5 +185,13 @@ public final class Imbalance extends Record {
     @Override
     public long indexTime() {
         return tsRecv();
+    }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "side", side());
+        price(line, "refPrice", refPrice());
+        field(line, "pairedQty", pairedQty());
+        field(line, "totalImbalanceQty", totalImbalanceQty());
     }
 }

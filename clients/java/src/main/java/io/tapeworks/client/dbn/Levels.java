@@ -1,5 +1,6 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
 import java.util.Objects;
 
 /** Levels of a book: prices and sizes of both sides. */
@@ -17,9 +18,29 @@ public abstract class Levels extends Priced {
         return buffer.getLong(at(level) + 0);
     }
 
+    /** The bid price of a level; NaN: none. */
+    public final double bidPriceDouble(int level) {
+        return Dbn.toDouble(bidPrice(level));
+    }
+
+    /** The bid price of a level, exact; null: none. */
+    public final BigDecimal bidPriceDecimal(int level) {
+        return Dbn.toDecimal(bidPrice(level));
+    }
+
     /** The ask price of a level, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public final long askPrice(int level) {
         return buffer.getLong(at(level) + 8);
+    }
+
+    /** The ask price of a level; NaN: none. */
+    public final double askPriceDouble(int level) {
+        return Dbn.toDouble(askPrice(level));
+    }
+
+    /** The ask price of a level, exact; null: none. */
+    public final BigDecimal askPriceDecimal(int level) {
+        return Dbn.toDecimal(askPrice(level));
     }
 
     /** The size at the bid price. */
@@ -35,5 +56,14 @@ public abstract class Levels extends Priced {
     /** Where a level is in the buffer. */
     final int at(int level) {
         return offset + FIRST + Objects.checkIndex(level, levels()) * BYTES;
+    }
+
+    @Override
+    void describe(StringBuilder line) {
+        super.describe(line);
+        price(line, "bid", bidPrice(0));
+        field(line, "bidSize", bidSize(0));
+        price(line, "ask", askPrice(0));
+        field(line, "askSize", askSize(0));
     }
 }

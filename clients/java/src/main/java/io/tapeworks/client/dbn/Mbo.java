@@ -1,5 +1,7 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
+
 /** An order of the book that is added, changed, cancelled or filled: market by order, schema {@code mbo}. */
 public final class Mbo extends Record {
     /** Bytes of a record, without the time of sending. */
@@ -18,6 +20,16 @@ public final class Mbo extends Record {
     /** The price, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long price() {
         return buffer.getLong(offset + 24);
+    }
+
+    /** The price; NaN: none. */
+    public double priceDouble() {
+        return Dbn.toDouble(price());
+    }
+
+    /** The price, exact; null: none. */
+    public BigDecimal priceDecimal() {
+        return Dbn.toDecimal(price());
     }
 
     /** The size. */
@@ -68,5 +80,14 @@ public final class Mbo extends Record {
     @Override
     public boolean isSnapshot() {
         return (flags() & Dbn.SNAPSHOT) != 0;
+    }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "action", action());
+        field(line, "side", side());
+        price(line, "price", price());
+        field(line, "size", size());
+        field(line, "orderId", Long.toUnsignedString(orderId()));
     }
 }

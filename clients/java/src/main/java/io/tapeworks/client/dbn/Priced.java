@@ -1,5 +1,7 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
+
 /** What records of trades and quotes have in common. */
 public abstract class Priced extends Record {
     Priced() {}
@@ -7,6 +9,16 @@ public abstract class Priced extends Record {
     /** The price, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public final long price() {
         return buffer.getLong(offset + 16);
+    }
+
+    /** The price; NaN: none. */
+    public final double priceDouble() {
+        return Dbn.toDouble(price());
+    }
+
+    /** The price, exact; null: none. */
+    public final BigDecimal priceDecimal() {
+        return Dbn.toDecimal(price());
     }
 
     /** The size. */
@@ -37,5 +49,12 @@ public abstract class Priced extends Record {
     @Override
     public final boolean isSnapshot() {
         return (flags() & Dbn.SNAPSHOT) != 0;
+    }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "side", side());
+        price(line, "price", price());
+        field(line, "size", size());
     }
 }

@@ -2,6 +2,7 @@ package io.tapeworks.client.dbn;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 
 /**
  * A record of DBN where it lies in a buffer: a flyweight. Nothing is copied, and one object serves all records of its type, so what
@@ -15,6 +16,8 @@ public abstract class Record {
 
     ByteBuffer buffer;
     int offset;
+    /** Symbols by instrument ID, kept by the decoder. */
+    Map<Long, String> symbols = Map.of();
 
     Record() {}
 
@@ -46,6 +49,11 @@ public abstract class Record {
         return Integer.toUnsignedLong(buffer.getInt(offset + 4));
     }
 
+    /** The instrument's symbol from the last {@link SymbolMapping} of this connection; null: there was none, as in a file. */
+    public final String symbol() {
+        return symbols.get(instrumentId());
+    }
+
     /** The venue's time, in ns since the epoch, UTC. */
     public final long tsEvent() {
         return buffer.getLong(offset + 8);
@@ -71,6 +79,30 @@ public abstract class Record {
         int length = length();
         buffer.get(offset, target, at, length);
         return length;
+    }
+
+    /** The symbol (or the instrument ID if unknown), the main fields and the time, in one line. Allocates; meant for people. */
+    @Override
+    public final String toString() {
+        StringBuilder line = new StringBuilder(getClass().getSimpleName());
+        if (buffer == null) {
+            return line.append("{}").toString();
+        }
+        String symbol = symbol();
+        line.append('{').append(symbol == null ? "instrument=" + instrumentId() : "symbol=" + symbol);
+        describe(line);
+        return field(line, "time", Dbn.formatTime(indexTime())).append('}').toString();
+    }
+
+    /** Appends the main fields to the line of {@link #toString}. */
+    void describe(StringBuilder line) {}
+
+    static StringBuilder field(StringBuilder line, String name, Object value) {
+        return line.append(", ").append(name).append('=').append(value);
+    }
+
+    static StringBuilder price(StringBuilder line, String name, long price) {
+        return field(line, name, Dbn.formatPrice(price));
     }
 
     /** The text of a field, to its first zero byte. */

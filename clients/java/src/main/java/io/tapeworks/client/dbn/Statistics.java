@@ -1,5 +1,7 @@
 package io.tapeworks.client.dbn;
 
+import java.math.BigDecimal;
+
 /** A statistic of an instrument: schema {@code statistics}. */
 public final class Statistics extends Record {
     /** Bytes of a record, without the time of sending. */
@@ -23,6 +25,16 @@ public final class Statistics extends Record {
     /** The price, in 1e-9 of the currency; {@link Dbn#UNDEF_PRICE}: none. */
     public long price() {
         return buffer.getLong(offset + 32);
+    }
+
+    /** The price; NaN: none. */
+    public double priceDouble() {
+        return Dbn.toDouble(price());
+    }
+
+    /** The price, exact; null: none. */
+    public BigDecimal priceDecimal() {
+        return Dbn.toDecimal(price());
     }
 
     /** The quantity. */
@@ -63,5 +75,12 @@ public final class Statistics extends Record {
     @Override
     public long indexTime() {
         return tsRecv();
+    }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "statType", statType());
+        price(line, "price", price());
+        field(line, "quantity", quantity());
     }
 }

@@ -49,4 +49,11 @@ public final class Status extends Record {
     public long indexTime() {
         return tsRecv();
     }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "action", action());
+        field(line, "reason", reason());
+        field(line, "isTrading", isTrading());
+    }
 }

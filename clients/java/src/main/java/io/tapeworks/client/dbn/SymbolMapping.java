@@ -39,4 +39,10 @@ public final class SymbolMapping extends Record {
     public long endTs() {
         return buffer.getLong(offset + 168);
     }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "stypeInSymbol", stypeInSymbol());
+        field(line, "stypeOutSymbol", stypeOutSymbol());
+    }
 }

@@ -19,4 +19,10 @@ public final class SystemMessage extends Record {
     public int code() {
         return Byte.toUnsignedInt(buffer.get(offset + 319));
     }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "code", code());
+        field(line, "msg", msg());
+    }
 }

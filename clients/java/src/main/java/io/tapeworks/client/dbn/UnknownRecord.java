@@ -6,4 +6,9 @@ public final class UnknownRecord extends Record {
     public int minimumLength() {
         return HEADER_LENGTH;
     }
+
+    @Override
+    void describe(StringBuilder line) {
+        field(line, "type", recordType());
+    }
 }

@@ -1,5 +1,6 @@
 package io.tapeworks.client.stream;
 
+import io.tapeworks.client.dbn.Dbn;
 import java.nio.ByteBuffer;
 
 /** Messages of a feed's channel that never came: what they said is not known. One object serves all records of its kind. */
@@ -64,5 +65,11 @@ public final class StreamGap {
     /** When it was noticed, in ns since the epoch, UTC. */
     public long tsRecv() {
         return tsRecv;
+    }
+
+    @Override
+    public String toString() {
+        return "StreamGap{publisher=" + publisher + ", channel=" + channel + ", first=" + first + ", count=" + count
+                + ", time=" + Dbn.formatTime(tsRecv) + "}";
     }
 }

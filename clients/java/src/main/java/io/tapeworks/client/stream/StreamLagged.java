@@ -41,4 +41,9 @@ public final class StreamLagged {
     public long droppedGaps() {
         return droppedGaps;
     }
+
+    @Override
+    public String toString() {
+        return "StreamLagged{conflated=" + conflated + ", droppedTrades=" + droppedTrades + ", droppedGaps=" + droppedGaps + "}";
+    }
 }

@@ -1,5 +1,8 @@
 package io.tapeworks.client.stream;
 
+import io.tapeworks.client.dbn.Dbn;
+import java.math.BigDecimal;
+
 /** The synthetic NBBO of an instrument after it changed, or as it is (flag 0x20) when the stream begins. One object serves all records of its kind. */
 public final class StreamNbbo extends StreamInstrument {
     private long tsEvent;
@@ -71,6 +74,16 @@ public final class StreamNbbo extends StreamInstrument {
         return bidPrice;
     }
 
+    /** The bid price; NaN: none. */
+    public double bidPriceDouble() {
+        return Dbn.toDouble(hasBidPrice ? bidPrice : Dbn.UNDEF_PRICE);
+    }
+
+    /** The bid price, exact; null: none. */
+    public BigDecimal bidPriceDecimal() {
+        return Dbn.toDecimal(hasBidPrice ? bidPrice : Dbn.UNDEF_PRICE);
+    }
+
     /** Whether there is one. */
     public boolean hasBidPrice() {
         return hasBidPrice;
@@ -79,6 +92,16 @@ public final class StreamNbbo extends StreamInstrument {
     /** The ask price, in 1e-9 of the currency; only if {@link #hasAskPrice}. */
     public long askPrice() {
         return askPrice;
+    }
+
+    /** The ask price; NaN: none. */
+    public double askPriceDouble() {
+        return Dbn.toDouble(hasAskPrice ? askPrice : Dbn.UNDEF_PRICE);
+    }
+
+    /** The ask price, exact; null: none. */
+    public BigDecimal askPriceDecimal() {
+        return Dbn.toDecimal(hasAskPrice ? askPrice : Dbn.UNDEF_PRICE);
     }
 
     /** Whether there is one. */
@@ -114,5 +137,12 @@ public final class StreamNbbo extends StreamInstrument {
     /** How bid and offer stand to each other: 0 one-sided, 1 normal, 2 locked, 3 crossed. */
     public int state() {
         return state;
+    }
+
+    @Override
+    public String toString() {
+        return "StreamNbbo{symbol=" + symbol() + ", bid=" + Dbn.formatPrice(hasBidPrice ? bidPrice : Dbn.UNDEF_PRICE) + ", bidSize=" + bidSize
+                + ", ask=" + Dbn.formatPrice(hasAskPrice ? askPrice : Dbn.UNDEF_PRICE) + ", askSize=" + askSize
+                + ", time=" + Dbn.formatTime(tsRecv) + "}";
     }
 }

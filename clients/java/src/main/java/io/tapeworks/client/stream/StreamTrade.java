@@ -1,5 +1,8 @@
 package io.tapeworks.client.stream;
 
+import io.tapeworks.client.dbn.Dbn;
+import java.math.BigDecimal;
+
 /** A trade. One object serves all records of its kind. */
 public final class StreamTrade extends StreamInstrument {
     private long tsEvent;
@@ -52,6 +55,16 @@ public final class StreamTrade extends StreamInstrument {
         return price;
     }
 
+    /** The price. */
+    public double priceDouble() {
+        return Dbn.toDouble(price());
+    }
+
+    /** The price, exact. */
+    public BigDecimal priceDecimal() {
+        return Dbn.toDecimal(price());
+    }
+
     /** Shares. */
     public long size() {
         return size;
@@ -70,5 +83,11 @@ public final class StreamTrade extends StreamInstrument {
     /** The flags of DBN. */
     public int flags() {
         return flags;
+    }
+
+    @Override
+    public String toString() {
+        return "StreamTrade{symbol=" + symbol() + ", price=" + Dbn.formatPrice(price) + ", size=" + size
+                + ", time=" + Dbn.formatTime(tsRecv) + "}";
     }
 }

@@ -18,6 +18,7 @@ import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.math.BigDecimal;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -184,11 +185,15 @@ public final class Print {
     }
 
     private static List<Method> fieldsOf(Class<?> type) {
-        List<String> others = List.of("levels", "minimumLength", "indexTime", "isSnapshot", "recordType", "length", "tsOut", "copyTo");
+        List<String> others = List.of(
+                "levels", "minimumLength", "indexTime", "isSnapshot", "recordType", "length", "tsOut", "copyTo", "symbol", "toString");
         List<Method> fields = new ArrayList<>();
         for (Class<?> of = type; of != Object.class; of = of.getSuperclass()) {
             for (Method method : of.getDeclaredMethods()) {
-                if (Modifier.isPublic(method.getModifiers()) && method.getParameterCount() <= 1 && !others.contains(method.getName())) {
+                // A price as double or decimal repeats the field in 1e-9.
+                boolean isConverted = method.getReturnType() == double.class || method.getReturnType() == BigDecimal.class;
+                boolean isField = Modifier.isPublic(method.getModifiers()) && method.getParameterCount() <= 1 && !isConverted;
+                if (isField && !others.contains(method.getName())) {
                     fields.add(method);
                 }
             }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -92,6 +93,74 @@ final class DbnDecoderTest {
     }
 
     @Test
+    void recordsAreReadable() throws IOException {
+        long time = 1_796_049_000_000_000_001L;
+        byte[] stream = Records.joined(Records.metadata(3), Records.mbo(-3, time), Records.mapping(7, "AAPL"), Records.mbo(-3, time),
+                Records.mbp1(Dbn.MBP_1, time, 0), Records.ohlcv(time), Records.system("hello"), Records.error("no", 8),
+                Records.record(0xEE, 24, 0, 5, Dbn.UNDEF_TIMESTAMP).array());
+        List<String> seen = new ArrayList<>();
+        new DbnDecoder().decode(ByteBuffer.wrap(stream), new RecordHandler() {
+            @Override
+            public void onRecord(Record record, long sequence, boolean endOfBatch) {
+                seen.add(record.toString().replace("time=2026-11-30T14:30:00.000000001Z", "time=T"));
+            }
+        });
+        String order = "action=A, side=B, price=1.5, size=4294967294, orderId=18446744073709551613, time=T}";
+        String message = "time=1970-01-01T00:00:00.000000009Z}";
+        assertEquals(List.of(
+                "Mbo{instrument=7, " + order,
+                "SymbolMapping{symbol=AAPL, stypeInSymbol=, stypeOutSymbol=AAPL, " + message,
+                "Mbo{symbol=AAPL, " + order,
+                "Mbp1{symbol=AAPL, side=A, price=0.00000001, size=11, bid=0.000000021, bidSize=23, ask=0.000000022, askSize=24, time=T}",
+                "Ohlcv{symbol=AAPL, open=0.000000001, high=0.000000002, low=0.000000003, close=0.000000004, volume=5, time=T}",
+                "SystemMessage{instrument=0, code=1, msg=hello, " + message,
+                "ErrorMessage{instrument=0, code=8, err=no, " + message,
+                "UnknownRecord{instrument=5, type=238, time=none}"), seen);
+        assertEquals("Mbo{}", new Mbo().toString());
+    }
+
+    @Test
+    void pricesAreDoublesAndDecimals() throws IOException {
+        byte[] priced = Records.mbo(1, 1);
+        byte[] unpriced = Records.mbo(2, 2);
+        ByteBuffer.wrap(unpriced).order(java.nio.ByteOrder.LITTLE_ENDIAN).putLong(24, Dbn.UNDEF_PRICE);
+        List<Object> seen = new ArrayList<>();
+        byte[] stream = Records.joined(Records.metadata(3), priced, unpriced, Records.mbp1(Dbn.MBP_1, 3, 0));
+        new DbnDecoder().decode(ByteBuffer.wrap(stream), new RecordHandler() {
+            @Override
+            public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+                seen.addAll(java.util.Arrays.asList(mbo.priceDouble(), mbo.priceDecimal()));
+            }
+
+            @Override
+            public void onMbp1(Mbp1 quote, long sequence, boolean endOfBatch) {
+                seen.addAll(List.of(quote.askPriceDouble(0), quote.askPriceDecimal(0)));
+            }
+        });
+        assertEquals(java.util.Arrays.asList(1.5, new BigDecimal("1.500000000"), Double.NaN, null, 22e-9, new BigDecimal("0.000000022")), seen);
+    }
+
+    /** Every price in 1e-9 has both conversions; {@link Dbn#UNDEF_PRICE} in its documentation marks it. */
+    @Test
+    void everyPriceHasBothConversions() throws NoSuchMethodException {
+        Object[][] prices = {
+            {Mbo.class, "price"}, {Trade.class, "price"}, {Statistics.class, "price"},
+            {Ohlcv.class, "open", "high", "low", "close"},
+            {Imbalance.class, "refPrice", "contBookClrPrice", "auctInterestClrPrice", "ssrFillingPrice", "indMatchPrice", "upperCollar",
+                "lowerCollar"},
+            {Definition.class, "minPriceIncrement", "highLimitPrice", "lowLimitPrice", "maxPriceVariation", "minPriceIncrementAmount",
+                "strikePrice", "legPrice"},
+        };
+        for (Object[] typeAndNames : prices) {
+            for (int at = 1; at < typeAndNames.length; at++) {
+                Class<?> type = (Class<?>) typeAndNames[0];
+                assertEquals(double.class, type.getMethod(typeAndNames[at] + "Double").getReturnType());
+                assertEquals(BigDecimal.class, type.getMethod(typeAndNames[at] + "Decimal").getReturnType());
+            }
+        }
+    }
+
+    @Test
     void theRecordsAreTheSameHoweverTheBytesCome() throws IOException {
         byte[] stream = Records.metadata(3);
         for (int at = 0; at < 100; at++) {
@@ -146,6 +215,7 @@ final class DbnDecoderTest {
                     public void onRecord(Record record, long sequence, boolean endOfBatch) {
                         assertTrue(record.length() >= record.minimumLength());
                         record.copyTo(new byte[record.length()], 0);
+                        assertTrue(record.toString().endsWith("}"));
                     }
                 });
                 assertTrue(buffer.remaining() < Dbn.MAX_RECORD_LENGTH);

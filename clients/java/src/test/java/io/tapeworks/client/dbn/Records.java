@@ -46,6 +46,13 @@ public final class Records {
         return bytes.array();
     }
 
+    /** The symbol of an instrument. */
+    public static byte[] mapping(int instrument, String symbol) {
+        ByteBuffer bytes = record(Dbn.SYMBOL_MAPPING, SymbolMapping.LENGTH, 2, instrument, 9);
+        bytes.position(89);
+        return bytes.put(symbol.getBytes(java.nio.charset.StandardCharsets.UTF_8)).array();
+    }
+
     public static byte[] error(String text, int code) {
         ByteBuffer bytes = record(Dbn.ERROR, ErrorMessage.LENGTH, 0, 0, 9);
         bytes.put(text.getBytes(java.nio.charset.StandardCharsets.UTF_8));
