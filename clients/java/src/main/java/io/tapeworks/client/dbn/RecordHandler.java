@@ -1,5 +1,7 @@
 package io.tapeworks.client.dbn;
 
+import java.io.IOException;
+
 /**
  * Takes records, as an event handler of the LMAX Disruptor takes events. A record is a flyweight: it is gone when the method returns.
  *
@@ -77,8 +79,14 @@ public interface RecordHandler {
     }
 
     /**
-     * A live session was lost and goes on, perhaps at another server. Mappings come anew; of records, those that have not come yet. {@code reconnects}
-     * counts the attempts so far.
+     * Reports that the first session cannot begin yet. Called after each failed attempt, before the pause, until a session begins; only
+     * with {@code waitForServer()}, because without it {@code run} throws the failure instead. The message names servers and causes.
+     */
+    default void onConnectFailed(IOException failure) {}
+
+    /**
+     * Reports that a lost session resumes, perhaps at another server. The server sends its mappings again, and the records that have not
+     * been delivered yet. {@code reconnects} counts the attempts so far.
      */
     default void onReconnect(long reconnects) {}
 

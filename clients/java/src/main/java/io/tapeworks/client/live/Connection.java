@@ -30,16 +30,15 @@ final class Connection implements AutoCloseable {
         channel = SocketChannel.open();
     }
 
-    /** Connects, and shakes hands if there is TLS; each answer may take so long. Who made it closes it, whatever happens. */
-    void open(LiveOptions options, LiveOptions.Server server, Duration answers) throws IOException {
-        int patience = Sockets.milliseconds(answers);
-        channel.socket().connect(new InetSocketAddress(server.host(), server.port()), patience);
+    /** Connects, with the TLS handshake if there is TLS. The caller closes the connection even if this fails. */
+    void open(LiveOptions options, LiveOptions.Server server, Duration answerTimeout) throws IOException {
+        channel.socket().connect(new InetSocketAddress(server.host(), server.port()), Sockets.milliseconds(options.connectTimeout));
         channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-        channel.socket().setSoTimeout(patience);
-        if (options.tls() == null) {
+        channel.socket().setSoTimeout(Sockets.milliseconds(answerTimeout));
+        if (options.tls == null) {
             socket = channel.socket();
         } else {
-            socket = Sockets.secured(channel.socket(), options.tls(), server.host(), server.port());
+            socket = Sockets.secured(channel.socket(), options.tls, server.host(), server.port());
         }
         input = socket.getInputStream();
         output = socket.getOutputStream();
@@ -70,11 +69,11 @@ final class Connection implements AutoCloseable {
 
     /** The lines are over: from now on {@link #read}. */
     void begin(LiveOptions options) throws IOException {
-        isBusy = options.waiting() == LiveOptions.Waiting.BUSY;
+        isBusy = options.waiting == LiveOptions.Waiting.BUSY;
         if (isBusy) {
             channel.configureBlocking(false);
         } else {
-            socket.setSoTimeout(Sockets.milliseconds(options.silence()));
+            socket.setSoTimeout(Sockets.milliseconds(options.silenceTimeout));
         }
     }
 

@@ -16,17 +16,20 @@ import java.util.HexFormat;
 import java.util.List;
 
 /**
- * A live session of DBN: with a plant ({@code tapeworks plant}), or with another server of the protocol.
+ * A client of DBN live: of a plant ({@code tapeworks plant}), or of another server of the protocol.
  *
- * <p>When the connection breaks, the client connects again and requests a replay from the last record's time on, and leaves out what
- * has come already: each record comes once, as far as the server's history goes. What the server says itself (mappings, system and error
- * messages) is handed over as it comes. Of several servers, such as the two plants of a pair ({@link LiveOptions#of(String, String...)}), it
- * goes on at the next one that serves; {@link RecordHandler#onReconnect} says so.
+ * <p>If the first connection fails, {@link #run} throws immediately unless {@link LiveOptions.Builder#waitForServer} is set. If an
+ * established session is lost, the client reconnects and requests a replay from the time of its last record. It drops the records that
+ * it already delivered, so each record arrives once, as far as the server's history reaches. With several servers, such as the two
+ * plants of a pair, the session resumes at the next one that serves; {@link RecordHandler#onReconnect} reports it. Mappings, system and
+ * error messages are passed on unchanged.
  *
- * <p>One thread uses a client; {@link #close} may be called by any. Once the session runs, the client allocates nothing.
+ * <p>A client belongs to one thread; any thread may {@link #close} it. Once a session runs, the client
+ * allocates nothing.
  *
  * <pre>{@code
- * try (LiveClient client = new LiveClient(LiveOptions.of("127.0.0.1", 13000, "mbo"))) {
+ * LiveOptions options = LiveOptions.builder().servers("127.0.0.1:13000").key(key).schemas("mbo").build();
+ * try (LiveClient client = new LiveClient(options)) {
  *     client.run(new RecordHandler() {
  *         public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
  *             ...
@@ -45,7 +48,7 @@ public final class LiveClient implements AutoCloseable {
     private static final int INVALID_SUBSCRIPTION = 5;
     private static final int REPLAY_AGED_OUT = 8;
     private static final int SYMBOLS_A_LINE = 500;
-    /** How long each answer may take when a lost session goes on: there is another server to try. */
+    /** Longest wait for an answer while another server is left to try. */
     private static final Duration TRY = Duration.ofSeconds(2);
 
     private final LiveOptions options;
@@ -70,7 +73,7 @@ public final class LiveClient implements AutoCloseable {
     /** A session that is not connected yet: {@link #run} and {@link #poll} connect. */
     public LiveClient(LiveOptions options) {
         this.options = options;
-        this.retries = new Retries(options.attempts(), options.pause());
+        this.retries = new Retries(options.attempts, options.pause);
     }
 
     /** Records handed over so far. */
@@ -78,7 +81,7 @@ public final class LiveClient implements AutoCloseable {
         return decoder.records();
     }
 
-    /** How often the client connected again. */
+    /** Attempts to reconnect so far. */
     public long reconnects() {
         return retries.count();
     }
@@ -89,23 +92,23 @@ public final class LiveClient implements AutoCloseable {
     }
 
     /**
-     * Hands records over until {@link #close}.
+     * Passes records to the handler until {@link #close}.
      *
-     * @throws LiveException each server refused, or none can be reached any more, or the last has ended the session and reconnects are off
-     * @throws DbnException what the server sends is no DBN, and there is no other
+     * @throws LiveException every server refused, the first connection failed, or no attempt to reconnect is left
+     * @throws DbnException the server sends bytes that are not DBN, and there is no other server
      */
     public void run(RecordHandler handler) throws IOException {
         while (!isClosed) {
-            if (poll(handler) == 0 && options.waiting() == LiveOptions.Waiting.BUSY) {
+            if (poll(handler) == 0 && options.waiting == LiveOptions.Waiting.BUSY) {
                 Thread.onSpinWait();
             }
         }
     }
 
     /**
-     * One turn: connects if need be, waits for bytes (unless waiting is busy), and hands over the records that came.
+     * Runs one turn: connects if needed, waits for bytes (unless waiting is busy), and passes their records to the handler.
      *
-     * @return how many
+     * @return the number of records
      * @throws LiveException as {@link #run}
      * @throws DbnException as {@link #run}
      */
@@ -115,7 +118,7 @@ public final class LiveClient implements AutoCloseable {
         }
         Connection connection = this.connection;
         if (connection == null) {
-            connection = connect();
+            connection = connect(handler);
             if (connection == null) {
                 return 0;
             }
@@ -151,7 +154,7 @@ public final class LiveClient implements AutoCloseable {
                 }
             }
         } catch (DbnException wrong) {
-            if (options.servers() == 1) {
+            if (options.servers.size() == 1) {
                 disconnect();
                 throw wrong;
             }
@@ -159,9 +162,9 @@ public final class LiveClient implements AutoCloseable {
         } catch (IOException broken) {
             LiveException failure = failure(broken);
             refusals += failure.reason() == LiveException.Reason.REFUSED ? 1 : 0;
-            if (refusals >= options.servers()) {
-                boolean canSkip = options.whenRefused() == LiveOptions.WhenRefused.CONTINUE && !skipsReplay;
-                if (!canSkip || !resume.begin(options.schemas())) {
+            if (refusals >= options.servers.size()) {
+                boolean canSkip = options.whenRefused == LiveOptions.WhenRefused.CONTINUE && !skipsReplay;
+                if (!canSkip || !resume.begin(options.schemas)) {
                     disconnect();
                     throw failure;
                 }
@@ -192,17 +195,17 @@ public final class LiveClient implements AutoCloseable {
     }
 
     private void checkSilence() throws LiveException {
-        if (System.nanoTime() - readAtNanos > options.silence().toNanos()) {
+        if (System.nanoTime() - readAtNanos > options.silenceTimeout.toNanos()) {
             throw new LiveException(server() + ": the server is silent, without a heartbeat", LiveException.Reason.BROKEN);
         }
     }
 
-    /** The session is over: the next turn connects again, after a pause, and tries the next server first. */
+    /** Ends the session and pauses. The next turn reconnects, beginning with the next server. */
     private <E extends IOException> void lost(E failure) throws E {
         disconnect();
         if (!isClosed) {
             retries.rest(failure, () -> isClosed);
-            at = (at + 1) % options.servers();
+            at = (at + 1) % options.servers.size();
         }
     }
 
@@ -210,11 +213,11 @@ public final class LiveClient implements AutoCloseable {
         return broken instanceof LiveException said ? said : new LiveException(server().toString(), broken);
     }
 
-    /** Connects to the first server that serves, around. Null: none does now, or the client was closed. */
-    private Connection connect() throws LiveException {
+    /** Connects to the first server that serves. Null: none does now, or the client was closed. */
+    private Connection connect(RecordHandler handler) throws LiveException {
         LiveException refused = null;
         LiveException away = null;
-        for (int tried = 0; tried < options.servers(); tried++) {
+        for (int tried = 0; tried < options.servers.size(); tried++) {
             try {
                 return open();
             } catch (IOException broken) {
@@ -230,7 +233,7 @@ public final class LiveClient implements AutoCloseable {
                 disconnect();
                 throw wrong;
             }
-            at = (at + 1) % options.servers();
+            at = (at + 1) % options.servers.size();
         }
         if (isClosed) {
             return null;
@@ -238,18 +241,20 @@ public final class LiveClient implements AutoCloseable {
         if (away == null) {
             throw refused;
         }
-        // Why one refuses says more than that another is away.
-        lost(refused == null ? away : together(refused, away));
+        // A refusal explains more than a server that is away.
+        LiveException failure = together(refused, away);
+        if (!hasBegun) {
+            if (!options.waitForServer) {
+                throw failure;
+            }
+            handler.onConnectFailed(failure);
+        }
+        lost(failure);
         return null;
     }
 
-    /** The first failure, with the second beside it. */
     private static LiveException together(LiveException first, LiveException second) {
-        if (first == null) {
-            return second;
-        }
-        first.addSuppressed(second);
-        return first;
+        return first == null ? second : new LiveException(first, second);
     }
 
     /** Connects to a server. Null: the client was closed. */
@@ -266,17 +271,17 @@ public final class LiveClient implements AutoCloseable {
     }
 
     private void begin(Connection made) throws IOException {
-        boolean isShort = retries.count() > 0 && options.servers() > 1 && options.patience().compareTo(TRY) > 0;
-        made.open(options, server(), isShort ? TRY : options.patience());
+        boolean isShort = options.servers.size() > 1 && options.answerTimeout.compareTo(TRY) > 0;
+        made.open(options, server(), isShort ? TRY : options.answerTimeout);
         decoder.restart();
         refusal = null;
         buffer.clear();
         authenticate(made);
-        boolean isAnew = resume.begin(options.schemas());
+        boolean isAnew = resume.begin(options.schemas);
         if (isAnew && skipsReplay) {
             resume.continueFromNow();
         }
-        boolean hasSnapshot = options.snapshot() && !isAnew;
+        boolean hasSnapshot = options.snapshot && !isAnew;
         resume.connected(hasSnapshot);
         made.send(subscriptions(isAnew, hasSnapshot) + "start_session\n");
         made.begin(options);
@@ -293,11 +298,11 @@ public final class LiveClient implements AutoCloseable {
         if (!greeting.startsWith("lsg_version=") || cram == null) {
             throw new LiveException(server() + ": no live server: '" + greeting + "'", LiveException.Reason.REFUSED);
         }
-        String key = options.key();
-        String request = "auth=" + answer(cram, key) + "-" + key.substring(key.length() - BUCKET) + "|dataset=" + options.dataset()
-                + "|encoding=dbn|compression=none|ts_out=" + (options.tsOut() ? 1 : 0) + "|client=tapeworks-java";
-        if (options.slowReader() != null) {
-            request += "|slow_reader_behavior=" + options.slowReader();
+        String key = options.key;
+        String request = "auth=" + answer(cram, key) + "-" + key.substring(key.length() - BUCKET) + "|dataset=" + options.dataset
+                + "|encoding=dbn|compression=none|ts_out=" + (options.tsOut ? 1 : 0) + "|client=tapeworks-java";
+        if (options.slowReader != null) {
+            request += "|slow_reader_behavior=" + options.slowReader;
         }
         made.send(request + "\n");
         String said = made.line();
@@ -316,9 +321,9 @@ public final class LiveClient implements AutoCloseable {
 
     private String subscriptions(boolean isAnew, boolean snapshot) {
         StringBuilder lines = new StringBuilder();
-        List<String> symbols = options.symbols().isEmpty() ? List.of("ALL_SYMBOLS") : options.symbols();
-        for (String schema : options.schemas()) {
-            long start = isAnew ? skipsReplay ? Resume.NONE : resume.start(schema) : options.start();
+        List<String> symbols = options.symbols.isEmpty() ? List.of("ALL_SYMBOLS") : options.symbols;
+        for (String schema : options.schemas) {
+            long start = isAnew ? skipsReplay ? Resume.NONE : resume.start(schema) : options.start;
             for (int at = 0; at < symbols.size(); at += SYMBOLS_A_LINE) {
                 int end = Math.min(symbols.size(), at + SYMBOLS_A_LINE);
                 lines.append("schema=").append(schema).append("|stype_in=raw_symbol|symbols=")
@@ -366,7 +371,7 @@ public final class LiveClient implements AutoCloseable {
         }
     }
 
-    /** Ends the session. A turn that waits in another thread ends at once. */
+    /** Ends the session. A turn that waits in another thread returns immediately. */
     @Override
     public void close() {
         isClosed = true;

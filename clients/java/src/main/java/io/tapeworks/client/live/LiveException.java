@@ -1,18 +1,19 @@
 package io.tapeworks.client.live;
 
+import io.tapeworks.client.net.Sockets;
 import java.io.IOException;
 
-/** A live session that cannot begin or go on. */
+/** A live session could not begin or was lost. The message names the server and the cause in one line. */
 public final class LiveException extends IOException {
     private static final long serialVersionUID = 1L;
 
-    /** What kind of end it is. */
+    /** The kind of failure. */
     public enum Reason {
-        /** The server refused what was requested: another attempt is refused too. */
+        /** The server refused the request and would refuse it again. */
         REFUSED,
         /** The server has ended the session. */
         ENDED,
-        /** The connection broke, or could not be made, or the server was silent. */
+        /** The connection failed or broke, or the server was silent. */
         BROKEN
     }
 
@@ -24,11 +25,18 @@ public final class LiveException extends IOException {
     }
 
     LiveException(String what, Throwable cause) {
-        super(what + ": " + (cause instanceof java.net.UnknownHostException ? "the host is not known" : cause.getMessage()), cause);
+        super(what + ": " + Sockets.cause(cause), cause);
         this.reason = Reason.BROKEN;
     }
 
-    /** What kind of end it is. */
+    /** Combines two failures into one line. The first decides the reason; the second is suppressed. */
+    LiveException(LiveException first, LiveException second) {
+        super(first.getMessage() + "; " + second.getMessage(), first);
+        this.reason = first.reason;
+        addSuppressed(second);
+    }
+
+    /** The kind of failure. */
     public Reason reason() {
         return reason;
     }

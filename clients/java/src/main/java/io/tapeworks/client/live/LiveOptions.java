@@ -6,41 +6,34 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import javax.net.ssl.SSLSocketFactory;
 
-/** What a live session requests, and how it goes on where it breaks. Immutable: each method returns another. */
-public record LiveOptions(
-        String host,
-        int port,
-        String key,
-        String dataset,
-        List<String> schemas,
-        List<String> symbols,
-        long start,
-        boolean snapshot,
-        String slowReader,
-        boolean tsOut,
-        SSLSocketFactory tls,
-        Waiting waiting,
-        Duration patience,
-        Duration silence,
-        int attempts,
-        Duration pause,
-        List<Server> others,
-        WhenRefused whenRefused) {
-    /** The key of {@code tapeworks demo}. */
+/**
+ * The settings of a live session: servers, key, subscriptions and timeouts. Immutable.
+ *
+ * <pre>{@code
+ * LiveOptions options = LiveOptions.builder()
+ *         .servers("127.0.0.1:13000")
+ *         .key(System.getenv("TAPEWORKS_KEY"))
+ *         .schemas("mbo")
+ *         .build();
+ * }</pre>
+ */
+public final class LiveOptions {
+    /** The key that {@code tapeworks demo} accepts. */
     public static final String DEMO_KEY = "db-TapeworksDemoKey0000000000000";
 
     private static final int KEY_LENGTH = 32;
 
-    /** Where a live server listens. */
+    /** Host and port of a live server. */
     public record Server(String host, int port) {
-        /** @throws IllegalArgumentException there is no such port */
+        /** @throws IllegalArgumentException the port is out of range */
         public Server {
             check(port > 0 && port < 1 << 16, "port " + port + ": expected 1 to 65535");
         }
 
-        /** An address such as {@code 127.0.0.1:13000} or {@code [::1]:13000}. */
+        /** Parses an address such as {@code 127.0.0.1:13000} or {@code [::1]:13000}. */
         static Server parse(String address) {
             int colon = address.lastIndexOf(':');
             String host = colon < 0 ? "" : address.substring(0, colon).strip();
@@ -59,9 +52,9 @@ public record LiveOptions(
 
     /** How a client waits for the next bytes. */
     public enum Waiting {
-        /** The thread sleeps until the system has some. */
+        /** The thread sleeps until bytes arrive. */
         BLOCKING,
-        /** The thread looks again and again: some microseconds sooner, for a core of its own. Not with TLS. */
+        /** The thread polls without sleeping: some microseconds faster, at the cost of a core. Not available with TLS. */
         BUSY
     }
 
@@ -69,140 +62,58 @@ public record LiveOptions(
     public enum WhenRefused {
         /** Fail with the server's reason. */
         STOP,
-        /** Continue with the present; {@code RecordHandler.onMissing} reports the hole. */
+        /** Continue with live records; {@code RecordHandler.onMissing} reports the hole. */
         CONTINUE
     }
 
-    /** @throws IllegalArgumentException an option cannot be used; the message says which */
-    public LiveOptions {
-        schemas = List.copyOf(schemas);
-        symbols = List.copyOf(symbols);
-        others = List.copyOf(others);
-        check(port > 0 && port < 1 << 16, "port " + port + ": expected 1 to 65535");
-        check(key.length() == KEY_LENGTH && key.startsWith("db-"), "a key has 32 characters and begins with db-");
-        check(!schemas.isEmpty(), "no schema");
-        Map<Integer, String> types = new HashMap<>();
-        for (String schema : schemas) {
-            int type = Dbn.recordTypeOf(schema);
-            check(type >= 0, "'" + schema + "' is no schema");
-            String other = types.put(type, schema);
-            check(other == null, schema + " and " + other + " have records that look alike: use a session for each");
-        }
-        for (String text : symbols) {
-            check(isSymbol(text), "'" + text + "' is no symbol");
-        }
-        check(!snapshot || start < 0, "a session begins with a snapshot or with a start, not with both");
-        check(isPlain(dataset), "'" + dataset + "' is no dataset");
-        check(slowReader == null || List.of("warn", "skip", "conflate").contains(slowReader),
-                "slow reader '" + slowReader + "': expected warn, skip or conflate");
-        check(tls == null || waiting == Waiting.BLOCKING, "TLS does not go with busy waiting");
-        check(attempts >= 0, "attempts " + attempts + ": expected 0 or more");
-        check(!patience.isNegative() && !patience.isZero(), "patience " + patience + ": expected more than nothing");
-        check(!silence.isNegative() && !silence.isZero(), "silence " + silence + ": expected more than nothing");
-        check(!pause.isNegative(), "pause " + pause + ": expected no less than nothing");
+    final List<Server> servers;
+    final String key;
+    final String dataset;
+    final List<String> schemas;
+    final List<String> symbols;
+    final long start;
+    final boolean snapshot;
+    final String slowReader;
+    final boolean tsOut;
+    final SSLSocketFactory tls;
+    final Waiting waiting;
+    final Duration connectTimeout;
+    final Duration answerTimeout;
+    final Duration silenceTimeout;
+    final int attempts;
+    final Duration pause;
+    final boolean waitForServer;
+    final WhenRefused whenRefused;
+
+    private LiveOptions(Builder from, List<Server> servers) {
+        this.servers = List.copyOf(servers);
+        key = from.key;
+        dataset = from.dataset;
+        schemas = from.schemas;
+        symbols = from.symbols;
+        start = from.start == null ? Resume.NONE : from.start;
+        snapshot = from.snapshot;
+        slowReader = from.slowReader;
+        tsOut = from.tsOut;
+        tls = from.tls;
+        waiting = from.waiting;
+        connectTimeout = from.connectTimeout;
+        answerTimeout = from.answerTimeout;
+        silenceTimeout = from.silenceTimeout;
+        attempts = from.attempts;
+        pause = from.pause;
+        waitForServer = from.waitForServer;
+        whenRefused = from.whenRefused;
     }
 
-    /** All symbols of some schemas, of the plant of {@code tapeworks demo} unless said otherwise, from now on. */
-    public static LiveOptions of(String host, int port, String... schemas) {
-        return new LiveOptions(host, port, DEMO_KEY, "TAPEWORKS.DEMO", List.of(schemas), List.of(), -1, false, null, false, null,
-                Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100), List.of(), WhenRefused.STOP);
+    /** Starts from the defaults. Servers, key and schemas have none and must be set. */
+    public static Builder builder() {
+        return new Builder();
     }
 
-    /**
-     * As {@link #of(String, int, String...)}, by address: host and port. Several with commas between, such as
-     * {@code "10.0.0.1:13000,10.0.0.2:13000"}, are servers with the same records, such as the two plants of a pair: see
-     * {@link #withOtherServer}.
-     *
-     * @throws IllegalArgumentException an address has no port, or an option cannot be used
-     */
-    public static LiveOptions of(String addresses, String... schemas) {
-        LiveOptions options = null;
-        for (String address : addresses.split(",", -1)) {
-            Server server = Server.parse(address);
-            options = options == null ? of(server.host(), server.port(), schemas) : options.withOtherServer(server.host(), server.port());
-        }
-        return options;
-    }
-
-    /** The key: 32 characters that begin with {@code db-}. It is never sent. */
-    public LiveOptions withKey(String key) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** The dataset. */
-    public LiveOptions withDataset(String dataset) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** Only these symbols. */
-    public LiveOptions withSymbols(String... symbols) {
-        return new LiveOptions(host, port, key, dataset, schemas, List.of(symbols), start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** A replay from this time on, in ns since the epoch, UTC, then the present. */
-    public LiveOptions withStart(long start) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** The state of now first. */
-    public LiveOptions withSnapshot() {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, true, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** What the server does where this end is slow: {@code warn}, {@code skip} or {@code conflate}. */
-    public LiveOptions withSlowReader(String behaviour) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, behaviour, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** Each record says when it was sent. */
-    public LiveOptions withTsOut() {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, true, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** TLS, with the server's name checked. */
-    public LiveOptions withTls(SSLSocketFactory tls) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** How to wait for bytes. */
-    public LiveOptions withWaiting(Waiting waiting) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** How long the server may take to connect and to answer, and be silent later on; it sends a heartbeat every 30 s. */
-    public LiveOptions withPatience(Duration answers, Duration silence) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, answers, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
-    public LiveOptions withReconnects(int attempts, Duration pause) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /** What to do when every server refuses to replay the records since the session was lost. */
-    public LiveOptions withWhenRefused(WhenRefused whenRefused) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others, whenRefused);
-    }
-
-    /**
-     * Another server with the same records, such as the other plant of a pair. The client connects to the first that serves; when the session
-     * is lost it goes on at the next one that serves, around.
-     */
-    public LiveOptions withOtherServer(String host, int port) {
-        List<Server> all = new ArrayList<>(others);
-        all.add(new Server(host, port));
-        return new LiveOptions(this.host, this.port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, all, whenRefused);
-    }
-
-    /** How many servers there are. */
-    int servers() {
-        return others.size() + 1;
-    }
-
-    /** The server of a number: 0 is the first, and behind the last comes the first again. */
+    /** The server with this number; numbers wrap around. */
     Server server(int number) {
-        int at = number % servers();
-        return at == 0 ? new Server(host, port) : others.get(at - 1);
+        return servers.get(number % servers.size());
     }
 
     private static void check(boolean holds, String what) {
@@ -211,23 +122,195 @@ public record LiveOptions(
         }
     }
 
-    /** Whether it cannot end its place in a line of the protocol. */
-    private static boolean isPlain(String text) {
-        return !text.isEmpty() && text.chars().allMatch(c -> c > ' ' && c < 0x7F && c != '|' && c != ',' && c != '=');
-    }
-
-    /** A symbol may have spaces inside and an equals sign, as that of a unit has. */
-    private static boolean isSymbol(String text) {
-        return !text.isBlank() && text.equals(text.strip()) && text.chars().allMatch(c -> c >= ' ' && c < 0x7F && c != '|' && c != ',');
-    }
-
-    /** Without the key. */
+    /** Servers, dataset and schemas; never the key. */
     @Override
     public String toString() {
-        StringBuilder servers = new StringBuilder();
-        for (int at = 0; at < servers(); at++) {
-            servers.append(at == 0 ? "" : ",").append(server(at));
-        }
         return "LiveOptions(" + servers + ", " + dataset + ", " + schemas + ")";
+    }
+
+    /** Collects settings; {@link #build} validates them. */
+    public static final class Builder {
+        private String addresses;
+        private String key;
+        private String dataset = "TAPEWORKS.DEMO";
+        private List<String> schemas = List.of();
+        private List<String> symbols = List.of();
+        private Long start;
+        private boolean snapshot;
+        private String slowReader;
+        private boolean tsOut;
+        private SSLSocketFactory tls;
+        private Waiting waiting = Waiting.BLOCKING;
+        private Duration connectTimeout = Duration.ofSeconds(2);
+        private Duration answerTimeout = Duration.ofSeconds(10);
+        private Duration silenceTimeout = Duration.ofSeconds(90);
+        private int attempts = 10;
+        private Duration pause = Duration.ofMillis(100);
+        private boolean waitForServer;
+        private WhenRefused whenRefused = WhenRefused.STOP;
+
+        private Builder() {}
+
+        /**
+         * Sets the addresses of the servers, as {@code HOST:PORT}. Required.
+         *
+         * <p>Addresses separated by commas, such as {@code "10.0.0.1:13000,10.0.0.2:13000"}, are servers with the same records: the two
+         * plants of a pair. The client connects to the first that serves, and moves on to the next when it loses the session.
+         */
+        public Builder servers(String addresses) {
+            this.addresses = addresses;
+            return this;
+        }
+
+        /** Sets the key: 32 characters that begin with {@code db-}. Required. The client proves that it has the key and never sends it. */
+        public Builder key(String key) {
+            this.key = key;
+            return this;
+        }
+
+        /** Sets the dataset. Default: {@code TAPEWORKS.DEMO}, the dataset of {@code tapeworks demo}. */
+        public Builder dataset(String dataset) {
+            this.dataset = dataset;
+            return this;
+        }
+
+        /** Sets the schemas to subscribe to, such as {@code mbo} or {@code cmbp-1}. Required. */
+        public Builder schemas(String... schemas) {
+            this.schemas = List.of(schemas);
+            return this;
+        }
+
+        /** Limits the session to these symbols. Default: all. */
+        public Builder symbols(String... symbols) {
+            this.symbols = List.of(symbols);
+            return this;
+        }
+
+        /** Replays records from this time before the live ones, in ns since the epoch, UTC. Default: live records only. */
+        public Builder start(long start) {
+            this.start = start;
+            return this;
+        }
+
+        /** Requests the current state before the live records. Default: no snapshot. Not together with {@link #start}. */
+        public Builder snapshot() {
+            snapshot = true;
+            return this;
+        }
+
+        /** Sets what the server does when this client reads too slowly: {@code warn}, {@code skip} or {@code conflate}. Default: the server decides. */
+        public Builder slowReader(String behavior) {
+            slowReader = behavior;
+            return this;
+        }
+
+        /** Requests the time of sending in each record, {@code Record.tsOut}. Default: without. */
+        public Builder tsOut() {
+            tsOut = true;
+            return this;
+        }
+
+        /** Connects over TLS and checks the server's name against its certificate. Default: no TLS. */
+        public Builder tls(SSLSocketFactory tls) {
+            this.tls = Objects.requireNonNull(tls);
+            return this;
+        }
+
+        /** Sets how the client waits for bytes. Default: {@link Waiting#BLOCKING}. */
+        public Builder waiting(Waiting waiting) {
+            this.waiting = Objects.requireNonNull(waiting);
+            return this;
+        }
+
+        /** Limits how long one server may take to accept the TCP connection. Default: 2 s. */
+        public Builder connectTimeout(Duration timeout) {
+            connectTimeout = timeout;
+            return this;
+        }
+
+        /** Limits how long a server may take for each answer before the session begins. Default: 10 s; with several servers at most 2 s. */
+        public Builder answerTimeout(Duration timeout) {
+            answerTimeout = timeout;
+            return this;
+        }
+
+        /** Limits how long a server may be silent during a session. Default: 90 s, three heartbeats. */
+        public Builder silenceTimeout(Duration timeout) {
+            silenceTimeout = timeout;
+            return this;
+        }
+
+        /**
+         * Sets how many attempts in a row to reconnect after a session was lost, and the pause before the first one. The pause doubles
+         * with each attempt, up to 10 s. Default: 10 attempts, 100 ms. With 0 attempts the client never reconnects.
+         */
+        public Builder reconnects(int attempts, Duration pause) {
+            this.attempts = attempts;
+            this.pause = pause;
+            return this;
+        }
+
+        /**
+         * Retries the first connection too, with the attempts and pauses of {@link #reconnects}; {@code RecordHandler.onConnectFailed}
+         * reports each failure immediately. Default: the client throws when its first attempt has failed at every server.
+         */
+        public Builder waitForServer() {
+            waitForServer = true;
+            return this;
+        }
+
+        /** Sets what to do when every server refuses to replay the records since the session was lost. Default: {@link WhenRefused#STOP}. */
+        public Builder whenRefused(WhenRefused whenRefused) {
+            this.whenRefused = Objects.requireNonNull(whenRefused);
+            return this;
+        }
+
+        /** @throws IllegalArgumentException a required setting is missing, or a setting is invalid; the message names it in one line */
+        public LiveOptions build() {
+            check(addresses != null, "no server: set servers(\"HOST:PORT\")");
+            List<Server> servers = new ArrayList<>();
+            for (String address : addresses.split(",", -1)) {
+                servers.add(Server.parse(address));
+            }
+            check(key != null, "no key: set key(...); tapeworks demo accepts LiveOptions.DEMO_KEY");
+            check(key.length() == KEY_LENGTH && key.startsWith("db-"), "a key has 32 characters and begins with db-");
+            check(!schemas.isEmpty(), "no schema: set schemas(...)");
+            Map<Integer, String> types = new HashMap<>();
+            for (String schema : schemas) {
+                int type = Dbn.recordTypeOf(schema);
+                check(type >= 0, "unknown schema '" + schema + "'");
+                String other = types.put(type, schema);
+                check(other == null, schema + " and " + other + " have records of the same type: use a session for each");
+            }
+            for (String text : symbols) {
+                check(isSymbol(text), "'" + text + "' is not a symbol");
+            }
+            check(start == null || start >= 0, "start " + start + ": expected 0 or more");
+            check(!snapshot || start == null, "a session begins with a snapshot or at a start, not both");
+            check(dataset != null && isPlain(dataset), "'" + dataset + "' is not a dataset");
+            check(slowReader == null || List.of("warn", "skip", "conflate").contains(slowReader),
+                    "slow reader '" + slowReader + "': expected warn, skip or conflate");
+            check(tls == null || waiting == Waiting.BLOCKING, "busy waiting is not available with TLS");
+            checkPositive("connect timeout", connectTimeout);
+            checkPositive("answer timeout", answerTimeout);
+            checkPositive("silence timeout", silenceTimeout);
+            check(attempts >= 0, "reconnects " + attempts + ": expected 0 or more");
+            check(pause != null && !pause.isNegative(), "reconnect pause " + pause + ": expected 0 or more");
+            return new LiveOptions(this, servers);
+        }
+
+        private static void checkPositive(String name, Duration timeout) {
+            check(timeout != null && !timeout.isNegative() && !timeout.isZero(), name + " " + timeout + ": expected more than 0");
+        }
+
+        /** Whether a text cannot break out of its field in a line of the protocol. */
+        private static boolean isPlain(String text) {
+            return !text.isEmpty() && text.chars().allMatch(c -> c > ' ' && c < 0x7F && c != '|' && c != ',' && c != '=');
+        }
+
+        /** Like {@link #isPlain}, but a symbol may contain spaces, and an equals sign as the symbols of units do. */
+        private static boolean isSymbol(String text) {
+            return !text.isBlank() && text.equals(text.strip()) && text.chars().allMatch(c -> c >= ' ' && c < 0x7F && c != '|' && c != ',');
+        }
     }
 }

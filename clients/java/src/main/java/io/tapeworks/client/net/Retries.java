@@ -4,11 +4,11 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.function.BooleanSupplier;
 
-/** When to connect again: after a pause that doubles, and not too often in a row. */
+/** Limits how often to reconnect in a row, and waits before each attempt. The pause doubles. */
 public final class Retries {
     private static final long LONGEST_MS = 10_000;
-    /** So soon a client that is closed notices it. */
-    private static final long LOOK_MS = 100;
+    /** Interval at which a pause checks whether the client was closed. */
+    private static final long CHECK_MS = 100;
 
     private final int attempts;
     private final Duration pause;
@@ -20,17 +20,17 @@ public final class Retries {
         this.pause = pause;
     }
 
-    /** How often it was tried again, in all. */
+    /** Attempts to reconnect so far. */
     public long count() {
         return count;
     }
 
-    /** A record came: the next attempt is the first in a row again. */
+    /** Restarts the row of attempts, because a record arrived. */
     public void succeeded() {
         failed = 0;
     }
 
-    /** Waits before the next attempt; throws what the last one failed with if there are no more. */
+    /** Waits before the next attempt, or throws the last failure if no attempt is left. Returns early if closed. */
     public <E extends IOException> void rest(E failure, BooleanSupplier isClosed) throws E {
         if (failed >= attempts) {
             throw failure;
@@ -38,9 +38,9 @@ public final class Retries {
         long left = Math.min(LONGEST_MS, pause.toMillis() << Math.min(failed, 20));
         failed += 1;
         count += 1;
-        for (; left > 0 && !isClosed.getAsBoolean(); left -= LOOK_MS) {
+        for (; left > 0 && !isClosed.getAsBoolean(); left -= CHECK_MS) {
             try {
-                Thread.sleep(Math.min(LOOK_MS, left));
+                Thread.sleep(Math.min(CHECK_MS, left));
             } catch (InterruptedException interrupted) {
                 Thread.currentThread().interrupt();
                 throw failure;

@@ -2,6 +2,7 @@ package io.tapeworks.client.net;
 
 import java.io.IOException;
 import java.net.Socket;
+import java.net.UnknownHostException;
 import java.time.Duration;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
@@ -19,6 +20,14 @@ public final class Sockets {
         secured.setSSLParameters(parameters);
         secured.startHandshake();
         return secured;
+    }
+
+    /** Describes why a connection failed, in one line. */
+    public static String cause(Throwable failure) {
+        if (failure instanceof UnknownHostException) {
+            return "unknown host";
+        }
+        return failure.getMessage() == null ? failure.toString() : failure.getMessage();
     }
 
     /** A time limit as sockets take it: 1 ms at least. */

@@ -23,9 +23,10 @@ import javax.net.ssl.SSLSocketFactory;
 /**
  * A client of a plant's stream: the NBBO, trades and gaps over a WebSocket.
  *
- * <p>When the connection breaks, the client connects again; {@link StreamHandler#onReconnect} says so. One thread uses a client;
- * {@link #close} may be called by any. Once the stream runs, its records allocate nothing (in Protobuf; JSON comes as texts, and an answer
- * to a ping takes some bytes).
+ * <p>If the first connection fails, {@link #run} throws immediately unless {@link #waitForServer} is set. If an established stream is
+ * lost, the client reconnects, and {@link StreamHandler#onReconnect} reports it. A client belongs to one thread; any thread may
+ * {@link #close} it. Once a stream runs, its records allocate nothing (in Protobuf; JSON arrives as strings,
+ * and the answer to a ping takes some bytes).
  *
  * <pre>{@code
  * URI address = URI.create("ws://127.0.0.1:8080/stream?schema=nbbo,trades&encoding=protobuf");
@@ -49,11 +50,13 @@ public final class StreamClient implements AutoCloseable {
     private final WebSocketFrames.Sink sink = this::take;
     private ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
     private Retries retries = new Retries(10, Duration.ofMillis(100));
-    private Duration patience = Duration.ofSeconds(10);
-    private Duration silence = Duration.ofMinutes(5);
+    private Duration connectTimeout = Duration.ofSeconds(2);
+    private Duration answerTimeout = Duration.ofSeconds(10);
+    private Duration silenceTimeout = Duration.ofMinutes(5);
     private SSLSocketFactory tls;
     private volatile Socket socket;
     private volatile boolean isClosed;
+    private boolean waitForServer;
     private StreamHandler handler;
     private boolean hasBegun;
     private long records;
@@ -78,16 +81,31 @@ public final class StreamClient implements AutoCloseable {
         this.tls = "wss".equals(scheme) ? (SSLSocketFactory) SSLSocketFactory.getDefault() : null;
     }
 
-    /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
+    /**
+     * Sets how many attempts in a row to reconnect after the stream was lost, and the pause before the first one. The pause doubles with
+     * each attempt, up to 10 s. Default: 10 attempts, 100 ms. With 0 attempts the client never reconnects.
+     */
     public StreamClient withReconnects(int attempts, Duration pause) {
         this.retries = new Retries(attempts, pause);
         return this;
     }
 
-    /** How long the server may take to connect and to answer, and be silent later on. */
-    public StreamClient withPatience(Duration answers, Duration silence) {
-        this.patience = answers;
-        this.silence = silence;
+    /**
+     * Retries the first connection too, with the attempts and pauses of {@link #withReconnects}; {@link StreamHandler#onConnectFailed}
+     * reports each failure immediately. Default: the client throws when its first attempt fails.
+     */
+    public StreamClient waitForServer() {
+        waitForServer = true;
+        return this;
+    }
+
+    /**
+     * Limits how long the server may take to accept the connection, to answer, and to be silent later. Default: 2 s, 10 s, 5 min.
+     */
+    public StreamClient withTimeouts(Duration connect, Duration answer, Duration silence) {
+        connectTimeout = connect;
+        answerTimeout = answer;
+        silenceTimeout = silence;
         return this;
     }
 
@@ -105,7 +123,7 @@ public final class StreamClient implements AutoCloseable {
         return records;
     }
 
-    /** How often the client connected again. */
+    /** Attempts to reconnect so far. */
     public long reconnects() {
         return retries.count();
     }
@@ -116,9 +134,9 @@ public final class StreamClient implements AutoCloseable {
     }
 
     /**
-     * Hands records over until {@link #close}.
+     * Passes records to the handler until {@link #close}.
      *
-     * @throws IOException the server refused, or cannot be reached any more
+     * @throws IOException the server refused, the first connection failed, or no attempt to reconnect is left
      */
     public void run(StreamHandler handler) throws IOException {
         this.handler = handler;
@@ -139,8 +157,11 @@ public final class StreamClient implements AutoCloseable {
                 if (isClosed) {
                     return;
                 }
-                if (broken instanceof StreamException) {
+                if (broken instanceof StreamException || !hasBegun && !waitForServer) {
                     throw broken;
+                }
+                if (!hasBegun) {
+                    handler.onConnectFailed(broken);
                 }
                 retries.rest(broken, () -> isClosed);
             } catch (RuntimeException wrong) {
@@ -152,7 +173,6 @@ public final class StreamClient implements AutoCloseable {
 
     private void connect() throws IOException {
         int port = address.getPort() >= 0 ? address.getPort() : tls != null ? 443 : 80;
-        int milliseconds = Sockets.milliseconds(patience);
         Socket made = new Socket();
         socket = made;
         // What closes it from now on finds it; what did before is seen here.
@@ -160,12 +180,18 @@ public final class StreamClient implements AutoCloseable {
             throw new EOFException("the stream was closed");
         }
         try {
-            made.connect(new InetSocketAddress(address.getHost(), port), milliseconds);
+            open(made, port);
+        } catch (StreamException refused) {
+            throw refused;
         } catch (IOException failed) {
-            throw new IOException(address.getHost() + ":" + port + ": " + failed.getMessage(), failed);
+            throw new IOException(address.getHost() + ":" + port + ": " + Sockets.cause(failed), failed);
         }
+    }
+
+    private void open(Socket made, int port) throws IOException {
+        made.connect(new InetSocketAddress(address.getHost(), port), Sockets.milliseconds(connectTimeout));
         made.setTcpNoDelay(true);
-        made.setSoTimeout(milliseconds);
+        made.setSoTimeout(Sockets.milliseconds(answerTimeout));
         if (tls != null) {
             made = Sockets.secured(made, tls, address.getHost(), port);
             socket = made;
@@ -184,7 +210,7 @@ public final class StreamClient implements AutoCloseable {
         frames.restart();
         buffer.clear();
         checkAnswer(made.getInputStream(), key);
-        made.setSoTimeout(Sockets.milliseconds(silence));
+        made.setSoTimeout(Sockets.milliseconds(silenceTimeout));
     }
 
     private void checkAnswer(InputStream input, String key) throws IOException {
@@ -324,7 +350,7 @@ public final class StreamClient implements AutoCloseable {
         }
     }
 
-    /** Ends the stream. A read that waits in another thread ends at once. */
+    /** Ends the stream. A read that waits in another thread returns immediately. */
     @Override
     public void close() {
         isClosed = true;

@@ -1,5 +1,7 @@
 package io.tapeworks.client.stream;
 
+import java.io.IOException;
+
 /**
  * Takes records of a stream, as an event handler of the LMAX Disruptor takes events. A record is a flyweight: it is gone when the
  * method returns.
@@ -18,6 +20,12 @@ public interface StreamHandler {
 
     /** A message of a stream in JSON, as its text. */
     default void onText(String text, boolean endOfBatch) {}
+
+    /**
+     * Reports that the first connection failed. Called after each failed attempt, before the pause, until the stream begins; only with
+     * {@link StreamClient#waitForServer}, because without it {@code run} throws the failure instead.
+     */
+    default void onConnectFailed(IOException failure) {}
 
     /** The client has connected again: the state of each instrument comes once more, and trades of the time between are missing. */
     default void onReconnect(long reconnects) {}

@@ -35,13 +35,13 @@ public final class Print {
             usage: tapeworks-client live HOST:PORT,... SCHEMA,... [COUNT]
                    tapeworks-client stream URL [COUNT]
 
-            Prints records, one on each line as JSON, until there are COUNT or the server ends the session.
+            Prints COUNT records as JSON, one per line, or all until the server ends the session.
 
-            live    DBN live, such as 127.0.0.1:13000 mbo,trades; several addresses are servers with the same records, such as a
-                    pair. TAPEWORKS_KEY is the key, TAPEWORKS_START a replay's start in ns since the epoch,
-                    TAPEWORKS_RECONNECTS how often to connect again where the session breaks.
+            live    DBN live, such as 127.0.0.1:13000 mbo,trades. Several addresses are servers with the same records, such as a
+                    pair. TAPEWORKS_KEY: the key (default: the key of tapeworks demo). TAPEWORKS_START: start of a replay, in ns
+                    since the epoch. TAPEWORKS_RECONNECTS: attempts to reconnect when the session is lost (default: 0).
             stream  The stream of a plant's page, such as ws://127.0.0.1:8080/stream?schema=nbbo&encoding=protobuf.
-                    TAPEWORKS_TOKEN is the token of [web].
+                    TAPEWORKS_TOKEN: the token of [web].
             """;
 
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -87,12 +87,15 @@ public final class Print {
     }
 
     private void live(String addresses, String[] schemas) throws IOException {
-        LiveOptions options = LiveOptions.of(addresses, schemas)
-                .withReconnects((int) number("TAPEWORKS_RECONNECTS", 0), Duration.ofMillis(100))
-                .withStart(number("TAPEWORKS_START", -1));
-        String key = System.getenv("TAPEWORKS_KEY");
-        options = key == null ? options : options.withKey(key);
-        try (LiveClient client = new LiveClient(options)) {
+        LiveOptions.Builder options = LiveOptions.builder()
+                .servers(addresses)
+                .key(System.getenv().getOrDefault("TAPEWORKS_KEY", LiveOptions.DEMO_KEY))
+                .schemas(schemas)
+                .reconnects((int) number("TAPEWORKS_RECONNECTS", 0), Duration.ofMillis(100));
+        if (System.getenv("TAPEWORKS_START") != null) {
+            options.start(number("TAPEWORKS_START", 0));
+        }
+        try (LiveClient client = new LiveClient(options.build())) {
             end = client::close;
             client.run(new RecordHandler() {
                 @Override

@@ -55,10 +55,10 @@ final class LiveAllocationTest {
         LiveClientTest.Server broken = new LiveClientTest.Server(java.util.Arrays.copyOf(whole, 10_000));
         // The session at the next server begins with the second order, of which the client has some.
         LiveClientTest.Server serves = new LiveClientTest.Server(stream(1));
-        LiveOptions options = broken.options("mbo").withOtherServer("127.0.0.1", serves.listener.getLocalPort())
-                .withWaiting(waiting).withReconnects(1, Duration.ofMillis(1));
+        LiveOptions.Builder options = broken.options("mbo").servers(broken.address() + "," + serves.address())
+                .waiting(waiting).reconnects(1, Duration.ofMillis(1));
         Orders orders = new Orders();
-        try (LiveClient client = new LiveClient(options)) {
+        try (LiveClient client = new LiveClient(options.build())) {
             assertThrows(LiveException.class, () -> client.run(orders));
         }
         assertEquals(RECORDS, orders.count);

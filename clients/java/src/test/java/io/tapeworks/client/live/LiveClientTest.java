@@ -30,6 +30,11 @@ import org.junit.jupiter.api.Timeout;
 final class LiveClientTest {
     private static final String KEY = "db-0123456789012345678901234567Z";
 
+    /** Options of a session with these servers. It does not reconnect. */
+    static LiveOptions.Builder at(String addresses) {
+        return LiveOptions.builder().servers(addresses).key(KEY).schemas("mbo").reconnects(0, Duration.ofMillis(1));
+    }
+
     /** In place of a stream: the server refuses. */
     private static final byte[] REFUSED = {};
 
@@ -78,14 +83,18 @@ final class LiveClientTest {
                 requests.add(line);
             }
             output.write(stream);
-            served();
+            served(socket);
         }
 
         /** The stream is sent; then the connection is closed. */
-        void served() {}
+        void served(Socket socket) throws IOException {}
 
-        LiveOptions options(String... schemas) {
-            return LiveOptions.of("127.0.0.1", listener.getLocalPort(), schemas).withKey(KEY).withReconnects(0, Duration.ofMillis(1));
+        String address() {
+            return "127.0.0.1:" + listener.getLocalPort();
+        }
+
+        LiveOptions.Builder options(String... schemas) {
+            return at(address()).schemas(schemas);
         }
     }
 
@@ -141,7 +150,7 @@ final class LiveClientTest {
         }
     }
 
-    static final class Orders implements RecordHandler {
+    static class Orders implements RecordHandler {
         final List<Long> seen = new ArrayList<>();
         final List<Long> reconnects = new ArrayList<>();
         Runnable heard = () -> {};
@@ -197,8 +206,8 @@ final class LiveClientTest {
                 begin,
                 Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 20), Records.mbo(5, 30)));
         Orders orders = new Orders();
-        LiveOptions options = server.options("mbo").withReconnects(2, Duration.ofMillis(1)).withSnapshot().withWaiting(waiting);
-        try (LiveClient client = new LiveClient(options)) {
+        LiveOptions.Builder options = server.options("mbo").reconnects(2, Duration.ofMillis(1)).snapshot().waiting(waiting);
+        try (LiveClient client = new LiveClient(options.build())) {
             assertThrows(LiveException.class, () -> client.run(orders));
             assertTrue(client.reconnects() >= 2);
         }
@@ -216,12 +225,12 @@ final class LiveClientTest {
                 Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)),
                 Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 30), Records.mbo(5, 40)));
         Server second = new Server(Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 30)));
-        LiveOptions options = first.options("mbo")
-                .withReconnects(2, Duration.ofMillis(1))
-                .withOtherServer("127.0.0.1", second.listener.getLocalPort());
+        LiveOptions.Builder options = first.options("mbo")
+                .reconnects(2, Duration.ofMillis(1))
+                .servers(first.address() + "," + second.address());
         List<Integer> servers = new ArrayList<>();
         Orders orders = new Orders();
-        try (LiveClient client = new LiveClient(options)) {
+        try (LiveClient client = new LiveClient(options.build())) {
             orders.heard = () -> servers.add(client.server().port());
             // Both have sent what they have.
             assertThrows(LiveException.class, () -> client.run(orders));
@@ -232,7 +241,6 @@ final class LiveClientTest {
         assertEquals(List.of(second.listener.getLocalPort(), first.listener.getLocalPort()), servers);
         assertEquals(1, second.requests.stream().filter(line -> line.startsWith("auth=")).count());
         assertTrue(second.requests.get(1).endsWith("|start=11"), second.requests.toString());
-        assertThrows(IllegalArgumentException.class, () -> options.withOtherServer("127.0.0.1", 0));
     }
 
     /** A port where nothing listens. */
@@ -242,8 +250,8 @@ final class LiveClientTest {
         }
     }
 
-    private static LiveOptions both(int first, int second) {
-        return LiveOptions.of("127.0.0.1:" + first + ", 127.0.0.1:" + second, "mbo").withKey(KEY);
+    private static LiveOptions.Builder both(int first, int second) {
+        return at("127.0.0.1:" + first + ", 127.0.0.1:" + second);
     }
 
     @Test
@@ -253,7 +261,7 @@ final class LiveClientTest {
         for (int first : new int[] {away(), refuses.listener.getLocalPort()}) {
             Server serves = new Server(stream);
             Orders orders = new Orders();
-            try (LiveClient client = new LiveClient(both(first, serves.listener.getLocalPort()).withReconnects(0, Duration.ofMillis(1)))) {
+            try (LiveClient client = new LiveClient(both(first, serves.listener.getLocalPort()).build())) {
                 LiveException ended = assertThrows(LiveException.class, () -> client.run(orders));
                 assertEquals(LiveException.Reason.ENDED, ended.reason());
                 assertEquals("127.0.0.1:" + serves.listener.getLocalPort() + ": the server has ended the session", ended.getMessage());
@@ -268,18 +276,19 @@ final class LiveClientTest {
     @Test
     void ofARefusalAndAServerThatIsAwayTheRefusalIsSaidAndBothAreTriedAgain() throws IOException {
         Server refuses = new Server(REFUSED, REFUSED, REFUSED);
-        LiveOptions options = both(away(), refuses.listener.getLocalPort()).withReconnects(2, Duration.ofMillis(1));
-        try (LiveClient client = new LiveClient(options)) {
+        LiveOptions.Builder options =
+                both(away(), refuses.listener.getLocalPort()).waitForServer().reconnects(2, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(options.build())) {
             LiveException failed = assertThrows(LiveException.class, () -> client.run(new Orders()));
-            assertTrue(failed.getMessage().endsWith(": no such dataset"), failed.getMessage());
+            assertTrue(failed.getMessage().contains(": no such dataset; 127.0.0.1:"), failed.getMessage());
             assertEquals(LiveException.Reason.BROKEN, ((LiveException) failed.getSuppressed()[0]).reason());
             assertEquals(2, client.reconnects());
         }
         // Where all refuse, another attempt is no use.
         Server one = new Server(REFUSED);
         Server other = new Server(REFUSED);
-        LiveOptions both = both(one.listener.getLocalPort(), other.listener.getLocalPort()).withReconnects(9, Duration.ofMillis(1));
-        try (LiveClient client = new LiveClient(both)) {
+        LiveOptions.Builder both = both(one.listener.getLocalPort(), other.listener.getLocalPort()).reconnects(9, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(both.build())) {
             LiveException refused = assertThrows(LiveException.class, () -> client.run(new Orders()));
             assertEquals(LiveException.Reason.REFUSED, refused.reason());
             assertTrue(refused.getMessage().startsWith("127.0.0.1:" + one.listener.getLocalPort()), refused.getMessage());
@@ -294,8 +303,8 @@ final class LiveClientTest {
         Server broken = new Server(Records.joined(begin, Records.mbo(1, 10), new byte[4]));
         Server whole = new Server(Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)));
         Orders orders = new Orders();
-        LiveOptions options = both(broken.listener.getLocalPort(), whole.listener.getLocalPort()).withReconnects(1, Duration.ofMillis(1));
-        try (LiveClient client = new LiveClient(options)) {
+        LiveOptions.Builder options = both(broken.listener.getLocalPort(), whole.listener.getLocalPort()).reconnects(1, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(options.build())) {
             assertThrows(LiveException.class, () -> client.run(orders));
         }
         assertEquals(List.of(1L, 2L), orders.seen);
@@ -308,9 +317,9 @@ final class LiveClientTest {
         // It takes connections and says nothing. With the patience of the options the test would run into its time limit.
         try (ServerSocket silent = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
             Orders orders = new Orders();
-            LiveOptions options = both(serves.listener.getLocalPort(), silent.getLocalPort())
-                    .withReconnects(1, Duration.ofMillis(1)).withPatience(Duration.ofHours(1), Duration.ofHours(1));
-            try (LiveClient client = new LiveClient(options)) {
+            LiveOptions.Builder options = both(serves.listener.getLocalPort(), silent.getLocalPort())
+                    .reconnects(1, Duration.ofMillis(1)).answerTimeout(Duration.ofHours(1)).silenceTimeout(Duration.ofHours(1));
+            try (LiveClient client = new LiveClient(options.build())) {
                 assertThrows(LiveException.class, () -> client.run(orders));
             }
             assertEquals(List.of(1L, 2L), orders.seen);
@@ -334,8 +343,8 @@ final class LiveClientTest {
             }
             Orders orders = new Orders();
             try (Replaying first = new Replaying(records, random, random.nextInt(4)); Replaying second = new Replaying(records, random, random.nextInt(4))) {
-                LiveOptions options = LiveOptions.of(first.address() + "," + second.address(), "mbo").withReconnects(20, Duration.ofMillis(1));
-                try (LiveClient client = new LiveClient(options)) {
+                LiveOptions.Builder options = at(first.address() + "," + second.address()).reconnects(20, Duration.ofMillis(1));
+                try (LiveClient client = new LiveClient(options.build())) {
                     while (orders.seen.size() < all.size()) {
                         client.poll(orders);
                     }
@@ -347,35 +356,35 @@ final class LiveClientTest {
 
     @Test
     void addressesHaveHostsAndPorts() {
-        LiveOptions options = LiveOptions.of("127.0.0.1:13000, plant-b:13001,[::1]:13002", "mbo");
+        LiveOptions options = at("127.0.0.1:13000, plant-b:13001,[::1]:13002").build();
         assertEquals(List.of("127.0.0.1:13000", "plant-b:13001", "[::1]:13002"),
                 List.of(options.server(0).toString(), options.server(1).toString(), options.server(2).toString()));
         assertEquals("::1", options.server(2).host());
         assertEquals(options.server(0), options.server(3));
-        assertTrue(options.toString().contains("127.0.0.1:13000,plant-b:13001,[::1]:13002"), options.toString());
+        assertTrue(options.toString().contains("127.0.0.1:13000, plant-b:13001, [::1]:13002"), options.toString());
         for (String wrong : new String[] {"", "nowhere", "127.0.0.1:", ":13000", "127.0.0.1:0", "127.0.0.1:70000", "127.0.0.1:13000,"}) {
-            assertThrows(IllegalArgumentException.class, () -> LiveOptions.of(wrong, "mbo"), wrong);
+            assertThrows(IllegalArgumentException.class, () -> at(wrong).build(), wrong);
         }
     }
 
     @Test
     void aRefusedKeyIsNotTriedAgain() throws IOException {
         Server server = new Server(Records.metadata(3));
-        LiveOptions options = server.options("mbo").withKey(LiveOptions.DEMO_KEY).withReconnects(5, Duration.ofMillis(1));
-        try (LiveClient client = new LiveClient(options)) {
+        LiveOptions.Builder options = server.options("mbo").key(LiveOptions.DEMO_KEY).reconnects(5, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(options.build())) {
             LiveException refused = assertThrows(LiveException.class, () -> client.run(new Orders()));
             assertEquals(LiveException.Reason.REFUSED, refused.reason());
             assertTrue(refused.getMessage().endsWith(": authentication failed"), refused.getMessage());
             assertEquals(0, client.reconnects());
         }
-        assertFalse(options.toString().contains("db-"));
+        assertFalse(options.build().toString().contains("db-"));
     }
 
     @Test
     void bytesThatAreNoDbnEndTheSessionWithTheirOffset() throws IOException {
         Server server = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 1), new byte[4]));
         Orders orders = new Orders();
-        try (LiveClient client = new LiveClient(server.options("mbo"))) {
+        try (LiveClient client = new LiveClient(server.options("mbo").build())) {
             DbnException wrong = assertThrows(DbnException.class, () -> client.run(orders));
             assertEquals("byte 164 of the stream: a record of 0 bytes", wrong.getMessage());
         }
@@ -388,7 +397,7 @@ final class LiveClientTest {
             // It sends the beginning and keeps the connection open.
             Server server = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 1))) {
                 @Override
-                void served() {
+                void served(Socket socket) {
                     try {
                         Thread.sleep(20_000);
                     } catch (InterruptedException over) {
@@ -396,9 +405,9 @@ final class LiveClientTest {
                     }
                 }
             };
-            LiveOptions options = server.options("mbo").withWaiting(waiting).withPatience(Duration.ofSeconds(5), Duration.ofMillis(50));
+            LiveOptions.Builder options = server.options("mbo").waiting(waiting).answerTimeout(Duration.ofSeconds(5)).silenceTimeout(Duration.ofMillis(50));
             Orders orders = new Orders();
-            try (LiveClient client = new LiveClient(options)) {
+            try (LiveClient client = new LiveClient(options.build())) {
                 LiveException silent = assertThrows(LiveException.class, () -> client.run(orders));
                 assertTrue(silent.getMessage().contains("silent"), silent.getMessage());
             }
@@ -409,9 +418,9 @@ final class LiveClientTest {
     @Test
     void aSilentServerIsGivenUp() throws IOException {
         try (ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
-            LiveOptions options = LiveOptions.of("127.0.0.1", listener.getLocalPort(), "mbo")
-                    .withPatience(Duration.ofMillis(50), Duration.ofMillis(50)).withReconnects(1, Duration.ofMillis(1));
-            try (LiveClient client = new LiveClient(options)) {
+            LiveOptions.Builder options = at("127.0.0.1:" + listener.getLocalPort())
+                    .answerTimeout(Duration.ofMillis(50)).silenceTimeout(Duration.ofMillis(50)).reconnects(1, Duration.ofMillis(1));
+            try (LiveClient client = new LiveClient(options.build())) {
                 assertThrows(LiveException.class, () -> client.run(new Orders()));
             }
         }
@@ -420,7 +429,7 @@ final class LiveClientTest {
     @Test
     void anotherThreadEndsASession() throws Exception {
         try (ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
-            LiveClient client = new LiveClient(LiveOptions.of("127.0.0.1", listener.getLocalPort(), "mbo"));
+            LiveClient client = new LiveClient(at("127.0.0.1:" + listener.getLocalPort()).build());
             Thread closer = new Thread(() -> {
                 try {
                     listener.accept();
@@ -436,19 +445,136 @@ final class LiveClientTest {
         }
     }
 
+    private static void refuses(String message, LiveOptions.Builder options) {
+        assertEquals(message, assertThrows(IllegalArgumentException.class, options::build).getMessage());
+    }
+
+    @Test
+    void aKeyIsRequired() {
+        LiveOptions.Builder options = LiveOptions.builder().servers("127.0.0.1:1").schemas("mbo");
+        refuses("no key: set key(...); tapeworks demo accepts LiveOptions.DEMO_KEY", options);
+        refuses("a key has 32 characters and begins with db-", options.key("short"));
+        assertEquals(KEY, options.key(KEY).build().key);
+        assertEquals(0, LiveOptions.class.getConstructors().length, "options are made by the builder alone");
+    }
+
     @Test
     void optionsThatCannotWorkAreRefused() {
+        refuses("no server: set servers(\"HOST:PORT\")", LiveOptions.builder().key(KEY).schemas("mbo"));
+        refuses("no schema: set schemas(...)", LiveOptions.builder().servers("127.0.0.1:1").key(KEY));
         for (String[] schemas : new String[][] {{}, {"nothing"}, {"mbp-1", "tbbo"}, {"mbo", "mbo"}}) {
-            assertThrows(IllegalArgumentException.class, () -> LiveOptions.of("127.0.0.1", 1, schemas));
+            assertThrows(IllegalArgumentException.class, at("127.0.0.1:1").schemas(schemas)::build);
         }
-        LiveOptions options = LiveOptions.of("127.0.0.1", 1, "mbo");
-        assertThrows(IllegalArgumentException.class, () -> options.withSymbols("A|start=1"));
-        assertThrows(IllegalArgumentException.class, () -> options.withSymbols("A\nstart_session"));
-        assertThrows(IllegalArgumentException.class, () -> options.withSnapshot().withStart(5));
-        assertEquals(List.of("ABC=", "BRK A"), options.withSymbols("ABC=", "BRK A").symbols());
-        assertThrows(IllegalArgumentException.class, () -> options.withKey("short"));
-        assertThrows(IllegalArgumentException.class, () -> options.withSlowReader("drop"));
-        assertThrows(IllegalArgumentException.class, () -> options.withReconnects(-1, Duration.ZERO));
+        refuses("'A|start=1' is not a symbol", at("127.0.0.1:1").symbols("A|start=1"));
+        assertThrows(IllegalArgumentException.class, at("127.0.0.1:1").symbols("A\nstart_session")::build);
+        assertEquals(List.of("ABC=", "BRK A"), at("127.0.0.1:1").symbols("ABC=", "BRK A").build().symbols);
+        refuses("a session begins with a snapshot or at a start, not both", at("127.0.0.1:1").snapshot().start(5));
+        refuses("start -1: expected 0 or more", at("127.0.0.1:1").start(-1));
+        refuses("slow reader 'drop': expected warn, skip or conflate", at("127.0.0.1:1").slowReader("drop"));
+        refuses("reconnects -1: expected 0 or more", at("127.0.0.1:1").reconnects(-1, Duration.ZERO));
+        refuses("connect timeout PT0S: expected more than 0", at("127.0.0.1:1").connectTimeout(Duration.ZERO));
+        refuses("answer timeout null: expected more than 0", at("127.0.0.1:1").answerTimeout(null));
+    }
+
+    /** With the default attempts and pauses, a client that retried would take 44.8 s. */
+    @Test
+    @Timeout(5)
+    void aFirstConnectionThatFailsIsReportedImmediately() throws IOException {
+        int one = away();
+        int other = away();
+        LiveOptions.Builder defaults = LiveOptions.builder().key(KEY).schemas("mbo");
+        String[][] cases = {
+            {"127.0.0.1:" + one, "127.0.0.1:" + one + ": Connection refused"},
+            {"nowhere.invalid:13000", "nowhere.invalid:13000: unknown host"},
+            {
+                "127.0.0.1:" + one + ",127.0.0.1:" + other,
+                "127.0.0.1:" + one + ": Connection refused; 127.0.0.1:" + other + ": Connection refused"
+            },
+        };
+        for (String[] addressAndMessage : cases) {
+            try (LiveClient client = new LiveClient(defaults.servers(addressAndMessage[0]).build())) {
+                LiveException failed = assertThrows(LiveException.class, () -> client.run(new Orders()));
+                assertEquals(addressAndMessage[1], failed.getMessage());
+                assertEquals(LiveException.Reason.BROKEN, failed.reason());
+                assertEquals(0, client.reconnects());
+            }
+        }
+    }
+
+    @Test
+    @Timeout(5)
+    void aServerThatDoesNotAcceptIsReportedAfterTheConnectTimeout() throws IOException {
+        // Linux completes one connection more than the backlog; further ones wait.
+        try (ServerSocket full = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
+                Socket first = new Socket(full.getInetAddress(), full.getLocalPort());
+                Socket second = new Socket(full.getInetAddress(), full.getLocalPort())) {
+            LiveOptions options = at("127.0.0.1:" + full.getLocalPort()).connectTimeout(Duration.ofMillis(100)).build();
+            try (LiveClient client = new LiveClient(options)) {
+                LiveException failed = assertThrows(LiveException.class, () -> client.run(new Orders()));
+                assertEquals("127.0.0.1:" + full.getLocalPort() + ": Connect timed out", failed.getMessage());
+            }
+            assertTrue(first.isConnected() && second.isConnected());
+        }
+    }
+
+    @Test
+    void aLostSessionIsRetriedThoughNoServerCanBeReached() throws IOException {
+        Server server = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 10)));
+        Orders orders = new Orders() {
+            @Override
+            public void onConnectFailed(IOException failure) {
+                throw new AssertionError("the session began", failure);
+            }
+        };
+        try (LiveClient client = new LiveClient(server.options("mbo").reconnects(3, Duration.ofMillis(1)).build())) {
+            LiveException failed = assertThrows(LiveException.class, () -> client.run(orders));
+            assertEquals(server.address() + ": Connection refused", failed.getMessage());
+            assertEquals(3, client.reconnects());
+        }
+        assertEquals(List.of(1L), orders.seen);
+    }
+
+    @Test
+    @Timeout(10)
+    void aServerThatDoesNotAnswerIsLeftForTheOtherInTheFirstAttempt() throws IOException {
+        Server serves = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 10)));
+        try (ServerSocket silent = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            Orders orders = new Orders();
+            LiveOptions options = both(silent.getLocalPort(), serves.listener.getLocalPort()).answerTimeout(Duration.ofHours(1)).build();
+            try (LiveClient client = new LiveClient(options)) {
+                assertThrows(LiveException.class, () -> client.run(orders));
+            }
+            assertEquals(List.of(1L), orders.seen);
+        }
+    }
+
+    @Test
+    void aClientThatWaitsForItsServerReportsEachFailureAndConnects() throws IOException {
+        int port = away();
+        List<String> failures = new ArrayList<>();
+        List<Server> started = new ArrayList<>();
+        Orders orders = new Orders() {
+            @Override
+            public void onConnectFailed(IOException failure) {
+                failures.add(failure.getMessage());
+                if (failures.size() == 2) {
+                    try {
+                        ServerSocket listener = new ServerSocket(port, 10, InetAddress.getLoopbackAddress());
+                        started.add(new Server(listener, Records.joined(Records.metadata(3), Records.mbo(1, 10))));
+                    } catch (IOException taken) {
+                        throw new java.io.UncheckedIOException(taken);
+                    }
+                }
+            }
+        };
+        LiveOptions options = at("127.0.0.1:" + port).waitForServer().reconnects(3, Duration.ofMillis(1)).build();
+        try (LiveClient client = new LiveClient(options)) {
+            assertThrows(LiveException.class, () -> client.run(orders));
+        }
+        assertEquals(List.of(1L), orders.seen);
+        String refused = "127.0.0.1:" + port + ": Connection refused";
+        assertEquals(List.of(refused, refused), failures, "later failures are those of a lost session");
+        assertEquals(List.of(), orders.reconnects);
     }
 
     @Test
@@ -581,8 +707,8 @@ final class LiveClientTest {
                     refused,
                     Records.joined(begin, Records.mbo(7, 70), Records.mbo(8, 80)));
             Orders orders = new Orders();
-            LiveOptions options = server.options("mbo").withReconnects(2, Duration.ofMillis(1)).withWhenRefused(whenRefused);
-            try (LiveClient client = new LiveClient(options)) {
+            LiveOptions.Builder options = server.options("mbo").reconnects(2, Duration.ofMillis(1)).whenRefused(whenRefused);
+            try (LiveClient client = new LiveClient(options.build())) {
                 LiveException failure = assertThrows(LiveException.class, () -> client.run(orders));
                 boolean stops = whenRefused == LiveOptions.WhenRefused.STOP;
                 assertEquals(stops, failure.getMessage().contains("the replay is no longer kept"));

@@ -64,9 +64,12 @@ final class LiveTlsTest {
         return context;
     }
 
+    private static SSLServerSocket listener(SSLContext context) throws IOException {
+        return (SSLServerSocket) context.getServerSocketFactory().createServerSocket(0, 10, InetAddress.getLoopbackAddress());
+    }
+
     private static LiveClientTest.Server server(SSLContext context, boolean asksForCertificate, byte[]... streams) throws IOException {
-        SSLServerSocket listener =
-                (SSLServerSocket) context.getServerSocketFactory().createServerSocket(0, 10, InetAddress.getLoopbackAddress());
+        SSLServerSocket listener = listener(context);
         listener.setNeedClientAuth(asksForCertificate);
         return new LiveClientTest.Server(listener, streams);
     }
@@ -78,10 +81,10 @@ final class LiveTlsTest {
         LiveClientTest.Server server = server(context(venue, null), false,
                 Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)),
                 Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 30)));
-        LiveOptions options =
-                server.options("mbo").withTls(context(null, venue).getSocketFactory()).withReconnects(1, Duration.ofMillis(1));
+        LiveOptions.Builder options =
+                server.options("mbo").tls(context(null, venue).getSocketFactory()).reconnects(1, Duration.ofMillis(1));
         LiveClientTest.Orders orders = new LiveClientTest.Orders();
-        try (LiveClient client = new LiveClient(options)) {
+        try (LiveClient client = new LiveClient(options.build())) {
             assertThrows(LiveException.class, () -> client.run(orders));
         }
         assertEquals(List.of(1L, 2L, 3L), orders.seen);
@@ -93,9 +96,9 @@ final class LiveTlsTest {
         KeyStore elsewhere = identity("elsewhere", "dns:elsewhere.example");
         for (KeyStore[] shownAndTrusted : new KeyStore[][] {{venue, elsewhere}, {elsewhere, elsewhere}}) {
             LiveClientTest.Server server = server(context(shownAndTrusted[0], null), false, Records.metadata(3));
-            LiveOptions options = server.options("mbo").withTls(context(null, shownAndTrusted[1]).getSocketFactory());
+            LiveOptions.Builder options = server.options("mbo").tls(context(null, shownAndTrusted[1]).getSocketFactory());
             LiveClientTest.Orders orders = new LiveClientTest.Orders();
-            try (LiveClient client = new LiveClient(options)) {
+            try (LiveClient client = new LiveClient(options.build())) {
                 assertThrows(IOException.class, () -> client.run(orders));
             }
             assertTrue(server.requests.stream().noneMatch(line -> line.startsWith("auth=")), server.requests.toString());
@@ -109,9 +112,9 @@ final class LiveTlsTest {
         byte[] stream = Records.joined(Records.metadata(3), Records.mbo(1, 10));
         for (KeyStore own : new KeyStore[] {client, null}) {
             LiveClientTest.Server server = server(context(venue, client), true, stream);
-            LiveOptions options = server.options("mbo").withTls(context(own, venue).getSocketFactory());
+            LiveOptions.Builder options = server.options("mbo").tls(context(own, venue).getSocketFactory());
             LiveClientTest.Orders orders = new LiveClientTest.Orders();
-            try (LiveClient session = new LiveClient(options)) {
+            try (LiveClient session = new LiveClient(options.build())) {
                 assertThrows(IOException.class, () -> session.run(orders));
             }
             assertEquals(own == null ? List.of() : List.of(1L), orders.seen);
@@ -122,10 +125,10 @@ final class LiveTlsTest {
     void aServerWithoutTlsIsGivenUp() throws Exception {
         KeyStore venue = identity("venue", "ip:127.0.0.1");
         LiveClientTest.Server server = new LiveClientTest.Server(Records.metadata(3));
-        LiveOptions options = server.options("mbo")
-                .withTls(context(null, venue).getSocketFactory())
-                .withPatience(Duration.ofSeconds(2), Duration.ofSeconds(2));
-        try (LiveClient client = new LiveClient(options)) {
+        LiveOptions.Builder options = server.options("mbo")
+                .tls(context(null, venue).getSocketFactory())
+                .answerTimeout(Duration.ofSeconds(2)).silenceTimeout(Duration.ofSeconds(2));
+        try (LiveClient client = new LiveClient(options.build())) {
             assertThrows(IOException.class, () -> client.run(new LiveClientTest.Orders()));
         }
     }

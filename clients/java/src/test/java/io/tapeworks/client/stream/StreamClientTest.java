@@ -2,12 +2,14 @@ package io.tapeworks.client.stream;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.tapeworks.client.dbn.Records;
 import java.io.IOException;
 import java.io.InputStream;
+import java.math.BigDecimal;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -94,6 +96,11 @@ final class StreamClientTest {
         }
 
         @Override
+        public void onConnectFailed(IOException failure) {
+            seen.add(failure.getMessage());
+        }
+
+        @Override
         public void onReconnect(long reconnects) {
             seen.add("reconnect " + reconnects);
         }
@@ -145,6 +152,58 @@ final class StreamClientTest {
             assertThrows(IOException.class, () -> client.run(notes));
         }
         assertEquals(List.of("1 A 1", "reconnect 1", "1 A 1"), notes.seen.subList(0, 3));
+    }
+
+    private static URI away() throws IOException {
+        try (ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            return URI.create("ws://127.0.0.1:" + listener.getLocalPort() + "/stream");
+        }
+    }
+
+    @Test
+    @Timeout(5)
+    void aFirstConnectionThatFailsIsReportedImmediately() throws IOException {
+        URI away = away();
+        String refused = "127.0.0.1:" + away.getPort() + ": Connection refused";
+        Notes notes = new Notes();
+        try (StreamClient client = new StreamClient(away, null)) {
+            assertEquals(refused, assertThrows(IOException.class, () -> client.run(notes)).getMessage());
+        }
+        assertEquals(List.of(), notes.seen);
+        try (StreamClient client = new StreamClient(away, null).waitForServer().withReconnects(1, Duration.ofMillis(1))) {
+            assertEquals(refused, assertThrows(IOException.class, () -> client.run(notes)).getMessage());
+        }
+        assertEquals(List.of(refused, refused), notes.seen);
+    }
+
+    @Test
+    void recordsAreReadableAndPricesAreDoublesAndDecimals() throws IOException {
+        byte[] nbbo = StreamMessages.nbbo(1, "ABC", 187_250_000_000L, 1_000_000_001L);
+        byte[] trade = StreamMessages.trade(2, "XYZ", 5_000_000L);
+        List<String> seen = new ArrayList<>();
+        StreamHandler handler = new StreamHandler() {
+            @Override
+            public void onNbbo(StreamNbbo nbbo, long event, boolean endOfBatch) {
+                assertEquals(187.25, nbbo.bidPriceDouble());
+                assertEquals(new BigDecimal("187.250000000"), nbbo.bidPriceDecimal());
+                assertTrue(Double.isNaN(nbbo.askPriceDouble()));
+                assertNull(nbbo.askPriceDecimal());
+                seen.add(nbbo.toString());
+            }
+
+            @Override
+            public void onTrade(StreamTrade trade, long event, boolean endOfBatch) {
+                assertEquals(0.005, trade.priceDouble());
+                assertEquals(new BigDecimal("0.005000000"), trade.priceDecimal());
+                seen.add(trade.toString());
+            }
+        };
+        for (byte[] message : new byte[][] {nbbo, trade}) {
+            new StreamDecoder().decode(ByteBuffer.wrap(message), 0, message.length, true, handler);
+        }
+        assertEquals(List.of(
+                "StreamNbbo{symbol=ABC, bid=187.25, bidSize=4000000000, ask=none, askSize=0, time=1970-01-01T00:00:01.000000001Z}",
+                "StreamTrade{symbol=XYZ, price=0.005, size=0, time=1970-01-01T00:00:00Z}"), seen);
     }
 
     @Test
