@@ -24,7 +24,7 @@ import java.util.List;
  * plants of a pair, the session resumes at the next one that serves; {@link RecordHandler#onReconnect} reports it. Mappings, system and
  * error messages are passed on unchanged.
  *
- * <p>A client belongs to one thread; any thread may {@link #close} it. Once a session runs, the client
+ * <p>A client belongs to one thread; any thread may {@link #close} it, or interrupt that thread. Once a session runs, the client
  * allocates nothing.
  *
  * <pre>{@code
@@ -92,28 +92,36 @@ public final class LiveClient implements AutoCloseable {
     }
 
     /**
-     * Passes records to the handler until {@link #close}.
+     * Passes records to the handler until {@link #close}, or until the thread is interrupted.
+     *
+     * <p>An interrupt closes the connection; {@code run} returns with the thread's interrupt flag set. A later call resumes the session.
      *
      * @throws LiveException every server refused, the first connection failed, or no attempt to reconnect is left
      * @throws DbnException the server sends bytes that are not DBN, and there is no other server
      */
     public void run(RecordHandler handler) throws IOException {
-        while (!isClosed) {
+        while (!isStopped()) {
             if (poll(handler) == 0 && options.waiting == LiveOptions.Waiting.BUSY) {
                 Thread.onSpinWait();
             }
         }
+        disconnect();
+    }
+
+    private boolean isStopped() {
+        return isClosed || Thread.currentThread().isInterrupted();
     }
 
     /**
      * Runs one turn: connects if needed, waits for bytes (unless waiting is busy), and passes their records to the handler.
      *
-     * @return the number of records
+     * @return the number of records; 0 if the client is closed or the thread is interrupted, which closes the connection
      * @throws LiveException as {@link #run}
      * @throws DbnException as {@link #run}
      */
     public int poll(RecordHandler handler) throws IOException {
-        if (isClosed) {
+        if (isStopped()) {
+            disconnect();
             return 0;
         }
         Connection connection = this.connection;
@@ -160,6 +168,10 @@ public final class LiveClient implements AutoCloseable {
             }
             lost(wrong);
         } catch (IOException broken) {
+            if (isStopped()) {
+                disconnect();
+                return 0;
+            }
             LiveException failure = failure(broken);
             refusals += failure.reason() == LiveException.Reason.REFUSED ? 1 : 0;
             if (refusals >= options.servers.size()) {
@@ -203,7 +215,7 @@ public final class LiveClient implements AutoCloseable {
     /** Ends the session and pauses. The next turn reconnects, beginning with the next server. */
     private <E extends IOException> void lost(E failure) throws E {
         disconnect();
-        if (!isClosed) {
+        if (!isStopped()) {
             retries.rest(failure, () -> isClosed);
             at = (at + 1) % options.servers.size();
         }
@@ -213,11 +225,11 @@ public final class LiveClient implements AutoCloseable {
         return broken instanceof LiveException said ? said : new LiveException(server().toString(), broken);
     }
 
-    /** Connects to the first server that serves. Null: none does now, or the client was closed. */
+    /** Connects to the first server that serves. Null: none does now, or the client was stopped. */
     private Connection connect(RecordHandler handler) throws LiveException {
         LiveException refused = null;
         LiveException away = null;
-        for (int tried = 0; tried < options.servers.size(); tried++) {
+        for (int tried = 0; tried < options.servers.size() && !isStopped(); tried++) {
             try {
                 return open();
             } catch (IOException broken) {
@@ -235,7 +247,7 @@ public final class LiveClient implements AutoCloseable {
             }
             at = (at + 1) % options.servers.size();
         }
-        if (isClosed) {
+        if (isStopped()) {
             return null;
         }
         if (away == null) {

@@ -30,7 +30,7 @@ public final class Retries {
         failed = 0;
     }
 
-    /** Waits before the next attempt, or throws the last failure if no attempt is left. Returns early if closed. */
+    /** Waits before the next attempt, or throws the last failure if no attempt is left. Returns early if closed or interrupted. */
     public <E extends IOException> void rest(E failure, BooleanSupplier isClosed) throws E {
         if (failed >= attempts) {
             throw failure;
@@ -43,7 +43,7 @@ public final class Retries {
                 Thread.sleep(Math.min(CHECK_MS, left));
             } catch (InterruptedException interrupted) {
                 Thread.currentThread().interrupt();
-                throw failure;
+                return;
             }
         }
     }

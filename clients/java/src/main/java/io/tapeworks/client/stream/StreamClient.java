@@ -11,6 +11,7 @@ import java.net.Socket;
 import java.net.SocketTimeoutException;
 import java.net.URI;
 import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
@@ -25,7 +26,7 @@ import javax.net.ssl.SSLSocketFactory;
  *
  * <p>If the first connection fails, {@link #run} throws immediately unless {@link #waitForServer} is set. If an established stream is
  * lost, the client reconnects, and {@link StreamHandler#onReconnect} reports it. A client belongs to one thread; any thread may
- * {@link #close} it. Once a stream runs, its records allocate nothing (in Protobuf; JSON arrives as strings,
+ * {@link #close} it, or interrupt that thread. Once a stream runs, its records allocate nothing (in Protobuf; JSON arrives as strings,
  * and the answer to a ping takes some bytes).
  *
  * <pre>{@code
@@ -134,13 +135,15 @@ public final class StreamClient implements AutoCloseable {
     }
 
     /**
-     * Passes records to the handler until {@link #close}.
+     * Passes records to the handler until {@link #close}, or until the thread is interrupted.
+     *
+     * <p>An interrupt closes the connection; {@code run} returns with the thread's interrupt flag set.
      *
      * @throws IOException the server refused, the first connection failed, or no attempt to reconnect is left
      */
     public void run(StreamHandler handler) throws IOException {
         this.handler = handler;
-        while (!isClosed) {
+        while (!isStopped()) {
             long before = records;
             try {
                 connect();
@@ -154,7 +157,7 @@ public final class StreamClient implements AutoCloseable {
                 if (records > before) {
                     retries.succeeded();
                 }
-                if (isClosed) {
+                if (isStopped()) {
                     return;
                 }
                 if (broken instanceof StreamException || !hasBegun && !waitForServer) {
@@ -169,11 +172,17 @@ public final class StreamClient implements AutoCloseable {
                 throw wrong;
             }
         }
+        disconnect();
+    }
+
+    private boolean isStopped() {
+        return isClosed || Thread.currentThread().isInterrupted();
     }
 
     private void connect() throws IOException {
         int port = address.getPort() >= 0 ? address.getPort() : tls != null ? 443 : 80;
-        Socket made = new Socket();
+        // An interrupt ends the reads of a channel's socket, but not those of a plain one.
+        Socket made = SocketChannel.open().socket();
         socket = made;
         // What closes it from now on finds it; what did before is seen here.
         if (isClosed) {
@@ -277,7 +286,7 @@ public final class StreamClient implements AutoCloseable {
             throw new EOFException("the stream was closed");
         }
         InputStream input = socket.getInputStream();
-        while (!isClosed) {
+        while (!isStopped()) {
             int read;
             try {
                 read = input.read(buffer.array(), buffer.position(), buffer.remaining());

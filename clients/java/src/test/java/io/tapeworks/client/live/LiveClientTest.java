@@ -23,6 +23,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -575,6 +577,96 @@ final class LiveClientTest {
         String refused = "127.0.0.1:" + port + ": Connection refused";
         assertEquals(List.of(refused, refused), failures, "later failures are those of a lost session");
         assertEquals(List.of(), orders.reconnects);
+    }
+
+    /** Runs a client in its own thread, interrupts it, and returns what it threw and whether its interrupt flag was set. */
+    static String interrupted(LiveOptions options, Orders orders, Runnable untilReady) throws InterruptedException {
+        List<String> ended = Collections.synchronizedList(new ArrayList<>());
+        LiveClient client = new LiveClient(options);
+        Thread thread = new Thread(() -> {
+            try {
+                client.run(orders);
+                ended.add("returned, interrupted: " + Thread.currentThread().isInterrupted());
+            } catch (IOException | RuntimeException thrown) {
+                ended.add(thrown.toString());
+            }
+        });
+        thread.start();
+        untilReady.run();
+        thread.interrupt();
+        thread.join(2_000);
+        client.close();
+        return ended.isEmpty() ? "still runs" : ended.get(0);
+    }
+
+    @Test
+    void anInterruptEndsARunAndClosesItsConnection() throws Exception {
+        for (LiveOptions.Waiting waiting : LiveOptions.Waiting.values()) {
+            CountDownLatch received = new CountDownLatch(1);
+            CountDownLatch closed = new CountDownLatch(1);
+            Server server = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 1))) {
+                @Override
+                void served(Socket socket) throws IOException {
+                    if (socket.getInputStream().read() < 0) {
+                        closed.countDown();
+                    }
+                }
+            };
+            Orders orders = new Orders() {
+                @Override
+                public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+                    received.countDown();
+                }
+            };
+            // The client would reconnect if it mistook the interrupt for a lost session.
+            LiveOptions options = server.options("mbo").waiting(waiting).reconnects(10, Duration.ofMillis(1)).build();
+            assertEquals("returned, interrupted: true", interrupted(options, orders, () -> await(received)));
+            assertTrue(closed.await(5, TimeUnit.SECONDS), "the connection is closed");
+            assertEquals(1, server.requests.stream().filter(line -> line.startsWith("auth=")).count());
+        }
+    }
+
+    @Test
+    void anInterruptedSessionResumesInALaterRun() throws IOException {
+        byte[] begin = Records.metadata(3);
+        Server server = new Server(
+                Records.joined(begin, Records.mbo(1, 10)), Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)));
+        Orders orders = new Orders() {
+            @Override
+            public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+                super.onMbo(mbo, sequence, endOfBatch);
+                Thread.currentThread().interrupt();
+            }
+        };
+        try (LiveClient client = new LiveClient(server.options("mbo").build())) {
+            for (List<Long> seen : List.of(List.of(1L), List.of(1L, 2L))) {
+                client.run(orders);
+                assertTrue(Thread.interrupted());
+                assertEquals(seen, orders.seen);
+            }
+        }
+        assertEquals(List.of(0L), orders.reconnects);
+    }
+
+    @Test
+    void anInterruptEndsAPauseBeforeReconnecting() throws Exception {
+        CountDownLatch failed = new CountDownLatch(1);
+        Orders orders = new Orders() {
+            @Override
+            public void onConnectFailed(IOException failure) {
+                failed.countDown();
+            }
+        };
+        LiveOptions options = at("127.0.0.1:" + away()).waitForServer().reconnects(1, Duration.ofSeconds(10)).build();
+        assertEquals("returned, interrupted: true", interrupted(options, orders, () -> await(failed)));
+    }
+
+    static void await(CountDownLatch latch) {
+        try {
+            assertTrue(latch.await(10, TimeUnit.SECONDS));
+        } catch (InterruptedException never) {
+            throw new IllegalStateException(never);
+        }
     }
 
     @Test

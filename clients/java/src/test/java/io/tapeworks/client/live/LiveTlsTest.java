@@ -4,16 +4,19 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.tapeworks.client.dbn.Mbo;
 import io.tapeworks.client.dbn.Records;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLServerSocket;
@@ -103,6 +106,27 @@ final class LiveTlsTest {
             }
             assertTrue(server.requests.stream().noneMatch(line -> line.startsWith("auth=")), server.requests.toString());
         }
+    }
+
+    @Test
+    void anInterruptEndsARunOverTls() throws Exception {
+        KeyStore venue = identity("venue", "ip:127.0.0.1");
+        CountDownLatch received = new CountDownLatch(1);
+        byte[] stream = Records.joined(Records.metadata(3), Records.mbo(1, 10));
+        LiveClientTest.Server server = new LiveClientTest.Server(listener(context(venue, null)), stream) {
+            @Override
+            void served(Socket socket) throws IOException {
+                socket.getInputStream().read();
+            }
+        };
+        LiveClientTest.Orders orders = new LiveClientTest.Orders() {
+            @Override
+            public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+                received.countDown();
+            }
+        };
+        LiveOptions options = server.options("mbo").tls(context(null, venue).getSocketFactory()).build();
+        assertEquals("returned, interrupted: true", LiveClientTest.interrupted(options, orders, () -> LiveClientTest.await(received)));
     }
 
     @Test

@@ -18,8 +18,11 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -174,6 +177,41 @@ final class StreamClientTest {
             assertEquals(refused, assertThrows(IOException.class, () -> client.run(notes)).getMessage());
         }
         assertEquals(List.of(refused, refused), notes.seen);
+    }
+
+    @Test
+    void anInterruptEndsARunAndClosesItsConnection() throws Exception {
+        CountDownLatch received = new CountDownLatch(1);
+        CountDownLatch closed = new CountDownLatch(1);
+        URI address = server(socket -> {
+            answer(socket);
+            socket.getOutputStream().write(frame(0x82, StreamMessages.trade(1, "A", 1)));
+            if (socket.getInputStream().read() < 0) {
+                closed.countDown();
+            }
+        });
+        List<String> ended = Collections.synchronizedList(new ArrayList<>());
+        StreamClient client = new StreamClient(address, null);
+        Thread thread = new Thread(() -> {
+            try {
+                client.run(new StreamHandler() {
+                    @Override
+                    public void onTrade(StreamTrade trade, long event, boolean endOfBatch) {
+                        received.countDown();
+                    }
+                });
+                ended.add("returned, interrupted: " + Thread.currentThread().isInterrupted());
+            } catch (IOException | RuntimeException thrown) {
+                ended.add(thrown.toString());
+            }
+        });
+        thread.start();
+        assertTrue(received.await(10, TimeUnit.SECONDS));
+        thread.interrupt();
+        thread.join(2_000);
+        client.close();
+        assertEquals(List.of("returned, interrupted: true"), ended);
+        assertTrue(closed.await(5, TimeUnit.SECONDS), "the connection is closed");
     }
 
     @Test
