@@ -140,7 +140,6 @@ final class DbnDecoderTest {
         assertEquals(java.util.Arrays.asList(1.5, new BigDecimal("1.500000000"), Double.NaN, null, 22e-9, new BigDecimal("0.000000022")), seen);
     }
 
-    /** Every price in 1e-9 has both conversions; {@link Dbn#UNDEF_PRICE} in its documentation marks it. */
     @Test
     void everyPriceHasBothConversions() throws NoSuchMethodException {
         Object[][] prices = {
