@@ -49,7 +49,7 @@ public final class LiveClient implements AutoCloseable {
     private static final int REPLAY_AGED_OUT = 8;
     private static final int SYMBOLS_A_LINE = 500;
     /** Longest wait for an answer while another server is left to try. */
-    private static final Duration TRY = Duration.ofSeconds(2);
+    private static final Duration TRY = Duration.ofSeconds(5);
 
     private final LiveOptions options;
     private final Resume resume = new Resume();

@@ -228,7 +228,7 @@ public final class LiveOptions {
             return this;
         }
 
-        /** Limits how long a server may take for each answer before the session begins. Default: 10 s; with several servers at most 2 s. */
+        /** Limits how long a server may take for each answer before the session begins. Default: 10 s; with several servers at most 5 s. */
         public Builder answerTimeout(Duration timeout) {
             answerTimeout = timeout;
             return this;
