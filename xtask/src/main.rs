@@ -25,6 +25,7 @@ mod map;
 mod modules;
 mod process;
 mod release;
+mod states;
 mod steps;
 mod test_programs;
 mod tidy;

@@ -2,7 +2,7 @@
 
 use tapeworks_drawing::{Anchor, Drawing, colour};
 
-use crate::{deps, process};
+use crate::{deps, process, states};
 
 /// The picture, relative to the root of the repository.
 const PICTURE: &str = "docs/src/pictures/crates.svg";
@@ -76,18 +76,23 @@ const LABEL: f64 = 96.0;
 const ROW: f64 = 74.0;
 const GAP: f64 = 8.0;
 
-/// Draws the map, or checks that the one in the book is up to date.
+/// Draws the pictures that come from the sources, or checks that those in the book are up to date.
 pub(crate) fn run(bless: bool) -> Result<(), String> {
     check_levels()?;
-    let path = process::root().join(PICTURE);
-    let picture = draw();
+    compare(PICTURE, &draw(), bless)?;
+    compare(states::PICTURE, &states::picture()?, bless)
+}
+
+/// Writes a picture, or checks that the one in the book is up to date.
+fn compare(path: &str, picture: &str, bless: bool) -> Result<(), String> {
+    let file = process::root().join(path);
     if bless {
-        return std::fs::write(&path, picture).map_err(|error| format!("{PICTURE}: {error}"));
+        return std::fs::write(&file, picture).map_err(|error| format!("{path}: {error}"));
     }
-    match std::fs::read_to_string(&path) {
+    match std::fs::read_to_string(&file) {
         Ok(drawn) if drawn == picture => Ok(()),
-        Ok(_) => Err(format!("{PICTURE} is out of date: `cargo xtask golden --bless` redraws it")),
-        Err(error) => Err(format!("{PICTURE}: {error}")),
+        Ok(_) => Err(format!("{path} is out of date: `cargo xtask golden --bless` redraws it")),
+        Err(error) => Err(format!("{path}: {error}")),
     }
 }
 
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_in_the_book_is_the_one_that_is_drawn() {
+    fn the_pictures_in_the_book_are_the_ones_that_are_drawn() {
         assert_eq!(run(false), Ok(()));
     }
 
