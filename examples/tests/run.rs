@@ -92,7 +92,8 @@ fn a_flow_that_is_built_in_code_rewrites_a_capture() {
 
 #[test]
 fn a_custom_stage_prints_each_change_of_a_spread() {
-    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");
+    let capture =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");
     let printed = run(env!("CARGO_BIN_EXE_own_stage"), &[capture]);
     assert_eq!(printed, "1692711038952561782 ns  META  spread 276.8100\n1 changes of spreads\n");
 }

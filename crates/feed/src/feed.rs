@@ -585,7 +585,7 @@ impl Feed {
         }
     }
 
-    /// As [`Self::packet_of`], where the packet is one of few.
+    /// Like [`Self::packet_of`], for packets that are rare: one compiled copy serves every sink.
     #[cold]
     pub(crate) fn rare_packet_of(
         &mut self,
@@ -597,7 +597,7 @@ impl Feed {
         self.packet_of(index, line, packet, &mut AnySink(sink))
     }
 
-    /// Reads a packet for what it shows of the feed; its events go nowhere.
+    /// Reads a packet to recognise its feed and channel; discards its events.
     pub fn look_at(&mut self, packet: &Packet<'_>) {
         self.packet(packet, &mut AnySink(&mut |_| {}));
     }
@@ -709,8 +709,9 @@ impl Feed {
     }
 }
 
-/// A sink whose type is not part of the code that fills it. Each type of sink is a copy of every feed's code, which is worth its size on the
-/// path of a message and nowhere else: streams, snapshots, checks and late messages put their events out here.
+/// A type-erased sink, for streams, snapshots, checks and late messages.
+///
+/// Every type of sink compiles all normalisers once more. That pays off on the path of a message only.
 struct AnySink<'s>(&'s mut dyn Sink<Event>);
 
 impl Sink<Event> for AnySink<'_> {

@@ -1,7 +1,7 @@
-//! What a configuration is for: to start its gateway, to repeat its store, to reset a client.
+//! Starts a gateway, replays its store and resets a client, for the venue of a configuration.
 //!
-//! Everything behind a [`VenueSession`] is compiled once for each kind of venue. The kind is chosen here and nowhere else, so programs hold
-//! no copy of the order path.
+//! The order path is compiled once for each kind of venue. The kind is chosen here and nowhere else, so that the order path is compiled in
+//! this crate and not in every program that uses it.
 
 use tapeworks_market::Nanos;
 use tapeworks_runtime::refusals::OnRefusal;
@@ -14,7 +14,7 @@ use crate::inspect::{self, Replayed};
 use crate::restore::{Opened, Parts, Restored, open};
 use crate::venue::VenueSession;
 
-/// The parts of either kind of venue.
+/// Runs code with the parts of the configured venue, whatever its kind.
 macro_rules! either {
     ($parts:expr, $of_venue:ident => $do:expr) => {
         match $parts.map_err(StartError::Configuration)? {
@@ -25,10 +25,10 @@ macro_rules! either {
 }
 
 impl Config {
-    /// Opens the store, goes on from what a former run left, and starts the gateway.
+    /// Opens the store, restores the state of the previous run, and starts the gateway.
     ///
     /// # Errors
-    /// The configuration was made by hand and is wrong, the store cannot be used, or [`Gateway::start`] fails.
+    /// The configuration was not parsed but built in code and is invalid, the store cannot be used, or [`Gateway::start`] fails.
     pub fn start(
         &self,
         on_notice: OnNotice,
@@ -37,7 +37,7 @@ impl Config {
         self.start_in::<System>(on_notice, on_refusal)
     }
 
-    /// As [`Self::start`], in another world.
+    /// Like [`Self::start`], with the clock, files, threads and sockets of `W`.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -50,20 +50,20 @@ impl Config {
         either!(self.parts(now.0), parts => start(self, parts, now, on_notice, on_refusal))
     }
 
-    /// Repeats what the store took in, and compares it with what the store says was put out.
+    /// Replays the store's input and compares the resulting output with the stored output.
     ///
     /// # Errors
-    /// The configuration was made by hand and is wrong, or a gateway could not go on from the store.
+    /// The configuration was built in code and is invalid, or a gateway could not continue from the store.
     pub fn replay_store(&self) -> Result<Replayed, StartError> {
         let parts = self.parts(System::time_of_day().0);
         Ok(either!(parts, parts => inspect::replay::<_, System>(&self.store, parts))?)
     }
 
-    /// Begins the numbers of a client at 1; `false`: there is no such client. The gateway must not run. Messages that the client has not got
-    /// are lost to it.
+    /// Resets both sequence numbers of a client to 1. Returns `false` if there is no such client. The gateway must not be running. Messages
+    /// that the client has not received are lost.
     ///
     /// # Errors
-    /// The configuration was made by hand and is wrong, another process has the store, or it is damaged.
+    /// The configuration was built in code and is invalid, another process has the store open, or the store is damaged.
     pub fn reset_client(&self, name: &str) -> Result<bool, StartError> {
         let now_ns = System::time_of_day().0;
         let parts = self.parts(now_ns);
@@ -93,7 +93,7 @@ where
     Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
 }
 
-/// A start, up to the end of the store's reading.
+/// The trace of a start, up to the end of reading the store.
 fn start_sample(began: Nanos, restored_at: Nanos, restored: &Restored) -> Sample {
     let mut sample = Sample::new("start", began.0);
     sample.part("read the store", began.0, restored_at.0);

@@ -128,7 +128,7 @@ pub struct HostSettings {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The configuration was made by hand, and is wrong.
+    /// The configuration was built in code and is invalid.
     #[error("{0}")]
     Configuration(String),
     /// The store cannot be used.

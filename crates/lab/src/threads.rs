@@ -77,7 +77,7 @@ pub fn together<A: Send, B: Send>(
     Together { took, one, two }
 }
 
-/// Runs two works at once: compiled once, whatever they are.
+/// Runs two closures at the same time. Not generic, so that starting threads is compiled once and not per variant.
 fn at_once(cores: [usize; 2], works: [Box<dyn FnOnce() + Send + '_>; 2]) -> Duration {
     let arrived = AtomicU32::new(0);
     let run = |core, work: Box<dyn FnOnce() + Send + '_>| {

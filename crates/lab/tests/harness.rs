@@ -44,8 +44,8 @@ fn a_known_busy_loop_is_measured_as_its_own_clock_measures_it() {
     panic!("off by {:.1} % at best", closest * 100.0);
 }
 
-/// A machine that others load: its speed drifts from call to call, and one call in ten is interrupted. It says how long a call takes, so that
-/// the verdicts depend on a seed and not on what else runs beside the test.
+/// A model of a busy machine: its speed drifts from call to call, and one call in ten is interrupted. Verdicts on its times depend on the
+/// seed and not on the machine that runs the test.
 struct LoadedMachine {
     random: RefCell<Random>,
     speed: Cell<f64>,

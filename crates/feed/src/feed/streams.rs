@@ -292,7 +292,7 @@ impl Feed {
         FileFeed { feed: self, index, format }
     }
 
-    /// Reads a frame of a file without packets for what it shows of the feed; its events go nowhere.
+    /// Reads a frame of a file without packets to recognise its feed; discards its events.
     pub fn look_at_frame(
         &mut self,
         file: u16,

@@ -62,16 +62,15 @@ enum To<'a> {
 
 /// The columns of a batch, one after the other.
 ///
-/// What depends on the record type, and so is compiled for each of them, is the loop that reads a field of all records; the rest is
-/// [`Target`]'s.
+/// Only the loop that reads a field from all records depends on the record type and is compiled once per type. [`Target`] does the rest.
 pub(crate) struct Columns<'a, R> {
     records: &'a [R],
     target: Target<'a>,
 }
 
-/// Takes the columns, whatever their records.
+/// The destination of the columns, for any record type.
 struct Target<'a> {
-    /// How many values a column has, defined or not.
+    /// Number of values in a column, including undefined ones.
     rows: usize,
     prices: Prices,
     to: To<'a>,
@@ -170,7 +169,7 @@ impl Place<'_> {
     }
 }
 
-/// Fills an array that was used before.
+/// Replaces the values of a reused array.
 fn fill<T>(array: &mut Vec<T>, values: impl Iterator<Item = T>) {
     array.clear();
     array.extend(values);
@@ -268,7 +267,7 @@ impl<'a> Target<'a> {
         Self { rows, prices, to, result: Ok(()), out_of_range: 0 }
     }
 
-    /// Describes the next column, or returns the place of its values if they are wanted.
+    /// Describes the next column, or returns where its values go.
     fn column(&mut self, name: &str, kind: Kind, is_optional: bool) -> Option<Place<'_>> {
         let (output, scratch) = match &mut self.to {
             To::Description(description) => {
