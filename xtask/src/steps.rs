@@ -101,12 +101,13 @@ const DATA: [&str; 16] = [
     "crates/cli",
 ];
 
-/// The sources of the Python package, and the README, whose example its tests run.
-const PACKAGE: [&str; 19] = [
+/// The sources of the Python package, and the pages, whose examples its tests run.
+const PACKAGE: [&str; 20] = [
     "README.md",
     "bindings/python",
     "docs/src/notebook.md",
     "docs/src/notebooks",
+    "docs/src/tutorials/python-nbbo.md",
     "interop/run_notebook.py",
     "interop/requirements.txt",
     "interop/requirements-nautilus.txt",
