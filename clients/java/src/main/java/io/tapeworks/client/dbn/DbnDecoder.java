@@ -39,6 +39,9 @@ public final class DbnDecoder {
     private final ErrorMessage errorMessage = new ErrorMessage();
     private final UnknownRecord unknown = new UnknownRecord();
 
+    /** The most instruments whose symbols are kept; {@code symbol()} of any other is null. */
+    static final int MOST_SYMBOLS = 1 << 20;
+
     private final Map<Long, String> symbols = new HashMap<>();
     private final Filter filter;
     private int version;
@@ -152,6 +155,13 @@ public final class DbnDecoder {
         streamOffset += bytes;
     }
 
+    /** Keeps the symbol of an instrument. A server that never stops mapping new instruments cannot use up the memory. */
+    private void keepSymbol(long instrument, String symbol) {
+        if (symbols.size() < MOST_SYMBOLS || symbols.containsKey(instrument)) {
+            symbols.put(instrument, symbol);
+        }
+    }
+
     private int hand(ByteBuffer buffer, int at, int length, boolean endOfBatch, RecordHandler handler)
             throws DbnException {
         int type = Byte.toUnsignedInt(buffer.get(at + 1));
@@ -167,7 +177,7 @@ public final class DbnDecoder {
             record.wrap(buffer, at);
         }
         if (record == symbolMapping) {
-            symbols.put(record.instrumentId(), symbolMapping.stypeOutSymbol());
+            keepSymbol(record.instrumentId(), symbolMapping.stypeOutSymbol());
         }
         if (!filter.takes(record)) {
             return 0;

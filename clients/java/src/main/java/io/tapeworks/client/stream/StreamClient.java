@@ -181,7 +181,7 @@ public final class StreamClient implements AutoCloseable {
 
     private void connect() throws IOException {
         int port = address.getPort() >= 0 ? address.getPort() : tls != null ? 443 : 80;
-        // An interrupt ends the reads of a channel's socket, but not those of a plain one.
+        // Interrupting the thread wakes it from reading a channel's socket, but not from reading a plain socket.
         Socket made = SocketChannel.open().socket();
         socket = made;
         // What closes it from now on finds it; what did before is seen here.

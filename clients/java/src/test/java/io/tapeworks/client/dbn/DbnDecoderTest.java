@@ -120,6 +120,30 @@ final class DbnDecoderTest {
     }
 
     @Test
+    void symbolsOfEndlessInstrumentsDoNotUseUpTheMemory() throws IOException {
+        DbnDecoder decoder = new DbnDecoder();
+        List<String> seen = new ArrayList<>();
+        RecordHandler handler = new RecordHandler() {
+            @Override
+            public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+                seen.add(mbo.symbol());
+            }
+        };
+        decoder.decode(ByteBuffer.wrap(Records.metadata(3)), handler);
+        ByteBuffer mapping = ByteBuffer.wrap(Records.mapping(0, "MANY")).order(java.nio.ByteOrder.LITTLE_ENDIAN);
+        for (int instrument = 8; instrument < 8 + DbnDecoder.MOST_SYMBOLS; instrument++) {
+            decoder.decode(mapping.putInt(4, instrument).rewind(), handler);
+        }
+        // The bound is reached: instrument 7 of the order is not kept, and a kept instrument gets its new symbol.
+        byte[] order = Records.mbo(1, 1);
+        byte[] kept = Records.mbo(2, 2);
+        ByteBuffer.wrap(kept).order(java.nio.ByteOrder.LITTLE_ENDIAN).putInt(4, 8);
+        byte[] late = Records.joined(Records.mapping(7, "LATE"), order, Records.mapping(8, "AGAIN"), kept);
+        decoder.decode(ByteBuffer.wrap(late), handler);
+        assertEquals(java.util.Arrays.asList(null, "AGAIN"), seen);
+    }
+
+    @Test
     void pricesAreDoublesAndDecimals() throws IOException {
         byte[] priced = Records.mbo(1, 1);
         byte[] unpriced = Records.mbo(2, 2);
