@@ -26,7 +26,6 @@ use tapeworks_wire::fix::field;
 
 use super::live::{Groups, address, config_errors};
 use crate::commands::fix::load::{self, Figures, drive, percentiles};
-use crate::commands::gateway::run::start;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
 use crate::terminal::complain;
@@ -172,7 +171,7 @@ impl Running {
             client
         };
         gateway.clients = (1..=CLIENTS).map(client).collect();
-        let (gateway, _) = start(&gateway, Box::new(|_| ()), None)?;
+        let (gateway, _) = gateway.start(Box::new(|_| ()), None)?;
         Ok(Self { exchange, gateway, plant })
     }
 

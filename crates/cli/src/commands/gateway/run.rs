@@ -12,7 +12,7 @@ use tapeworks_gateway::config::{Config, VenueConfig};
 #[cfg(feature = "web")]
 use tapeworks_gateway::config::{ControlConfig, WebConfig};
 use tapeworks_gateway::status::Status;
-use tapeworks_gateway::{Gateway, Notice, OnNotice, RestoreError, Restored, StartError};
+use tapeworks_gateway::{Notice, RestoreError, Restored, StartError};
 use tapeworks_ring::spsc;
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::followed::FileWatch;
@@ -141,15 +141,6 @@ pub(super) fn run(arguments: &Run) -> Result {
     serve(arguments, config)
 }
 
-/// Opens the store and starts a gateway.
-pub(crate) fn start(
-    config: &Config,
-    on_notice: OnNotice,
-    on_refusal: Option<OnRefusal>,
-) -> Result<(Gateway, Restored)> {
-    Ok(config.start(on_notice, on_refusal)?)
-}
-
 /// The export of traces, if there is one; the gateway then records for it.
 #[cfg(feature = "otel")]
 fn export(config: &mut Config) -> Result<Option<Exporter>> {
@@ -225,7 +216,7 @@ fn serve(
     let traces = exporter.as_ref().map(Exporter::handle);
     #[cfg(not(feature = "otel"))]
     let traces: Option<TraceHandle> = None;
-    let (gateway, restored) = start(&config, on_notice, Some(Arc::clone(&on_refusal)))?;
+    let (gateway, restored) = config.start(on_notice, Some(Arc::clone(&on_refusal)))?;
     log_restored(&restored, &config.store);
     #[cfg(feature = "web")]
     let page = listening

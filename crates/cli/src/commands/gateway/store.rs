@@ -257,9 +257,8 @@ fn compared(replayed: &Replayed) -> String {
 fn reset(arguments: &Reset) -> Result {
     let config = load(&arguments.config)?;
     let Some(name) = &arguments.client else {
-        let replayed = config.replay_store();
         if !arguments.force {
-            let open = replayed?.open_orders;
+            let open = config.replay_store()?.open_orders;
             if open > 0 {
                 let orders = counted(open, "order works", "orders work");
                 return Err(Failure::Failed(format!(
