@@ -18,8 +18,7 @@ use support::{Folder, root, run};
 const TUTORIALS: &str = "docs/src/tutorials";
 
 /// The programs of a tutorial that need more than this repository; other steps of `cargo xtask test` run them.
-const ELSEWHERE: [&str; 8] =
-    ["cargo ", "docker ", "kubectl ", "mvn ", "pip ", "python3 ", "sudo ", "systemd-analyze "];
+const ELSEWHERE: [&str; 7] = ["cargo ", "docker ", "kubectl ", "mvn ", "pip ", "python3 ", "sudo "];
 
 /// Blocks with one of these commands are not run: they go on until they are interrupted, talk to a server, or need another program.
 const NOT_RUN: [&str; 4] =
@@ -34,25 +33,30 @@ struct Example {
     shown: Vec<String>,
 }
 
-/// The examples of a page, in order.
-fn examples(page: &str) -> Vec<Example> {
+/// The blocks of a page that show commands in a terminal.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```console\n").skip(1).filter_map(|rest| rest.split("\n```").next())
+}
+
+/// The commands of a block with their outputs.
+fn read(block: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
-    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("\n```").next());
-    for block in blocks {
-        let commands: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
-        let is_run = |command: &&str| RUN.iter().any(|start| command.starts_with(start));
-        if NOT_RUN.iter().any(|command| block.contains(command)) || !commands.iter().all(is_run) {
-            continue;
-        }
-        for line in block.lines() {
-            if let Some(command) = line.strip_prefix("$ ") {
-                examples.push(Example { command: command.to_owned(), shown: Vec::new() });
-            } else if let Some(example) = examples.last_mut() {
-                example.shown.push(line.trim_end().to_owned());
-            }
+    for line in block.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            examples.push(Example { command: command.to_owned(), shown: Vec::new() });
+        } else {
+            let Some(example) = examples.last_mut() else { panic!("{line}: an output without a command") };
+            example.shown.push(line.trim_end().to_owned());
         }
     }
     examples
+}
+
+/// The examples of a page that are run, in order.
+fn examples(page: &str) -> Vec<Example> {
+    let is_run = |example: &Example| RUN.iter().any(|start| example.command.starts_with(start));
+    let blocks = blocks(page).filter(|block| !NOT_RUN.iter().any(|command| block.contains(command)));
+    blocks.map(read).filter(|block| block.iter().all(is_run)).flatten().collect()
 }
 
 /// Whether a printed line is the one that a page shows.
@@ -132,23 +136,10 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
     assert!(wrong.is_empty(), "{} of {count} examples are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
-/// The commands of a tutorial with their outputs. A line that begins with `> ` goes on with the command before it.
+/// The commands of a tutorial that are run, in order.
 fn session(page: &str) -> Vec<Example> {
-    let mut session: Vec<Example> = Vec::new();
-    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("\n```").next());
-    for line in blocks.flat_map(str::lines) {
-        match (line.strip_prefix("$ "), line.strip_prefix("> "), session.last_mut()) {
-            (Some(command), ..) => session.push(Example { command: command.to_owned(), shown: Vec::new() }),
-            (None, Some(more), Some(last)) if last.shown.is_empty() => {
-                last.command += "\n";
-                last.command += more;
-            }
-            (.., Some(last)) => last.shown.push(line.trim_end().to_owned()),
-            _ => panic!("{line}: an output without a command"),
-        }
-    }
-    session.retain(|example| !ELSEWHERE.iter().any(|program| example.command.starts_with(program)));
-    session
+    let is_run = |example: &Example| !ELSEWHERE.iter().any(|program| example.command.starts_with(program));
+    blocks(page).flat_map(read).filter(is_run).collect()
 }
 
 #[test]
