@@ -378,18 +378,18 @@ impl Run {
 
     /// Hands `work` the feed and the sink of its events.
     #[inline]
-    fn feed<T>(&mut self, work: impl FnOnce(&mut Feed, &mut FeedSink<'_, '_>) -> T) -> T {
+    fn with_feed<T>(&mut self, work: impl FnOnce(&mut Feed, &mut FeedSink<'_, '_>) -> T) -> T {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
         work(&mut self.feed, &mut SelfHelpSink { schedule: &mut self.self_help, sink: &mut edge })
     }
 
     fn flush(&mut self) {
-        self.feed(|_, sink| sink.end_of_batch());
+        self.with_feed(|_, sink| sink.end_of_batch());
     }
 
     /// The input has ended.
     fn finish(&mut self) {
-        self.feed(|feed, sink| {
+        self.with_feed(|feed, sink| {
             feed.finish(sink);
             sink.end_of_batch();
         });
@@ -701,7 +701,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                             names.packet(&packet);
                         }
                         let measured = run.begin_measured();
-                        let is_recognised = run.feed(|feed, sink| {
+                        let is_recognised = run.with_feed(|feed, sink| {
                             let before = feed.counters().unrecognised_packets;
                             feed.process(&[packet], sink);
                             feed.counters().unrecognised_packets == before
@@ -753,7 +753,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 let measured = run.begin_measured();
                 let group =
                     frames.by_ref().take(MEASURED_GROUP.min(usize::try_from(left).unwrap_or(usize::MAX)));
-                let taken = run.feed(|feed, sink| {
+                let taken = run.with_feed(|feed, sink| {
                     let mut stage = feed.file(file, *format, *midnight);
                     group.inspect(|frame| stage.process(std::slice::from_ref(frame), sink)).count() as u64
                 });

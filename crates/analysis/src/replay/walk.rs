@@ -120,7 +120,7 @@ impl Walk {
     fn take(&mut self, number: u64, received: Nanos, datagram: Datagram<'_>) {
         self.run.saw(received);
         let packet = Packet { file: 0, number, offset: 0, received, datagram };
-        self.run.feed(|feed, sink| {
+        self.run.with_feed(|feed, sink| {
             feed.process(&[packet], sink);
             sink.end_of_batch();
         });
