@@ -14,7 +14,7 @@ use crate::tools::{self, Lack};
 const CYCLONEDX: &str = "0.5.9";
 
 /// The features of the program that is released, besides the default ones.
-const FEATURES: &str = "tls";
+const FEATURES: &str = "lab,tls";
 
 /// What lies beside the program in its archive.
 const BESIDE: [&str; 6] =

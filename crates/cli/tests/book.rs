@@ -118,7 +118,9 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
             std::os::unix::fs::symlink(&generated, folder.path("session.pcap.zst")).unwrap();
         }
         let mut last_code = String::new();
-        for Example { command, shown } in examples {
+        for Example { command, shown } in
+            examples.into_iter().filter(|example| support::can_run(&example.command))
+        {
             let mut shell = support::in_shell(Command::new("sh"), &command, Path::new(&folder.path("")));
             let output = shell.output().unwrap();
             let printed = match command.as_str() {

@@ -11,6 +11,10 @@ pub(crate) mod flow;
 pub(crate) mod gateway;
 pub(crate) mod hash;
 pub(crate) mod journal;
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "without_lab.rs"]
 pub(crate) mod lab;
 pub(crate) mod plant;
 pub(crate) mod query;

@@ -13,7 +13,12 @@ use crate::output;
 
 #[allow(dead_code, unreachable_pub, reason = "the program reads the flags; here they only render its help")]
 #[path = "query/arguments.rs"]
-mod flags;
+mod program;
+
+/// The flags of the program.
+pub(crate) fn flags() -> clap::Command {
+    program::Arguments::command()
+}
 
 /// The program.
 const PROGRAM: &str = "tapeworks-query";
@@ -40,7 +45,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result {
     let arguments = arguments.arguments;
     if let Some(flag) = arguments.iter().find(|flag| *flag == "--help" || *flag == "-h") {
-        let mut command = flags::Arguments::command();
+        let mut command = flags();
         let help = if flag == "-h" { command.render_help() } else { command.render_long_help() };
         output::print(&help.to_string())?;
         return Ok(Ending::Complete);

@@ -26,6 +26,15 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// Whether this build has what a command of the documentation needs; otherwise the command is skipped, loudly.
+pub(crate) fn can_run(command: &str) -> bool {
+    let can = cfg!(feature = "lab") || !command.starts_with("tapeworks lab ");
+    if !can {
+        eprintln!("SKIPPED, as this build has no lab: {command}");
+    }
+    can
+}
+
 /// A shell in which `tapeworks` is this program.
 pub(crate) fn in_shell(mut shell: Command, script: &str, folder: &Path) -> Command {
     let programs = Path::new(env!("CARGO_BIN_EXE_tapeworks")).parent().unwrap();
