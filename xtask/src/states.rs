@@ -68,16 +68,6 @@ fn place(state: &str) -> Result<(f64, f64), String> {
     found.map(|(_, place)| *place).ok_or_else(|| format!("{SOURCE}: the picture has no state {state}"))
 }
 
-/// An arrow from one place to another, and its head.
-fn arrow(drawing: &mut Drawing, from: (f64, f64), to: (f64, f64)) {
-    let (x, y) = (to.0 - from.0, to.1 - from.1);
-    let length = x.hypot(y).max(1.0);
-    let (x, y) = (x / length * 9.0, y / length * 9.0);
-    let side = |turn: f64| (to.0 - x + turn * y * 0.5, to.1 - y - turn * x * 0.5);
-    drawing.path(&[from, to], colour(0), 1.4);
-    drawing.path(&[side(1.0), to, side(-1.0)], colour(0), 1.4);
-}
-
 fn draw(rows: &[Row]) -> Result<String, String> {
     let mut drawing = Drawing::new(WIDTH);
     let corners = |(left, top): (f64, f64), (right, bottom): (f64, f64)| {
@@ -142,7 +132,7 @@ fn draw(rows: &[Row]) -> Result<String, String> {
             }
             _ => return Err(format!("{SOURCE}: the picture has no place for {from} -> {to}")),
         };
-        arrow(&mut drawing, begin, end);
+        drawing.arrow(&[begin, end], colour(0), 1.4);
         // Events are one below the other at the arrow from the frame, and in one line elsewhere.
         if (from, to) == ("open", "Ended") {
             for (line, event) in events.iter().enumerate() {

@@ -165,6 +165,37 @@ impl Drawing {
         );
     }
 
+    /// A line through these points, with an arrowhead at the last.
+    pub fn arrow(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
+        self.path(points, colour, width);
+        let [.., from, to] = points else { return };
+        let (x, y) = (to.0 - from.0, to.1 - from.1);
+        let length = x.hypot(y).max(1.0);
+        let (x, y) = (x / length * 9.0, y / length * 9.0);
+        let side = |turn: f64| (to.0 - x + turn * y * 0.5, to.1 - y - turn * x * 0.5);
+        self.path(&[side(1.0), *to, side(-1.0)], colour, width);
+    }
+
+    /// A box with its upper left corner at a place: a title, and lines of text below it, centred.
+    pub fn card(
+        &mut self,
+        (left, top): (f64, f64),
+        (width, height): (f64, f64),
+        colour: &str,
+        title: &str,
+        lines: &[&str],
+    ) {
+        let edge = |y: f64| [(left, y), (left + width, y)];
+        self.band(&edge(top), &edge(top + height), colour);
+        let middle = left + width / 2.0;
+        let text_height = 15.0 * lines.len() as f64;
+        let first = top + (height - text_height) / 2.0 + 5.0;
+        self.text("strong", (middle, first), Anchor::Middle, title);
+        for (number, line) in lines.iter().enumerate() {
+            self.text("ink", (middle, first + 17.0 + 15.0 * number as f64), Anchor::Middle, line);
+        }
+    }
+
     /// A dot at each of these points.
     pub fn dots(&mut self, points: &[(f64, f64)], colour: &str) {
         for (x, y) in points {
