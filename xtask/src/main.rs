@@ -164,10 +164,12 @@ fn bench(arguments: &[&str]) -> Ended {
 /// Golden outputs of the command line, pictures, and the generated page of mapping tables. Tests compare them, and rewrite them when
 /// `TAPEWORKS_BLESS` is set.
 fn golden(bless: bool) -> Ended {
-    for (package, test) in
-        [("tapeworks", "golden"), ("tapeworks", "pictures"), ("tapeworks-translate", "mapping")]
-    {
-        let mut tests = process::cargo(["test", "--package", package, "--test", test]);
+    for (package, test) in [
+        ("tapeworks", &["--features", "lab", "--test", "golden", "--test", "pictures"][..]),
+        ("tapeworks", &["--features", "lab", "--bin", "tapeworks", "reference::"]),
+        ("tapeworks-translate", &["--test", "mapping"]),
+    ] {
+        let mut tests = process::cargo(["test", "--package", package]).args(test);
         if bless {
             tests = tests.env("TAPEWORKS_BLESS", "1");
         }

@@ -1,13 +1,4 @@
 //! The end of the program: exit codes and the one-line error.
-//!
-//! | code | meaning |
-//! | --- | --- |
-//! | 0 | done |
-//! | 1 | failed: an input cannot be opened, an output cannot be written |
-//! | 2 | the command line is wrong |
-//! | 3 | done, but something was missing or unreadable in the input (gaps, cut files, unknown messages) |
-//! | 78 | a configuration file is wrong (`EX_CONFIG` of `sysexits.h`) |
-//! | 130 | stopped by Ctrl-C |
 
 use std::fmt;
 use std::io;
@@ -20,10 +11,21 @@ use tapeworks_packet::new_file::{self, NewFileError};
 use tapeworks_packet::{CaptureError, stop};
 use tapeworks_store::StoreError;
 
-/// The codes, for `--help`.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but the input has gaps or parts that could not be read; 78 a \
-configuration file is wrong; 130 stopped by Ctrl-C.";
+/// Each exit code and its meaning.
+pub(crate) const EXIT_CODES: [(u8, &str); 6] = [
+    (0, "done"),
+    (1, "failed: an input cannot be opened, or an output cannot be written"),
+    (2, "wrong usage"),
+    (3, "done, but the input has gaps or parts that could not be read"),
+    // EX_CONFIG of sysexits.h.
+    (78, "a configuration file is wrong"),
+    (130, "stopped by Ctrl-C"),
+];
+
+/// The exit codes in a sentence, for `--help`.
+pub(crate) fn exit_codes() -> String {
+    format!("Exit codes: {}.", EXIT_CODES.map(|(code, meaning)| format!("{code} {meaning}")).join("; "))
+}
 
 /// How a command that did not fail has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

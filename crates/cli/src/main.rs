@@ -8,6 +8,9 @@ mod http;
 mod interrupt;
 mod log;
 mod output;
+#[cfg(test)]
+#[path = "../tests/reference/parts.rs"]
+mod reference;
 mod report;
 mod table;
 mod terminal;
@@ -20,7 +23,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tapeworks_packet::new_file;
 
-use crate::ending::{EXIT_CODES, Failure, Result};
+use crate::ending::{Failure, Result, exit_codes};
 use crate::terminal::complain;
 
 /// Market data in, order books and a synthetic NBBO out.
@@ -28,7 +31,7 @@ use crate::terminal::complain;
 /// Reads captures and raw files of exchange protocols, rebuilds the books of every venue and the best bid and offer
 /// across them, and writes files that a quant can open.
 #[derive(Debug, Parser)]
-#[command(name = "tapeworks", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "tapeworks", version, arg_required_else_help = true, after_help = exit_codes())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

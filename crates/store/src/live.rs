@@ -540,17 +540,22 @@ pub fn system(time: Nanos, code: SystemCode, text: &str, bytes: &mut Vec<u8>) {
     }
 }
 
+impl From<ErrorCode> for dbn::ErrorCode {
+    fn from(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::SymbolResolutionFailed => Self::SymbolResolutionFailed,
+            ErrorCode::InvalidSubscription => Self::InvalidSubscription,
+            ErrorCode::ReplayDataAgedOut => Self::ReplayDataAgedOut,
+            ErrorCode::InternalError => Self::InternalError,
+            ErrorCode::SkippedRecords => Self::SkippedRecordsAfterSlowReading,
+            ErrorCode::Other => Self::Unset,
+        }
+    }
+}
+
 /// Appends an error message; a text beyond 300 bytes is cut.
 pub fn error(time: Nanos, code: ErrorCode, text: &str, bytes: &mut Vec<u8>) {
-    let code = match code {
-        ErrorCode::SymbolResolutionFailed => dbn::ErrorCode::SymbolResolutionFailed,
-        ErrorCode::InvalidSubscription => dbn::ErrorCode::InvalidSubscription,
-        ErrorCode::ReplayDataAgedOut => dbn::ErrorCode::ReplayDataAgedOut,
-        ErrorCode::InternalError => dbn::ErrorCode::InternalError,
-        ErrorCode::SkippedRecords => dbn::ErrorCode::SkippedRecordsAfterSlowReading,
-        ErrorCode::Other => dbn::ErrorCode::Unset,
-    };
-    append(&dbn::ErrorMsg::new(time.0, Some(code), fitting(text), true), bytes);
+    append(&dbn::ErrorMsg::new(time.0, Some(code.into()), fitting(text), true), bytes);
 }
 
 /// Appends the message that names an instrument: `requested` is how the client named it, by symbol or by number.
