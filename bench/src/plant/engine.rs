@@ -108,7 +108,10 @@ fn in_packets_of(options: &Options, per_packet: usize, together: usize) {
                 let received = Nanos(1_763_130_600_000_000_000 + at * 5_000);
                 at += 1;
                 for line in [Line::A, Line::B] {
-                    engine.input(&Input::Packet { channel: 0, line, received, payload: packet }, &mut events);
+                    engine.input(
+                        &Input::Packet { channel: 0, line, received, payload: packet.as_slice() },
+                        &mut events,
+                    );
                 }
             }
             let mut edge = Inline::new(&mut market, &mut buffer, &mut nothing);

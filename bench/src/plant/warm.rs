@@ -58,8 +58,12 @@ fn overtaken() {
         let mut now = 1_763_130_600_000_000_000;
         let mut put = |engine: &mut Engine, index: usize| {
             now += 1_000;
-            let input =
-                Input::Packet { channel: 0, line: Line::A, received: Nanos(now), payload: &packets[index] };
+            let input = Input::Packet {
+                channel: 0,
+                line: Line::A,
+                received: Nanos(now),
+                payload: packets[index].as_slice(),
+            };
             engine.input(&input, &mut events);
             events.clear();
         };

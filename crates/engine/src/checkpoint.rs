@@ -205,7 +205,7 @@ impl Checkpoint {
     }
 
     /// Takes the next record, and appends its events to `events`.
-    pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
+    pub fn input(&mut self, input: &Input<&[u8]>, events: &mut Vec<Event>) {
         let before = events.len();
         self.engine.input(input, events);
         while self.engine.take_request().is_some() {}

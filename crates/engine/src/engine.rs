@@ -53,7 +53,7 @@ impl Engine {
 
     /// One input: appends its events to `events`.
     #[inline]
-    pub fn input(&mut self, input: &Input<'_>, events: &mut Vec<Event>) {
+    pub fn input(&mut self, input: &Input<&[u8]>, events: &mut Vec<Event>) {
         let before = events.len();
         self.feed.input(input, &mut |event| events.push(event));
         self.counters.inputs += 1;

@@ -23,7 +23,7 @@ const fn line_of(number: u8) -> Line {
 }
 
 /// An input as a record. `scratch` holds the fields that have no place in the record's header.
-pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 16]) -> Record<'r> {
+pub fn record_of<'r>(input: &Input<&'r [u8]>, scratch: &'r mut [u8; 16]) -> Record<'r> {
     let blank = Record { time: input.time().0, ..Record::default() };
     match *input {
         Input::Packet { channel, line, payload, .. } => {
@@ -49,7 +49,7 @@ pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 16]) -> Record<'r>
 }
 
 /// The input of a record; `None` for a record of another kind.
-pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
+pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<&'r [u8]>> {
     let Record { channel, time, extra, payload, .. } = *record;
     let received = Nanos(time);
     let attempt = u32::try_from(extra).unwrap_or(u32::MAX);
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn inputs_survive_a_round_trip() {
         let received = Nanos(7);
-        let inputs = [
+        let inputs: [Input<&[u8]>; 8] = [
             Input::Packet { channel: 3, line: Line::Recovery, received, payload: b"abc" },
             Input::Snapshot { channel: 1, attempt: 9, received, messages: b"\0\x01x" },
             Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX, bytes: 3 },

@@ -31,7 +31,7 @@ use tapeworks_market::nbbo::SelfHelpSchedule;
 use tapeworks_market::{ClockChange, Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_planted::planted;
 use tapeworks_session::SessionId;
-use tapeworks_stage::{Sink, Stage};
+use tapeworks_stage::Sink;
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 use crate::feed::{Feed, FeedOptions};
@@ -69,9 +69,9 @@ impl LiveChannelOptions {
     }
 }
 
-/// An input of the live feed.
+/// An input of the live feed, whose bytes are a `B`: `&[u8]` for the feed, an owned buffer for a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Input<'a> {
+pub enum Input<B> {
     /// A datagram of a line; [`Line::Recovery`]: the answer to a request.
     Packet {
         /// The channel, by its place in the options.
@@ -81,7 +81,7 @@ pub enum Input<'a> {
         /// When it was received.
         received: Nanos,
         /// The UDP payload.
-        payload: &'a [u8],
+        payload: B,
     },
     /// Messages of a snapshot.
     Snapshot {
@@ -92,7 +92,7 @@ pub enum Input<'a> {
         /// When they were received.
         received: Nanos,
         /// The messages, each behind its length (two bytes, big-endian).
-        messages: &'a [u8],
+        messages: B,
     },
     /// A snapshot is whole.
     SnapshotEnd {
@@ -130,7 +130,7 @@ pub enum Input<'a> {
         /// When the other plant received the last of them.
         received: Nanos,
         /// The piece.
-        payload: &'a [u8],
+        payload: B,
     },
     /// The time of the clock. Only it times requests out, since packets may have waited.
     Tick {
@@ -146,7 +146,7 @@ pub enum Input<'a> {
     },
 }
 
-impl Input<'_> {
+impl<B> Input<B> {
     /// Its time.
     pub const fn time(&self) -> Nanos {
         match self {
@@ -157,6 +157,31 @@ impl Input<'_> {
             | Self::Contradicted { received, .. }
             | Self::Relayed { received, .. } => *received,
             Self::Tick { now } | Self::ClockSet { now, .. } => *now,
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Input<B> {
+    /// The same input with its bytes borrowed.
+    #[inline]
+    pub fn borrowed(&self) -> Input<&[u8]> {
+        match *self {
+            Self::Packet { channel, line, received, ref payload } => {
+                Input::Packet { channel, line, received, payload: payload.as_ref() }
+            }
+            Self::Snapshot { channel, attempt, received, ref messages } => {
+                Input::Snapshot { channel, attempt, received, messages: messages.as_ref() }
+            }
+            Self::SnapshotEnd { channel, attempt, received, next, bytes } => {
+                Input::SnapshotEnd { channel, attempt, received, next, bytes }
+            }
+            Self::SnapshotFailed { channel, attempt, fault, received } => {
+                Input::SnapshotFailed { channel, attempt, fault, received }
+            }
+            Self::Contradicted { channel, received } => Input::Contradicted { channel, received },
+            Self::Relayed { received, ref payload } => Input::Relayed { received, payload: payload.as_ref() },
+            Self::Tick { now } => Input::Tick { now },
+            Self::ClockSet { now, ahead_ns } => Input::ClockSet { now, ahead_ns },
         }
     }
 }
@@ -437,7 +462,7 @@ impl LiveFeed {
 
     /// One input.
     #[inline]
-    pub fn input<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
+    pub fn input<S: Sink<Event>>(&mut self, input: &Input<&[u8]>, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
         if input.time() >= self.self_help.next() {
             self.self_help.put_due(input.time(), &mut forward);
@@ -462,7 +487,7 @@ impl LiveFeed {
     }
 
     #[inline]
-    fn dispatch<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
+    fn dispatch<S: Sink<Event>>(&mut self, input: &Input<&[u8]>, sink: &mut S) {
         match *input {
             Input::Packet { channel, line, received, payload } => {
                 self.packet(channel, line, received, payload, sink);
@@ -756,15 +781,6 @@ impl LiveFeed {
             }
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
             sink.put(self.feed.event_of(place, EventKind::Gap, book, now).with_gap(gap));
-        }
-    }
-}
-
-impl<'i, S: Sink<Event>> Stage<Input<'i>, S> for LiveFeed {
-    #[inline]
-    fn process(&mut self, batch: &[Input<'i>], sink: &mut S) {
-        for input in batch {
-            self.input(input, sink);
         }
     }
 }

@@ -119,7 +119,7 @@ impl Market {
         Self { live: live(channels), books, gaps: BTreeMap::new(), now: 1_763_130_600_000_000_000 }
     }
 
-    fn input(&mut self, input: &Input<'_>) {
+    fn input(&mut self, input: &Input<&[u8]>) {
         let (books, gaps) = (&mut self.books, &mut self.gaps);
         self.live.input(input, &mut |event: Event| {
             if let Some(gap) = event.gap() {

@@ -16,7 +16,7 @@ use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
 };
 use tapeworks_session::{Content, IexTp, Outgoing, SessionId, Transport as _};
-use tapeworks_stage::{Inline, Sink, Stage};
+use tapeworks_stage::{Inline, Sink};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
 
@@ -77,11 +77,11 @@ fn with_retransmission() -> ArbiterOptions {
     ArbiterOptions { retransmission: Some(RetransmissionOptions::default()), ..ArbiterOptions::default() }
 }
 
-fn input<'a>(line: Line, at: u64, payload: &'a [u8]) -> Input<'a> {
+fn input(line: Line, at: u64, payload: &[u8]) -> Input<&[u8]> {
     Input::Packet { channel: 0, line, received: Nanos(START + at), payload }
 }
 
-fn feed(live: &mut LiveFeed, input: Input<'_>) -> Vec<Event> {
+fn feed(live: &mut LiveFeed, input: Input<&[u8]>) -> Vec<Event> {
     let mut events = Vec::new();
     live.input(&input, &mut |event: Event| {
         // That time goes on is tested for itself.
@@ -649,7 +649,7 @@ impl Parts {
         let payload = packet(session, index as u64 + 1, &messages[index..=index]);
         let input =
             Input::Packet { channel: of, line: Line::A, received: Nanos(START + at), payload: &payload };
-        market.apply(&feed(live, input));
+        market.apply(&feed(live, input.borrowed()));
     }
 
     /// Who is stale, by the channel that carries it: how many, and of how many.
@@ -725,7 +725,7 @@ fn a_gap_of_one_channel_leaves_the_books_of_the_others_as_they_are() {
     let payload = packet(b"SESSION003", 1, start);
     let received = Nanos(START + 10_000 * MS);
     let input = Input::Packet { channel: 1, line: Line::A, received, payload: &payload };
-    market.apply(&feed(&mut live, input));
+    market.apply(&feed(&mut live, input.borrowed()));
     market.apply(&feed(&mut live, Input::Tick { now: Nanos(received.0 + 1_000 * MS) }));
     for (before, now) in before.iter().zip(market.state(live.instruments())) {
         if Parts::is_even(&before.0) {
@@ -780,7 +780,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
                 let (attempt, received) = (attempted[usize::from(of)].unwrap(), Nanos(START + at));
                 let state = snapshot_of(&parts.messages[usize::from(of)][..1_550]);
                 let part = Input::Snapshot { channel: of, attempt, received, messages: &state };
-                market.apply(&feed(&mut live, part));
+                market.apply(&feed(&mut live, part.borrowed()));
                 let end = Input::SnapshotEnd {
                     channel: of,
                     attempt,
@@ -1266,19 +1266,6 @@ fn each_of_many_gaps_has_its_own_time_limit() {
     }
     assert!(events.iter().all(|event| event.kind != EventKind::Gap));
     assert_eq!((requests, live.channels()[0].arbiter().next()), (10, Some(40)));
-}
-
-#[test]
-fn the_stage_takes_batches_as_every_stage_does() {
-    let messages = messages(50, 3, 12);
-    let payload = packet(b"SESSION001", 1, &messages);
-    let mut live = live(ArbiterOptions::default(), None);
-    let mut count = 0;
-    let mut sink = |_: Event| count += 1;
-    Stage::process(&mut live, &[input(Line::A, 0, &payload), input(Line::B, 5, &payload)], &mut sink);
-    assert!(count >= messages.len());
-    let lines = live.channels()[0].arbiter().lines();
-    assert_eq!((lines[0].won, lines[1].duplicate), (messages.len() as u64, messages.len() as u64));
 }
 
 fn kinds(events: &[Event]) -> Vec<EventKind> {

@@ -103,7 +103,7 @@ fn packet(numbers: std::ops::Range<u64>) -> Vec<u8> {
     packet
 }
 
-fn feed(live: &mut LiveFeed, input: Input<'_>) -> Vec<Event> {
+fn feed(live: &mut LiveFeed, input: Input<&[u8]>) -> Vec<Event> {
     let mut events = Vec::new();
     live.input(&input, &mut |event: Event| events.push(event));
     events

@@ -218,7 +218,7 @@ mod tests {
             let line = tapeworks_market::Line::A;
             let input =
                 tapeworks_feed::live::Input::Packet { channel: *channel, line, received: *received, payload };
-            engine.input(&input, &mut events);
+            engine.input(&input.borrowed(), &mut events);
         }
         events
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use tapeworks_feed::arbitration::{LineCounters, Usefulness};
 use tapeworks_feed::live::relayed::{Relayed, is_message};
-use tapeworks_feed::live::{LiveChannel, Request, SnapshotFault};
+use tapeworks_feed::live::{Input, LiveChannel, Request, SnapshotFault};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
 use tapeworks_market::{Event, Line, Nanos};
 use tapeworks_ring::disruptor::Producer;
@@ -29,7 +29,7 @@ use crate::clock::{MOST_APART, TimeOfDay};
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
 use crate::pair::{Hold, PairSetting, Piece, Shared};
-use crate::queued::{JournalQueue, Owned, Queued};
+use crate::queued::{Bytes, JournalQueue, Queued};
 use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
 use crate::relay::{self, PIECES_IN_TURN, Relay, RelayOptions, RelaySender};
 use crate::requests::Outbox;
@@ -140,7 +140,7 @@ pub(super) struct Ingest<W: World> {
     /// The reports of the books, on this thread or another.
     contradicted: Arc<Contradicted>,
     wanted: W::Sender<Wanted>,
-    answers: W::Receiver<Owned>,
+    answers: W::Receiver<Input<Bytes>>,
     /// By channel: packets of a snapshot's group that belonged to no snapshot.
     snapshot_packets_ignored: Arc<[AtomicU64]>,
     /// The way to the request servers over TCP, if there are any.
@@ -299,7 +299,7 @@ impl<W: World> Ingest<W> {
         while taken < PIECES_IN_TURN
             && let Some((received, payload)) = self.relay.as_ref().and_then(Relay::take)
         {
-            self.input(engine, Owned::Relayed { received, payload })?;
+            self.input(engine, Input::Relayed { received, payload: Bytes::Owned(payload) })?;
             if self.unapplied.len() >= TOGETHER {
                 self.apply();
             }
@@ -399,17 +399,17 @@ impl<W: World> Ingest<W> {
         if last.0 > now.0.saturating_add(MOST_APART) {
             // For the engine the clock goes back to this machine's.
             let ahead_ns = now.0.wrapping_sub(last.0).cast_signed();
-            self.input(engine, Owned::ClockSet { now, ahead_ns })?;
+            self.input(engine, Input::ClockSet { now, ahead_ns })?;
         }
         let floor = engine.feed().time().unwrap_or_default();
         let fed = hold.drain(last, |channel, line, received, payload| {
             // A client resumes by these times: they do not go back behind what it has.
             let received = received.max(floor).min(now.max(floor));
             if engine.feed().deadline().is_some_and(|due| due <= received) {
-                self.input(engine, Owned::Tick { now: received })?;
+                self.input(engine, Input::Tick { now: received })?;
             }
-            let payload = payload.to_vec();
-            self.input(engine, Owned::Answer { channel, line, received, payload })?;
+            let payload = Bytes::Owned(payload.to_vec());
+            self.input(engine, Input::Packet { channel, line, received, payload })?;
             if self.unapplied.len() >= TOGETHER {
                 self.apply();
             }
@@ -536,7 +536,7 @@ impl<W: World> Ingest<W> {
             if let Some(attempt) = engine.feed().channels()[channel].awaited_attempt() {
                 let received = W::time_of_day();
                 let (channel, fault) = (channel as u16, SnapshotFault::Abandoned);
-                self.input(engine, Owned::SnapshotFailed { channel, attempt, fault, received })?;
+                self.input(engine, Input::SnapshotFailed { channel, attempt, fault, received })?;
             }
         }
         Ok(())
@@ -556,7 +556,7 @@ impl<W: World> Ingest<W> {
         // channel with a waiting packet is not silent.
         let time = self.arrived.iter().map(|arrived| arrived.received).min();
         if let Some(time) = time.filter(|time| engine.feed().deadline().is_some_and(|due| due <= *time)) {
-            self.input(engine, Owned::Tick { now: time })?;
+            self.input(engine, Input::Tick { now: time })?;
             taken += 1;
         }
         let mut arrived = std::mem::take(&mut self.arrived);
@@ -567,7 +567,8 @@ impl<W: World> Ingest<W> {
                     continue;
                 }
             }
-            self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
+            let payload = Bytes::Received(packet, payload);
+            self.input(engine, Input::Packet { channel, line, received, payload })?;
             if !self.unapplied.is_empty() && planted!("checkpoint-within-a-packet") {
                 self.keep_state(engine);
             }
@@ -583,7 +584,8 @@ impl<W: World> Ingest<W> {
                 continue;
             }
             let (line, received) = (Line::Recovery, W::time_of_day());
-            self.input(engine, Owned::Answer { channel, line, received, payload })?;
+            let payload = Bytes::Owned(payload);
+            self.input(engine, Input::Packet { channel, line, received, payload })?;
         }
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
             while let Ok(answer) = self.answers.try_recv() {
@@ -594,7 +596,7 @@ impl<W: World> Ingest<W> {
         if let (Some(deadline), None) = (engine.feed().deadline(), time) {
             let now = W::time_of_day();
             if deadline <= now || engine.feed().is_beyond(now) {
-                self.input(engine, Owned::Tick { now })?;
+                self.input(engine, Input::Tick { now })?;
                 taken += 1;
             }
         }
@@ -638,7 +640,7 @@ impl<W: World> Ingest<W> {
             }
         }
         let Some((now, ahead_ns)) = set else { return Ok(0) };
-        self.input(engine, Owned::ClockSet { now, ahead_ns })?;
+        self.input(engine, Input::ClockSet { now, ahead_ns })?;
         Ok(1)
     }
 
@@ -652,7 +654,7 @@ impl<W: World> Ingest<W> {
             if self.contradicted.has(channel)
                 && engine.feed().channels()[channel].takes_contradiction(received)
             {
-                self.input(engine, Owned::Contradicted { channel: channel as u16, received })?;
+                self.input(engine, Input::Contradicted { channel: channel as u16, received })?;
             }
         }
         self.apply();
@@ -664,21 +666,21 @@ impl<W: World> Ingest<W> {
 
     /// One input: into the journal's queue, through the engine, into the ring.
     #[inline]
-    fn input(&mut self, engine: &mut Engine, owned: Owned) -> Result<(), PlantFailure> {
+    fn input(&mut self, engine: &mut Engine, input: Input<Bytes>) -> Result<(), PlantFailure> {
         let mut events = std::mem::take(&mut self.events);
-        let mut followed = match (&mut self.tracer, &owned) {
-            (Some(tracer), Owned::Packet { channel, line, received, .. }) => {
+        let mut followed = match (&mut self.tracer, &input) {
+            (Some(tracer), Input::Packet { channel, line, received, payload: Bytes::Received(..) }) => {
                 tracer.packet(*channel, *line, *received, W::time_of_day)
             }
             _ => None,
         };
-        engine.input(&owned.input(), &mut events);
+        engine.input(&input.borrowed(), &mut events);
         if let Some(way) = &mut followed {
             way.decoded = W::time_of_day();
         }
-        let received = owned.input().time();
+        let received = input.time();
         // Before its events are published: see `JournalThread::run`.
-        self.queue(Queued::Input(owned));
+        self.queue(Queued::Input(input));
         let published = self.publish(&events);
         let messages = events.iter().filter(|event| is_message(event)).count() as u64;
         if let (Some(way), Some(tracer)) = (followed, &mut self.tracer) {

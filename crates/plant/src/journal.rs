@@ -246,8 +246,8 @@ impl<W: World> JournalThread<W> {
             let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
-                    let owned = match queued {
-                        Queued::Input(owned) => owned,
+                    let input = match queued {
+                        Queued::Input(input) => input,
                         Queued::Followed(..) if *is_cut => return,
                         Queued::Followed(bytes, place) => {
                             if let Err(error) = append_followed(writer, &bytes, place) {
@@ -275,7 +275,7 @@ impl<W: World> JournalThread<W> {
                         }
                     };
                     let mut scratch = [0; 16];
-                    let record = record_of(&owned.input(), &mut scratch);
+                    let record = record_of(&input.borrowed(), &mut scratch);
                     last_time = Some(record.time);
                     // It is the primary now, and what it lacks is lost.
                     *is_cut = false;

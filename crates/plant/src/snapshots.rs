@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
-use tapeworks_feed::live::{MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotFault};
+use tapeworks_feed::live::{Input, MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotFault};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};
 use tapeworks_packet::pool::Pool;
@@ -21,7 +21,7 @@ use tapeworks_session::snapshot::{Fetched, SnapshotClient, SnapshotFailure, Snap
 
 use crate::error::PlantFailure;
 use crate::options::SnapshotServer;
-use crate::queued::Owned;
+use crate::queued::Bytes;
 use tapeworks_planted::planted;
 use tapeworks_runtime::world::{
     BlockingStream as _, DatagramReceiver as _, Receive as _, System, ThreadHandle as _, TrySend as _, World,
@@ -50,7 +50,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Requests<W: World = System> {
     pub(super) wanted: W::Receiver<Wanted>,
-    pub(super) answers: W::SyncSender<Owned>,
+    pub(super) answers: W::SyncSender<Input<Bytes>>,
     /// By channel: packets of its group that belonged to no snapshot of the plant's.
     pub(super) ignored: Arc<[AtomicU64]>,
 }
@@ -185,7 +185,7 @@ struct Attempt<W: World> {
     until: Instant,
     /// The channel's newest attempt.
     newest: Arc<AtomicU32>,
-    answers: W::SyncSender<Owned>,
+    answers: W::SyncSender<Input<Bytes>>,
     stop: Arc<AtomicBool>,
     /// See [`Requests::ignored`].
     ignored: Arc<[AtomicU64]>,
@@ -200,7 +200,7 @@ impl<W: World> Attempt<W> {
 
     fn fail(&self, fault: SnapshotFault) {
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
-        let failed = Owned::SnapshotFailed { channel, attempt, fault, received: W::time_of_day() };
+        let failed = Input::SnapshotFailed { channel, attempt, fault, received: W::time_of_day() };
         // If ingest has ended or given the attempt up, it needs no answer.
         let _unheard = self.send(failed);
     }
@@ -224,7 +224,7 @@ impl<W: World> Attempt<W> {
     }
 
     /// Hands an answer to ingest while that waits for this attempt.
-    fn send(&self, answer: Owned) -> io::Result<()> {
+    fn send(&self, answer: Input<Bytes>) -> io::Result<()> {
         let mut answer = answer;
         loop {
             match self.answers.try_send(answer) {
@@ -242,7 +242,7 @@ impl<W: World> Attempt<W> {
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
         messages.chunks(CHUNK_BYTES).try_for_each(|chunk| {
             let (received, messages) = (W::time_of_day(), chunk.to_vec());
-            self.send(Owned::Snapshot { channel, attempt, received, messages })
+            self.send(Input::Snapshot { channel, attempt, received, messages: Bytes::Owned(messages) })
         })
     }
 
@@ -325,7 +325,7 @@ impl<W: World> Attempt<W> {
                             self.hand_on(&messages)?;
                         }
                         let (received, bytes) = (W::time_of_day(), messages.len() as u64);
-                        self.send(Owned::SnapshotEnd { channel, attempt, received, next, bytes })?;
+                        self.send(Input::SnapshotEnd { channel, attempt, received, next, bytes })?;
                         // Whether the farewell arrives does not matter any more.
                         let _unheard = stream.write_all(client.farewell());
                         return Ok(());
@@ -386,7 +386,7 @@ mod tests {
             accepted.recv_timeout(Duration::from_secs(10)).unwrap();
         };
         let failed = |attempt| match received.recv_timeout(Duration::from_secs(10)).unwrap() {
-            Owned::SnapshotFailed { channel: 0, attempt: number, .. } => assert_eq!(number, attempt),
+            Input::SnapshotFailed { channel: 0, attempt: number, .. } => assert_eq!(number, attempt),
             other => panic!("{other:?}"),
         };
         request(1);
@@ -432,7 +432,7 @@ mod tests {
         venue.join().unwrap();
         let answer = received.try_recv().unwrap();
         assert!(
-            matches!(answer, Owned::SnapshotFailed { attempt: 7, fault: SnapshotFault::TooLarge, .. }),
+            matches!(answer, Input::SnapshotFailed { attempt: 7, fault: SnapshotFault::TooLarge, .. }),
             "{answer:?}"
         );
         assert!(received.try_recv().is_err());

@@ -180,7 +180,7 @@ fn plant() -> PlantOptions {
 }
 
 /// A packet of the venue, a millisecond after the one before it.
-fn packet(number: usize, payload: &[u8]) -> Input<'_> {
+fn packet(number: usize, payload: &[u8]) -> Input<&[u8]> {
     let received = Nanos(1_763_130_600_000_000_000 + number as u64 * 1_000_000);
     Input::Packet { channel: 0, line: Line::A, received, payload }
 }

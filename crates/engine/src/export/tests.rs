@@ -20,8 +20,8 @@ fn keep(journal: &Path) -> Vec<Event> {
     let (mut engine, mut events) = (Engine::new(&engine_options()), Vec::new());
     for (channel, received, payload) in &session() {
         let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        writer.append(&record_of(&input, &mut [0; 16])).unwrap();
-        engine.input(&input, &mut events);
+        writer.append(&record_of(&input.borrowed(), &mut [0; 16])).unwrap();
+        engine.input(&input.borrowed(), &mut events);
     }
     writer.sync().unwrap();
     events
@@ -139,8 +139,8 @@ fn keep_over_days(journal: &Path, has_state: bool, later: impl Fn(Nanos) -> Nano
         }
         let received = if at < half { *received } else { later(*received) };
         let input = Input::Packet { channel: *channel, line: Line::A, received, payload };
-        writer.append(&record_of(&input, &mut [0; 16])).unwrap();
-        state.input(&input, &mut events);
+        writer.append(&record_of(&input.borrowed(), &mut [0; 16])).unwrap();
+        state.input(&input.borrowed(), &mut events);
     }
     writer.sync().unwrap();
     events

@@ -85,7 +85,7 @@ pub(crate) fn run(
     for (channel, received, payload) in packets {
         let before = events.len();
         let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        engine.input(&input, &mut events);
+        engine.input(&input.borrowed(), &mut events);
         stage.apply(&events[before..]);
     }
     events
@@ -150,7 +150,7 @@ pub(crate) fn keep(folder: &Path, journal: JournalOptions, checkpoints: usize) -
         run(&mut engine, &mut market, std::slice::from_ref(packet));
         let (channel, received, payload) = packet;
         let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        writer.append(&record_of(&input, &mut [0; 16])).unwrap();
+        writer.append(&record_of(&input.borrowed(), &mut [0; 16])).unwrap();
     }
     writer.sync().unwrap();
     times
@@ -184,7 +184,7 @@ pub(crate) fn keep_with_loss(
         let (channel, received, payload) = packet;
         let payload = if (from..to).contains(&at) { &too_long } else { payload };
         let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        let appended = writer.append(&record_of(&input, &mut [0; 16]));
+        let appended = writer.append(&record_of(&input.borrowed(), &mut [0; 16]));
         assert_eq!(appended.is_err(), (from..to).contains(&at));
     }
     writer.sync().unwrap();
