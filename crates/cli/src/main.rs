@@ -28,8 +28,8 @@ use crate::terminal::complain;
 
 /// Market data in, order books and a synthetic NBBO out.
 ///
-/// Reads captures and raw files of exchange protocols, rebuilds the books of every venue and the best bid and offer
-/// across them, and writes files that a quant can open.
+/// Reads captures and raw files of exchange protocols, rebuilds the order book of every venue and the best
+/// bid and offer across venues, and writes DBN, Parquet, CSV and JSON.
 #[derive(Debug, Parser)]
 #[command(name = "tapeworks", version, arg_required_else_help = true, after_help = exit_codes())]
 struct Arguments {

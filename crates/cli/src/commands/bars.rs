@@ -22,10 +22,11 @@ use crate::terminal::{self, Bar as Progress};
 use crate::values::{self, Symbols};
 use crate::{output, report};
 
-/// Make bars of the trades: open, high, low, close, volume, number of trades, average price.
+/// Compute bars from trades: open, high, low, close, volume, number of trades, average price.
 ///
-/// Which trade updates what follows the sale conditions of the SIPs: odd lots and trades outside of regular hours count in the volume
-/// alone, executions that are not printable for nothing. So a bar may have a volume and no price.
+/// The SIPs' sale conditions determine the values that a trade updates. Odd lots and trades outside regular
+/// hours count only toward volume, and unprintable executions count toward nothing. A bar may therefore have
+/// a volume and no price.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,52 +36,55 @@ Examples:
 
 Exit code 3: messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
-    /// Captures or message files, merged by time; - is standard input.
+    /// Captures or message files, merged by time; - reads standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The width of a bar: 1s, 5m, 1h.
+    /// Width of a bar: 1s, 5m, 1h.
     #[arg(short, long, value_name = "TIME", value_parser = values::duration, default_value = "1m")]
     interval: std::time::Duration,
-    /// A bar for each venue, instead of one for all of them.
+    /// Make a separate bar for each venue.
     #[arg(long)]
     by_venue: bool,
-    /// Let odd lots update open, high, low and close too.
+    /// Let odd lots update open, high, low and close.
     #[arg(long)]
     odd_lots: bool,
-    /// Lines of SYMBOL,PRICE: the average closing price that gives a round lot by the rule where no venue states one.
+    /// File of SYMBOL,PRICE lines: average closing prices, for round lots that no venue states.
     #[arg(long, value_name = "FILE", value_parser = values::round_lot_prices)]
     round_lot_prices: Option<RoundLotPrices>,
-    /// Let trades outside of regular hours update open, high, low and close too.
+    /// Let trades outside regular hours update open, high, low and close.
     #[arg(long)]
     extended_hours: bool,
-    /// Write the bars here: .csv, .json, .jsonl or .parquet, text with .zst too. Without it they are printed: a table on a terminal, CSV into a pipe or with --pretty.
+    /// Write the bars to a .csv, .json, .jsonl or .parquet file, text also with .zst. Without it, print a
+    /// table on a terminal and CSV to a pipe.
+    ///
+    /// With --pretty, CSV is also printed on a terminal.
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
-    /// Replace the file if it exists.
+    /// Overwrite the file if it exists.
     #[arg(short, long)]
     force: bool,
-    /// In CSV and JSON, times in ISO 8601 and prices as decimals.
+    /// Write times as ISO 8601 and prices as decimals in CSV and JSON.
     #[arg(long)]
     pretty: bool,
-    /// Print the bars as JSON, an object a line.
+    /// Print the bars as JSON, one object per line.
     #[arg(short = 'J', long, conflicts_with = "out")]
     json: bool,
-    /// Only these symbols: A,B or @FILE.
+    /// Include only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// Trades received from this time on: ISO 8601 with a zone, or nanoseconds since 1970.
+    /// Include only trades received from this time on: ISO 8601 with a zone, or nanoseconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     from: Option<Nanos>,
-    /// Trades received before this time.
+    /// Include only trades received before this time.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     to: Option<Nanos>,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
-    /// The venue, where the messages do not say it: bx of ITCH, edgx of PITCH, arca of NYSE Integrated.
+    /// Venue of messages that do not name it: bx (ITCH), edgx (PITCH), arca (NYSE Integrated).
     #[arg(long, value_name = "NAME", value_parser = values::venue)]
     venue: Option<Publisher>,
-    /// The day in New York of files whose day cannot be found in name or content.
+    /// Trading day (New York) of files without a date in their name or content.
     #[arg(long, value_name = "DATE", value_parser = values::midnight)]
     date: Option<Nanos>,
 }

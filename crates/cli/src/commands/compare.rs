@@ -19,9 +19,9 @@ use crate::terminal::{self, Bar};
 use crate::values::{self, SipSizes, Symbols};
 use crate::{output, report};
 
-/// Compare the synthetic NBBO with that of others.
+/// Compare the synthetic NBBO with another NBBO.
 ///
-/// The synthetic NBBO is computed from the direct feeds. The SIPs' is the official one.
+/// The synthetic NBBO is computed from direct feeds. The SIPs publish the official one.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -35,35 +35,35 @@ enum With {
     Sip(Sip),
 }
 
-/// Compare the synthetic NBBO of direct feeds with that of the SIPs (UTP UQDF, CTA CQS).
+/// Compare the synthetic NBBO with the SIPs' NBBO (UTP UQDF, CTA CQS).
 ///
-/// Reads captures with direct feeds and SIPs, merged by time. Shows for each symbol how long both were equal, and by how much
-/// the SIP was later or earlier (negative); then each way in which they differed, how often, how long, and where it occurred first.
-/// All times are those at which the packets were received.
+/// Reads captures of direct feeds and SIPs, merged by time. For each symbol, reports how long both were
+/// equal, and how far the SIP lagged (negative if it led). Then lists each kind of difference with its count,
+/// its duration and its first occurrence. All times are receive times of packets.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks compare sip session.pcap
   tapeworks compare sip direct.pcap.zst uqdf.pcap.zst cqs.pcap.zst --symbols AAPL,MSFT --json
 
-Exit code 2: no SIP has quoted a symbol. 3: messages are missing, or some of the input could not be read or applied.")]
+Exit code 2: no SIP quoted any symbol. 3: messages are missing, or some of the input could not be read or applied.")]
 struct Sip {
-    /// Captures, merged by time; - is standard input.
+    /// Captures, merged by time; - reads standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only these symbols: A,B or @FILE.
+    /// Include only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// Let odd lots count in the synthetic NBBO as they are, at their own prices.
+    /// Include odd lots in the synthetic NBBO at their own prices.
     #[arg(long)]
     odd_lots: bool,
-    /// Count quotes in the synthetic NBBO that lie beyond the price bands of the SIPs.
+    /// Include quotes outside the SIPs' price bands in the synthetic NBBO.
     #[arg(long)]
     ignore_price_bands: bool,
-    /// What the sizes of the SIPs' quotes count: round lots before 2025-11-03 and shares from then on, or one of them on any day.
+    /// Unit of sizes in SIP quotes; by-date means round lots before 2025-11-03 and shares from then on.
     #[arg(long, value_enum, default_value_t = SipSizes::ByDate)]
     sip_sizes: SipSizes,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }

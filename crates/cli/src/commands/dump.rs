@@ -18,8 +18,8 @@ use crate::{output, report};
 
 /// Print every message, decoded field by field.
 ///
-/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd. Unknown and cut messages are shown
-/// with their place and the reason; the dump continues behind them.
+/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd. Unknown and
+/// truncated messages are shown with their position and the reason, and the dump continues after them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,25 +30,25 @@ Examples:
 
 Exit code 3: some of the input could not be read.")]
 pub(crate) struct Arguments {
-    /// Captures or message files; - is standard input.
+    /// Captures or message files; - reads standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// One JSON object per message and line.
+    /// Print messages as JSON, one object per line.
     #[arg(short = 'J', long, conflicts_with = "detail")]
     json: bool,
-    /// A line for each field, with its offset and bytes.
+    /// Print one line per field, with its offset and bytes.
     #[arg(short, long)]
     detail: bool,
-    /// Stop after so many messages.
+    /// Stop after N messages.
     #[arg(short, long, value_name = "N")]
     limit: Option<u64>,
-    /// Only messages about these symbols: A,B or @FILE.
+    /// Print only messages about these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// Only messages of these names: AddOrder,OrderDelete (see `tapeworks schema`).
+    /// Print only messages with these names: AddOrder,OrderDelete (see "tapeworks schema").
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     message: Vec<String>,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::read_as)]
     protocol: Option<ReadAs>,
 }

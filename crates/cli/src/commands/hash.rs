@@ -18,10 +18,10 @@ use crate::{output, terminal};
 /// Most bytes of a file of values: room for as many values as a set can have, with a comment each.
 const MOST_FILE_BYTES: u64 = 16 << 20;
 
-/// Find the cheapest perfect hash of a set of message types.
+/// Find the cheapest perfect hash for a set of message types.
 ///
-/// Values are numbers (68, 0x44, 0b1000100), characters ('D') or texts ("AE", the first character highest). A shell
-/// takes quotes away: a letter may stand alone, a digit in quotes needs them twice ("'8'").
+/// Values are numbers (68, 0x44, 0b1000100), characters ('D') or texts ("AE", with the first character most
+/// significant). A shell removes quotes: a letter needs none, and a quoted digit needs both kinds ("'8'").
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
   tapeworks hash 0x30 \"'8'\" D '\"AE\"' --rust > order_types.rs
   printf '%s\\n' 1 2 3 32 34 100 101 | tapeworks hash - --json")]
 pub(crate) struct Arguments {
-    /// The values; - reads them from standard input, one a line.
+    /// Values to hash; - reads them from standard input, one per line.
     #[arg(
         value_name = "VALUE",
         required_unless_present = "file",
@@ -37,16 +37,16 @@ pub(crate) struct Arguments {
         allow_negative_numbers = true
     )]
     values: Vec<String>,
-    /// Read the values from a file, one a line; # begins a comment, - is standard input.
+    /// Read the values from a file, one per line; # starts a comment, and - is standard input.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Bits of a value: 8, 16, 32 or 64. [default: as many as the greatest value needs]
+    /// Bits of a value: 8, 16, 32 or 64 [default: enough for the greatest value]
     #[arg(short, long, value_name = "BITS", value_parser = width)]
     width: Option<Width>,
-    /// Write the function as a module of Rust, with its table and a test.
+    /// Print the function as a Rust module, with its table and a test.
     #[arg(short, long, conflicts_with = "json")]
     rust: bool,
-    /// Answer with one JSON object.
+    /// Print one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }

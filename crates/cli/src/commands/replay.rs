@@ -19,8 +19,9 @@ use crate::{output, report};
 
 /// Rebuild the books and the synthetic NBBO of captures, and write files.
 ///
-/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd, several at once merged by
-/// time. The NBBO is synthetic: computed from the venues' own feeds, not the SIPs'.
+/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd. Several files
+/// are merged by time. The NBBO is synthetic: it is computed from the venues' own feeds, not taken from the
+/// SIPs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,82 +32,89 @@ Examples:
 
 Exit code 3: messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
-    /// Captures or message files, merged by time; - is standard input.
+    /// Captures or message files, merged by time; - reads standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write records here; the ending chooses the format: .dbn, .parquet, .csv, .json, each but Parquet with .zst too.
-    /// {schema} stands for the schema's name; may be given several times. - is standard output, in --format; the report
-    /// goes to standard error then.
+    /// Write records to OUT, in which {schema} becomes the schema's name. The extension chooses the format:
+    /// .dbn, .parquet, .csv or .json, all but Parquet also with .zst.
+    ///
+    /// May be repeated. - is standard output: it needs --format, and the report goes to standard error.
     #[arg(short, long, value_name = "OUT")]
     out: Vec<PathBuf>,
-    /// The format, instead of the one that the ending of --out chooses: csv, json, dbn, parquet, csv.zst, json.zst,
-    /// dbn.zst.
+    /// Format, instead of the one chosen by the extension of --out: csv, json, dbn, parquet, csv.zst,
+    /// json.zst, dbn.zst.
     #[arg(long, value_name = "FORMAT", requires = "out")]
     format: Option<Format>,
-    /// The schemas to write, one for each --out or all into a name with {schema}; mbo by default: mbo, mbp-1, mbp-10, bbo-1s,
-    /// bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, statistics, ohlcv-1s, ohlcv-1m,
-    /// ohlcv-1h, ohlcv-1d.
+    /// Schemas to write, one for each --out, or all to an --out with {schema} [default: mbo]
+    ///
+    /// Known schemas: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s,
+    /// cbbo-1m, status, imbalance, definition, statistics, ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', requires = "out")]
     schema: Vec<Schema>,
-    /// Replace output files that exist.
+    /// Overwrite existing output files.
     #[arg(short, long)]
     force: bool,
-    /// In CSV and JSON, times in ISO 8601 and prices as decimals instead of integers.
+    /// Write times as ISO 8601 and prices as decimals in CSV and JSON, instead of integers.
     #[arg(long)]
     pretty: bool,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
-    /// The venue of protocols that several venues speak, instead of deriving it from the multicast group: bx of ITCH, edgx of PITCH,
-    /// arca of NYSE Integrated.
+    /// Venue of a protocol that several venues use, instead of deriving it from the multicast group: bx
+    /// (ITCH), edgx (PITCH), arca (NYSE Integrated).
     #[arg(long, value_name = "NAME", value_parser = values::venue)]
     venue: Option<Publisher>,
-    /// The day in New York of files whose day cannot be found in name or content.
+    /// Trading day (New York) of files without a date in their name or content.
     #[arg(long, value_name = "DATE", value_parser = values::midnight)]
     date: Option<Nanos>,
-    /// Only these symbols: A,B or @FILE.
+    /// Include only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// Write records received from this time on: ISO 8601 with a zone, or nanoseconds since 1970. Books are built from the start.
+    /// Write only records received from this time on: ISO 8601 with a zone, or nanoseconds since 1970. Books
+    /// are still built from the start of the input.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     from: Option<Nanos>,
-    /// End at this receive time.
+    /// Stop at this receive time (exclusive).
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     to: Option<Nanos>,
-    /// max, or a factor of the capture's own pace: 1x, 10x.
+    /// Replay speed: max, or a multiple of the capture's own pace (1x, 10x).
     #[arg(long, value_name = "SPEED", value_parser = values::speed, default_value = "max")]
     speed: Speed,
-    /// The effect of a gap on the NBBO: venues with stale books are flagged, or excluded until recovered.
+    /// Effect of a gap on the NBBO: flag venues with stale books, or exclude them until they recover.
     #[arg(long, value_enum, default_value_t = Stale::Flag)]
     stale: Stale,
-    /// Count odd lots in the NBBO at their own prices.
+    /// Include odd lots in the NBBO at their own prices.
     #[arg(long)]
     odd_lots: bool,
-    /// Lines of SYMBOL,PRICE: the average closing price that gives a round lot by the rule where no venue states one.
+    /// File of SYMBOL,PRICE lines: average closing prices, for round lots that no venue states.
     #[arg(long, value_name = "FILE", value_parser = values::round_lot_prices)]
     round_lot_prices: Option<RoundLotPrices>,
-    /// Count quotes in the NBBO that lie beyond the price bands of the SIPs.
+    /// Include quotes outside the SIPs' price bands in the NBBO.
     #[arg(long)]
     ignore_price_bands: bool,
-    /// What the sizes of the SIPs' quotes count: round lots before 2025-11-03 and shares from then on, or one of them on any day.
+    /// Unit of sizes in SIP quotes; by-date means round lots before 2025-11-03 and shares from then on.
     #[arg(long, value_enum, default_value_t = SipSizes::ByDate)]
     sip_sizes: SipSizes,
-    /// Leave a venue out of the NBBO for a time: its market identifier code, and receive times as for --from and --to. May be given
-    /// several times.
+    /// Exclude a venue from the NBBO between two receive times. The venue is a market identifier code, such
+    /// as XNYS.
+    ///
+    /// The times have the form of --from. Without UNTIL, the venue remains excluded. May be repeated.
     #[arg(long, value_name = "VENUE,FROM[,UNTIL]", value_parser = values::self_help)]
     self_help: Vec<SelfHelp>,
-    /// With 1, one thread does all the work. With more, that thread applies the messages, up to N - 1 others encode and write
-    /// Parquet, and up to N - 1 others decompress inputs, one for each gzip or zstd file. Unless given, as many as there are
-    /// processors, at most 4. The files are the same with any number.
+    /// Number of threads, 1 to 64; the output is the same for any number [default: one per processor, at most
+    /// 4]
+    ///
+    /// With 1, one thread does all the work. With more, that thread applies the messages, up to N - 1 others
+    /// encode Parquet, and up to N - 1 others decompress inputs, one per gzip or zstd file.
     #[arg(long, value_name = "N", value_parser = values::threads)]
     threads: Option<usize>,
-    /// Stop after so many messages.
+    /// Stop after N messages.
     #[arg(short, long, value_name = "N")]
     limit: Option<u64>,
-    /// Measure the service time of messages (a histogram; costs a few ns per message).
+    /// Measure the service time of messages, and report a histogram; costs a few ns per message.
     #[arg(long)]
     measure: bool,
-    /// The summary as one JSON object.
+    /// Print the summary as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }

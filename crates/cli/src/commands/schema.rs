@@ -9,7 +9,7 @@ use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table};
 use crate::{output, terminal};
 
-/// Show a protocol as a reference page, JSON, or a Wireshark dissector.
+/// Print a protocol as a reference page, JSON, or a Wireshark dissector.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,27 +20,27 @@ Examples:
   tapeworks schema all --format wireshark > tapeworks.lua
   tshark -X lua_script:tapeworks.lua -V -r testdata/captures/nasdaq-itch50/Multiple.Packets.pcap")]
 pub(crate) struct Arguments {
-    /// A protocol's name or alias, or all.
+    /// Name or alias of a protocol, or all.
     #[arg(required_unless_present = "list", value_name = "PROTOCOL")]
     protocol: Option<String>,
-    /// The form of the answer.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = Format::Markdown)]
     format: Format,
     /// List the protocols.
     #[arg(short, long, conflicts_with = "protocol")]
     list: bool,
-    /// List them as JSON.
+    /// Print the list as JSON.
     #[arg(short = 'J', long, requires = "list")]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Format {
-    /// A page for people.
+    /// A reference page in Markdown.
     Markdown,
-    /// One object for programs.
+    /// JSON for programs.
     Json,
-    /// A dissector in Lua.
+    /// A Wireshark dissector in Lua.
     Wireshark,
 }
 

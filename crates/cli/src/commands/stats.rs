@@ -17,10 +17,10 @@ use crate::{output, report, values};
 /// Problems shown with their places.
 const SHOWN_PROBLEMS: usize = 10;
 
-/// Count messages by type and symbol, rates and their peaks, gaps and duplicates.
+/// Count messages by type and symbol, and report rates, peaks, gaps and duplicates.
 ///
-/// Several files are merged by time, so that lines A and B of a channel may lie in two captures. Rates are of windows
-/// that begin at multiples of their length.
+/// Several files are merged by time, so that lines A and B of a channel may be in separate captures. Rates
+/// are measured over windows that start at multiples of their length.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,16 +29,16 @@ Examples:
 
 Exit code 3: messages are missing, or some of the input could not be read.")]
 pub(crate) struct Arguments {
-    /// Captures or message files; - is standard input.
+    /// Captures or message files; - reads standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
-    /// How many of the busiest symbols are shown.
+    /// Number of busiest symbols to show.
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::read_as)]
     protocol: Option<ReadAs>,
 }

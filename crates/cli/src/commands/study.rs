@@ -20,11 +20,12 @@ use crate::table::{Align, Table, counted, number, thousands};
 use crate::terminal::{self, Bar, complain};
 use crate::{interrupt, output, report, values};
 
-/// Study the queue before a server that needs a given time per message.
+/// Compute how long messages queue at a server that takes a given time for each.
 ///
-/// Messages arrive at their capture times (those of a packet together) at one server that takes them in order. For each
-/// time per message: the longest queue and the worst delay, over all and over windows of time, beside the time per
-/// message that this machine needs for decoding, books and NBBO. A delay ends when the message is done.
+/// Messages arrive at their capture times, those of a packet together, at one server that handles them in
+/// order. For each service time, reports the longest queue and the worst delay, in total and by window. A
+/// delay ends when the message is done. Also reports the time per message that this machine takes for
+/// decoding, books and NBBO.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,32 +41,34 @@ pub(crate) struct Arguments {
     /// Study a generated session instead of files.
     #[arg(short, long, value_enum, conflicts_with = "files", value_name = "SCENARIO")]
     generate: Option<Generate>,
-    /// The times per message that are studied; ns, or with a unit.
+    /// Service times to study, up to 12, in ns or with a unit: 250,1us.
     #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = values::duration_ns,
         default_values_t = SERVICE_NS)]
     service_ns: Vec<u64>,
-    /// The length of the windows; without it, one that suits the capture.
+    /// Length of the windows, in ns or with a unit [default: chosen to suit the capture]
     #[arg(long, value_name = "TIME", value_parser = values::duration_ns)]
     window: Option<u64>,
-    /// Messages from this time on: ISO 8601 with a zone, or nanoseconds since 1970 (since midnight, if the file has only that).
+    /// Include only messages from this time on: ISO 8601 with a zone, or nanoseconds since 1970.
+    ///
+    /// If a file has only times of day, nanoseconds since midnight.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     from: Option<Nanos>,
-    /// Messages before this time.
+    /// Include only messages before this time.
     #[arg(long, value_name = "TIME", value_parser = values::instant)]
     to: Option<Nanos>,
-    /// Write the plot of worst delay and longest queue over time here.
+    /// Plot the worst delay and the longest queue over time to this file.
     #[arg(long, value_name = "OUT.svg")]
     svg: Option<PathBuf>,
-    /// Replace the plot if the file exists.
+    /// Overwrite the plot if it exists.
     #[arg(short, long)]
     force: bool,
-    /// One JSON object, with every window.
+    /// Print one JSON object, with every window.
     #[arg(short = 'J', long)]
     json: bool,
     /// Do not measure this machine.
     #[arg(long)]
     no_measure: bool,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
 }
@@ -73,9 +76,9 @@ pub(crate) struct Arguments {
 /// The sessions that can be generated for a study.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Generate {
-    /// Twenty seconds around the close of Nasdaq, with bursts of 4 million messages a second.
+    /// Twenty seconds around a Nasdaq close, with bursts of 4 million messages a second.
     Close,
-    /// Four venues from before the open to after the close.
+    /// Four venues from before the open until after the close.
     Demo,
 }
 

@@ -21,10 +21,11 @@ use crate::terminal::{self, Bar};
 use crate::values::{self, Symbols};
 use crate::{output, report};
 
-/// List the symbols of a day: spelling, ISIN, name, round lot, tick, listing market, venues and trading status.
+/// List the symbols of a day: spelling, ISIN, name, round lot, tick, listing market, venues and status.
 ///
-/// Reads the same files as replay. A symbol is the same at every venue, in the spelling of Nasdaq's integrated platform; the
-/// spellings of the CTA's tapes (CQS) and of NYSE (CMS) are beside it. London's symbols are an ISIN and a currency.
+/// Reads the same files as replay. A symbol is the same at every venue, in the spelling of Nasdaq's
+/// integrated platform, and is shown with the spellings of the CTA's tapes (CQS) and of NYSE (CMS). London's
+/// symbols are an ISIN and a currency.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,27 +34,29 @@ Examples:
   tapeworks symbols --spell 'BRK.B' --spell 'BAC PRL'
   tapeworks symbols --spell GB00BH4HKS39.GBX --spell US0378331005 --spell 037833100
 
-Exit code 2: no convention has a symbol of --spell, or a check digit of it is wrong. 3: messages are missing, or some of the input could not be read or applied.")]
+Exit code 2: a symbol of --spell is in no convention, or its check digit is wrong. 3: messages are missing, or some of \
+the input could not be read or applied.")]
 pub(crate) struct Arguments {
-    /// Captures or message files, merged by time; - is standard input.
+    /// Captures or message files, merged by time; - reads standard input.
     #[arg(required_unless_present = "spell", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Spell a symbol in every convention, or check an ISIN or CUSIP, instead of reading files; may be given several times.
+    /// Spell a symbol in every convention, or check an ISIN or CUSIP, instead of reading files; may be
+    /// repeated.
     #[arg(long, value_name = "SYMBOL", conflicts_with = "files")]
     spell: Vec<String>,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
-    /// The venue, where the messages do not say it: bx of ITCH, edgx of PITCH, arca of NYSE Integrated.
+    /// Venue of messages that do not name it: bx (ITCH), edgx (PITCH), arca (NYSE Integrated).
     #[arg(long, value_name = "NAME", value_parser = values::venue)]
     venue: Option<Publisher>,
-    /// The day in New York of files whose day cannot be found in name or content.
+    /// Trading day (New York) of files without a date in their name or content.
     #[arg(long, value_name = "DATE", value_parser = values::midnight)]
     date: Option<Nanos>,
-    /// Only these symbols: A,B or @FILE.
+    /// Include only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }
