@@ -8,9 +8,10 @@ use std::path::PathBuf;
 /// The most threads, as for other commands.
 const MOST_THREADS: usize = 64;
 
-/// SQL over the files of `tapeworks batch`.
+/// Run SQL over the files of `tapeworks batch`.
 ///
-/// Each schema is a table, with _ for -: trades, mbo, cmbp_1. as_of('trades', 'cmbp_1') joins each trade with the NBBO at its time.
+/// Each schema is a table, with _ for -: trades, mbo, cmbp_1. as_of('trades', 'cmbp_1') joins each trade with
+/// the NBBO at its time.
 #[derive(clap::Parser, Debug)]
 #[command(
     name = "tapeworks query",
@@ -20,40 +21,42 @@ const MOST_THREADS: usize = 64;
         tapeworks query --data days --tables\n  \
         tapeworks query --data days \"SELECT symbol, sum(size) FROM trades WHERE date = '2025-11-14' GROUP BY symbol\"\n  \
         tapeworks query --data days --out spreads.parquet \"SELECT symbol, price, bid_px_00, ask_px_00 FROM as_of('trades', 'cmbp_1')\"\n\n\
-        Exit codes: 0; 1 the files, the statement or the result fail; 2 the flags; 130 Ctrl-C."
+        Exit codes: 0 done; 1 the files, the statement or the output failed; 2 wrong usage; 130 stopped by Ctrl-C."
 )]
 pub struct Arguments {
-    /// A SELECT statement; - reads it from standard input
+    /// SELECT statement; - reads it from standard input
     #[arg(value_name = "SQL", required_unless_present_any = ["file", "tables"])]
     pub sql: Option<String>,
-    /// The output folder of a batch; with the feature `cloud` also s3://BUCKET/PATH, gs:// and az://
+    /// Output folder of a batch, or with the feature cloud an address: s3://BUCKET/PATH, gs:// or az://
     #[arg(short, long, value_name = "DIR")]
     pub data: String,
-    /// A file with the statement
+    /// Read the statement from a file
     #[arg(long, value_name = "FILE", conflicts_with = "sql")]
     pub file: Option<PathBuf>,
-    /// Show the tables and their columns
+    /// List the tables and their columns
     #[arg(long, conflicts_with_all = ["sql", "file", "out", "rows"])]
     pub tables: bool,
-    /// Format of the result [default: by the extension of --out; otherwise a table on a terminal, CSV elsewhere]
+    /// Format of the result [default: by the extension of --out; else a table on a terminal, CSV to a pipe]
     #[arg(short, long, value_enum)]
     pub format: Option<Format>,
-    /// Write the result to a file, which appears once it is complete; - is standard output
+    /// Write the result to a file, which appears once it is complete; - is standard output, and needs
+    /// --format
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Replace the file of --out
+    /// Overwrite the file if it exists
     #[arg(long, requires = "out")]
     pub force: bool,
-    /// Rows of a table to print; 0 for all [default: 100 on standard output]
+    /// Maximum rows of a table to print, 0 for all [default: 100 on standard output, all to a file]
     #[arg(long, value_name = "N")]
     pub rows: Option<usize>,
-    /// Threads [default: as many as there are processors]
+    /// Number of threads, 1 to 64 [default: one per processor]
     #[arg(short, long, value_name = "N", value_parser = threads)]
     pub jobs: Option<NonZeroUsize>,
-    /// Memory for sorts, groups and joins, in MB; larger sorts and groups spill to temporary files
+    /// Memory for sorts, groups and joins, in MB; larger sorts and groups spill to temporary files [default:
+    /// no limit]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     pub memory: Option<u32>,
-    /// Do not warn of missing messages and similar problems
+    /// Do not print warnings of missing messages and similar problems, or the number of rows written
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -63,7 +66,7 @@ pub struct Arguments {
 pub enum Format {
     /// Aligned columns.
     Table,
-    /// Comma-separated values with a line of names.
+    /// Comma-separated values with a header line.
     Csv,
     /// One JSON object per line.
     Json,

@@ -30,11 +30,12 @@ mod ray;
 /// Open files besides those of tasks: the standard ones, locks, records.
 const OTHER_OPEN_FILES: u64 = 32;
 
-/// Write the records of many captures into one folder of partitioned files, day by day and venue by venue.
+/// Convert captures of many days and venues into one folder of partitioned files.
 ///
-/// Each group of files that share a date and a channel is a task, and each date is one more task for the NBBO of all its venues. The
-/// folder has schema=…/date=…/bucket=…/*.parquet, as DuckDB and Polars read partitions, and manifest.json. The files have the same bytes with
-/// any number of jobs. A run that was stopped or killed goes on with the same command.
+/// The files of one date that share a channel form a task. The NBBO schemas take one more task per date, over
+/// all venues. The folder contains schema=…/date=…/bucket=…/*.parquet, which DuckDB and Polars read as
+/// partitions, and manifest.json. The files have the same bytes for any number of jobs. To resume a run that
+/// was stopped or killed, repeat the command.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,76 +49,86 @@ Examples:
 
 Exit code 3: a file could not be used, messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
-    /// Captures and message files, folders (all files below), and patterns: 'captures/**', '*/2025-11-1?/*.pcap.zst'. Quote patterns, so
-    /// that the shell leaves them alone.
+    /// Captures, message files, folders (searched recursively), and quoted patterns.
+    ///
+    /// Quote patterns, so that the shell does not expand them: 'captures/**', '*/2025-11-1?/*.pcap.zst'. A
+    /// build with the feature cloud also reads addresses: 's3://BUCKET/captures/**'.
     #[arg(required_unless_present = "task", value_name = "FILE|PATTERN")]
     files: Vec<String>,
-    /// The folder of the results, or with the feature cloud an address: s3://BUCKET/PATH, gs:// or az://.
+    /// Output folder, or with the feature cloud an address: s3://BUCKET/PATH, gs:// or az://.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
-    /// Where tasks keep objects and results while they are under way, if they come from or go to addresses. Unless given, the system's folder
-    /// of temporary files.
+    /// Folder for staging cloud inputs and results while tasks run [default: the system's temporary folder]
+    ///
+    /// If --out is a local folder, tasks download their inputs to DIR/.tasks instead.
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// The schemas to write, as for "tapeworks replay".
+    /// Schemas to write, as for "tapeworks replay".
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
     schema: Vec<Schema>,
-    /// The format: parquet, csv, json, dbn, csv.zst, json.zst, dbn.zst.
+    /// Format of the files: parquet, csv, json, dbn, csv.zst, json.zst, dbn.zst.
     #[arg(long, value_name = "FORMAT", default_value = "parquet")]
     format: Format,
-    /// Partitions by symbol, 1 to 1000: 64-bit FNV-1a of the symbol, modulo N. Each is a file for each schema and job, open twice.
+    /// Partitions by symbol, 1 to 1000. The bucket is the 64-bit FNV-1a hash of the symbol, modulo N.
+    ///
+    /// A task opens two files per schema and bucket.
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_BUCKETS)))]
     buckets: u16,
-    /// Leave out files that match; may be given several times.
+    /// Skip files that match; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Tasks at the same time. Unless given, as many as there are processors, at most 4.
+    /// Maximum number of concurrent tasks, up to 64 [default: one per processor, at most 4]
+    ///
+    /// With --ray-address, the default is one per processor of the cluster.
     #[arg(short, long, value_name = "N", value_parser = values::threads)]
     jobs: Option<usize>,
-    /// Who does the tasks: threads, or worker processes of Ray through the Python package.
+    /// Run tasks on threads, or on workers of Ray through the Python package.
     #[arg(long, value_enum, default_value_t = By::Threads)]
     executor: By,
-    /// Of --executor ray: the cluster to join. Unless given, Ray is started on this host, and ended with the run.
+    /// Ray cluster to join, with --executor ray [default: start Ray on this host, and stop it after the run]
     #[arg(long, value_name = "ADDRESS")]
     ray_address: Option<String>,
-    /// Of --executor ray: the Python that has the package tapeworks[ray]. Unless given, TAPEWORKS_PYTHON, or python3.
+    /// Python that has the package tapeworks[ray], with --executor ray [default: TAPEWORKS_PYTHON, else
+    /// python3]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    /// Parse the input as this protocol instead of detecting it; see "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
-    /// The day in New York of message files whose names have none.
+    /// Trading day (New York) of message files without a date in their name.
     #[arg(long, value_name = "DATE", value_parser = values::date)]
     date: Option<Date>,
-    /// Only these symbols: A,B or @FILE.
+    /// Include only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// The effect of a gap on the NBBO: venues with stale books are flagged, or excluded until recovered.
+    /// Effect of a gap on the NBBO: flag venues with stale books, or exclude them until they recover.
     #[arg(long, value_enum, default_value_t = Stale::Flag)]
     stale: Stale,
-    /// Count odd lots in the NBBO at their own prices.
+    /// Include odd lots in the NBBO at their own prices.
     #[arg(long)]
     odd_lots: bool,
-    /// Count quotes in the NBBO that lie beyond the price bands of the SIPs.
+    /// Include quotes outside the SIPs' price bands in the NBBO.
     #[arg(long)]
     ignore_price_bands: bool,
-    /// Remove results in the folder that are of other settings, or of these dates and of files that are not among the inputs.
+    /// Remove results of other settings, and results of the same dates that come from other input files.
     #[arg(short, long)]
     force: bool,
-    /// Compare the bytes of all results with the hashes that they were made with, and do the tasks of damaged ones again. Without it a file
-    /// counts as whole if its size is right.
+    /// Check the hashes of all results, and repeat tasks whose results are damaged. Without it, only sizes
+    /// are checked.
     #[arg(long)]
     verify: bool,
-    /// Show the tasks and write nothing.
+    /// List the tasks without running them; write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Do the one task that this file describes, in the words of --dry-run --json; - is standard input. Other processes may do other tasks
-    /// in the same folder meanwhile. A run with the same inputs writes the manifest when all are done.
+    /// Run only the task in this file, which is one of the tasks of --dry-run --json; - reads standard input.
+    ///
+    /// Other processes may run other tasks in the same folder meanwhile. When all are done, a run with the
+    /// same inputs writes the manifest.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "schema", "format", "buckets", "exclude", "jobs", "executor", "ray_address", "python", "protocol", "date",
         "symbols", "stale", "odd_lots", "ignore_price_bands", "force", "verify", "dry_run"])]
     task: Option<PathBuf>,
-    /// The tasks, or the result, as one JSON object.
+    /// Print the tasks or the result as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }

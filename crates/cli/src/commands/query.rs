@@ -23,9 +23,9 @@ pub(crate) fn flags() -> clap::Command {
 /// The program.
 const PROGRAM: &str = "tapeworks-query";
 
-/// Query the files of `tapeworks batch` with SQL, by the separate program `tapeworks-query`.
+/// Query the files of `tapeworks batch` with SQL (needs the separate program `tapeworks-query`).
 ///
-/// `tapeworks query --help` shows the flags.
+/// `tapeworks query --help` lists the flags.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -36,7 +36,7 @@ Examples:
   tapeworks query --data days \"SELECT price, bid_px_00, ask_px_00 FROM as_of('trades', 'cmbp_1')\""
 )]
 pub(crate) struct Arguments {
-    /// Arguments of the program.
+    /// Arguments of `tapeworks-query`.
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
