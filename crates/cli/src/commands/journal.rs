@@ -18,7 +18,7 @@ use crate::table::{counted, thousands};
 use crate::terminal::complain;
 use crate::{interrupt, output};
 
-/// Check, repair and export the journal of a plant.
+/// Verify, repair and export a plant's journal.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -33,7 +33,7 @@ enum Command {
     Export(Export),
 }
 
-/// Check every record of a journal, and the checkpoints beside it.
+/// Verify every record of a journal, and its checkpoints.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -41,63 +41,67 @@ Example:
 
 Exit code 3: something is damaged, or records were lost.")]
 struct Verify {
-    /// The journal's folder.
+    /// Folder of the journal.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Repair a journal: cut off a torn record at the end, and replace damaged records by a count of the lost ones.
+/// Repair a journal: cut off a torn last record, and replace damaged records with a count of the lost ones.
 ///
-/// It first copies the old bytes into files beside the segments: NUMBER.torn-OFFSET and NUMBER.damaged-OFFSET. A plant
-/// needs no repair to start: it cuts off a torn record too, and passes over damage elsewhere.
+/// The original bytes are first copied to NUMBER.torn-OFFSET and NUMBER.damaged-OFFSET next to the segments.
+/// A plant starts without a repair: it also cuts off a torn record, and skips other damage.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks journal repair examples/plant/journal")]
 struct Repair {
-    /// The journal's folder.
+    /// Folder of the journal.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
 
-/// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for records across venues.
+/// Export a journal to DATE/VENUE/SCHEMA.ENDING, and to DATE/nbbo/SCHEMA.ENDING across venues.
 ///
-/// It replays the journal as the plant would, so the files have the records of the plant's clients. If the first segments were
-/// removed to make room, it replays from the oldest checkpoint; the summary says when the files begin.
+/// Replays the journal as the plant would, so that the files contain the records of the plant's clients. If
+/// the first segments were removed to make room, the replay starts at the oldest checkpoint, and the summary
+/// states when the files begin.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks journal export examples/plant/loopback.toml --out days --schema mbo,cmbp-1
   tapeworks journal export plant.toml --journal journal/2026-01-05 --out days --schema trades --format parquet
 
-Exit code 3: the journal says that it lost inputs.")]
+Exit code 3: the journal reports lost inputs.")]
 struct Export {
-    /// The configuration of the plant that wrote the journal: a journal does not hold the protocols of its channels.
+    /// Configuration of the plant that wrote the journal. It has the protocols of the channels, which a
+    /// journal does not contain.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// The journal's folder; that of the configuration unless given.
+    /// Folder of the journal [default: the one in the configuration]
     #[arg(long, value_name = "FOLDER")]
     journal: Option<PathBuf>,
-    /// The only day (in New York); every day that the journal has records of unless given.
+    /// Export only this day (New York) [default: every day in the journal]
     #[arg(long, value_name = "DATE")]
     date: Option<Date>,
-    /// The folder for the folders of the days.
+    /// Output folder, with a subfolder for each day.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// The schemas to write: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m,
-    /// status, imbalance, definition, statistics, ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
+    /// Schemas to write, separated by commas.
+    ///
+    /// Known schemas: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s,
+    /// cbbo-1m, status, imbalance, definition, statistics, ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
     #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "mbo,cmbp-1")]
     schema: Vec<Schema>,
-    /// The ending of the files: dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst.
+    /// File extension, which chooses the format: dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst.
     #[arg(long, value_name = "ENDING", default_value = "dbn.zst")]
     format: String,
-    /// Replace the files of a day that are there already.
+    /// Overwrite existing files.
     #[arg(short, long)]
     force: bool,
-    /// As JSON, an object for each day.
+    /// Print one JSON object per day.
     #[arg(short = 'J', long)]
     json: bool,
 }

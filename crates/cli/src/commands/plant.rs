@@ -27,42 +27,43 @@ use crate::{interrupt, output, terminal, values};
 /// How often the command checks for news.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Run the ticker plant: multicast lines in, books and the synthetic NBBO, clients served.
+/// Run the ticker plant: turn multicast lines into books and the synthetic NBBO, and serve clients.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks exchange serve examples/exchange/loopback.toml     (in another terminal: venues to listen to)
   tapeworks plant examples/plant/loopback.toml
 
-What happens is logged on standard error. Ctrl-C ends it in good order: what was received is journaled and sent, and a \
-summary is printed. Exit code 78: the configuration is wrong; 1: a port is busy, a part failed.")]
+The plant logs to standard error. On Ctrl-C, it journals and sends everything received, and prints a summary. \
+Exit code 1: a port is busy, or a part failed. 3: messages are missing. 78: the configuration is invalid.")]
 pub(crate) struct Arguments {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Become the primary of the pair although the other plant cannot be asked: it may have records that this one lacks.
+    /// Become the primary of the pair even if the peer cannot be reached. The peer may have records that this
+    /// plant lacks.
     #[arg(long)]
     primary: bool,
-    /// The form of the log.
+    /// Format of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log: LogFormat,
-    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    /// Stop after this time: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     seconds: Option<Duration>,
-    /// The summary as one JSON object.
+    /// Print the summary as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Check a plant's configuration: errors have line, column and the expected value.
+/// Validate a plant's configuration; errors state line, column and expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks validate examples/plant/loopback.toml
 
-Exit code 78: the configuration is wrong.")]
+Exit code 78: the configuration is invalid.")]
 pub(crate) struct Validate {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
 }

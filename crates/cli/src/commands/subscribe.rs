@@ -30,13 +30,15 @@ use crate::tls::Tls;
 use crate::values::{self, Names};
 use crate::{interrupt, output};
 
-/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write the records. With --multicast the
-/// records are those that a plant sends to a multicast group.
+/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write its records.
 ///
-/// Records of the market go to standard output as JSON with their symbols, a line each, or into files; a DBN file has all
-/// that the server sends. At the end the command prints the delays from the time at which a record's datagram was received (`ts_recv`)
-/// to the receipt of the record, except for records of snapshots and replays. They mean something on the machine of the plant,
-/// or where clocks agree.
+/// Market records are printed as JSON with their symbols, one per line, or written to files. A DBN file has
+/// every record that the server sends. With --multicast, the records are those that a plant sends to a
+/// multicast group.
+///
+/// At the end, prints the delays from the receipt of a record's datagram (`ts_recv`) to the receipt of the
+/// record, without records of snapshots and replays. They are meaningful on the plant's machine, or with
+/// synchronised clocks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,41 +51,45 @@ Examples:
   tapeworks subscribe --aeron aeron:ipc --from 10.0.0.7:13050 --tls-authorities plants.pem    (aeron and tls)
   tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
 
-Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast or
-of Aeron were lost and not recovered.")]
+Exit code 1: the server refused all or part of the subscription. 3: multicast or Aeron messages were lost and not
+recovered, a change of server left a hole, or the server ended before --limit or --seconds.")]
 pub(crate) struct Arguments {
-    /// The server. Several with the same records, such as the two plants of a pair: when the connection is lost, the command goes on at the
-    /// next one, with each record once.
+    /// Server to subscribe to. With several, the next one takes over when the connection is lost.
+    ///
+    /// The servers must have the same records, as the two plants of a pair do. Each record is delivered once.
     #[arg(value_name = "ADDRESS", value_delimiter = ',', default_value = "127.0.0.1:13000")]
     address: Vec<String>,
-    /// Receive all records that a plant sends to this multicast group instead.
+    /// Receive all records that a plant sends to this multicast group, instead of subscribing to a server.
     #[arg(
         long,
         value_name = "GROUP:PORT",
         conflicts_with_all = ["address", "schema", "symbols", "snapshot", "start", "slow_reader"]
     )]
     multicast: Option<SocketAddr>,
-    /// The server that sends lost messages of the multicast again (UDP).
+    /// Server that retransmits lost multicast messages, over UDP.
     #[arg(long, value_name = "ADDRESS", requires = "multicast")]
     retransmission: Option<String>,
-    /// Receive the session of the multicast from its first message on: request the messages before the first packet received;
-    /// those that the plant no longer keeps are missing. Otherwise it begins with the first packet received.
+    /// Receive the multicast session from its first message on, instead of from the first packet received.
+    ///
+    /// Requests the messages before that packet. Those that the plant no longer has are missing.
     #[arg(long, requires = "retransmission")]
     from_beginning: bool,
-    /// Receive what a plant publishes on this channel of Aeron instead: the NBBO (cmbp-1), or records of other schemas, which are made
-    /// of the plant's events, from the day's first on.
+    /// Receive from this Aeron channel of a plant, instead of from a server (needs the feature aeron).
+    ///
+    /// The channel carries the NBBO (cmbp-1). Records of other schemas are made from the plant's events of
+    /// the whole day, so they need --start 0 and --from.
     #[arg(long, value_name = "CHANNEL", conflicts_with_all = ["address", "multicast", "snapshot", "slow_reader"])]
     aeron: Option<String>,
-    /// The number of the status stream: `stream` of the plant's `[aeron]`.
+    /// Number of the status stream: `stream` in the plant's `[aeron]`.
     #[arg(long, value_name = "STREAM", requires = "aeron", default_value_t = 1_000)]
     aeron_stream: i32,
-    /// The folder of the media driver; the default of Aeron's libraries unless given.
+    /// Folder of the media driver [default: the one of Aeron's libraries]
     #[arg(long, value_name = "FOLDER", requires = "aeron")]
     aeron_dir: Option<String>,
-    /// The plant's replay server, `replay` of its `[aeron]`: it has what came before --start and what was lost.
+    /// Replay server of the plant, which has past and lost messages: `replay` in its `[aeron]`.
     #[arg(long, value_name = "ADDRESS", requires = "aeron")]
     from: Option<String>,
-    /// The token of the replay server.
+    /// Token of the replay server.
     #[arg(
         long,
         env = "TAPEWORKS_AERON_TOKEN",
@@ -94,58 +100,61 @@ pub(crate) struct Arguments {
     aeron_token: String,
     #[command(flatten)]
     tls: Tls,
-    /// The address of the interface on which the group is joined.
+    /// Address of the interface on which to join the multicast group.
     #[arg(long, value_name = "ADDRESS", requires = "multicast", default_value = "127.0.0.1")]
     interface: Ipv4Addr,
-    /// The key; the demonstration's unless given.
+    /// API key [default: the demo's]
     #[arg(long, env = "TAPEWORKS_KEY", hide_env_values = true, default_value = DEMO_KEY, hide_default_value = true)]
     key: String,
-    /// The dataset.
+    /// Dataset to subscribe to.
     #[arg(long, default_value = "TAPEWORKS.DEMO")]
     dataset: String,
-    /// The schemas: mbo, mbp-1, mbp-10, trades, bbo-1s, cmbp-1, cbbo-1s, ohlcv-1s, status, definition and others.
+    /// Schemas: mbo, mbp-1, mbp-10, trades, bbo-1s, cmbp-1, cbbo-1s, ohlcv-1s, status, definition and others.
     #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "cmbp-1")]
     schema: Vec<Schema>,
-    /// The symbols, A,B or @FILE; all unless given.
+    /// Symbols, A,B or @FILE [default: all]
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::names)]
     symbols: Option<Names>,
-    /// First the current state, then the changes.
+    /// Receive the current state first, then the changes.
     #[arg(long)]
     snapshot: bool,
-    /// Replay from this time, an RFC 3339 time or ns since the epoch, and go on live. 0: the whole day.
+    /// Replay from this time, then continue live: ISO 8601 with a zone, or nanoseconds since 1970. 0 replays
+    /// the whole day.
     #[arg(long, value_name = "TIME", value_parser = parse_start)]
     start: Option<u64>,
-    /// When every server refuses to replay the records since the connection was lost: stop, or continue with the present and
+    /// If no server can replay the records missed since the connection was lost, stop, or continue live and
     /// report the hole.
     #[arg(long, value_name = "ACTION", value_enum, default_value_t = OnRefusal::Stop)]
     when_refused: OnRefusal,
-    /// The server's policy when this client is slow: warn, skip or conflate.
+    /// Server's policy if this client is slow: warn, skip or conflate.
     #[arg(long, value_name = "BEHAVIOUR")]
     slow_reader: Option<String>,
-    /// End after so many records of the market.
+    /// Stop after N market records.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    /// Stop after this time: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     seconds: Option<Duration>,
-    /// Write a file instead of printing; the ending chooses the format, as that of replay does. {schema} stands for the
-    /// schema's name: a file for each. - is standard output, in --format.
+    /// Write to OUT instead of printing. The extension chooses the format, as in replay, and {schema} in the
+    /// name makes a file for each schema.
+    ///
+    /// With -, writes to standard output, and needs --format.
     #[arg(short, long, value_name = "OUT")]
     out: Option<PathBuf>,
-    /// The format, instead of the one that the ending of --out chooses: csv, json, dbn, parquet, csv.zst, json.zst,
-    /// dbn.zst.
+    /// Format, instead of the one chosen by the extension of --out: csv, json, dbn, parquet, csv.zst,
+    /// json.zst, dbn.zst.
     #[arg(long, value_name = "FORMAT", requires = "out")]
     format: Option<Format>,
-    /// Replace output files that exist.
+    /// Overwrite existing output files.
     #[arg(short, long)]
     force: bool,
-    /// In CSV and JSON files, times in ISO 8601 and prices as decimals instead of integers.
+    /// Write times as ISO 8601 and prices as decimals in CSV and JSON files, instead of integers.
     #[arg(long)]
     pretty: bool,
-    /// Print no records, only the figures at the end.
+    /// Print no records, only the statistics at the end.
     #[arg(short, long)]
     quiet: bool,
-    /// The figures at the end as one JSON object on standard error.
+    /// Print the statistics at the end as one JSON object on standard error.
     #[arg(short = 'J', long)]
     json: bool,
 }
@@ -291,7 +300,7 @@ fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<
 enum OnRefusal {
     /// Exit with the server's reason.
     Stop,
-    /// Continue with the present.
+    /// Continue live, and report the hole.
     Continue,
 }
 

@@ -18,8 +18,8 @@ use crate::{interrupt, output};
 
 /// Read a plant's events from its shared memory, on the same machine.
 ///
-/// Prints a line for each change of a synthetic NBBO, or for every event. At the end it prints the delays from the time at
-/// which the kernel received the datagram to the time at which the event was read here.
+/// Prints a line for each change of a synthetic NBBO, or for every event. At the end, prints the delays from
+/// the kernel's receipt of a datagram to the read of its event.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,22 +28,22 @@ Examples:
   tapeworks tap /dev/shm/tapeworks --events --seconds 5
   tapeworks tap /dev/shm/tapeworks --quiet --seconds 10")]
 pub(crate) struct Arguments {
-    /// The file that the plant's configuration names as `shared_memory`.
+    /// Shared memory of the plant: `shared_memory` in its configuration.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print every event, not only changes of the NBBO.
     #[arg(long)]
     events: bool,
-    /// Only these symbols: A,B or @FILE.
+    /// Include only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// End after so many lines; with --quiet, after so many lines that would be printed.
+    /// Stop after N lines; with --quiet, after N lines that would have been printed.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    /// Stop after this time: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     seconds: Option<Duration>,
-    /// Print no lines, only the figures at the end.
+    /// Print no lines, only the statistics at the end.
     #[arg(short, long)]
     quiet: bool,
 }

@@ -16,9 +16,10 @@ use crate::table::{Align, Table, bytes, thousands};
 use crate::tls::Tls;
 use crate::{http, interrupt, output, terminal, values};
 
-/// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
+/// Watch a plant's rates, delays, lines, gaps, clients and ring fill.
 ///
-/// It reads `/status.json` from the address of the plant's web page. Where standard output is no terminal it prints once.
+/// Reads `/status.json` from the address of the plant's web page. Prints once if standard output is not a
+/// terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,18 +27,18 @@ Examples:
   tapeworks top 127.0.0.1:8081 --interval 0.5
   tapeworks top --once")]
 pub(crate) struct Arguments {
-    /// Where the plant's page is.
+    /// Address of the plant's web page.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     address: String,
-    /// The page's token, if it has one.
+    /// Token of the page, if it requires one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
     #[command(flatten)]
     tls: Tls,
-    /// The time between two looks: seconds, or 500ms, 2s, 1m; 100ms to 1h.
+    /// Time between two updates, 100ms to 1h: seconds, or 500ms, 2s, 1m.
     #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "1s")]
     interval: Duration,
-    /// Print once and end.
+    /// Print once and exit.
     #[arg(long)]
     once: bool,
 }
