@@ -23,9 +23,9 @@ use crate::{interrupt, output, values};
 /// How long a turn waits for bytes.
 const TURN: Duration = Duration::from_millis(20);
 
-/// A FIX client: log on, and send orders by hand, from a script, or at a rate.
+/// Connect as a FIX client, and send orders by hand, from a script, or at a rate.
 ///
-/// It reads requests from standard input, a line each, and prints every report.
+/// Reads requests from standard input, one per line, and prints every report.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Requests:
@@ -35,8 +35,8 @@ Requests:
   mass SYMBOL          cancel all orders of a symbol
   status ID
   raw TYPE TAG=VALUE|TAG=VALUE...
-  wait TIME            print what comes meanwhile: 500ms, 2s
-  watch                print what comes until Ctrl-C
+  wait TIME            print messages for this long: 500ms, 2s
+  watch                print messages until Ctrl-C
   quit
 
 Examples:
@@ -44,9 +44,10 @@ Examples:
   tapeworks fix 127.0.0.1:9878 --comp-id ALPHA --script examples/gateway/orders.txt
   tapeworks fix 127.0.0.1:9878 --comp-id ALPHA --rate 1000 --seconds 10
 
-Exit code 3: a request of the script was rejected or named no order, or an order of the load had no answer.")]
+Exit code 3: a scripted request was rejected or named an unknown order, or an order of the load was rejected or \
+unanswered.")]
 pub(crate) struct Arguments {
-    /// Where the gateway takes FIX clients.
+    /// Address on which the gateway accepts FIX clients.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:9878")]
     address: String,
     /// SenderCompID (49).
@@ -55,7 +56,7 @@ pub(crate) struct Arguments {
     /// TargetCompID (56).
     #[arg(long, value_name = "ID", default_value = "TAPEWORKS")]
     target: String,
-    /// The version of FIX.
+    /// FIX version.
     #[arg(long, value_enum, default_value_t = Version::Fix44)]
     version: Version,
     /// Username (553).
@@ -67,17 +68,18 @@ pub(crate) struct Arguments {
     /// HeartBtInt (108), in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     heartbeat: u32,
-    /// Keep the numbers of the session in this file: reports that came meanwhile are delivered. Without it both numbers begin at 1.
+    /// Keep the session's sequence numbers in this file, so that missed reports are delivered. Without it,
+    /// both start at 1.
     #[arg(long, value_name = "FILE")]
     numbers: Option<PathBuf>,
     #[command(flatten)]
     tls: Tls,
-    /// Requests from this file, a line each; `#` begins a comment.
+    /// Read requests from this file, one per line; # starts a comment.
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     script: Option<PathBuf>,
     #[command(flatten)]
     load: load::Load,
-    /// A JSON object for each message, with its tags and values.
+    /// Print each message as a JSON object of tags and values.
     #[arg(short = 'J', long)]
     json: bool,
 }

@@ -10,10 +10,11 @@ use clap::{Args, Subcommand};
 
 use crate::ending::Result;
 
-/// The order gateway: FIX clients on one side, a venue's native session on the other.
+/// Run the order gateway between FIX clients and a venue's native session.
 ///
-/// It accepts FIX 4.2, 4.4 and 5.0 SP2 sessions, checks each order, translates it to the venue's protocol (Millennium native, or OUCH 5.0),
-/// and the venue's reports back. What it sent and received survives a crash.
+/// Accepts FIX 4.2, 4.4 and 5.0 SP2 sessions and checks each order. Translates orders to the venue's protocol
+/// (Millennium native or OUCH 5.0), and the venue's reports to FIX. Messages sent and received survive a
+/// crash.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -26,7 +27,8 @@ Examples:
   tapeworks gateway check examples/gateway/loopback.toml
   tapeworks gateway sessions                                   (of the running gateway; also: orders, halt, resume)
 
-Ctrl-C logs out of all sessions. Exit code 78: the configuration is wrong; 1: a port is busy, the store cannot be used."
+Ctrl-C logs out of all sessions. Exit code 1: a port is busy, or the store cannot be used. 78: the \
+configuration is invalid."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -38,7 +40,7 @@ pub(crate) struct Arguments {
 /// Where the configuration is.
 #[derive(Debug, Args)]
 struct Configured {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
 }
@@ -50,7 +52,7 @@ enum Command {
     Resume(control::Resume),
     Sessions(control::Sessions),
     Orders(control::ListOrders),
-    /// The store of a gateway that does not run: what it holds, whether it is sound.
+    /// Inspect, verify, replay or reset the store of a stopped gateway.
     #[command(subcommand)]
     Store(store::Command),
 }

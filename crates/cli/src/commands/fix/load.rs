@@ -20,13 +20,13 @@ use crate::{interrupt, output, values};
 
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// Orders a second.
+    /// Send this many orders per second, up to 1 million.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) rate: Option<u64>,
-    /// How long.
+    /// Send orders for this long: seconds, or 500ms, 10s, 1m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s", requires = "rate")]
     seconds: Duration,
-    /// The order, sent again and again with another id.
+    /// Order to send repeatedly. It has no id, because each copy gets a new one.
     #[arg(long, value_name = "ORDER", default_value = "new AAPL buy 1 @100 ioc", requires = "rate")]
     order: String,
 }

@@ -20,10 +20,11 @@ use crate::{http, interrupt, output, terminal};
 /// Where the gateway is.
 #[derive(Debug, Args)]
 struct Page {
-    /// The address of the gateway's page, its control socket, or its configuration, which names both: the socket comes first.
+    /// Address of the gateway's page, its control socket, or its configuration. A configuration names both,
+    /// and the socket is tried first.
     #[arg(value_name = "ADDRESS|SOCKET|CONFIG", default_value = "127.0.0.1:8090")]
     place: String,
-    /// The page's token, if it has one.
+    /// Token of the page, if it requires one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
     #[command(flatten)]
@@ -100,7 +101,7 @@ impl Page {
     }
 }
 
-/// Turn the kill switch of a running gateway on: cancels pass, nothing else.
+/// Turn on the kill switch of a running gateway, so that only cancels pass.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -108,19 +109,21 @@ Examples:
   tapeworks gateway halt gateway.toml --client alpha --cancel
   tapeworks gateway halt 127.0.0.1:8091 --token SECRET
 
-It survives a restart of the gateway. `tapeworks gateway resume` turns it off.")]
+The halt survives a restart of the gateway. `tapeworks gateway resume` ends it.")]
 pub(super) struct Halt {
     #[command(flatten)]
     page: Page,
-    /// The kill switch of this client alone.
+    /// Halt only this client.
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Cancel the open orders too.
+    /// Also cancel the open orders.
     #[arg(long)]
     cancel: bool,
 }
 
-/// Turn the kill switch of a running gateway off.
+/// Turn off the kill switch of a running gateway.
+///
+/// A client that was halted by name must be resumed by name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -129,23 +132,23 @@ Examples:
 pub(super) struct Resume {
     #[command(flatten)]
     page: Page,
-    /// The kill switch of this client alone.
+    /// Resume only this client.
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
 }
 
-/// Show the sessions of a running gateway: numbers, waiting bytes, open orders.
+/// Show the sessions of a running gateway: sequence numbers, waiting bytes, open orders.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks gateway sessions
   tapeworks gateway sessions 127.0.0.1:8091 --json
 
-Exit code 3: orders do not pass; standard error has the reasons.")]
+Exit code 3: orders do not pass; standard error states why.")]
 pub(super) struct Sessions {
     #[command(flatten)]
     page: Page,
-    /// As JSON: the whole status.
+    /// Print the whole status as JSON.
     #[arg(short = 'J', long)]
     json: bool,
 }
@@ -157,17 +160,19 @@ Examples:
   tapeworks gateway orders
   tapeworks gateway orders --all --json
 
-Exit code 3: there are more orders than shown.")]
+Exit code 3: more orders exist than are shown.")]
 pub(super) struct ListOrders {
     #[command(flatten)]
     page: Page,
-    /// Ended orders too, as far as the gateway still knows them.
+    /// Include ended orders that the gateway still remembers.
     #[arg(long)]
     all: bool,
-    /// So many orders at most. The gateway composes the list between two messages, so it has at most 10,000.
+    /// Show at most this many orders, up to 10,000.
+    ///
+    /// The limit exists because the gateway builds the list between two messages.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     most: u64,
-    /// As JSON.
+    /// Print JSON.
     #[arg(short = 'J', long)]
     json: bool,
 }

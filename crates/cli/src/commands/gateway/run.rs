@@ -46,27 +46,27 @@ const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG", required = true)]
     config: Option<PathBuf>,
-    /// The form of the log.
+    /// Format of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log: LogFormat,
-    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    /// Stop after this time: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     seconds: Option<Duration>,
-    /// The summary as one JSON object.
+    /// Print the summary as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Check a gateway's configuration: errors have line, column and the expected value.
+/// Validate a gateway's configuration; errors state line, column and expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks gateway check examples/gateway/loopback.toml
 
-Exit code 78: the configuration is wrong.")]
+Exit code 78: the configuration is invalid.")]
 pub(super) struct Check {
     #[command(flatten)]
     configured: Configured,

@@ -22,71 +22,73 @@ pub(super) enum Command {
     Reset(Reset),
 }
 
-/// Show what a store holds: clients and numbers, or every entry.
+/// Show the clients and sequence numbers in a store, or every entry.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks gateway store inspect examples/gateway/gateway-store
 
-Exit code 3: parts of it are damaged.")]
+Exit code 3: parts of the store are damaged.")]
 pub(super) struct Inspect {
-    /// The folder of the store.
+    /// Folder of the store.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Every entry, a line each.
+    /// Print every entry, one per line.
     #[arg(long)]
     entries: bool,
-    /// As JSON.
+    /// Print JSON.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Check whether a store is sound: each record and each entry of it.
+/// Verify every record and entry of a store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks gateway store verify examples/gateway/gateway-store
 
-Exit code 3: parts of it are damaged.")]
+Exit code 3: parts of the store are damaged.")]
 pub(super) struct Verify {
-    /// The folder of the store.
+    /// Folder of the store.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
 
-/// Make the outgoing bytes once more from what came in, and compare them with what was sent.
+/// Recompute the outgoing messages from the incoming ones, and compare them with the messages sent.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks gateway store replay examples/gateway/loopback.toml
 
-Exit code 3: some are not the same.")]
+Exit code 3: some messages differ.")]
 pub(super) struct Replay {
-    /// The gateway's configuration.
+    /// Configuration of the gateway.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// As JSON.
+    /// Print JSON.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Begin the numbers of a client at 1, or move the whole store aside. The gateway must not run.
+/// Reset a client's sequence numbers to 1, or move the whole store aside.
+///
+/// The gateway must not be running.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks gateway store reset examples/gateway/loopback.toml --client alpha
   tapeworks gateway store reset examples/gateway/loopback.toml --all")]
 pub(super) struct Reset {
-    /// The gateway's configuration.
+    /// Configuration of the gateway.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// The client. Messages that it has not got are lost to it.
+    /// Reset the numbers of this client. Messages that it has not received are lost.
     #[arg(long, value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     client: Option<String>,
-    /// Everything: numbers, messages, orders. The old store is kept beside the new one.
+    /// Move aside everything: numbers, messages and orders. The old store is kept next to the new one.
     #[arg(long)]
     all: bool,
-    /// Even if orders work at the venue.
+    /// With --all, proceed even if orders are open at the venue.
     #[arg(long)]
     force: bool,
 }
