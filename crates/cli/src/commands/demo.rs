@@ -19,13 +19,14 @@ use crate::table::{Align, Table, bytes, counted, number, thousands};
 use crate::terminal::{self, Bar, complain};
 use crate::{interrupt, output, report, values};
 
-/// Show what Tapeworks does, on real packets, on a generated session, and live.
+/// Demonstrate Tapeworks on real packets, on a generated session, and live.
 ///
-/// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues, prints the speed and the books
-/// at the end, and writes files to open with pandas, DuckDB, Polars or databento. Then it runs four simulated venues on this
-/// machine's loopback multicast with lines that lose packets, the ticker plant that listens to them, and a client, for some
-/// seconds; with --serve only these, until Ctrl-C. Last, ten FIX clients trade through the order gateway at a simulated exchange, for as
-/// long, and their orders are looked up in the plant's book.
+/// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues. Prints the
+/// speed and the final books, and writes files for pandas, DuckDB, Polars and databento.
+///
+/// Then runs four simulated venues on loopback multicast with lossy lines, a ticker plant that listens to
+/// them, and a client. With --serve, runs only this part, until Ctrl-C. Last, ten FIX clients trade through
+/// the order gateway at a simulated exchange, and their orders are looked up in the plant's book.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,25 +35,25 @@ Examples:
   tapeworks demo --serve --port 13001 --web-port 8081 --rate 20000
   tapeworks demo --out /tmp/demo --messages 10000000")]
 pub(crate) struct Arguments {
-    /// The folder for the files; what is in it from an earlier demo is replaced.
+    /// Output folder; files of an earlier demo are replaced.
     #[arg(short, long, value_name = "FOLDER", default_value = "tapeworks-demo")]
     out: PathBuf,
-    /// Messages of the generated session.
+    /// Messages in the generated session.
     #[arg(long, value_name = "N", default_value_t = 2_000_000)]
     messages: u64,
-    /// Only the live part, until Ctrl-C.
+    /// Run only the live part, until Ctrl-C.
     #[arg(long)]
     serve: bool,
-    /// The port of the live clients, on this machine alone; 0 for any that is free.
+    /// Port for live clients, on loopback only; 0 picks a free port.
     #[arg(long, value_name = "PORT", default_value_t = tapeworks_service::config::CLIENTS_PORT)]
     port: u16,
-    /// The port of the web page, on this machine alone; 0 for any that is free.
+    /// Port of the web page, on loopback only; 0 picks a free port.
     #[arg(long, value_name = "PORT", default_value_t = tapeworks_service::config::WEB_PORT)]
     web_port: u16,
-    /// Messages a second of the live venues.
+    /// Messages per second of the live venues, up to 10 million.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
-    /// How long each live part goes on: seconds, or 500ms, 2s, 10m, 1h.
+    /// Duration of each live part: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
     seconds: Duration,
 }

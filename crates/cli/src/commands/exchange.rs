@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::ending::Result;
 
-/// Simulated venues in real protocol bytes.
+/// Simulate venues in real protocol bytes.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {

@@ -27,7 +27,7 @@ const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// Columns that show how full a ring is.
 const GAUGE: usize = 20;
 
-/// A modular packet processor: readers, filters, rewriters and writers, wired by a file.
+/// Process packets through a graph of readers, filters, rewriters and writers.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -42,33 +42,35 @@ enum Command {
     Graph(Draw),
 }
 
-/// Run a flow until its readers have ended, or Ctrl-C, and count how every packet ended.
+/// Run a flow until its readers end, or until Ctrl-C, and count packets by outcome.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks flow run examples/flow/thesis.toml
   tapeworks flow run examples/flow/one-to-many.toml --json
 
-Exit code 78: the configuration is wrong. 3: an input is damaged or cut; what came before it went through.
-1: an input is no capture from its beginning, or an output failed.")]
+Exit code 1: an input is not a capture, or an output failed. 3: an input is damaged or truncated; packets before
+the damage went through. 78: the configuration is invalid.")]
 struct Run {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// The report as one JSON object.
+    /// Print the report as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Check a configuration: errors have line, column and the expected value; a sound one shows how much memory it takes.
+/// Validate a configuration, and print the memory that it needs.
+///
+/// Errors state line, column and expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks flow check examples/flow/thesis.toml
 
-Exit code 78: the configuration is wrong.")]
+Exit code 78: the configuration is invalid.")]
 struct Check {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
 }
@@ -80,10 +82,10 @@ Examples:
   tapeworks flow graph examples/flow/thesis.toml > thesis.svg
   tapeworks flow graph examples/flow/thesis.toml --format mermaid")]
 struct Draw {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// The format of the drawing.
+    /// Format of the drawing.
     #[arg(short, long, value_enum, default_value_t = Format::Svg)]
     format: Format,
 }

@@ -30,8 +30,8 @@ const REPORT: &str = "report.html";
 
 /// Measure low-latency techniques on this machine.
 ///
-/// Each technique has a baseline and variants that give equal results. The variants take turns in one process; the verdict is
-/// computed from the confidence interval of their ratio to the baseline.
+/// Each technique has a baseline, and variants that give equal results. The variants take turns in one
+/// process. The verdict follows from the confidence interval of their ratio to the baseline.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -61,12 +61,12 @@ enum Lab {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tapeworks lab list")]
 struct List {
-    /// One JSON object a line.
+    /// Print JSON, one object per line.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Measure techniques: a table of medians, ratios and verdicts.
+/// Measure techniques, and print medians, ratios and verdicts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -74,90 +74,93 @@ Examples:
   tapeworks lab run all --quick --out lab
   tapeworks lab run inlining,simd --quick --out lab    (adds to the folder)
 
-A run keeps one or two cores busy: on a machine with other work its intervals are wide. Exit code 3: a technique was left out, \
-in part or whole, and the reason is printed.")]
+A run keeps one or two cores busy; other load on the machine widens its intervals. Exit code 3: a technique was \
+skipped in part or in whole, for the reason printed.")]
 struct Measure {
-    /// Names or numbers of techniques, or `all`.
+    /// Names or numbers of techniques, or all.
     #[arg(required = true, value_name = "NAME", value_delimiter = ',')]
     techniques: Vec<String>,
-    /// Small sizes and few rounds: whether all works, in seconds.
+    /// Use small sizes and few rounds, to check within seconds that everything works.
     #[arg(short, long)]
     quick: bool,
-    /// Write results.json and the plots into this folder. Results of an earlier run in it are kept, unless they are of the same
-    /// techniques.
+    /// Write results.json and the plots to this folder. Earlier results of other techniques are kept.
+    ///
+    /// The earlier results must come from the same program, the same machine and the same kind of run.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Discard the results of an earlier run.
+    /// Discard earlier results.
     #[arg(short, long)]
     force: bool,
     /// Print the results as JSON.
     #[arg(short = 'J', long)]
     json: bool,
-    /// Count instructions under callgrind too; with --quick, as callgrind is fifty times slower.
+    /// Also count instructions under callgrind. Needs --quick, because callgrind is fifty times slower.
     #[arg(short, long, requires = "quick")]
     count: bool,
 }
 
-/// Make a page of HTML from the results in a folder.
+/// Render the results in a folder as an HTML page.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tapeworks lab report lab")]
 struct Report {
-    /// The folder of `lab run --out`, or a file of results.
+    /// Folder of "lab run --out", or a file of results.
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// Write the page here. [default: report.html beside the results]
+    /// Write the page to this file [default: report.html in the folder, or FILE.html next to a file
+    /// FILE.json]
     #[arg(short, long, value_name = "FILE.html")]
     out: Option<PathBuf>,
-    /// Replace the page if it exists.
+    /// Overwrite the page if it exists.
     #[arg(short, long)]
     force: bool,
 }
 
-/// Compare two runs: two machines, or two commits.
+/// Compare two runs, from two machines or two commits.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tapeworks lab compare lab other-machine.json --clear")]
 struct Compare {
-    /// The first run: a folder or a file of results.
+    /// First run: a folder or a file of results.
     #[arg(value_name = "A.json")]
     first: PathBuf,
-    /// The second run.
+    /// Second run.
     #[arg(value_name = "B.json")]
     second: PathBuf,
-    /// Only where the intervals lie apart.
+    /// Show only variants whose intervals are further apart than the noise.
     #[arg(short, long)]
     clear: bool,
-    /// One JSON object a line.
+    /// Print JSON, one object per line.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
-/// Show the code that the compiler made of a technique's variants, side by side.
+/// Show the machine code of a technique's variants, side by side.
 ///
-/// Lines that begin with `>` are those that make the difference. A program that is stripped has no names of functions, and cannot show it.
+/// `>` marks the lines that make the difference. A stripped program has no function names, so it cannot show
+/// the code.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tapeworks lab asm loop-unrolling --variants four eight")]
 struct Asm {
-    /// The technique's name or number.
+    /// Name or number of the technique.
     #[arg(value_name = "NAME")]
     technique: String,
-    /// The variants to show, by name. [default: the first two]
+    /// One or two variants to show, by name [default: the first two]
     #[arg(short, long, value_name = "VARIANT", num_args = 1..=2)]
     variants: Vec<String>,
 }
 
-/// Write the plots and tables that the book's pages include.
+/// Write the plots and tables that the book includes.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tapeworks lab figures lab --out docs/src/techniques/figures")]
 struct Figures {
-    /// A folder or a file of results.
+    /// Folder or file of results.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
-    /// The folder for the files; those of the same names are replaced.
+    /// Output folder; files of the same names are replaced.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
 }
 
-/// Runs one variant alone, for callgrind.
+/// Run one variant alone, for callgrind.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tapeworks lab alone loop-unrolling 0 0 1 3")]
 struct Alone {

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::ending::{Failure, Result};
 
-/// Measure low-latency techniques on this machine: in builds with the feature `lab`.
+/// Measure low-latency techniques on this machine (needs a build with the feature lab).
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,

@@ -19,10 +19,10 @@ use crate::table::{Align, Table, bytes, counted, number, percent, thousands, tim
 use crate::terminal::complain;
 use crate::{output, terminal, values};
 
-/// Generate a trading session: the same seed gives the same bytes.
+/// Generate a trading session; the same seed gives the same bytes.
 ///
-/// The ending of --out chooses the form: .pcap for a capture of every venue's packets, .itch for raw ITCH messages of one
-/// venue; .gz or .zst behind it compresses.
+/// The extension of --out chooses the form: .pcap for a capture of every venue's packets, .itch for raw ITCH
+/// messages of one venue. Append .gz or .zst to compress the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,72 +31,81 @@ Examples:
   tapeworks exchange generate --scenario demo --loss 500 --line-b --out lossy.pcap
   tapeworks exchange generate --days 3 --restarts 2 --line-b --late-copies 500 --out restarts.pcap")]
 pub(super) struct Generate {
-    /// The file to write: .pcap or .itch, with .gz or .zst; - is standard output, a capture.
+    /// Output file, .pcap or .itch, optionally with .gz or .zst; - writes a capture to standard output.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// The kind of session.
+    /// Kind of session.
     #[arg(long, value_enum, default_value_t = Kind::Demo)]
     scenario: Kind,
-    /// Messages of all venues together, kept to 2 % and a hundred for each venue. Without --symbols there are so few symbols
-    /// that they suffice: the start of the day takes about five messages for each symbol and venue.
+    /// Total messages of all venues, approximately [default: depends on the scenario]
+    ///
+    /// The start of the day takes about five messages per symbol and venue. Without --symbols, the number of
+    /// symbols is reduced to fit. With it, a warning is printed if the session exceeds N by more than 2 % and
+    /// 100 messages per venue.
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
-    /// Symbols, each traded at every venue.
+    /// Number of symbols, up to 65,535, each traded at every venue [default: depends on the scenario]
     #[arg(long, value_name = "N")]
     symbols: Option<u32>,
-    /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx,nyse,arca,american,
-    /// national,texas,lse,uqdf,cqs.
+    /// Venues with optional shares of the messages: nasdaq=60,bx=12,iex-deep.
+    ///
+    /// Known venues: nasdaq, bx, psx, iex-deep, iex-deep-plus, iex-tops, memx, bzx, byx, edga, edgx, nyse,
+    /// arca, american, national, texas, lse, uqdf, cqs.
     #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
     venues: Vec<VenueConfig>,
-    /// Same seed, same bytes.
+    /// Seed of the random numbers; the same seed gives the same bytes.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The day in New York, or the first one.
+    /// Trading day (New York), or the first of several.
     #[arg(long, value_name = "DATE", value_parser = values::midnight)]
     date: Option<Nanos>,
-    /// Trading days in the capture, without weekends and holidays. The messages are divided among them.
+    /// Trading days in the capture, without weekends and holidays; the messages are divided among them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     days: u16,
-    /// How often in a day all feeds fail and start over: numbers from 1 in the same session, the directory, and empty books.
+    /// Times per day that all feeds fail and restart, with empty books, the directory, and numbers from 1 in
+    /// the same session.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
-    /// With --days or --restarts: no message says that the numbers start over.
+    /// With --days or --restarts, omit the messages that announce that numbers restart.
+    ///
+    /// IEX-TP announces it all the same, by its stream offset.
     #[arg(long)]
     unannounced: bool,
     /// Send every packet on line B too.
     #[arg(long)]
     line_b: bool,
-    /// Packets of each line that never arrive, per million.
+    /// Packets that never arrive, per million on each line.
     #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
     loss: u32,
-    /// Packets of each line that arrive twice, per million.
+    /// Packets that arrive twice, per million on each line.
     #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
     duplicates: u32,
-    /// Packets of each line that arrive after their successor, per million.
+    /// Packets that arrive after their successor, per million on each line.
     #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
     reorder: u32,
-    /// Packets of each line of which a copy arrives up to 5 s late, per million.
+    /// Packets of which another copy arrives up to 5 s late, per million on each line.
     #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
     late_copies: u32,
-    /// Replace the file if it exists.
+    /// Overwrite the file if it exists.
     #[arg(short, long)]
     force: bool,
-    /// The report as one JSON object.
+    /// Print the report as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Kind {
-    /// Four venues from before the open to after the close: 2 million messages of 300 symbols.
+    /// Four venues from before the open until after the close: 2 million messages, 300 symbols.
     Demo,
-    /// Twenty seconds around a close of Nasdaq with bursts of 4 million messages a second.
+    /// Twenty seconds around a Nasdaq close, with bursts of 4 million messages a second: 1.5 million
+    /// messages, 1,000 symbols.
     Close,
-    /// One Nasdaq day with random symbols: the load of the benchmarks.
+    /// One Nasdaq day with random symbols, the load of the benchmarks: 20 million messages, 8,000 symbols.
     Benchmark,
-    /// One Nasdaq day.
+    /// One Nasdaq day: 5 million messages, 3,000 symbols.
     Session,
-    /// The whole US market: 14 markets and both SIPs, 2,000 symbols that move together, 20 million messages.
+    /// The whole US market, 14 markets and both SIPs: 20 million messages, 2,000 symbols that move together.
     Us,
 }
 

@@ -22,7 +22,9 @@ use crate::{interrupt, output, terminal};
 /// How often the command checks whether the venues have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Serve venues live: multicast lines at a stated rate, with faults, retransmission and snapshots; and exchanges that take orders.
+/// Run simulated venues on multicast, and exchanges that take orders.
+///
+/// Venues send multicast lines at a given rate, with faults, and serve retransmissions and snapshots.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,36 +32,38 @@ Examples:
   tapeworks exchange serve examples/exchange/orders.toml
   tapeworks exchange serve examples/exchange/twenty_five_feeds.toml --messages 1000000 --json
 
-Exit code 78: the configuration is wrong. 3: the kernel did not take some packets. Ctrl-C ends the sessions in good \
-order; where the configuration has no number of messages that is the usual end, with exit code 0.")]
+Ctrl-C ends the sessions cleanly, with exit code 0 if no number of messages is set. Exit code 3: the kernel refused \
+packets, or the ledger is incomplete. 78: the configuration is invalid. 130: Ctrl-C came before the last message.")]
 pub(super) struct Serve {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// End after so many messages of all venues; overrides the configuration.
+    /// Stop after N messages over all venues; overrides the configuration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     messages: Option<u64>,
-    /// Messages a second over all venues; overrides the configuration.
+    /// Messages per second over all venues, up to 100 million; overrides the configuration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     rate: Option<u64>,
-    /// The report as one JSON object, as the file `injected` has it.
+    /// Print the report as one JSON object, in the format of the file `injected`.
     #[arg(short = 'J', long)]
     json: bool,
-    /// Write what truly happens to each order of the exchanges to FILE, a JSON object a line, whatever their faults make users believe. A
-    /// restart from a store writes the whole day again.
+    /// Write the true history of every order at the exchanges to FILE, one JSON object per line.
+    ///
+    /// It is true even if an exchange's faults mislead its users. A restart from a store writes the whole day
+    /// again.
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
 }
 
-/// Check a configuration of venues: errors have line, column and the expected value.
+/// Validate a configuration of venues; errors state line, column and expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   tapeworks exchange check examples/exchange/loopback.toml
 
-Exit code 78: the configuration is wrong.")]
+Exit code 78: the configuration is invalid.")]
 pub(super) struct Check {
-    /// The configuration, a TOML file.
+    /// Configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
 }
