@@ -25,12 +25,12 @@ pub(super) const REQUESTS: &[Table] = &[
     (
         "OrderMassCancelRequest (q)",
         MASS_CANCEL,
-        Some("Order Mass Cancel Request (q), or a cancel of each order"),
-        Some("a cancel of each order"),
+        Some("Order Mass Cancel Request (q), or one cancel per order"),
+        Some("one cancel per order"),
     ),
     ("Quote (S)", QUOTE, Some("New Quote (S)"), None),
-    ("MassQuote (i)", MASS_QUOTE, Some("a New Quote (S) for each entry"), None),
-    ("QuoteCancel (Z)", QUOTE_CANCEL, Some("a cancel of each side, by Order ID"), None),
+    ("MassQuote (i)", MASS_QUOTE, Some("one New Quote (S) per entry"), None),
+    ("QuoteCancel (Z)", QUOTE_CANCEL, Some("one cancel per side, by Order ID"), None),
 ];
 
 /// From the venue to clients.
@@ -38,24 +38,24 @@ pub(super) const REPORTS: &[Table] = &[
     (
         "ExecutionReport (8)",
         EXECUTION_REPORT,
-        Some("Execution Report (8)"),
+        Some("from Execution Report (8)"),
         Some(
-            "Order Accepted (A), Replaced (U), Canceled (C), AIQ Canceled (D), Order Executed (E), Broken Trade (B), Trade Correction (F), Rejected Order (J), Cancel Pending (P), Order Modified (M), Order Restated (R), Order Priority Update (T)",
+            "from Order Accepted (A), Replaced (U), Canceled (C), AIQ Canceled (D), Order Executed (E), Broken Trade (B), Trade Correction (F), Rejected Order (J), Cancel Pending (P), Order Modified (M), Order Restated (R), Order Priority Update (T)",
         ),
     ),
     (
         "OrderCancelReject (9)",
         CANCEL_REJECT,
-        Some("Order Cancel Reject (9)"),
-        Some("Cancel Reject (I), Rejected Order (J) of a replace"),
+        Some("from Order Cancel Reject (9)"),
+        Some("from Cancel Reject (I), or Rejected Order (J) for a replace"),
     ),
     (
         "OrderMassCancelReport (r)",
         MASS_CANCEL_REPORT,
-        Some("Order Mass Cancel Report (r), or the gateway's own"),
-        Some("the gateway's own"),
+        Some("from Order Mass Cancel Report (r), or by the gateway"),
+        Some("by the gateway"),
     ),
-    ("QuoteStatusReport (AI)", QUOTE_STATUS, Some("the first Execution Report (8) of a quote"), None),
+    ("QuoteStatusReport (AI)", QUOTE_STATUS, Some("from the quote's first Execution Report (8)"), None),
 ];
 
 /// The standard's name of a tag; empty if the declaration does not have it.
@@ -75,16 +75,9 @@ fn words(fields: &str) -> String {
     fields.split(", ").map(field).collect::<Vec<_>>().join(", ")
 }
 
-fn table(
-    page: &mut String,
-    is_request: bool,
-    (name, rows, _, _): &Table,
-    venue: &str,
-    of: fn(&Row) -> Counterpart,
-) {
-    let from = if is_request { "" } else { "from " };
+fn table(page: &mut String, (_, rows, _, _): &Table, of: fn(&Row) -> Counterpart) {
     // Writing to a String cannot fail.
-    let _ = writeln!(page, "| tag | {name} | {from}{venue} | conversion |\n| ---: | --- | --- | --- |");
+    let _ = writeln!(page, "| tag | FIX | venue | conversion |\n| ---: | --- | --- | --- |");
     for row in *rows {
         let Counterpart { fields, conversion } = of(row);
         let _ = writeln!(page, "| {} | {} | {} | {conversion} |", row.tag, title(row.tag), words(fields));
@@ -97,10 +90,21 @@ fn table(
 pub fn markdown() -> String {
     let mut page = String::from(
         "# The mapping tables\n\n\
-         <!-- Generated from crates/translate/src/mapping: `cargo xtask golden --bless` writes it anew. -->\n\n\
-         What each field of a client's message becomes at the [gateway's](gateway.md) venue, and each field of a reply is made of. A tag that is not \
-         in the message's table is\nrefused by a BusinessMessageReject (380 = 0) that names it, unless the client's `ignored_tags` has it; a value that the \
-         venue has no counterpart for by a Reject (373 = 5)\nthat names the tag. The session's own tags are not in the tables.\n\n",
+         <!-- Generated from crates/translate/src/mapping by `cargo xtask golden --bless`. -->\n\n\
+         How the [gateway](gateway.md) maps each field of a request to the venue's message, and where it gets each field of a \
+         reply. A tag\nmissing from the message's table is refused by BusinessMessageReject (380 = 0), unless the client's \
+         `ignored_tags` lists it; a value\nwithout a counterpart at the venue, by Reject (373 = 5). Both name the tag. Session \
+         tags are not listed.\n\n\
+         | conversion | meaning |\n\
+         | --- | --- |\n\
+         | see D, G, S | as the same tag in that message |\n\
+         | ignored | accepted without effect |\n\
+         | must match | if present, must equal the order's value |\n\
+         | not sent | left out; venues set their own TransactTime (60) |\n\
+         | on tick | a multiple of the instrument's tick |\n\
+         | state | from the gateway's record of the order and its requests |\n\
+         | refused | the venue has no counterpart |\n\
+         | 8 decimals | exact; only AvgPx (6) is rounded |\n\n",
     );
     type Venue = (&'static str, fn(&Row) -> Counterpart, fn(&Table) -> Option<&'static str>);
     let venues: [Venue; 2] = [
@@ -109,21 +113,21 @@ pub fn markdown() -> String {
     ];
     for (venue, column, message) in venues {
         for (is_request, tables) in [(true, REQUESTS), (false, REPORTS)] {
-            let direction = if is_request { "from clients" } else { "to clients" };
+            let (direction, verb, unsupported) = if is_request {
+                ("from clients", "Sent as", "BusinessMessageReject (380 = 3)")
+            } else {
+                ("to clients", "Built", "never sent")
+            };
             let _ = writeln!(page, "## {venue}, {direction}\n");
             for each in tables {
-                let Some(native) = message(each) else {
-                    let _ = writeln!(
-                        page,
-                        "### {}\n\nThe venue has no such message: {}\n",
-                        each.0,
-                        if is_request { "BusinessMessageReject, 380 = 3." } else { "it is never sent." }
-                    );
-                    continue;
-                };
-                let arrow = if is_request { "becomes" } else { "is made of" };
-                let _ = writeln!(page, "### {}\n\nIt {arrow} {native}.\n", each.0);
-                table(&mut page, is_request, each, venue, column);
+                let Some(native) = message(each) else { continue };
+                let _ = writeln!(page, "### {}\n\n{verb} {native}.\n", each.0);
+                table(&mut page, each, column);
+            }
+            let missing = tables.iter().filter(|each| message(each).is_none());
+            let missing: Vec<&str> = missing.map(|each| each.0).collect();
+            if !missing.is_empty() {
+                let _ = writeln!(page, "### Unsupported\n\n{}: {unsupported}.\n", missing.join(", "));
             }
         }
     }
