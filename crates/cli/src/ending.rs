@@ -18,7 +18,7 @@ pub(crate) const EXIT_CODES: [(u8, &str); 6] = [
     (2, "wrong usage"),
     (3, "done, but the input has gaps or parts that could not be read"),
     // EX_CONFIG of sysexits.h.
-    (78, "a configuration file is wrong"),
+    (78, "invalid configuration file"),
     (130, "stopped by Ctrl-C"),
 ];
 

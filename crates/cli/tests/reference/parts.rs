@@ -63,7 +63,7 @@ fn plain(styled: Option<&StyledStr>) -> String {
 fn meaning(argument: &Arg) -> String {
     let mut text = cell(&plain(argument.get_help()));
     let mut add = |name: &str, values: &[String]| {
-        let stop = if text.ends_with(['.', ']', ')']) { "" } else { "." };
+        let stop = if text.ends_with(['.', ']']) { "" } else { "." };
         let _infallible = write!(text, "{stop} {name}: {}.", values.join(", "));
     };
     let values: Vec<String> = argument
