@@ -138,7 +138,7 @@ impl Release {
 
     /// What the program is made of (SBOM), as CycloneDX describes it.
     fn bill_of_materials(&self) -> Result<PathBuf, String> {
-        let tool = had(tools::of_crate("cargo-cyclonedx", CYCLONEDX))?;
+        let tool = had(tools::of_crate("cargo-cyclonedx", CYCLONEDX, &[]))?;
         let manifest = ["cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--features", FEATURES];
         program(tool)
             .args(manifest)

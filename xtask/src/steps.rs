@@ -773,9 +773,18 @@ fn book() -> Result<String, Lack> {
     if !process::root().join("docs/book.toml").is_file() {
         return Err(Lack::Skipped("there is no book yet: docs/book.toml is missing".into()));
     }
-    let mdbook = tools::of_crate("mdbook", MDBOOK)?;
+    let mdbook = tools::of_crate("mdbook", MDBOOK, &["search"])?;
     let output = process::target_folder().join("book");
-    ran(process::program(mdbook).args(["build", "docs", "--dest-dir"]).arg(output).run(), "the book builds")
+    let _absent = std::fs::remove_dir_all(&output);
+    let build = process::program(mdbook).args(["build", "docs", "--dest-dir"]).arg(&output);
+    build.run().map_err(Lack::Failed)?;
+    let files = std::fs::read_dir(&output).map_err(|error| Lack::Failed(error.to_string()))?;
+    let is_index = |name: std::ffi::OsString| name.to_string_lossy().starts_with("searchindex");
+    if files.flatten().any(|file| is_index(file.file_name())) {
+        Ok("the book builds, with its search".into())
+    } else {
+        Err(Lack::Failed("the book has no search: mdbook was built without it".into()))
+    }
 }
 
 fn binary() -> Result<String, Lack> {

@@ -197,8 +197,8 @@ fn install(package: &str) -> Result<(), Lack> {
     install().map_err(Lack::Failed)
 }
 
-/// A program of a crate, at one version: installed ones first, else one of our own below the target folder.
-pub(crate) fn of_crate(program: &str, version: &str) -> Result<PathBuf, Lack> {
+/// A program of a crate at one version, with these of its features: the installed one, or else our own below the target folder.
+pub(crate) fn of_crate(program: &str, version: &str, features: &[&str]) -> Result<PathBuf, Lack> {
     let folder = process::target_folder().join("tools");
     let own = folder.join("bin").join(program);
     if process::is_installed(program) {
@@ -213,7 +213,8 @@ pub(crate) fn of_crate(program: &str, version: &str) -> Result<PathBuf, Lack> {
     // Without optimisation: it is built for longer than it runs.
     let install =
         ["install", program, "--version", version, "--locked", "--no-default-features", "--debug", "--root"];
-    process::cargo(install).arg(&folder).run().map_err(Lack::Failed)?;
+    let install = process::cargo(install).arg(&folder).arg("--features").arg(features.join(","));
+    install.run().map_err(Lack::Failed)?;
     Ok(own)
 }
 

@@ -252,7 +252,7 @@ impl Drawing {
             r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0}" width="{width}" height="{height:.0}" role="img" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="12">
 <title>{title}</title>
 <style>
-.page {{ fill: #ffffff }} .ink {{ fill: #1f2937 }} .strong {{ fill: #1f2937; font-size: 15px; font-weight: 600 }} .faint {{ fill: #6b7280 }}
+.page {{ fill: #ffffff }} .ink {{ fill: #1f2937 }} .strong {{ fill: #1f2937; font-size: 15px; font-weight: 600 }} .faint {{ fill: #6b7280 }} .label {{ fill: #ffffff }}
 .grid {{ stroke: #e5e7eb }} .axis {{ stroke: #9ca3af }}
 @media (prefers-color-scheme: dark) {{
 .page {{ fill: #111827 }} .ink, .strong {{ fill: #e5e7eb }} .faint {{ fill: #9ca3af }} .grid {{ stroke: #263244 }} .axis {{ stroke: #6b7280 }}

@@ -137,9 +137,9 @@ fn draw(outcome: &Outcome) -> String {
             }
             let is_first =
                 outcome.delivered.iter().any(|(_, delivered, by)| (*delivered, *by) == (number, line));
-            let shade = if is_first { colour(0) } else { "#9ca3af" };
+            let shade = if is_first { colour(0) } else { "#6b7280" };
             drawing.rectangle((place.0 - 10.0, y), (20.0, 20.0), shade);
-            drawing.text("page", place, Anchor::Middle, &number.to_string());
+            drawing.text("label", place, Anchor::Middle, &number.to_string());
         }
     }
     for (us, numbers) in &outcome.requests {
@@ -151,7 +151,7 @@ fn draw(outcome: &Outcome) -> String {
         for (place, number) in arrival.numbers.clone().enumerate() {
             let left = x(arrival.us) - 10.0 + 22.0 * place as f64;
             drawing.rectangle((left, SERVER), (20.0, 20.0), colour(1));
-            drawing.text("page", (left + 10.0, SERVER + 14.0), Anchor::Middle, &number.to_string());
+            drawing.text("label", (left + 10.0, SERVER + 14.0), Anchor::Middle, &number.to_string());
         }
     }
     let height_of = |count: usize| bottom - STEP * count as f64;
