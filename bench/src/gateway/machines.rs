@@ -174,7 +174,7 @@ pub fn run(options: &Options) {
 
 /// The `machine` declarations of the translator, without their actions.
 const SOURCES: [(&str, &str); 2] = [
-    ("ClientToExchange", include_str!("../../../crates/translate/src/desk.rs")),
+    ("ClientToExchange", include_str!("../../../crates/translate/src/admission.rs")),
     ("ExchangeToClient", include_str!("../../../crates/translate/src/orders.rs")),
 ];
 
@@ -247,7 +247,7 @@ impl Declared {
     /// The machine with a context whose actions do nothing.
     fn module(&self) -> String {
         let (context, message) = match self.name {
-            "ClientToExchange" => ("Desk", "Incoming<'_>"),
+            "ClientToExchange" => ("Admission", "Incoming<'_>"),
             _ => ("Order", "&Execution"),
         };
         let parameter = |has: &bool| if *has { format!(", _: {message}") } else { String::new() };

@@ -13,19 +13,19 @@
 //! A message is decoded where it lies, costs one call of the engine and a hash lookup per named order, and each report is
 //! copied three times: into the queue, into the user's store, into the connection.
 
-mod desk;
 mod faults;
 mod ids;
 mod ledger;
 mod misreports;
 mod native;
 mod ouch;
+mod register;
 
 use std::collections::HashSet;
 use std::fmt;
 
-use desk::{Desk, Entry, Recipient};
 use misreports::Misreports;
+use register::{Entry, OrderRegister, Recipient};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{
     Channel, ConnectionId, End, Input, Server, ServerCounters, ServerSettings, User, UserId,
@@ -327,7 +327,7 @@ pub struct OrderCounters {
 /// A venue that takes orders. See the [module](self).
 #[derive(Debug)]
 pub struct OrderExchange {
-    desk: Desk,
+    register: OrderRegister,
     native: Server,
     ouch: Vec<SoupAcceptor>,
     /// Whether each native user's orders are cancelled on disconnect.
@@ -349,7 +349,7 @@ impl OrderExchange {
             SoupAcceptor::new(user.credentials.clone(), options.ouch_session, options.ouch_store_bytes)
         };
         let mut venue = Self {
-            desk: Desk::new(options),
+            register: OrderRegister::new(options),
             native: Server::new(options.native.clone(), options.native_users.clone()),
             ouch: options.ouch_users.iter().map(acceptor).collect(),
             native_cancels: options.native_users.iter().map(|user| user.cancels_on_disconnect).collect(),
@@ -357,10 +357,10 @@ impl OrderExchange {
             gone: Vec::new(),
             misreports: Misreports::default(),
         };
-        venue.desk.now_ns = now_ns;
+        venue.register.now_ns = now_ns;
         venue.advance(now_ns);
         for user in 0..venue.ouch.len() {
-            venue.desk.ouch_system_event(user, EventCode::StartOfDay);
+            venue.register.ouch_system_event(user, EventCode::StartOfDay);
         }
         venue.release();
         Ok(venue)
@@ -369,13 +369,13 @@ impl OrderExchange {
     /// What was counted.
     #[must_use]
     pub const fn counters(&self) -> OrderCounters {
-        self.desk.counters
+        self.register.counters
     }
 
     /// The faults that happened.
     #[must_use]
     pub const fn faults(&self) -> FaultCounters {
-        self.desk.script.counters()
+        self.register.script.counters()
     }
 
     /// What the native sessions counted.
@@ -387,7 +387,7 @@ impl OrderExchange {
     /// The matching engine, to look at.
     #[must_use]
     pub const fn engine(&self) -> &MatchingEngine {
-        &self.desk.engine
+        &self.register.engine
     }
 
     /// The App IDs of which a fault keeps a report from a logged-on native user that has a later one.
@@ -424,14 +424,14 @@ impl OrderExchange {
             Connection::Native(id) => {
                 let mut dropped = Vec::new();
                 let mut halts = Vec::new();
-                let Self { desk, native, native_cancels, .. } = self;
+                let Self { register, native, native_cancels, .. } = self;
                 native.receive(id, bytes, now_ns, |input| {
                     if let Input::Message { user, .. } = input {
-                        let (is_dropped, halt) = desk.script.message();
+                        let (is_dropped, halt) = register.script.message();
                         dropped.extend(is_dropped.then_some(user));
                         halts.extend(halt);
                     }
-                    take_input(desk, native_cancels, &input);
+                    take_input(register, native_cancels, &input);
                 });
                 halts.into_iter().for_each(|halt| self.halt(halt, now_ns));
                 for user in dropped {
@@ -440,16 +440,16 @@ impl OrderExchange {
             }
             Connection::Ouch { user, connection } => {
                 let (mut is_dropped, mut halts) = (false, Vec::new());
-                let Self { desk, ouch, .. } = self;
+                let Self { register, ouch, .. } = self;
                 let Some(acceptor) = ouch.get_mut(user) else { return };
                 acceptor.receive(connection, bytes, now_ns, |message| {
                     // A query does not count: an exchange that drops the connection at each message would never take an order.
                     if message.first() != Some(&AccountQuery::TAG) {
-                        let (drop, halt) = desk.script.message();
+                        let (drop, halt) = register.script.message();
                         is_dropped |= drop;
                         halts.extend(halt);
                     }
-                    desk.ouch_message(user, message);
+                    register.ouch_message(user, message);
                 });
                 halts.into_iter().for_each(|halt| self.halt(halt, now_ns));
                 if is_dropped && let Some(acceptor) = self.ouch.get_mut(user) {
@@ -491,8 +491,8 @@ impl OrderExchange {
         self.advance(now_ns);
         match connection {
             Connection::Native(id) => {
-                let Self { desk, native, native_cancels, .. } = self;
-                native.closed(id, |input| take_input(desk, native_cancels, &input));
+                let Self { register, native, native_cancels, .. } = self;
+                native.closed(id, |input| take_input(register, native_cancels, &input));
             }
             Connection::Ouch { user, connection } => {
                 if let Some(acceptor) = self.ouch.get_mut(user) {
@@ -535,8 +535,8 @@ impl OrderExchange {
     /// Time passes: orders expire, halts end, delayed reports go out, silent clients are disconnected.
     pub fn tick(&mut self, now_ns: u64) {
         self.advance(now_ns);
-        let Self { desk, native, native_cancels, .. } = self;
-        native.tick(now_ns, |input| take_input(desk, native_cancels, &input));
+        let Self { register, native, native_cancels, .. } = self;
+        native.tick(now_ns, |input| take_input(register, native_cancels, &input));
         self.end_misreports();
         for user in 0..self.ouch.len() {
             if let Some(acceptor) = self.ouch.get_mut(user) {
@@ -551,8 +551,8 @@ impl OrderExchange {
     /// second besides.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
-        let expiry_ns = self.desk.engine.next_expiry_ns().unwrap_or(u64::MAX);
-        expiry_ns.min(self.desk.report_due_ns().unwrap_or(u64::MAX)).min(self.misreports.due_ns())
+        let expiry_ns = self.register.engine.next_expiry_ns().unwrap_or(u64::MAX);
+        expiry_ns.min(self.register.report_due_ns().unwrap_or(u64::MAX)).min(self.misreports.due_ns())
     }
 
     /// How often sessions need [`OrderExchange::tick`] while there are connections, in nanoseconds: half the heartbeats' interval.
@@ -563,12 +563,12 @@ impl OrderExchange {
 
     /// The next event of the market, if there is one.
     pub fn next_market(&mut self) -> Option<MarketEvent> {
-        self.desk.next_market()
+        self.register.next_market()
     }
 
     /// The next entry of the ledger, if there is one: what truly happened, whatever faults make the users believe.
     pub fn next_ledger(&mut self) -> Option<LedgerEntry> {
-        self.desk.next_ledger()
+        self.register.next_ledger()
     }
 
     // ---- what the venue does ----
@@ -576,7 +576,7 @@ impl OrderExchange {
     /// Cancels a trade of the last 65,536: both sides are notified. Returns whether it was known.
     pub fn bust(&mut self, match_number: u64, now_ns: u64) -> bool {
         self.advance(now_ns);
-        let is_known = self.desk.bust(match_number);
+        let is_known = self.register.bust(match_number);
         self.release();
         is_known
     }
@@ -585,9 +585,9 @@ impl OrderExchange {
     /// instrument takes cancels only. Returns whether the instrument is there.
     pub fn suspend(&mut self, symbol: SymbolIndex, is_suspended: bool, now_ns: u64) -> bool {
         self.advance(now_ns);
-        let is_there = self.desk.engine.set_halted(symbol, is_suspended).is_ok();
+        let is_there = self.register.engine.set_halted(symbol, is_suspended).is_ok();
         if is_there {
-            self.desk.native_suspended(symbol, is_suspended);
+            self.register.native_suspended(symbol, is_suspended);
         }
         self.release();
         is_there
@@ -595,7 +595,7 @@ impl OrderExchange {
 
     /// Halts a partition for some time: its orders are rejected, and native users are notified.
     pub fn halt(&mut self, halt: PartitionHalt, now_ns: u64) {
-        if self.desk.halt(halt.partition, now_ns.saturating_add(halt.duration_ns)) {
+        if self.register.halt(halt.partition, now_ns.saturating_add(halt.duration_ns)) {
             self.native.set_status(halt.partition, AppStatus::PartitionNotAvailable, now_ns);
         }
     }
@@ -614,12 +614,12 @@ impl OrderExchange {
     /// every partition is halted, and users that disconnect keep their orders.
     pub fn end_day(&mut self, now_ns: u64) {
         self.advance(now_ns);
-        self.desk.end_day();
+        self.register.end_day();
         for user in 0..self.ouch.len() {
-            self.desk.ouch_system_event(user, EventCode::EndOfDay);
+            self.register.ouch_system_event(user, EventCode::EndOfDay);
         }
         // What a fault delays goes out before the end.
-        self.desk.end_delays();
+        self.register.end_delays();
         self.release();
         self.send_all_held();
         self.ouch.iter_mut().for_each(|acceptor| acceptor.end_session(now_ns));
@@ -628,76 +628,76 @@ impl OrderExchange {
     /// Whether the day has ended, and the next has not begun.
     #[must_use]
     pub const fn is_day_over(&self) -> bool {
-        self.desk.is_day_over()
+        self.register.is_day_over()
     }
 
     /// The next day begins, with the orders that are left: native numbers begin at 1, with nothing kept of the day before, and OUCH users have
     /// new sessions of this name. The host has closed all connections. `midnight_ns` is that of New York.
     pub fn new_day(&mut self, midnight_ns: u64, ouch_session: [u8; 10], now_ns: u64) {
         self.advance(now_ns);
-        self.desk.new_day(midnight_ns);
+        self.register.new_day(midnight_ns);
         self.forget_misreports();
         self.native.new_day();
         for acceptor in &mut self.ouch {
             acceptor.new_day(ouch_session);
         }
         for user in 0..self.ouch.len() {
-            self.desk.ouch_system_event(user, EventCode::StartOfDay);
+            self.register.ouch_system_event(user, EventCode::StartOfDay);
         }
         self.release();
     }
 
     /// Ends a native user's real-time connection at once.
     pub fn disconnect_native(&mut self, user: UserId) {
-        let Self { desk, native, native_cancels, .. } = self;
-        native.disconnect(user, Channel::RealTime, |input| take_input(desk, native_cancels, &input));
+        let Self { register, native, native_cancels, .. } = self;
+        native.disconnect(user, Channel::RealTime, |input| take_input(register, native_cancels, &input));
     }
 
     // ---- the inside ----
 
     fn advance(&mut self, now_ns: u64) {
-        self.desk.now_ns = self.desk.now_ns.max(now_ns);
-        let now_ns = self.desk.now_ns;
-        self.desk.call(|engine, mut sink| engine.advance(now_ns, &mut sink));
-        self.desk.report_events();
+        self.register.now_ns = self.register.now_ns.max(now_ns);
+        let now_ns = self.register.now_ns;
+        self.register.call(|engine, mut sink| engine.advance(now_ns, &mut sink));
+        self.register.report_events();
     }
 
     /// An OUCH user's connection may have ended: its orders are cancelled.
     fn notice_ouch(&mut self, user: usize) {
         let is_away = self.ouch.get(user).is_some_and(|acceptor| !acceptor.is_logged_in());
-        if is_away && !self.desk.is_day_over() && self.ouch_cancels.get(user) == Some(&true) {
-            self.desk.cancel_all(Recipient::Ouch(user), EndReason::Disconnected, |_| true);
+        if is_away && !self.register.is_day_over() && self.ouch_cancels.get(user) == Some(&true) {
+            self.register.cancel_all(Recipient::Ouch(user), EndReason::Disconnected, |_| true);
         }
     }
 
     /// Sends the reports that are due. One that makes its user too slow ends the user's connection, and may cancel orders, whose
     /// reports follow.
     fn release(&mut self) {
-        while let Some(report) = self.desk.next_report() {
+        while let Some(report) = self.register.next_report() {
             self.send(report);
             while let Some(user) = self.gone.pop() {
-                cancel_native(&mut self.desk, &self.native_cancels, user);
+                cancel_native(&mut self.register, &self.native_cancels, user);
             }
         }
     }
 }
 
-/// What a native session has for the desk.
-fn take_input(desk: &mut Desk, native_cancels: &[bool], input: &Input<'_>) {
+/// What a native session has for the register.
+fn take_input(register: &mut OrderRegister, native_cancels: &[bool], input: &Input<'_>) {
     match input {
         Input::Message { user, message } => {
             let cancels = native_cancels.get(user.0).copied().unwrap_or(false);
-            desk.native_message(user.0, cancels, message);
+            register.native_message(user.0, cancels, message);
         }
-        Input::Gone { user, .. } => cancel_native(desk, native_cancels, *user),
+        Input::Gone { user, .. } => cancel_native(register, native_cancels, *user),
         _ => {}
     }
 }
 
 /// A native user is gone: its orders that are to be cancelled then are cancelled.
-fn cancel_native(desk: &mut Desk, native_cancels: &[bool], user: UserId) {
-    if native_cancels.get(user.0) == Some(&true) && !desk.is_day_over() {
-        desk.cancel_all(
+fn cancel_native(register: &mut OrderRegister, native_cancels: &[bool], user: UserId) {
+    if native_cancels.get(user.0) == Some(&true) && !register.is_day_over() {
+        register.cancel_all(
             Recipient::Native(user.0),
             EndReason::Disconnected,
             |entry| matches!(entry, Entry::Native(order) if order.cancels_on_disconnect),

@@ -73,12 +73,12 @@ pub struct Core<S: VenueSession, D: Disk> {
     behind_since_ns: u64,
     /// The midnight that the venue's times count from, in UTC nanoseconds; 0: of a venue without.
     midnight_ns: u64,
-    desk: Desk,
+    effects: Effects,
 }
 
 /// What both directions write to.
 #[derive(Debug)]
-struct Desk {
+struct Effects {
     entries: Entries,
     /// Clients whose store has changes.
     touched: Vec<usize>,
@@ -130,7 +130,7 @@ const MOST_SHOWN: usize = 64;
 /// The most notices that wait for the caller.
 const MOST_NOTICES: usize = 1_024;
 
-impl Desk {
+impl Effects {
     /// Ends a second of round trips, if it is over. A clock that was set back begins a new one. Cost: some tens of microseconds.
     fn end_second(&mut self, now_ns: u64) {
         let passed_ns = now_ns.checked_sub(self.last_second_end_ns);
@@ -207,7 +207,7 @@ struct Trader<'a, S: VenueSession> {
     is_drop_copy: bool,
     translator: &'a mut Translator<S::Table>,
     venue: &'a mut S,
-    desk: &'a mut Desk,
+    effects: &'a mut Effects,
     now: Now,
 }
 
@@ -261,7 +261,7 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         if self.is_drop_copy {
             return Verdict::UnsupportedType;
         }
-        let Desk { entries, unsent, copied, copies, counters, tracer, .. } = &mut *self.desk;
+        let Effects { entries, unsent, copied, copies, counters, tracer, .. } = &mut *self.effects;
         let followed = match tracer {
             Some(tracer) => tracer.message(self.client, received.message_type, received.message),
             None => None,
@@ -292,7 +292,7 @@ impl<S: VenueSession> Application for Trader<'_, S> {
 struct ToAll<'a, S, D: Disk> {
     venue: Option<&'a mut S>,
     clients: &'a mut [Client<D>],
-    desk: &'a mut Desk,
+    effects: &'a mut Effects,
     now: Now,
 }
 
@@ -306,7 +306,7 @@ impl<S, D: Disk> ToAll<'_, S, D> {
 
 impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
     fn to_venue(&mut self, message: &[u8]) {
-        let Desk { entries, unsent, .. } = &mut *self.desk;
+        let Effects { entries, unsent, .. } = &mut *self.effects;
         if let Some(venue) = self.venue.as_deref_mut() {
             ToVenue { venue, entries, unsent, now: self.now }.send(message);
         } else {
@@ -318,11 +318,11 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
     }
 
     fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
-        if let Some(tracer) = self.desk.tracer.as_mut().filter(|tracer| tracer.is_following()) {
+        if let Some(tracer) = self.effects.tracer.as_mut().filter(|tracer| tracer.is_following()) {
             tracer.reply(usize::from(client.0), reply);
         }
         let is_copied = reply.is_execution();
-        let copies = core::mem::take(&mut self.desk.copies);
+        let copies = core::mem::take(&mut self.effects.copies);
         let owner = usize::from(client.0);
         for index in core::iter::once(owner).chain(copies.iter().copied().filter(|_| is_copied)) {
             // A copy says whose order it is of.
@@ -333,7 +333,7 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
                     None => continue,
                 },
             };
-            client.touch(index, self.desk, self.now);
+            client.touch(index, self.effects, self.now);
             let version = client.settings.translate.version;
             let kept = client.session.link().send_or_keep(
                 &mut client.store,
@@ -345,29 +345,29 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
                 },
             );
             if let Err(error) = kept {
-                self.desk.counters.unkept += 1;
+                self.effects.counters.unkept += 1;
                 let name = &client.settings.name;
-                self.desk.alert_of_report(|| format!("a report for {name} was not kept: {error}"));
+                self.effects.alert_of_report(|| format!("a report for {name} was not kept: {error}"));
             }
         }
-        self.desk.copies = copies;
+        self.effects.copies = copies;
     }
 
     fn unmatched(&mut self, report: &Report) {
-        self.desk.counters.unmatched += 1;
-        let count = self.desk.counters.unmatched;
-        self.desk.alert_of_report(|| {
+        self.effects.counters.unmatched += 1;
+        let count = self.effects.counters.unmatched;
+        self.effects.alert_of_report(|| {
             format!("a report of the venue belongs to no order, {count} of them so far: {report:?}")
         });
     }
 
     fn doubtful(&mut self, order: &Order, report: &Execution, doubt: Doubt) {
         let text = format!("{}, {}: {report:?}", doubt.text(), self.named(order));
-        self.desk.notice(true, text);
+        self.effects.notice(true, text);
     }
 
     fn repeated(&mut self, report: &Execution) {
-        self.desk.alert_of_report(|| {
+        self.effects.alert_of_report(|| {
             format!("the venue reports an execution again, which is left out: {report:?}")
         });
     }
@@ -380,20 +380,20 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         let text =
             format!("a message of the venue cannot be read, {of}: {length} bytes, the first of them {shown}");
         match order {
-            Some(_) => self.desk.notice(true, text),
-            None => self.desk.alert_of_report(|| text),
+            Some(_) => self.effects.notice(true, text),
+            None => self.effects.alert_of_report(|| text),
         }
     }
 
     fn own_cancel_failed(&mut self, order: &Order) {
         let text = format!("the venue rejected the cancel of {}: it works still", self.named(order));
-        self.desk.notice(true, text);
+        self.effects.notice(true, text);
     }
 
     fn first_report(&mut self, requested_ns: u64) {
         let passed_ns = self.now.utc_ns.saturating_sub(requested_ns);
-        self.desk.round_trip.saturating_record(passed_ns);
-        self.desk.this_second.saturating_record(passed_ns);
+        self.effects.round_trip.saturating_record(passed_ns);
+        self.effects.this_second.saturating_record(passed_ns);
     }
 }
 
@@ -411,10 +411,10 @@ impl<D: Disk> Client<D> {
     }
 
     /// Its store may change now.
-    fn touch(&mut self, index: usize, desk: &mut Desk, now: Now) {
+    fn touch(&mut self, index: usize, effects: &mut Effects, now: Now) {
         self.store.set_time(now.utc_ns);
         if !core::mem::replace(&mut self.is_touched, true) {
-            desk.touched.push(index);
+            effects.touched.push(index);
         }
     }
 }
@@ -454,7 +454,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         };
         let by_names = clients.iter().enumerate().map(|(index, client)| (names(client), index)).collect();
         let copies = (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect();
-        let desk = Desk {
+        let effects = Effects {
             entries: Entries::with_capacity(512 << 10),
             touched: Vec::with_capacity(clients.len()),
             copies,
@@ -480,7 +480,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             behind: Partitions::default(),
             behind_since_ns: 0,
             midnight_ns: 0,
-            desk,
+            effects,
         }
     }
 
@@ -489,7 +489,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let names: Vec<&str> = self.clients.iter().map(|client| client.settings.name.as_str()).collect();
         let (time_ns, names) = (now_ns, names.join("\n"));
         let entry = Entry { kind: Kind::Start, client: 0, number: 0, time_ns, bytes: names.as_bytes() };
-        self.desk.entries.push(entry);
+        self.effects.entries.push(entry);
         self.look_at_the_day(now_ns);
     }
 
@@ -502,7 +502,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.midnight_ns = midnight_ns;
         self.translator.set_midnight(midnight_ns);
         let (number, time_ns) = (midnight_ns, now_ns);
-        self.desk.entries.push(Entry { kind: Kind::Midnight, client: 0, number, time_ns, bytes: &[] });
+        self.effects.entries.push(Entry { kind: Kind::Midnight, client: 0, number, time_ns, bytes: &[] });
     }
 
     // ---- clients ----
@@ -588,16 +588,16 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// Cancels the open orders of a client. While the venue is away the cancels wait: they are sent when all of its reports are in.
     pub fn cancel_orders(&mut self, index: usize, now: Now) {
         let (client, time_ns) = (index as u16, now.utc_ns);
-        let mark = self.desk.entries.len();
-        self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
-        let began = self.desk.entries.len();
+        let mark = self.effects.entries.len();
+        self.effects.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
+        let began = self.effects.entries.len();
         // While its missed reports come in, the venue's session would take them. What settles the doubts sends them anew: each would be there twice.
         let is_settled = self.can_send();
-        let Self { clients, translator, venue, desk, .. } = self;
-        let mut out = ToAll { venue: is_settled.then_some(venue), clients, desk, now };
+        let Self { clients, translator, venue, effects, .. } = self;
+        let mut out = ToAll { venue: is_settled.then_some(venue), clients, effects, now };
         translator.cancel_orders(ClientIndex(client), time_ns, &mut out);
-        if self.desk.entries.len() == began {
-            self.desk.entries.truncate(mark);
+        if self.effects.entries.len() == began {
+            self.effects.entries.truncate(mark);
         }
         self.give_back_unsent(now);
     }
@@ -611,16 +611,16 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     }
 
     fn with_client(&mut self, index: usize, now: Now, work: impl FnOnce(&mut Client<D>, &mut Trader<'_, S>)) {
-        let Self { clients, translator, venue, desk, .. } = self;
+        let Self { clients, translator, venue, effects, .. } = self;
         let Some(client) = clients.get_mut(index) else { return };
-        client.touch(index, desk, now);
+        client.touch(index, effects, now);
         let is_drop_copy = client.settings.is_drop_copy;
         let version = client.settings.translate.version;
-        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, desk, now };
+        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, effects, now };
         work(client, &mut trader);
         if client.session.is_logged_on() && !client.was_logged_on {
             client.was_logged_on = true;
-            desk.notice(false, format!("{} is logged on", client.settings.name));
+            effects.notice(false, format!("{} is logged on", client.settings.name));
         }
         self.give_back_unsent(now);
         self.copy_reports(now);
@@ -628,47 +628,47 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// The venue's session did not take these: their requests are rejected.
     fn give_back_unsent(&mut self, now: Now) {
-        while !self.desk.unsent.is_empty() {
-            let mut unsent = core::mem::take(&mut self.desk.unsent);
+        while !self.effects.unsent.is_empty() {
+            let mut unsent = core::mem::take(&mut self.effects.unsent);
             for message in pieces(&unsent).filter(|_| !planted!("unsent-request-forgotten")) {
                 self.unsent(message, now);
             }
-            if self.desk.unsent.is_empty() {
+            if self.effects.unsent.is_empty() {
                 // The memory is used again.
                 unsent.clear();
-                self.desk.unsent = unsent;
+                self.effects.unsent = unsent;
                 return;
             }
         }
     }
 
     fn unsent(&mut self, message: &[u8], now: Now) {
-        let Self { clients, translator, desk, .. } = self;
-        give_back::<S, D>(message, clients, translator, desk, now);
+        let Self { clients, translator, effects, .. } = self;
+        give_back::<S, D>(message, clients, translator, effects, now);
     }
 
     /// Copies of the execution reports that a client's message made.
     fn copy_reports(&mut self, now: Now) {
-        if self.desk.copied.is_empty() {
+        if self.effects.copied.is_empty() {
             return;
         }
-        let copied = core::mem::take(&mut self.desk.copied);
-        let copies = core::mem::take(&mut self.desk.copies);
+        let copied = core::mem::take(&mut self.effects.copied);
+        let copies = core::mem::take(&mut self.effects.copies);
         for message in pieces(&copied) {
             for index in &copies {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
-                client.touch(*index, &mut self.desk, now);
+                client.touch(*index, &mut self.effects, now);
                 let version = client.settings.translate.version;
                 let kept =
                     client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
                         copy_report(message, version, writer);
                     });
-                self.desk.counters.unkept += u64::from(kept.is_err());
+                self.effects.counters.unkept += u64::from(kept.is_err());
             }
         }
-        self.desk.copies = copies;
-        self.desk.copied = copied;
-        self.desk.copied.clear();
+        self.effects.copies = copies;
+        self.effects.copied = copied;
+        self.effects.copied.clear();
     }
 
     /// The bytes to send to a client.
@@ -704,9 +704,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Some(client) = self.clients.get(index) else { return false };
         let is_slow = client.session.output().len() > client.settings.output_bytes;
         if is_slow {
-            self.desk.counters.slow_clients += 1;
+            self.effects.counters.slow_clients += 1;
             let text = format!("{} reads too slowly: its connection is ended", client.settings.name);
-            self.desk.notice(true, text);
+            self.effects.notice(true, text);
         }
         is_slow
     }
@@ -749,10 +749,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     }
 
     fn with_venue(&mut self, now: Now, work: impl FnOnce(&mut S, &mut dyn FnMut(VenueEvent<'_>))) {
-        let Self { clients, translator, venue, desk, .. } = self;
-        let mut each = |event: VenueEvent<'_>| on_event::<S, D>(event, clients, translator, desk, now);
+        let Self { clients, translator, venue, effects, .. } = self;
+        let mut each = |event: VenueEvent<'_>| on_event::<S, D>(event, clients, translator, effects, now);
         work(venue, &mut each);
-        if !self.desk.unsent.is_empty() {
+        if !self.effects.unsent.is_empty() {
             self.give_back_unsent(now);
             self.send_again(now);
         }
@@ -781,10 +781,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             let text = format!(
                 "reports of partition {app_id} are missing, and requested: its orders are refused until they are in"
             );
-            self.desk.notice(true, text);
+            self.effects.notice(true, text);
         }
         for app_id in self.behind.iter().filter(|app_id| !behind.has(*app_id)) {
-            self.desk.notice(true, format!("nothing is missing of partition {app_id} any more"));
+            self.effects.notice(true, format!("nothing is missing of partition {app_id} any more"));
         }
         self.behind = behind;
         self.translator.set_behind(behind);
@@ -794,14 +794,14 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     fn settle(&mut self, now: Now) {
         self.translator.venue_recovered();
         let time_ns = now.utc_ns;
-        self.desk.entries.push(Entry { kind: Kind::Settled, client: 0, number: 0, time_ns, bytes: &[] });
-        let Self { clients, translator, venue, desk, .. } = self;
-        let mut out = ToAll { venue: Some(venue), clients, desk, now };
+        self.effects.entries.push(Entry { kind: Kind::Settled, client: 0, number: 0, time_ns, bytes: &[] });
+        let Self { clients, translator, venue, effects, .. } = self;
+        let mut out = ToAll { venue: Some(venue), clients, effects, now };
         translator.settle(now.utc_ns, &mut out);
-        if let Some(tracer) = &mut self.desk.tracer {
+        if let Some(tracer) = &mut self.effects.tracer {
             tracer.recovery_ends(None);
         }
-        self.desk.notice(false, "the venue's reports are all in: orders pass".to_owned());
+        self.effects.notice(false, "the venue's reports are all in: orders pass".to_owned());
         for index in 0..self.clients.len() {
             self.cancel_if_gone(index, now);
         }
@@ -812,7 +812,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// What time brings, for all sessions. A caller does it some times a second.
     pub fn tick(&mut self, now: Now) {
-        self.desk.end_second(now.utc_ns);
+        self.effects.end_second(now.utc_ns);
         self.look_at_the_day(now.utc_ns);
         for index in 0..self.clients.len() {
             if self.clients.get(index).is_some_and(|client| client.is_connected) {
@@ -843,11 +843,11 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
     fn send_again(&mut self, now: Now) {
-        while self.can_send() && self.translator.has_to_send_again() && self.desk.unsent.is_empty() {
+        while self.can_send() && self.translator.has_to_send_again() && self.effects.unsent.is_empty() {
             let time_ns = now.utc_ns;
-            self.desk.entries.push(Entry { kind: Kind::Again, client: 0, number: 0, time_ns, bytes: &[] });
-            let Self { clients, translator, venue, desk, .. } = self;
-            let mut out = ToAll { venue: Some(venue), clients, desk, now };
+            self.effects.entries.push(Entry { kind: Kind::Again, client: 0, number: 0, time_ns, bytes: &[] });
+            let Self { clients, translator, venue, effects, .. } = self;
+            let mut out = ToAll { venue: Some(venue), clients, effects, now };
             translator.send_again(&mut out);
         }
         self.give_back_unsent(now);
@@ -874,9 +874,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             self.translator.resume();
         }
         let (number, time_ns) = (u64::from(is_halted), now.utc_ns);
-        self.desk.entries.push(Entry { kind: Kind::Halt, client: 0, number, time_ns, bytes: &[] });
+        self.effects.entries.push(Entry { kind: Kind::Halt, client: 0, number, time_ns, bytes: &[] });
         let text = if is_halted { "halted: cancels pass, nothing else" } else { "resumed" };
-        self.desk.notice(true, text.to_owned());
+        self.effects.notice(true, text.to_owned());
         if is_halted {
             self.take_back(None, now);
         }
@@ -884,10 +884,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// New orders and replaces that wait for the venue's throttle are not sent any more: of one client, or of all.
     fn take_back(&mut self, client: Option<ClientIndex>, now: Now) {
-        let Self { translator, venue, desk, .. } = self;
+        let Self { translator, venue, effects, .. } = self;
         venue.take_back(
             |message| translator.is_order(message, client),
-            |message| push_piece(&mut desk.unsent, message),
+            |message| push_piece(&mut effects.unsent, message),
         );
         self.give_back_unsent(now);
     }
@@ -902,8 +902,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             client.is_halted = is_halted;
         }
         let (client, number, time_ns) = (index as u16, u64::from(is_halted), now.utc_ns);
-        self.desk.entries.push(Entry { kind: Kind::HaltClient, client, number, time_ns, bytes: &[] });
-        self.desk.notice(true, format!("{name} is {}", if is_halted { "halted" } else { "resumed" }));
+        self.effects.entries.push(Entry { kind: Kind::HaltClient, client, number, time_ns, bytes: &[] });
+        self.effects.notice(true, format!("{name} is {}", if is_halted { "halted" } else { "resumed" }));
         if is_halted {
             self.take_back(Some(ClientIndex(index as u16)), now);
         }
@@ -920,11 +920,11 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         match self.translator.look_after_tops(steady_ns) {
             Some(Ok(source)) => {
                 self.has_prices = Some(true);
-                self.desk.notice(false, format!("prices of the market come from {source}"));
+                self.effects.notice(false, format!("prices of the market come from {source}"));
             }
             Some(Err(why)) => {
                 self.has_prices = Some(false);
-                self.desk.notice(true, format!("no prices of the market: {why}"));
+                self.effects.notice(true, format!("no prices of the market: {why}"));
             }
             None => {}
         }
@@ -946,49 +946,52 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// # Errors
     /// The disk is full or fails.
     pub fn commit(&mut self, ledger: &mut Ledger<D>, now_ns: u64) -> Result<(), JournalError> {
-        for index in &self.desk.touched {
+        for index in &self.effects.touched {
             if let Some(client) = self.clients.get_mut(*index)
                 && client.store.has_changes()
             {
-                client.store.collect(&mut self.desk.entries);
+                client.store.collect(&mut self.effects.entries);
             }
         }
-        let parts =
-            if self.desk.entries.is_empty() { &[] } else { ledger.write(&self.desk.entries, now_ns)? };
-        for index in self.desk.touched.drain(..) {
+        let parts = if self.effects.entries.is_empty() {
+            &[]
+        } else {
+            ledger.write(&self.effects.entries, now_ns)?
+        };
+        for index in self.effects.touched.drain(..) {
             if let Some(client) = self.clients.get_mut(index) {
                 client.is_touched = false;
                 client.store.written(parts);
             }
         }
-        self.desk.entries.clear();
+        self.effects.entries.clear();
         Ok(())
     }
 
     /// The clients whose store or output may have changed in this turn.
     pub(crate) fn touched(&self) -> &[usize] {
-        &self.desk.touched
+        &self.effects.touched
     }
 
     /// Whether something is to be written before anything more is sent.
     pub(crate) fn has_changes(&self) -> bool {
-        !self.desk.entries.is_empty() || !self.desk.touched.is_empty()
+        !self.effects.entries.is_empty() || !self.effects.touched.is_empty()
     }
 
     /// Bytes of entries so far: a turn is ended before it is long.
     pub(crate) fn entry_bytes(&self) -> usize {
-        self.desk.entries.len()
+        self.effects.entries.len()
     }
 
     /// Orders are followed, for traces.
     pub(crate) fn set_tracer(&mut self, tracer: Tracer) {
-        self.desk.tracer = Some(Box::new(tracer));
+        self.effects.tracer = Some(Box::new(tracer));
     }
 
     /// What follows orders, if they are followed.
     #[inline]
     pub(crate) fn tracer(&mut self) -> Option<&mut Tracer> {
-        self.desk.tracer.as_deref_mut()
+        self.effects.tracer.as_deref_mut()
     }
 
     /// Everything is sent that the venue is to get, and does not wait for its throttle.
@@ -998,14 +1001,14 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// What a person should know, since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        self.desk.has_report_notice = false;
-        core::mem::take(&mut self.desk.notices)
+        self.effects.has_report_notice = false;
+        core::mem::take(&mut self.effects.notices)
     }
 
     /// What was counted.
     #[must_use]
     pub const fn counters(&self) -> Counters {
-        self.desk.counters
+        self.effects.counters
     }
 
     /// The state, but for what only the host knows.
@@ -1052,11 +1055,11 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             clients,
             refusals: self.translator.refusals().iter().map(refusal).collect(),
             known_orders: self.translator.known_orders() as u64,
-            counters: self.desk.counters,
+            counters: self.effects.counters,
             translated: self.translator.counters().into(),
-            round_trip: self.desk.all,
-            last_second: self.desk.last_second,
-            last_second_end_ns: self.desk.last_second_end_ns,
+            round_trip: self.effects.all,
+            last_second: self.effects.last_second,
+            last_second_end_ns: self.effects.last_second_end_ns,
             ..Status::default()
         }
     }
@@ -1113,15 +1116,15 @@ fn give_back<S: VenueSession, D: Disk>(
     message: &[u8],
     clients: &mut [Client<D>],
     translator: &mut Translator<S::Table>,
-    desk: &mut Desk,
+    effects: &mut Effects,
     now: Now,
 ) {
     let time_ns = now.utc_ns;
-    desk.counters.unsent += 1;
-    desk.entries.push(Entry { kind: Kind::Unsent, client: 0, number: 0, time_ns, bytes: message });
-    let mut out = ToAll::<S, D> { venue: None, clients, desk, now };
+    effects.counters.unsent += 1;
+    effects.entries.push(Entry { kind: Kind::Unsent, client: 0, number: 0, time_ns, bytes: message });
+    let mut out = ToAll::<S, D> { venue: None, clients, effects, now };
     translator.venue_unsent(message, time_ns, &mut out);
-    if let Some(tracer) = &mut desk.tracer {
+    if let Some(tracer) = &mut effects.tracer {
         tracer.report_ends();
     }
 }
@@ -1131,54 +1134,54 @@ fn on_event<S: VenueSession, D: Disk>(
     event: VenueEvent<'_>,
     clients: &mut [Client<D>],
     translator: &mut Translator<S::Table>,
-    desk: &mut Desk,
+    effects: &mut Effects,
     now: Now,
 ) {
     let time_ns = now.utc_ns;
     match event {
         VenueEvent::LoggedOn => {
             translator.venue_connected();
-            if let Some(tracer) = &mut desk.tracer {
+            if let Some(tracer) = &mut effects.tracer {
                 tracer.recovery_begins();
             }
-            desk.notice(false, "logged on to the venue".to_owned());
+            effects.notice(false, "logged on to the venue".to_owned());
         }
         VenueEvent::Report { app_id, number, message } => {
             let number = report_number(app_id, number);
-            desk.entries.push(Entry { kind: Kind::Report, client: 0, number, time_ns, bytes: message });
-            if let Some(tracer) = &mut desk.tracer {
+            effects.entries.push(Entry { kind: Kind::Report, client: 0, number, time_ns, bytes: message });
+            if let Some(tracer) = &mut effects.tracer {
                 tracer.report_begins();
             }
-            let mut out = ToAll::<S, D> { venue: None, clients, desk, now };
+            let mut out = ToAll::<S, D> { venue: None, clients, effects, now };
             translator.venue_report(message, &mut out);
-            if let Some(tracer) = &mut desk.tracer {
+            if let Some(tracer) = &mut effects.tracer {
                 tracer.report_ends();
             }
         }
         VenueEvent::Missing { app_id, first, count } => {
-            desk.counters.missing = desk.counters.missing.saturating_add(count);
+            effects.counters.missing = effects.counters.missing.saturating_add(count);
             let (number, bytes) = (report_number(app_id, first), &count.to_le_bytes());
-            desk.entries.push(Entry { kind: Kind::Missing, client: 0, number, time_ns, bytes });
+            effects.entries.push(Entry { kind: Kind::Missing, client: 0, number, time_ns, bytes });
             let text = format!(
                 "the venue does not have {count} reports of App ID {app_id} from {first} on any more"
             );
-            desk.notice(true, text);
+            effects.notice(true, text);
         }
         VenueEvent::NewDay { app_id } => {
             translator.new_day(app_id);
             let number = u64::from(app_id);
-            desk.entries.push(Entry { kind: Kind::NewDay, client: 0, number, time_ns, bytes: &[] });
-            desk.notice(true, format!("the venue's numbers of App ID {app_id} begin anew"));
+            effects.entries.push(Entry { kind: Kind::NewDay, client: 0, number, time_ns, bytes: &[] });
+            effects.notice(true, format!("the venue's numbers of App ID {app_id} begin anew"));
         }
         VenueEvent::Session(bytes) => {
-            desk.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });
+            effects.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });
         }
         VenueEvent::NextName(next) => {
             let number = u64::from(next);
-            desk.entries.push(Entry { kind: Kind::NextName, client: 0, number, time_ns, bytes: &[] });
+            effects.entries.push(Entry { kind: Kind::NextName, client: 0, number, time_ns, bytes: &[] });
             if translator.venue_next_name(next) {
                 let last = next.saturating_sub(1);
-                desk.notice(
+                effects.notice(
                     true,
                     format!(
                         "the venue has seen requests up to number {last}, and the store lacks some of them"
@@ -1186,28 +1189,28 @@ fn on_event<S: VenueSession, D: Disk>(
                 );
             }
         }
-        VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
+        VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, effects, now),
         VenueEvent::UnknownAppId { app_id } => {
             let text =
                 format!("the venue says that it has no partition {app_id}: compare `partitions` with it");
-            desk.notice(true, text);
+            effects.notice(true, text);
         }
         VenueEvent::Unanswered { app_id } => {
-            desk.counters.unanswered_requests += 1;
+            effects.counters.unanswered_requests += 1;
             let text = format!(
                 "the venue has not answered the request for missed reports of partition {app_id}: it is made again on another connection"
             );
-            desk.notice(true, text);
+            effects.notice(true, text);
         }
-        VenueEvent::Alert(text) => desk.notice(true, format!("venue: {text}")),
-        VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
+        VenueEvent::Alert(text) => effects.notice(true, format!("venue: {text}")),
+        VenueEvent::Notice(text) => effects.notice(false, format!("venue: {text}")),
         VenueEvent::Ended(how) => {
             translator.venue_disconnected();
-            if let Some(tracer) = &mut desk.tracer {
+            if let Some(tracer) = &mut effects.tracer {
                 tracer.recovery_ends(Some("the session ended"));
             }
-            desk.counters.venue_ends += 1;
-            desk.notice(true, format!("the session with the venue ended: {how}"));
+            effects.counters.venue_ends += 1;
+            effects.notice(true, format!("the session with the venue ended: {how}"));
         }
     }
 }

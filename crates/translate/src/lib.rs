@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod desk;
+mod admission;
 mod dispatched;
 mod fix_side;
 pub mod ids;
@@ -27,7 +27,7 @@ mod venue;
 mod versions;
 mod warm;
 
-pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
+pub use admission::{ClientToExchange, ClientToExchangeState, Counters};
 pub use fix_side::{Body, Reply};
 pub use millennium::{Millennium, MillenniumSettings, Naming};
 pub use orders::{ExchangeToClient, ExchangeToClientState, Order};

@@ -20,8 +20,8 @@ use tapeworks_wire::fix::{LastTimestamp, field, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use self::doubts::Incomplete;
-use crate::desk::{
-    Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
+use crate::admission::{
+    Admission, Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision,
     Incoming, Traded,
 };
 use crate::fix_side::{
@@ -67,7 +67,7 @@ const APP_IDS: usize = 256;
 #[derive(Debug)]
 pub struct Translator<V> {
     way: ClientToExchange,
-    desk: Desk,
+    admission: Admission,
     venue: V,
     /// The number of the next request's name.
     next_name: u32,
@@ -107,7 +107,7 @@ impl<V: Venue> Translator<V> {
         };
         Self {
             way: ClientToExchange::new(),
-            desk: Desk {
+            admission: Admission {
                 reference,
                 clients: clients.iter().map(client).collect(),
                 tops: Box::new(Vec::new()),
@@ -150,49 +150,49 @@ impl<V: Venue> Translator<V> {
     /// What was counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { forgotten: self.desk.known.forgotten, ..self.desk.counters }
+        Counters { forgotten: self.admission.known.forgotten, ..self.admission.counters }
     }
 
     /// How often each reason was that of a message that was refused here, in the order of their first time.
     #[must_use]
     pub fn refusals(&self) -> &[(&'static str, u64)] {
-        &self.desk.refusals
+        &self.admission.refusals
     }
 
     /// The working orders of a client.
     #[must_use]
     pub fn open_orders(&self, client: ClientIndex) -> u32 {
-        self.desk.clients.get(usize::from(client.0)).map_or(0, |client| client.risk.open_orders)
+        self.admission.clients.get(usize::from(client.0)).map_or(0, |client| client.risk.open_orders)
     }
 
     /// The known orders, ended ones included.
     pub fn orders(&self) -> impl Iterator<Item = (&Order, ExchangeToClientState)> {
-        self.desk.known.iter().map(|entry| (&entry.order, entry.machine.state()))
+        self.admission.known.iter().map(|entry| (&entry.order, entry.machine.state()))
     }
 
     /// How many orders are known, ended ones included.
     #[must_use]
     pub fn known_orders(&self) -> usize {
-        self.desk.known.len()
+        self.admission.known.len()
     }
 
     /// How many requests the venue has not answered.
     #[must_use]
     pub const fn unanswered(&self) -> usize {
-        self.desk.known.unanswered()
+        self.admission.known.unanswered()
     }
 
     /// The order that a request of a client is of.
     #[must_use]
     pub fn order(&self, client: ClientIndex, id: &ClOrdId) -> Option<(&Order, ExchangeToClientState)> {
-        let handle = self.desk.known.by_client(client, id)?.order?;
-        self.desk.known.entry(handle).map(|entry| (&entry.order, entry.machine.state()))
+        let handle = self.admission.known.by_client(client, id)?.order?;
+        self.admission.known.entry(handle).map(|entry| (&entry.order, entry.machine.state()))
     }
 
     /// An instrument.
     #[must_use]
     pub fn instrument(&self, index: InstrumentIndex) -> Option<&Instrument> {
-        self.desk.reference.instrument(index)
+        self.admission.reference.instrument(index)
     }
 
     /// The session with the venue is connected: requests wait until [`Self::venue_recovered`].
@@ -251,18 +251,18 @@ impl<V: Venue> Translator<V> {
 
     /// The kill switch of one client. Returns whether the client is there.
     pub fn set_client_halted(&mut self, client: ClientIndex, is_halted: bool) -> bool {
-        let found = self.desk.clients.get_mut(usize::from(client.0));
+        let found = self.admission.clients.get_mut(usize::from(client.0));
         found.map(|client| client.risk.is_killed = is_halted).is_some()
     }
 
     /// Where the best prices come from that orders are checked against. Before, there are none.
     pub fn set_tops(&mut self, tops: Box<dyn TopsOfBook>) {
-        self.desk.tops = tops;
+        self.admission.tops = tops;
     }
 
     /// Of these partitions reports are missing: their instruments get no new orders, replaces and quotes. Cancels pass.
     pub fn set_behind(&mut self, behind: Partitions) {
-        let Desk { traded, reference, .. } = &mut self.desk;
+        let Admission { traded, reference, .. } = &mut self.admission;
         for (traded, index) in traded.iter_mut().zip(0..) {
             let instrument = reference.instrument(InstrumentIndex(index));
             traded.is_behind = instrument.is_some_and(|instrument| behind.has(instrument.partition));
@@ -271,31 +271,31 @@ impl<V: Venue> Translator<V> {
 
     /// Instruments with a report in doubt trade again.
     pub fn end_halts_of_doubts(&mut self) {
-        self.desk.traded.iter_mut().for_each(|traded| traded.is_doubtful = false);
+        self.admission.traded.iter_mut().for_each(|traded| traded.is_doubtful = false);
     }
 
     /// The instruments that a report in doubt has halted.
     pub fn doubtful_instruments(&self) -> impl Iterator<Item = &Instrument> {
-        let halted = self.desk.traded.iter().zip(0..).filter(|(traded, _)| traded.is_doubtful);
-        halted.filter_map(|(_, index)| self.desk.reference.instrument(InstrumentIndex(index)))
+        let halted = self.admission.traded.iter().zip(0..).filter(|(traded, _)| traded.is_doubtful);
+        halted.filter_map(|(_, index)| self.admission.reference.instrument(InstrumentIndex(index)))
     }
 
     /// See [`TopsOfBook::look_after`].
     pub fn look_after_tops(&mut self, now_ns: u64) -> Option<Result<String, String>> {
-        self.desk.tops.look_after(now_ns)
+        self.admission.tops.look_after(now_ns)
     }
 
     /// Forgets the oldest ended orders until so many new ones have room. A host calls it when it is idle: an order that finds room does
     /// not wait for memory that nothing has touched for long.
     pub fn keep_room(&mut self, orders: usize) {
-        self.desk.known.keep_room(orders);
+        self.admission.known.keep_room(orders);
     }
 
     // ---- warming ----
 
     /// Prepares [`Self::warm`]: takes memory for the orders that go no further, one for each client.
     pub fn prepare_to_warm(&mut self) {
-        self.warm = Some(Box::new(Warm::new(&self.desk)));
+        self.warm = Some(Box::new(Warm::new(&self.admission)));
     }
 
     /// Runs an order of the next client's through the path up to just before it is sent, and its first report back up to the bytes of
@@ -304,27 +304,29 @@ impl<V: Venue> Translator<V> {
     /// are cold.
     pub fn warm(&mut self, now_ns: u64) {
         let Some(mut warm) = self.warm.take() else { return };
-        if self.way.state() == ClientToExchangeState::Open && !self.desk.is_replaying {
-            let (counters, decision) = (self.desk.counters, self.desk.decision);
-            self.desk.is_warming = true;
+        if self.way.state() == ClientToExchangeState::Open && !self.admission.is_replaying {
+            let (counters, decision) = (self.admission.counters, self.admission.decision);
+            self.admission.is_warming = true;
             self.warm_with(&mut warm, now_ns);
-            self.desk.is_warming = false;
-            (self.desk.counters, self.desk.decision) = (counters, decision);
+            self.admission.is_warming = false;
+            (self.admission.counters, self.admission.decision) = (counters, decision);
         }
         self.warm = Some(warm);
     }
 
     fn warm_with(&mut self, warm: &mut Warm, now_ns: u64) {
         let Some((client, message)) = warm.next() else { return };
-        self.desk.decision = Decision::None;
+        self.admission.decision = Decision::None;
         let incoming = Incoming { client, message, now_ns };
-        let _dispatched = self.way.dispatch(&mut self.desk, u64::from(b'D'), incoming);
-        let Decision::New { id, instrument, order } = self.desk.decision else { return };
+        let _dispatched = self.way.dispatch(&mut self.admission, u64::from(b'D'), incoming);
+        let Decision::New { id, instrument, order } = self.admission.decision else { return };
         let order = NewOrder { name: self.venue.name(self.next_name, &id), ..order };
-        if self.written(&Request::New(order), instrument, now_ns).is_err() || !self.desk.known.has_room() {
+        if self.written(&Request::New(order), instrument, now_ns).is_err() || !self.admission.known.has_room()
+        {
             return;
         }
-        let Some(order) = self.desk.known.add_order(Order::new(client, id, instrument, order, now_ns)) else {
+        let Some(order) = self.admission.known.add_order(Order::new(client, id, instrument, order, now_ns))
+        else {
             return;
         };
         let accepted = Execution {
@@ -332,16 +334,16 @@ impl<V: Venue> Translator<V> {
             leaves: None,
             ..Execution::rejected(VenueName::default(), ExecutionId::default(), now_ns)
         };
-        if let Some(entry) = self.desk.known.entry_mut(order) {
+        if let Some(entry) = self.admission.known.entry_mut(order) {
             let kind = (accepted.kind as u8).into();
             let _dispatched = entry.machine.dispatch(&mut entry.order, kind, &accepted);
         }
         self.report_execution(order, ExecType::New, &accepted, None, None, warm.discarded());
-        self.desk.known.take_back(order);
+        self.admission.known.take_back(order);
     }
 
     fn raise(&mut self, event: ClientToExchangeEvent<'_>) {
-        self.way.handle(&mut self.desk, event);
+        self.way.handle(&mut self.admission, event);
     }
 
     // ---- client to exchange ----
@@ -354,16 +356,16 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) {
-        self.desk.counters.client_messages += 1;
-        self.desk.decision = Decision::None;
-        self.desk.route = RouteIndex::NONE;
+        self.admission.counters.client_messages += 1;
+        self.admission.decision = Decision::None;
+        self.admission.route = RouteIndex::NONE;
         let incoming = Incoming { client, message, now_ns };
         let kind = type_of(message);
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
-        if self.way.dispatch(&mut self.desk, code, incoming).is_err() {
-            self.desk.decision = Decision::Refuse(Refusal::UnsupportedType);
+        if self.way.dispatch(&mut self.admission, code, incoming).is_err() {
+            self.admission.decision = Decision::Refuse(Refusal::UnsupportedType);
         }
-        let sent = match self.desk.decision {
+        let sent = match self.admission.decision {
             Decision::None => Ok(()),
             Decision::Refuse(refusal) => Err(refusal),
             Decision::New { .. } => self.send_new(&incoming, out),
@@ -402,21 +404,24 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if self.desk.is_replaying {
-            self.desk.known.forget_ended_name(&name);
+        if self.admission.is_replaying {
+            self.admission.known.forget_ended_name(&name);
         }
-        if self.desk.known.is_named(&name) {
+        if self.admission.known.is_named(&name) {
             return Err(Refusal::Duplicate);
         }
         // What waits to be sent again has a lower name, which the venue would ignore behind this one.
         let has_new_name = matches!(request, Request::New(_) | Request::Replace(_));
-        if !self.again.is_empty() && has_new_name && !self.venue.answers_cancels() && !self.desk.is_replaying
+        if !self.again.is_empty()
+            && has_new_name
+            && !self.venue.answers_cancels()
+            && !self.admission.is_replaying
         {
             return Err(Refusal::NotAvailable);
         }
         let length = self.written(request, instrument, now_ns)?;
         self.next_name = self.next_name.wrapping_add(1);
-        self.desk.counters.requests += 1;
+        self.admission.counters.requests += 1;
         out.to_venue(self.buffer.get(..length).unwrap_or_default());
         Ok(())
     }
@@ -429,20 +434,20 @@ impl<V: Venue> Translator<V> {
         instrument: InstrumentIndex,
         now_ns: u64,
     ) -> Result<usize, Refusal> {
-        let instrument = self.desk.reference.instrument(instrument).ok_or(Refusal::UnknownInstrument)?;
+        let instrument = self.admission.reference.instrument(instrument).ok_or(Refusal::UnknownInstrument)?;
         Ok(self.venue.write(request, instrument, now_ns, &mut self.buffer)?)
     }
 
     fn send_new(&mut self, incoming: &Incoming<'_>, out: &mut impl Outputs) -> Result<(), Refusal> {
-        let Decision::New { id, instrument, order } = &mut self.desk.decision else { return Ok(()) };
+        let Decision::New { id, instrument, order } = &mut self.admission.decision else { return Ok(()) };
         // Named before it is copied: it is large.
         order.name = self.venue.name(self.next_name, id);
-        let (id, instrument, name, route) = (*id, *instrument, order.name, self.desk.route);
+        let (id, instrument, name, route) = (*id, *instrument, order.name, self.admission.route);
         let request = Request::New(*order);
         self.send(name, &request, instrument, incoming.now_ns, out)?;
         let Request::New(order) = request else { return Ok(()) };
         let client = incoming.client;
-        self.desk
+        self.admission
             .known
             .add_order(Order { route, ..Order::new(client, id, instrument, order, incoming.now_ns) });
         self.count_open(client, 1);
@@ -458,13 +463,13 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if is_own && self.desk.known.in_use(self.client_of(order)?, &id).is_some() {
+        if is_own && self.admission.known.in_use(self.client_of(order)?, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
         let request = self.of_order(RequestKind::Cancel, id, original, order)?;
         let request =
             if is_own { ClientRequest { is_own, route: RouteIndex::NONE, ..request } } else { request };
-        let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        let entry = self.admission.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         // The sides of a quote have one name: each is named by the venue's id.
         let is_of_quote = entry.quote.is_some();
         if is_of_quote && entry.order.order_id.0.is_blank() {
@@ -480,7 +485,7 @@ impl<V: Venue> Translator<V> {
         };
         self.send(request.name, &Request::Cancel(cancel), request.instrument, now_ns, out)?;
         self.add_pending(request, None, order);
-        self.desk.counters.own_cancels += u64::from(is_own);
+        self.admission.counters.own_cancels += u64::from(is_own);
         Ok(())
     }
 
@@ -494,7 +499,7 @@ impl<V: Venue> Translator<V> {
     ) -> Result<(), Refusal> {
         let request = self.of_order(RequestKind::Replace, id, original, order)?;
         let terms = NewOrder { name: request.name, ..terms };
-        let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        let entry = self.admission.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let replace = Replace {
             name: request.name,
             original: self.name_of(request.client, &original)?,
@@ -515,42 +520,48 @@ impl<V: Venue> Translator<V> {
         original: ClOrdId,
         order: Handle,
     ) -> Result<ClientRequest, Refusal> {
-        let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        let entry = self.admission.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let name = self.venue.name(self.next_name, &id);
         let (client, instrument) = (entry.order.client, entry.order.instrument);
         let request = ClientRequest::new(kind, client, (id, original), name, instrument);
-        Ok(ClientRequest { order: Some(order), route: self.desk.route, ..request })
+        Ok(ClientRequest { order: Some(order), route: self.admission.route, ..request })
     }
 
     fn client_of(&self, order: Handle) -> Result<ClientIndex, Refusal> {
-        self.desk.known.entry(order).map(|entry| entry.order.client).ok_or(Refusal::UnknownOrder)
+        self.admission.known.entry(order).map(|entry| entry.order.client).ok_or(Refusal::UnknownOrder)
     }
 
     fn name_of(&self, client: ClientIndex, id: &ClOrdId) -> Result<VenueName, Refusal> {
-        self.desk.known.by_client(client, id).map(|request| request.name).ok_or(Refusal::UnknownOrder)
+        self.admission.known.by_client(client, id).map(|request| request.name).ok_or(Refusal::UnknownOrder)
     }
 
     fn add_pending(&mut self, request: ClientRequest, terms: Option<NewOrder>, order: Handle) {
-        self.desk.known.add_change(request, terms);
-        if let Some(entry) = self.desk.known.entry_mut(order) {
+        self.admission.known.add_change(request, terms);
+        if let Some(entry) = self.admission.known.entry_mut(order) {
             entry.order.pending += 1;
         }
     }
 
     fn count_open(&mut self, client: ClientIndex, change: i32) {
-        if let Some(client) = self.desk.clients.get_mut(usize::from(client.0)) {
+        if let Some(client) = self.admission.clients.get_mut(usize::from(client.0)) {
             client.risk.open_orders = client.risk.open_orders.saturating_add_signed(change);
         }
     }
 
     fn symbol(&self, instrument: InstrumentIndex) -> Text {
-        let symbol =
-            self.desk.reference.instrument(instrument).and_then(|instrument| present(&instrument.symbol));
+        let symbol = self
+            .admission
+            .reference
+            .instrument(instrument)
+            .and_then(|instrument| present(&instrument.symbol));
         Text::new().push(symbol.unwrap_or_default())
     }
 
     fn version(&self, client: ClientIndex) -> FixVersion {
-        self.desk.clients.get(usize::from(client.0)).map_or(FixVersion::default(), |client| client.version)
+        self.admission
+            .clients
+            .get(usize::from(client.0))
+            .map_or(FixVersion::default(), |client| client.version)
     }
 
     /// A former run has made this id (ExecID, 17) of a report itself: none comes again, though the clock was set back.
@@ -577,15 +588,15 @@ impl<V: Venue> Translator<V> {
         let version = self.version(incoming.client);
         let own = self.own_execution(incoming.now_ns);
         let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
-        let found = order.and_then(|order| self.desk.known.entry(order));
+        let found = order.and_then(|order| self.admission.known.entry(order));
         let mut fields = if let Some(entry) = found {
             let order = &entry.order;
             let status = if order.pending == 0 || entry.machine.state() == ExchangeToClientState::Ended {
                 order.status
             } else {
-                self.desk.known.pending_status(entry).unwrap_or(order.status)
+                self.admission.known.pending_status(entry).unwrap_or(order.status)
             };
-            let instrument = self.desk.reference.instrument(order.instrument);
+            let instrument = self.admission.reference.instrument(order.instrument);
             let exec_type = exec_type_of(version, ExecType::OrderStatus, status);
             of_order(order, instrument, exec_id.as_bytes(), exec_type, status)
         } else {
@@ -611,9 +622,9 @@ impl<V: Venue> Translator<V> {
         };
         fields.ord_status_req_id = view.ord_status_req_id();
         fields.transact_time = Some(NanosecondsSinceEpoch(incoming.now_ns));
-        self.desk.counters.reports += 1;
+        self.admission.counters.reports += 1;
         let asked = route::of_answered(incoming.message);
-        let of_order = found.and_then(|entry| self.desk.routes.get(entry.order.route));
+        let of_order = found.and_then(|entry| self.admission.routes.get(entry.order.route));
         let route = asked.as_ref().or(of_order);
         out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
     }
@@ -621,11 +632,12 @@ impl<V: Venue> Translator<V> {
     /// Rejects a client's message: nothing of it is kept.
     #[cold]
     fn refuse(&mut self, incoming: &Incoming<'_>, kind: &[u8], refusal: Refusal, out: &mut impl Outputs) {
-        self.desk.counters.refused += 1;
-        self.desk.counters.breaches += u64::from(matches!(refusal, Refusal::Breach(_) | Refusal::Halted));
-        match self.desk.refusals.iter_mut().find(|(reason, _)| *reason == refusal.text()) {
+        self.admission.counters.refused += 1;
+        self.admission.counters.breaches +=
+            u64::from(matches!(refusal, Refusal::Breach(_) | Refusal::Halted));
+        match self.admission.refusals.iter_mut().find(|(reason, _)| *reason == refusal.text()) {
             Some((_, count)) => *count += 1,
-            None => self.desk.refusals.push((refusal.text(), 1)),
+            None => self.admission.refusals.push((refusal.text(), 1)),
         }
         let &Incoming { client, message, now_ns } = incoming;
         let route = route::of_answered(message);
@@ -654,8 +666,8 @@ impl<V: Venue> Translator<V> {
             (None, b"F" | b"G") => {
                 let original = field(message, 41).unwrap_or(b"NONE");
                 let known = ClOrdId::new(original)
-                    .and_then(|original| self.desk.known.by_client(client, &original))
-                    .and_then(|request| self.desk.known.entry(request.order?));
+                    .and_then(|original| self.admission.known.by_client(client, &original))
+                    .and_then(|request| self.admission.known.entry(request.order?));
                 let order_id = known.and_then(|entry| present(&entry.order.order_id.0));
                 let fields = OrderCancelRejectFields {
                     transact_time: time,
@@ -751,7 +763,7 @@ impl<V: Venue> Translator<V> {
                 Decimal(0),
             )
         };
-        self.desk.counters.reports += 1;
+        self.admission.counters.reports += 1;
         out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
     }
 
@@ -759,7 +771,7 @@ impl<V: Venue> Translator<V> {
 
     /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
     pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
-        self.desk.counters.venue_messages += 1;
+        self.admission.counters.venue_messages += 1;
         // It stays where it was read to: it is large.
         let mut read = self.venue.read(message);
         let report = match &mut read {
@@ -786,13 +798,13 @@ impl<V: Venue> Translator<V> {
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent to the venue";
         let Some(Requested { name, cancelled, .. }) = self.venue.requested(message) else { return false };
-        let named = name.and_then(|name| self.desk.known.by_name(&name));
+        let named = name.and_then(|name| self.admission.known.by_name(&name));
         let handle = named.map(|(handle, _)| handle).or_else(|| {
-            let (_, original) = self.desk.known.by_name(&cancelled?)?;
-            self.desk.known.newest_cancel(original.order?, &original.id)
+            let (_, original) = self.admission.known.by_name(&cancelled?)?;
+            self.admission.known.newest_cancel(original.order?, &original.id)
         });
         let Some(handle) = handle else { return false };
-        let Some(request) = self.desk.known.request(handle).copied() else { return false };
+        let Some(request) = self.admission.known.request(handle).copied() else { return false };
         let was_again = self.last_again.take() == Some(handle);
         if request.is_own || request.is_in_doubt {
             // The order stays: a venue may ignore a name below the last one.
@@ -811,7 +823,7 @@ impl<V: Venue> Translator<V> {
     #[must_use]
     pub fn is_order(&self, message: &[u8], client: Option<ClientIndex>) -> bool {
         let name = self.requested(message).and_then(|requested| requested.name);
-        name.and_then(|name| self.desk.known.by_name(&name)).is_some_and(|(_, request)| {
+        name.and_then(|name| self.admission.known.by_name(&name)).is_some_and(|(_, request)| {
             matches!(request.kind, RequestKind::New | RequestKind::Replace | RequestKind::Quote)
                 && client.is_none_or(|client| request.client == client)
         })
@@ -832,7 +844,7 @@ impl<V: Venue> Translator<V> {
     /// Sends the next request of its own once more that the venue's session did not take. One that is answered by now is left out.
     pub fn send_again(&mut self, out: &mut impl Outputs) {
         while let Some((handle, message)) = self.again.pop_front() {
-            if self.desk.known.request(handle).is_some_and(|request| request.is_pending) {
+            if self.admission.known.request(handle).is_some_and(|request| request.is_pending) {
                 self.last_again = Some(handle);
                 return out.to_venue(&message);
             }
@@ -858,7 +870,7 @@ impl<V: Venue> Translator<V> {
                 self.mass_cancelled(&report, out);
             }
             RequestKind::Quote => {
-                if let Some((handle, _)) = self.desk.known.by_name(&name) {
+                if let Some((handle, _)) = self.admission.known.by_name(&name) {
                     self.reject_quote(handle, text, now_ns, out);
                 }
             }
@@ -887,21 +899,22 @@ impl<V: Venue> Translator<V> {
         self.doubts.clear();
         self.doubted_ns = now_ns;
         let unseen_from = self.venue_next.take().unwrap_or(u32::MAX);
-        let pending = self.desk.known.pending();
+        let pending = self.admission.known.pending();
         // The gateway's own cancels are sent anew.
         let mut cancelled = Vec::new();
         for handle in &pending {
-            if let Some(request) = self.desk.known.request(*handle).filter(|request| request.is_own) {
+            if let Some(request) = self.admission.known.request(*handle).filter(|request| request.is_own) {
                 cancelled.extend(request.order);
                 self.answer(*handle);
             }
         }
         for handle in pending {
-            let Some(request) = self.desk.known.request(handle).copied().filter(|request| request.is_pending)
+            let Some(request) =
+                self.admission.known.request(handle).copied().filter(|request| request.is_pending)
             else {
                 continue;
             };
-            self.desk.counters.doubts += 1;
+            self.admission.counters.doubts += 1;
             let is_unseen = request.name.number().is_some_and(|number| number >= unseen_from);
             match request.order.filter(|_| request.kind == RequestKind::New) {
                 Some(order) if self.venue.answers_cancels() => self.send_own_cancel(order, now_ns, out),
@@ -920,11 +933,11 @@ impl<V: Venue> Translator<V> {
             }
         }
         for order in cancelled {
-            let state = self.desk.known.entry(order).map(|entry| entry.machine.state());
+            let state = self.admission.known.entry(order).map(|entry| entry.machine.state());
             // One that was sent and never reported is settled above.
             let works =
                 matches!(state, Some(ExchangeToClientState::Working | ExchangeToClientState::Suspended));
-            if works && !self.desk.known.has_own_cancel(order) {
+            if works && !self.admission.known.has_own_cancel(order) {
                 self.send_own_cancel(order, now_ns, out);
             }
         }
@@ -933,7 +946,7 @@ impl<V: Venue> Translator<V> {
 
     /// Sends a probe for each instrument that has requests in doubt.
     fn send_probes(&mut self, now_ns: u64, out: &mut impl Outputs) {
-        let request = |handle: &Handle| self.desk.known.request(*handle);
+        let request = |handle: &Handle| self.admission.known.request(*handle);
         let instruments: BTreeMap<InstrumentIndex, ClientIndex> =
             self.doubts.iter().filter_map(request).map(|of| (of.instrument, of.client)).collect();
         for (instrument, client) in instruments {
@@ -954,17 +967,17 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if self.desk.known.in_use(client, &id).is_some() {
+        if self.admission.known.in_use(client, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
-        if !self.desk.known.make_room(RequestKind::Cancel) {
+        if !self.admission.known.make_room(RequestKind::Cancel) {
             return Err(Refusal::NotAvailable);
         }
         let name = self.venue.name(self.next_name, &id);
         let cancel = Cancel { name, original: name, order_id: VenueOrderId::default(), side: Side::Buy };
         self.send(name, &Request::Cancel(cancel), instrument, now_ns, out)?;
         let request = ClientRequest::new(RequestKind::Cancel, client, (id, id), name, instrument);
-        self.desk.known.add_request(ClientRequest { is_own: true, ..request });
+        self.admission.known.add_request(ClientRequest { is_own: true, ..request });
         Ok(())
     }
 
@@ -972,7 +985,7 @@ impl<V: Venue> Translator<V> {
     fn reject_doubts(&mut self, instrument: InstrumentIndex, now_ns: u64, out: &mut impl Outputs) {
         let mut doubts = core::mem::take(&mut self.doubts);
         doubts.retain(|handle| {
-            let request = self.desk.known.request(*handle).copied();
+            let request = self.admission.known.request(*handle).copied();
             let Some(request) = request.filter(|request| request.is_pending) else { return false };
             let is_of_another = request.instrument != instrument;
             if !is_of_another {
@@ -991,11 +1004,11 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> bool {
-        let Some(entry) = self.desk.known.entry(order) else { return false };
+        let Some(entry) = self.admission.known.entry(order) else { return false };
         let nothing = NewOrder { quantity: 0, display: 0, minimum: 0, ..entry.order.terms };
         let instrument = entry.order.instrument;
         let Ok(length) = self.written(&Request::New(nothing), instrument, now_ns) else { return false };
-        if let Some(request) = self.desk.known.request_mut(request) {
+        if let Some(request) = self.admission.known.request_mut(request) {
             request.is_in_doubt = true;
         }
         out.to_venue(self.buffer.get(..length).unwrap_or_default());
@@ -1004,8 +1017,8 @@ impl<V: Venue> Translator<V> {
 
     /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
     pub fn cancel_orders(&mut self, client: ClientIndex, now_ns: u64, out: &mut impl Outputs) {
-        for order in self.desk.known.open(client) {
-            if !self.desk.known.has_own_cancel(order) {
+        for order in self.admission.known.open(client) {
+            if !self.admission.known.has_own_cancel(order) {
                 self.send_own_cancel(order, now_ns, out);
             }
         }
@@ -1013,12 +1026,12 @@ impl<V: Venue> Translator<V> {
 
     /// By every name that the order may have when the cancel comes, where the venue ignores other names.
     fn send_own_cancel(&mut self, order: Handle, now_ns: u64, out: &mut impl Outputs) {
-        let Some(entry) = self.desk.known.entry(order) else { return };
+        let Some(entry) = self.admission.known.entry(order) else { return };
         if entry.quote.is_some() && entry.order.order_id.0.is_blank() {
             let (client, instrument) = (entry.order.client, entry.order.instrument);
             return self.cancel_quotes_of(client, instrument, now_ns, out);
         }
-        let ids = self.desk.known.ids(order);
+        let ids = self.admission.known.ids(order);
         let count = if self.venue.answers_cancels() { 1 } else { ids.len() };
         for original in ids.into_iter().take(count) {
             self.send_own(|translator, id| translator.send_cancel(id, original, order, true, now_ns, out));
@@ -1044,7 +1057,7 @@ impl<V: Venue> Translator<V> {
     /// Begins to repeat the inputs of a former run: [`Self::replay_request`], [`Self::venue_report`], and the other calls that had an
     /// effect, with the same times. Nothing is checked again, so that other limits do not change what was.
     pub fn begin_replay(&mut self) {
-        self.desk.is_replaying = true;
+        self.admission.is_replaying = true;
         self.venue_connected();
         self.venue_recovered();
     }
@@ -1058,18 +1071,18 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> bool {
-        let before = self.desk.counters.requests;
+        let before = self.admission.counters.requests;
         self.client_message(client, message, now_ns, out);
-        self.desk.counters.requests > before
+        self.admission.counters.requests > before
     }
 
     /// Ends the repetition: the venue is away, and the counters begin anew.
     pub fn end_replay(&mut self) {
-        self.desk.is_replaying = false;
+        self.admission.is_replaying = false;
         self.venue_disconnected();
-        self.desk.counters = Counters::default();
-        self.desk.refusals.clear();
-        self.desk.known.forgotten = 0;
+        self.admission.counters = Counters::default();
+        self.admission.refusals.clear();
+        self.admission.known.forgotten = 0;
     }
 
     /// Whether a report is new. The first number of a day is 1.
@@ -1080,17 +1093,17 @@ impl<V: Venue> Translator<V> {
             return true;
         }
         if numbered.number <= *last {
-            self.desk.counters.repeated_reports += 1;
+            self.admission.counters.repeated_reports += 1;
             return false;
         }
-        self.desk.counters.missing_reports += u64::from(numbered.number - *last - 1);
+        self.admission.counters.missing_reports += u64::from(numbered.number - *last - 1);
         *last = numbered.number;
         true
     }
 
     /// A request that the venue has seen and the translator has not was lost with a part of the store: no other gets its name.
     fn unmatched(&mut self, report: &Report, out: &mut impl Outputs) {
-        self.desk.counters.unknown_orders += 1;
+        self.admission.counters.unknown_orders += 1;
         if !self.venue.names_are_ids()
             && let Some(number) = report.name().number()
             && number.checked_sub(self.next_name).is_some_and(|ahead| ahead < MOST_LOST_NAMES)
@@ -1101,10 +1114,10 @@ impl<V: Venue> Translator<V> {
     }
 
     fn execution(&mut self, report: &mut Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
-        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
         // A venue may name the mass cancel.
         let of_name = named.and_then(|(_, request)| request.order);
-        let mut order = of_name.or_else(|| self.desk.known.by_order_id(&report.order_id));
+        let mut order = of_name.or_else(|| self.admission.known.by_order_id(&report.order_id));
         if let Some((handle, request)) = &named
             && request.kind == RequestKind::Quote
         {
@@ -1129,8 +1142,8 @@ impl<V: Venue> Translator<V> {
         let mut answered =
             named.filter(|(_, request)| request.is_pending && request.is_answered_by(report.kind));
         if answered.is_none() && report.is_requested && report.kind == ExecutionKind::Cancelled {
-            let cancel = self.desk.known.pending_cancel(order, None);
-            let known = &self.desk.known;
+            let cancel = self.admission.known.pending_cancel(order, None);
+            let known = &self.admission.known;
             answered = cancel.and_then(|handle| Some((handle, *known.request(handle)?)));
         }
         let in_doubt = report.kind == ExecutionKind::Rejected
@@ -1142,13 +1155,13 @@ impl<V: Venue> Translator<V> {
         let doubt = match self.complete(order, report) {
             Ok(found) => doubt.or(found),
             Err(Incomplete::Repeated) => {
-                self.desk.counters.repeated_executions += 1;
+                self.admission.counters.repeated_executions += 1;
                 return out.repeated(report);
             }
             Err(Incomplete::Unknown) => return self.unmatched(&Report::Execution(*report), out),
         };
         let report = &*report;
-        let Some(entry) = self.desk.known.entry_mut(order) else { return };
+        let Some(entry) = self.admission.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
         // One that was rejected in doubt may have been done.
         let replace = named.filter(|(_, request)| {
@@ -1157,7 +1170,7 @@ impl<V: Venue> Translator<V> {
         // Every kind of report is an event.
         let _dispatched = entry.machine.dispatch(&mut entry.order, (report.kind as u8).into(), report);
         let Outcome::Report(exec_type) = entry.order.outcome else {
-            self.desk.counters.unexpected += 1;
+            self.admission.counters.unexpected += 1;
             return out.unmatched(&Report::Execution(*report));
         };
         let text = doubt.map_or(text, |doubt| Some(doubt.text().as_bytes()));
@@ -1172,16 +1185,16 @@ impl<V: Venue> Translator<V> {
         }
         let (client, after) = (entry.order.client, entry.machine.state());
         let requested_ns = entry.order.requested_ns;
-        if let Some(terms) = changed.and_then(|request| self.desk.known.change(&request).copied())
-            && let Some(entry) = self.desk.known.entry_mut(order)
+        if let Some(terms) = changed.and_then(|request| self.admission.known.change(&request).copied())
+            && let Some(entry) = self.admission.known.entry_mut(order)
         {
             entry.order.terms = terms;
         }
         if !doubt.is_some_and(Doubt::is_of_identity) {
-            self.desk.known.set_order_id(order, report.order_id);
+            self.admission.known.set_order_id(order, report.order_id);
         }
         if let Some((handle, _)) = answered {
-            self.desk.known.set_answered(handle);
+            self.admission.known.set_answered(handle);
         }
         if before == ExchangeToClientState::Sent {
             out.first_report(requested_ns);
@@ -1190,7 +1203,7 @@ impl<V: Venue> Translator<V> {
         match (was_open, after == ExchangeToClientState::Ended) {
             (true, true) => {
                 self.count_open(client, -1);
-                self.desk.known.end_order(order);
+                self.admission.known.end_order(order);
                 self.end_quote_of(order);
             }
             (false, false) => self.count_open(client, 1),
@@ -1221,8 +1234,8 @@ impl<V: Venue> Translator<V> {
         time_ns: u64,
         out: &mut impl Outputs,
     ) {
-        while let Some(change) = self.desk.known.pending_cancel(order, original) {
-            let Some(request) = self.desk.known.request(change).copied() else { return };
+        while let Some(change) = self.admission.known.pending_cancel(order, original) {
+            let Some(request) = self.admission.known.request(change).copied() else { return };
             if request.is_own {
                 self.answer(change);
             } else {
@@ -1241,7 +1254,7 @@ impl<V: Venue> Translator<V> {
         answers: Option<&ClientRequest>,
         out: &mut impl Outputs,
     ) {
-        let Some(order) = self.desk.known.entry(order).map(|entry| &entry.order) else { return };
+        let Some(order) = self.admission.known.entry(order).map(|entry| &entry.order) else { return };
         let app_id = report.numbered.app_id;
         let exec_id = self.dates.exec_id(report.time_ns, app_id, &report.execution_id);
         let reference = (!report.reference.0.is_blank())
@@ -1255,7 +1268,7 @@ impl<V: Venue> Translator<V> {
             reject_reason = Some(known.map_or(99, |known| i64::from(known.order_reason)));
         }
         let version = self.version(order.client);
-        let instrument = self.desk.reference.instrument(order.instrument);
+        let instrument = self.admission.reference.instrument(order.instrument);
         let is_pending = exec_type == ExecType::PendingCancel;
         let status = if is_pending { OrdStatus::PendingCancel } else { order.status };
         let shown = exec_type_of(version, exec_type, status);
@@ -1271,14 +1284,14 @@ impl<V: Venue> Translator<V> {
         add_execution(&mut fields, exec_type, report, texts, ids);
         fit(version, &mut fields);
         let asked = answers.map_or(RouteIndex::NONE, |request| request.route);
-        let route = self.desk.routes.get(asked.or(order.route));
+        let route = self.admission.routes.get(asked.or(order.route));
         out.to_client(order.client, &Reply { body: Body::Execution(&fields), route });
-        self.desk.counters.reports += 1;
-        self.desk.counters.fills += u64::from(exec_type == ExecType::Trade);
+        self.admission.counters.reports += 1;
+        self.admission.counters.fills += u64::from(exec_type == ExecType::Trade);
     }
 
     fn cancel_rejected(&mut self, report: &CancelRejected, text: Option<&[u8]>, out: &mut impl Outputs) {
-        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
         let found = named.filter(|(_, request)| {
             matches!(request.kind, RequestKind::Cancel | RequestKind::Replace) && request.is_pending
         });
@@ -1289,17 +1302,17 @@ impl<V: Venue> Translator<V> {
         if request.is_probe() {
             return self.reject_doubts(request.instrument, report.time_ns, out);
         }
-        let entry = request.order.and_then(|order| self.desk.known.entry(order));
+        let entry = request.order.and_then(|order| self.admission.known.entry(order));
         let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
         if request.is_own {
             // The venue does not know an order that it never reported: it never came.
             let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
-            let new = in_doubt.and_then(|entry| self.desk.known.by_name(&entry.order.terms.name));
+            let new = in_doubt.and_then(|entry| self.admission.known.by_name(&entry.order.terms.name));
             let is_renamed = !has_ended && entry.is_some_and(|entry| entry.order.id != request.original);
             match (new.map(|(_, new)| *new), request.order) {
                 (Some(new), _) => self.reject_request(&new, IN_DOUBT, report.time_ns, out),
                 // A replace came first, so the cancel named the order by what it was not called any more.
-                (None, Some(order)) if is_renamed && !self.desk.known.has_own_cancel(order) => {
+                (None, Some(order)) if is_renamed && !self.admission.known.has_own_cancel(order) => {
                     self.send_own_cancel(order, report.time_ns, out);
                 }
                 (None, _) => self.own_cancel_failed(&request, out),
@@ -1322,9 +1335,9 @@ impl<V: Venue> Translator<V> {
                 response_to(request.kind == RequestKind::Replace),
             )
         };
-        self.desk.counters.reports += 1;
+        self.admission.counters.reports += 1;
         let of_order = entry.map_or(RouteIndex::NONE, |entry| entry.order.route);
-        let route = self.desk.routes.get(request.route.or(of_order));
+        let route = self.admission.routes.get(request.route.or(of_order));
         out.to_client(request.client, &Reply { body: Body::CancelReject(&fields), route });
         if let Some(order) = request.order
             && request.kind == RequestKind::Replace
@@ -1336,7 +1349,7 @@ impl<V: Venue> Translator<V> {
     }
 
     fn mass_cancelled(&mut self, report: &MassCancelled, out: &mut impl Outputs) {
-        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
         let found =
             named.filter(|(_, request)| request.kind == RequestKind::MassCancel && request.is_pending);
         let Some((handle, request)) = found else {
@@ -1346,7 +1359,7 @@ impl<V: Venue> Translator<V> {
         if request.is_own {
             return;
         }
-        let instrument = self.desk.reference.instrument(request.instrument);
+        let instrument = self.admission.reference.instrument(request.instrument);
         let known = self.venue.reason(report.reject_code);
         let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
         let response =
@@ -1361,14 +1374,14 @@ impl<V: Venue> Translator<V> {
             text: (!report.is_accepted).then_some(words.as_bytes()),
             ..OrderMassCancelReportFields::new(MassCancelRequestType::Security, response)
         };
-        self.desk.counters.reports += 1;
-        let route = self.desk.routes.get(request.route);
+        self.admission.counters.reports += 1;
+        let route = self.admission.routes.get(request.route);
         out.to_client(request.client, &Reply { body: Body::MassCancel(&fields), route });
     }
 
     /// The venue could not take a request: the client gets a BusinessMessageReject, and a new order ends.
     fn venue_refused(&mut self, report: &Refused, out: &mut impl Outputs) {
-        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
         let Some((handle, request)) = named.filter(|(_, request)| request.is_pending) else {
             return self.unmatched(&Report::Refused(*report), out);
         };
@@ -1382,14 +1395,14 @@ impl<V: Venue> Translator<V> {
         }
         if request.kind == RequestKind::New
             && let Some(order) = request.order
-            && let Some(entry) = self.desk.known.entry_mut(order)
+            && let Some(entry) = self.admission.known.entry_mut(order)
             && entry.machine.state() == ExchangeToClientState::Sent
         {
             let rejected = Execution::rejected(request.name, ExecutionId::default(), 0);
             let _dispatched =
                 entry.machine.dispatch(&mut entry.order, (ExecutionKind::Rejected as u8).into(), &rejected);
             self.count_open(request.client, -1);
-            self.desk.known.end_order(order);
+            self.admission.known.end_order(order);
         }
         if request.kind == RequestKind::Quote {
             self.end_sides(&request);
@@ -1401,30 +1414,30 @@ impl<V: Venue> Translator<V> {
             text: Some(words.as_bytes()),
             ..BusinessMessageRejectFields::new(request.kind.message_type(), 0)
         };
-        self.desk.counters.reports += 1;
-        let route = self.desk.routes.get(request.route);
+        self.admission.counters.reports += 1;
+        let route = self.admission.routes.get(request.route);
         out.to_client(request.client, &Reply { body: Body::BusinessReject(&fields), route });
     }
 
     /// The venue did not take a cancel of the gateway's own.
     fn own_cancel_failed(&mut self, request: &ClientRequest, out: &mut impl Outputs) {
-        let entry = request.order.and_then(|order| self.desk.known.entry(order));
+        let entry = request.order.and_then(|order| self.admission.known.entry(order));
         if let Some(entry) = entry.filter(|entry| entry.machine.state() != ExchangeToClientState::Ended) {
-            self.desk.counters.own_cancels_failed += 1;
+            self.admission.counters.own_cancels_failed += 1;
             out.own_cancel_failed(&entry.order);
         }
     }
 
     /// A request is answered.
     fn answer(&mut self, handle: Handle) {
-        let Some(request) = self.desk.known.set_answered(handle) else { return };
+        let Some(request) = self.admission.known.set_answered(handle) else { return };
         let (kind, order, is_probe) = (request.kind, request.order, request.is_probe());
         match kind {
-            RequestKind::MassCancel | RequestKind::Quote => self.desk.known.end_request(handle),
-            RequestKind::Cancel if is_probe => self.desk.known.end_request(handle),
+            RequestKind::MassCancel | RequestKind::Quote => self.admission.known.end_request(handle),
+            RequestKind::Cancel if is_probe => self.admission.known.end_request(handle),
             RequestKind::New => {}
             RequestKind::Cancel | RequestKind::Replace => {
-                if let Some(entry) = order.and_then(|order| self.desk.known.entry_mut(order)) {
+                if let Some(entry) = order.and_then(|order| self.admission.known.entry_mut(order)) {
                     entry.order.pending = entry.order.pending.saturating_sub(1);
                 }
             }

@@ -6,7 +6,7 @@ use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, OrdType, Side};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
-use crate::desk::Desk;
+use crate::admission::Admission;
 use crate::fix_side::Reply;
 use crate::ids::{ClientIndex, InstrumentIndex};
 use crate::outputs::Outputs;
@@ -29,9 +29,9 @@ pub(crate) struct Warm {
 
 impl Warm {
     /// An order of one unit at the least price for each client, of an instrument that it may trade.
-    pub(crate) fn new(desk: &Desk) -> Self {
+    pub(crate) fn new(admission: &Admission) -> Self {
         let message = |index: InstrumentIndex| {
-            let instrument = desk.reference.instrument(index)?;
+            let instrument = admission.reference.instrument(index)?;
             let fields = NewOrderSingleFields {
                 symbol: Some(instrument.symbol.trimmed()),
                 order_qty: Some(Decimal(E8)),
@@ -44,8 +44,8 @@ impl Warm {
             fields.write(&mut writer);
             writer.finish().ok().map(|message| message.to_vec())
         };
-        let of_client = |client: &crate::desk::Client| message(client.risk.first_instrument());
-        let messages = desk.clients.iter().map(|client| of_client(client).unwrap_or_default()).collect();
+        let of_client = |client: &crate::admission::Client| message(client.risk.first_instrument());
+        let messages = admission.clients.iter().map(|client| of_client(client).unwrap_or_default()).collect();
         Self { messages, next: 0, discarded: Discarded { buffer: [0; MOST_BYTES], length: 0 } }
     }
 

@@ -1,4 +1,4 @@
-//! Reports that a faulty venue sends in place of the true ones, or beside them. The desk and its ledger know nothing of them.
+//! Reports that a faulty venue sends in place of the true ones, or beside them. The register and its ledger know nothing of them.
 //!
 //! Cost: without faults, a comparison for each report.
 
@@ -13,9 +13,9 @@ use tapeworks_wire::nasdaq::ouch50::outbound::{
 };
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
-use super::desk::{Desk, Entry, Recipient, Report};
 use super::faults::Misreport;
 use super::ids::base_62;
+use super::register::{Entry, OrderRegister, Recipient, Report};
 use super::{Instrument, OrderExchange};
 use crate::matching::OrderSide;
 
@@ -106,7 +106,7 @@ impl OrderExchange {
 
     /// Reports that wait for a later one go out, and connections that get none are dropped, when it is time.
     pub(super) fn end_misreports(&mut self) {
-        let now_ns = self.desk.now_ns;
+        let now_ns = self.register.now_ns;
         let is_due = |held: &mut Held| held.since_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns;
         let due: Vec<Held> = self.misreports.held.extract_if(.., is_due).collect();
         due.into_iter().for_each(|held| self.send_held(held));
@@ -132,7 +132,7 @@ impl OrderExchange {
     fn send_garbage(&mut self, report: &Report) {
         let mut noise = [0; 64];
         let noise = noise.get_mut(..report.garbage).unwrap_or_default();
-        self.desk.script.garbage(noise);
+        self.register.script.garbage(noise);
         if let (Recipient::Native(user), false) = (report.to, noise.is_empty()) {
             self.send_raw(UserId(user), noise);
         }
@@ -140,13 +140,13 @@ impl OrderExchange {
 
     /// Sends bytes of a native user without number.
     fn send_raw(&mut self, user: UserId, bytes: &[u8]) {
-        let Self { native, desk, gone, .. } = self;
-        native.send_raw(user, bytes, desk.now_ns, |input| note_gone(gone, &input));
+        let Self { native, register, gone, .. } = self;
+        native.send_raw(user, bytes, register.now_ns, |input| note_gone(gone, &input));
     }
 
     /// Numbers a report, keeps it, and sends it unless it is a gap.
     fn put(&mut self, report: &mut Report) {
-        let Self { native, ouch, desk, gone, .. } = self;
+        let Self { native, ouch, register, gone, .. } = self;
         let (app_id, is_gap) = (report.app_id, report.is_gap);
         match report.to {
             Recipient::Native(user) if is_gap => {
@@ -154,15 +154,15 @@ impl OrderExchange {
             }
             Recipient::Native(user) => {
                 let note = |input: Input<'_>| note_gone(gone, &input);
-                native.report(UserId(user), app_id, report.bytes(), desk.now_ns, note);
+                native.report(UserId(user), app_id, report.bytes(), register.now_ns, note);
             }
             Recipient::Ouch(user) => {
                 if let Some(acceptor) = ouch.get_mut(user) {
-                    acceptor.send(report.bytes(), desk.now_ns);
+                    acceptor.send(report.bytes(), register.now_ns);
                 }
             }
         }
-        if self.desk.script.repeats() && is_of_order(report) {
+        if self.register.script.repeats() && is_of_order(report) {
             let sent = &mut self.misreports.sent;
             if sent.len() >= MOST_REPEATABLE {
                 sent.pop_front();
@@ -175,19 +175,19 @@ impl OrderExchange {
         let of_user: Vec<&Report> = self.misreports.sent.iter().filter(|sent| sent.to == to).collect();
         let choice = bits % (of_user.len() as u64).max(1);
         let Some(mut report) = of_user.get(choice as usize).map(|report| (*report).clone()) else { return };
-        self.desk.script.counters.repeats += 1;
+        self.register.script.counters.repeats += 1;
         self.put(&mut report);
     }
 
     fn put_with_invention(&mut self, report: &mut Report, bits: u64) {
         let number = FIRST_INVENTED + self.misreports.inventions;
         let invented = match report.to {
-            Recipient::Native(_) => invented_native(&self.desk, report.as_bytes(), bits, number),
-            Recipient::Ouch(user) => invented_ouch(&self.desk, user, report.as_bytes(), bits, number),
+            Recipient::Native(_) => invented_native(&self.register, report.as_bytes(), bits, number),
+            Recipient::Ouch(user) => invented_ouch(&self.register, user, report.as_bytes(), bits, number),
         };
         let Some((bytes, is_before)) = invented else { return self.put(report) };
         self.misreports.inventions += 1;
-        self.desk.script.counters.inventions += 1;
+        self.register.script.counters.inventions += 1;
         let mut invented = report.with_bytes(&bytes);
         let [first, second] = if is_before { [&mut invented, report] } else { [report, &mut invented] };
         self.put(first);
@@ -195,13 +195,13 @@ impl OrderExchange {
     }
 
     fn withhold(&mut self, report: &mut Report, bits: u64) {
-        let until_ns = self.desk.now_ns.saturating_add(WITHHELD_NS);
+        let until_ns = self.register.now_ns.saturating_add(WITHHELD_NS);
         match report.to {
             Recipient::Native(user) => {
                 let requests = 1 + (bits % MOST_UNANSWERED) as u32;
                 self.native.leave_unanswered(UserId(user), report.app_id, requests);
                 report.is_gap = true;
-                self.desk.script.counters.withheld += 1;
+                self.register.script.counters.withheld += 1;
             }
             Recipient::Ouch(user) => {
                 if let Some(acceptor) = self.ouch.get_mut(user)
@@ -210,7 +210,7 @@ impl OrderExchange {
                 {
                     acceptor.withhold();
                     self.misreports.withheld.push((user, until_ns));
-                    self.desk.script.counters.withheld += 1;
+                    self.register.script.counters.withheld += 1;
                 }
             }
         }
@@ -225,23 +225,23 @@ impl OrderExchange {
             }
             Recipient::Ouch(_) => 0,
         };
-        self.desk.script.counters.reorders += 1;
-        self.misreports.held.push(Held { report, number, since_ns: self.desk.now_ns });
+        self.register.script.counters.reorders += 1;
+        self.misreports.held.push(Held { report, number, since_ns: self.register.now_ns });
     }
 
     fn send_held(&mut self, mut held: Held) {
         match held.report.to {
             Recipient::Native(user) => {
-                let Self { native, desk, gone, .. } = self;
+                let Self { native, register, gone, .. } = self;
                 let note = |input: Input<'_>| note_gone(gone, &input);
-                native.send_kept(UserId(user), held.report.app_id, held.number, desk.now_ns, note);
+                native.send_kept(UserId(user), held.report.app_id, held.number, register.now_ns, note);
             }
             Recipient::Ouch(_) => self.put(&mut held.report),
         }
     }
 
     fn send_garbled(&mut self, report: &Report, bits: u64) {
-        self.desk.script.counters.garbled += 1;
+        self.register.script.counters.garbled += 1;
         let mut bytes = report.as_bytes().to_vec();
         match report.to {
             Recipient::Native(user) => {
@@ -320,13 +320,18 @@ fn beyond_limit_e8(instrument: &Instrument, side: OrderSide) -> i64 {
 }
 
 /// A native report that the order of a true one does not justify, and whether it goes out before that.
-fn invented_native(desk: &Desk, bytes: &[u8], bits: u64, number: u64) -> Option<(Vec<u8>, bool)> {
+fn invented_native(
+    register: &OrderRegister,
+    bytes: &[u8],
+    bits: u64,
+    number: u64,
+) -> Option<(Vec<u8>, bool)> {
     let Ok(Message::ExecutionReport(view)) = Message::decode(bytes) else { return None };
     let report = view.to_fields();
     if report.order_id.is_blank() {
         return None;
     }
-    let instrument = desk.instrument(desk.symbol_of_id(report.instrument_id)?)?;
+    let instrument = register.instrument(register.symbol_of_id(report.instrument_id)?)?;
     let (side, other_side) = match report.side {
         Side::Buy => (OrderSide::Buy, Side::Sell),
         _ => (OrderSide::Sell, Side::Buy),
@@ -384,7 +389,13 @@ fn invented_native(desk: &Desk, bytes: &[u8], bits: u64, number: u64) -> Option<
 }
 
 /// The same of OUCH, whose fills name neither side nor symbol.
-fn invented_ouch(desk: &Desk, user: usize, bytes: &[u8], bits: u64, number: u64) -> Option<(Vec<u8>, bool)> {
+fn invented_ouch(
+    register: &OrderRegister,
+    user: usize,
+    bytes: &[u8],
+    bits: u64,
+    number: u64,
+) -> Option<(Vec<u8>, bool)> {
     let decoded = outbound::Message::decode(bytes).ok()?;
     let reference = ouch_reference(bytes)?;
     if let outbound::Message::OrderAccepted(view) = &decoded
@@ -403,15 +414,15 @@ fn invented_ouch(desk: &Desk, user: usize, bytes: &[u8], bits: u64, number: u64)
         accepted.encode_into(&mut invented).ok()?;
         return Some((invented, true));
     }
-    let order = desk.references.get(&(user, reference)).and_then(|order| desk.entry(*order))?;
+    let order = register.references.get(&(user, reference)).and_then(|order| register.entry(*order))?;
     let Entry::Ouch(order) = order else { return None };
-    let instrument = desk.instrument(desk.symbol_of_name(&order.symbol)?)?;
+    let instrument = register.instrument(register.symbol_of_name(&order.symbol)?)?;
     let side = if order.side == tapeworks_wire::nasdaq::ouch50::inbound::Side::Buy {
         OrderSide::Buy
     } else {
         OrderSide::Sell
     };
-    let next = desk.next_references.get(user).copied().unwrap_or(1);
+    let next = register.next_references.get(user).copied().unwrap_or(1);
     let unknown = match bits & 8 {
         0 => next.saturating_add(1_000),
         _ => u32::MAX,

@@ -15,9 +15,9 @@ use tapeworks_wire::millennium::native::{
 };
 use tapeworks_wire::{Ascii, Decimal};
 
-use super::desk::{Desk, Entry, Execution, Recipient, Trade, TradeSide};
 use super::ids::{base_62, from_base_62};
 use super::order_reject_code as code;
+use super::register::{Entry, Execution, OrderRegister, Recipient, Trade, TradeSide};
 use crate::matching::{
     Display, EndReason, Lifetime, NewOrder as EngineOrder, OrderId, OrderKind, OrderSide, Refusal,
     Replacement, SymbolIndex,
@@ -100,7 +100,7 @@ const fn working_status(executed: u32) -> OrderStatus {
     if executed > 0 { OrderStatus::PartiallyFilled } else { OrderStatus::New }
 }
 
-impl Desk {
+impl OrderRegister {
     fn text<const N: usize>(&self, text: &str) -> Ascii<N> {
         self.variant.text_padding.field(text).unwrap_or_default()
     }

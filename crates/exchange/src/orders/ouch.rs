@@ -16,7 +16,7 @@ use tapeworks_wire::nasdaq::ouch50::outbound::{
 };
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
-use super::desk::{Desk, Entry, Execution, Recipient, Trade};
+use super::register::{Entry, Execution, OrderRegister, Recipient, Trade};
 use crate::matching::{
     Display, EndReason, Lifetime, NewOrder, OrderId, OrderKind, OrderSide, Refusal, Replacement, SymbolIndex,
 };
@@ -137,7 +137,7 @@ const fn refusal_reason(refusal: Refusal) -> RejectedOrderReason {
     }
 }
 
-impl Desk {
+impl OrderRegister {
     /// A day that goes on over midnight counts from the next one.
     fn timestamp(&self) -> NanosecondsSinceMidnight {
         NanosecondsSinceMidnight(self.now_ns.saturating_sub(self.midnight_ns) % (86_400 * SECOND_NS))

@@ -27,7 +27,7 @@ impl<V: Venue> Translator<V> {
     /// What is wrong with a report of an order, before it is applied.
     #[inline]
     pub(super) fn doubt_of(&self, order: Handle, report: &Execution) -> Option<Doubt> {
-        let entry = self.desk.known.entry(order)?;
+        let entry = self.admission.known.entry(order)?;
         let (order, terms) = (&entry.order, &entry.order.terms);
         let is_buy = terms.side == Side::Buy;
         // These may give the order another id.
@@ -42,7 +42,7 @@ impl<V: Venue> Translator<V> {
         if report.side.is_some_and(|side| (side == Side::Buy) != is_buy) {
             return Some(Doubt::Side);
         }
-        let instrument = self.desk.reference.instrument(order.instrument);
+        let instrument = self.admission.reference.instrument(order.instrument);
         let is_of = |number| instrument.is_none_or(|known| self.venue.instrument_number(known) == number);
         if report.instrument.is_some_and(|number| !is_of(number)) {
             return Some(Doubt::Instrument);
@@ -80,11 +80,11 @@ impl<V: Venue> Translator<V> {
 
     /// Returns the order, if it is there.
     fn mark_in_doubt(&mut self, order: Handle) -> Option<&Order> {
-        self.desk.counters.doubtful += 1;
-        let entry = self.desk.known.entry_mut(order)?;
+        self.admission.counters.doubtful += 1;
+        let entry = self.admission.known.entry_mut(order)?;
         entry.order.is_in_doubt = true;
-        if let Some(traded) = self.desk.traded.get_mut(entry.order.instrument.0 as usize) {
-            traded.is_doubtful |= self.desk.halts_doubtful;
+        if let Some(traded) = self.admission.traded.get_mut(entry.order.instrument.0 as usize) {
+            traded.is_doubtful |= self.admission.halts_doubtful;
         }
         Some(&entry.order)
     }
@@ -106,7 +106,8 @@ impl<V: Venue> Translator<V> {
         doubt: Doubt,
         out: &mut impl Outputs,
     ) {
-        let Some(requested_ns) = self.desk.known.entry(order).map(|entry| entry.order.requested_ns) else {
+        let Some(requested_ns) = self.admission.known.entry(order).map(|entry| entry.order.requested_ns)
+        else {
             return;
         };
         // The venue may use the report's id again: for the right one, or when it repeats this one.
@@ -119,15 +120,15 @@ impl<V: Venue> Translator<V> {
     /// A message of the venue cannot be read. Whatever it says of an order that it names, the client does not learn of it.
     #[cold]
     pub(super) fn unreadable(&mut self, unreadable: &Unreadable, message: &[u8], out: &mut impl Outputs) {
-        self.desk.counters.unreadable += 1;
+        self.admission.counters.unreadable += 1;
         // The sides of a quote have one name.
         let by_id = Some(unreadable.order_id).filter(|id| !id.0.is_blank());
-        let order = by_id.and_then(|id| self.desk.known.by_order_id(&id)).or_else(|| {
-            let (_, request) = self.desk.known.by_name(&unreadable.name?)?;
+        let order = by_id.and_then(|id| self.admission.known.by_order_id(&id)).or_else(|| {
+            let (_, request) = self.admission.known.by_name(&unreadable.name?)?;
             request.order.or(request.offer)
         });
         let requested_ns =
-            order.and_then(|order| self.desk.known.entry(order)).map(|entry| entry.order.requested_ns);
+            order.and_then(|order| self.admission.known.entry(order)).map(|entry| entry.order.requested_ns);
         let (Some(order), Some(requested_ns)) = (order, requested_ns) else {
             return out.unreadable(message, None);
         };
@@ -149,17 +150,17 @@ impl<V: Venue> Translator<V> {
         doubt: Doubt,
         out: &mut impl Outputs,
     ) {
-        let Some(order) = self.desk.known.entry(order).map(|entry| &entry.order) else { return };
-        let instrument = self.desk.reference.instrument(order.instrument);
+        let Some(order) = self.admission.known.entry(order).map(|entry| &entry.order) else { return };
+        let instrument = self.admission.reference.instrument(order.instrument);
         let exec_type = exec_type_of(self.version(order.client), ExecType::OrderStatus, order.status);
         let fields = ExecutionReportFields {
             text: Some(doubt.text().as_bytes()),
             transact_time: Some(NanosecondsSinceEpoch(time_ns)),
             ..of_order(order, instrument, exec_id.as_bytes(), exec_type, order.status)
         };
-        let route = self.desk.routes.get(order.route);
+        let route = self.admission.routes.get(order.route);
         out.to_client(order.client, &Reply { body: Body::Execution(&fields), route });
-        self.desk.counters.reports += 1;
+        self.admission.counters.reports += 1;
     }
 
     /// Keeps a report that would do harm if it came again, and completes a bust or a correction with the fill that it means. Returns what is
@@ -183,7 +184,7 @@ impl<V: Venue> Translator<V> {
             let quantity = if is_fill { report.last_quantity } else { 0 };
             let kept = Kept { quantity, is_named_by_match, ..Kept::of_change(order, report) };
             // One without a name cannot be known again.
-            let is_new = !is_named || self.desk.known.reported.add(kept);
+            let is_new = !is_named || self.admission.known.reported.add(kept);
             return if is_new { Ok(None) } else { Err(Incomplete::Repeated) };
         }
         if !matches!(kind, ExecutionKind::TradeCancelled | ExecutionKind::TradeCorrected) {
@@ -198,7 +199,7 @@ impl<V: Venue> Translator<V> {
         order: Handle,
         report: &mut Execution,
     ) -> Result<Option<Doubt>, Incomplete> {
-        let reported = &mut self.desk.known.reported;
+        let reported = &mut self.admission.known.reported;
         let id = match self.venue.names_fills_by_match() {
             true => Id::Match(report.match_id),
             false => Id::Execution(report.reference),
@@ -210,12 +211,12 @@ impl<V: Venue> Translator<V> {
             false => (report.corrected_quantity, report.corrected_price_e8),
         };
         let Some(fill) = fill else {
-            let cumulative = self.desk.known.entry(order).map_or(0, |entry| entry.order.cumulative);
+            let cumulative = self.admission.known.entry(order).map_or(0, |entry| entry.order.cumulative);
             if !(1..=cumulative).contains(&quantity) {
                 return Err(Incomplete::Unknown);
             }
             let is_named = !report.execution_id.0.is_blank();
-            let is_new = !is_named || self.desk.known.reported.add(Kept::of_change(order, report));
+            let is_new = !is_named || self.admission.known.reported.add(Kept::of_change(order, report));
             return if is_new { Ok(Some(Doubt::UnknownFill)) } else { Err(Incomplete::Repeated) };
         };
         if fill.is_cancelled || fill.execution_id == report.execution_id {

@@ -4,7 +4,7 @@ use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{OrderMassCancelReportFields, OrderMassCancelRequest};
 
 use super::{Translator, response_of};
-use crate::desk::{Incoming, Scope};
+use crate::admission::{Incoming, Scope};
 use crate::fix_side::{Body, Reply};
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex};
 use crate::known::{ClientRequest, RequestKind};
@@ -30,8 +30,8 @@ impl<V: Venue> Translator<V> {
         let client = incoming.client;
         if let Scope::Instrument(instrument) = scope
             && self.venue.takes_mass_cancels()
-            && !self.desk.known.others_trade(client, instrument)
-            && !self.desk.known.quotes(client, instrument)
+            && !self.admission.known.others_trade(client, instrument)
+            && !self.admission.known.quotes(client, instrument)
         {
             return self.send_mass_cancel(client, (id, instrument), false, false, incoming.now_ns, out);
         }
@@ -39,19 +39,19 @@ impl<V: Venue> Translator<V> {
             Scope::All => true,
             Scope::Instrument(of) => of == instrument,
             Scope::Segment(segment) => self
-                .desk
+                .admission
                 .reference
                 .instrument(instrument)
                 .is_some_and(|found| found.segment.trimmed() == segment.trimmed()),
         };
-        let of = |order: &Handle| self.desk.known.entry(*order).map(|entry| entry.order.instrument);
-        let mut orders = self.desk.known.open(client);
+        let of = |order: &Handle| self.admission.known.entry(*order).map(|entry| entry.order.instrument);
+        let mut orders = self.admission.known.open(client);
         orders.retain(|order| of(order).is_some_and(is_meant));
-        let before = self.desk.counters.own_cancels;
+        let before = self.admission.counters.own_cancels;
         for order in &orders {
             self.send_own_cancel(*order, incoming.now_ns, out);
         }
-        if self.desk.counters.own_cancels != before {
+        if self.admission.counters.own_cancels != before {
             // The id is in use from now on. Nothing is kept of a mass cancel without orders, which the store does not have.
             let name = self.venue.name(self.next_name, &id);
             self.next_name = self.next_name.wrapping_add(1);
@@ -63,9 +63,9 @@ impl<V: Venue> Translator<V> {
                 name,
                 instrument,
             );
-            let request = ClientRequest { is_pending: false, route: self.desk.route, ..request };
-            if let Some(handle) = self.desk.known.add_request(request) {
-                self.desk.known.end_request(handle);
+            let request = ClientRequest { is_pending: false, route: self.admission.route, ..request };
+            if let Some(handle) = self.admission.known.add_request(request) {
+                self.admission.known.end_request(handle);
             }
         }
         let Ok(view) = OrderMassCancelRequest::read(incoming.message) else { return Ok(()) };
@@ -80,8 +80,8 @@ impl<V: Venue> Translator<V> {
             transact_time: Some(NanosecondsSinceEpoch(incoming.now_ns)),
             ..OrderMassCancelReportFields::new(request_type, response)
         };
-        self.desk.counters.reports += 1;
-        let route = self.desk.routes.get(self.desk.route);
+        self.admission.counters.reports += 1;
+        let route = self.admission.routes.get(self.admission.route);
         out.to_client(client, &Reply { body: Body::MassCancel(&fields), route });
         Ok(())
     }
@@ -95,15 +95,15 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if is_own && self.desk.known.in_use(client, &id).is_some() {
+        if is_own && self.admission.known.in_use(client, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
         let name = self.venue.name(self.next_name, &id);
         self.send(name, &Request::MassCancel(MassCancel { name, is_of_quotes }), instrument, now_ns, out)?;
         let request =
             ClientRequest::new(RequestKind::MassCancel, client, (id, ClOrdId::default()), name, instrument);
-        let route = if is_own { RouteIndex::NONE } else { self.desk.route };
-        self.desk.known.add_request(ClientRequest { is_own, route, ..request });
+        let route = if is_own { RouteIndex::NONE } else { self.admission.route };
+        self.admission.known.add_request(ClientRequest { is_own, route, ..request });
         Ok(())
     }
 }

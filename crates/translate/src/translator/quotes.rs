@@ -10,7 +10,7 @@ use tapeworks_wire::fix::order_entry::{
 };
 
 use super::{Translator, reason_text};
-use crate::desk::{Incoming, MOST_ENTRIES};
+use crate::admission::{Incoming, MOST_ENTRIES};
 use crate::fix_side::{Body, Reply};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex};
 use crate::incoming::{entries_of, parties, quote_terms};
@@ -43,7 +43,7 @@ impl<V: Venue> Translator<V> {
     ) -> Result<(), Refusal> {
         let quote = Quote { name: self.venue.name(self.next_name, &id), ..quote };
         self.send(quote.name, &Request::Quote(quote), instrument, now_ns, out)?;
-        let route = self.desk.route;
+        let route = self.admission.route;
         let sides = [(Side::Buy, quote.bid), (Side::Sell, quote.offer)].map(|(side, part)| {
             let order = || Order { route, ..Order::new(client, id, instrument, quote.order(side), now_ns) };
             (part.quantity != 0).then(order)
@@ -51,7 +51,7 @@ impl<V: Venue> Translator<V> {
         self.count_open(client, sides.iter().flatten().count() as i32);
         let ids = (id, ClOrdId::default());
         let request = ClientRequest::new(RequestKind::Quote, client, ids, quote.name, instrument);
-        self.desk.known.add_quote(ClientRequest { route, ..request }, sides);
+        self.admission.known.add_quote(ClientRequest { route, ..request }, sides);
         Ok(())
     }
 
@@ -64,11 +64,12 @@ impl<V: Venue> Translator<V> {
     ) -> Result<(), Refusal> {
         let &Incoming { client, message, now_ns } = incoming;
         let view = MassQuote::read(message).map_err(Refusal::Unread)?;
-        let parties = parties(view.parties(), &self.desk.reference)?;
+        let parties = parties(view.parties(), &self.admission.reference)?;
         for is_sent in [false, true] {
             for entry in entries_of(&view).take(MOST_ENTRIES) {
-                let id = self.desk.client_id(entry.quote_entry_id(), 299)?;
-                let (instrument, quote) = quote_terms!(entry).quote(&self.desk.reference, None, parties)?;
+                let id = self.admission.client_id(entry.quote_entry_id(), 299)?;
+                let (instrument, quote) =
+                    quote_terms!(entry).quote(&self.admission.reference, None, parties)?;
                 if is_sent {
                     self.send_quote(client, (id, instrument), quote, now_ns, out)?;
                 } else {
@@ -81,8 +82,8 @@ impl<V: Venue> Translator<V> {
             quote_id: Some(view.quote_id()),
             ..MassQuoteAcknowledgementFields::new(QUOTE_ACCEPTED)
         };
-        self.desk.counters.reports += 1;
-        let route = self.desk.routes.get(self.desk.route);
+        self.admission.counters.reports += 1;
+        let route = self.admission.routes.get(self.admission.route);
         out.to_client(client, &Reply { body: Body::MassQuoteAcknowledgement(&fields), route });
         Ok(())
     }
@@ -96,19 +97,19 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         let &Incoming { client, now_ns, .. } = incoming;
-        let of_quote = |order: &Handle| self.desk.known.entry(*order).and_then(|entry| entry.quote);
-        let mut sides = self.desk.known.open(client);
+        let of_quote = |order: &Handle| self.admission.known.entry(*order).and_then(|entry| entry.quote);
+        let mut sides = self.admission.known.open(client);
         sides.retain(|side| of_quote(side).is_some_and(|of| quote.is_none_or(|quote| quote == of)));
         for side in sides {
             self.send_own_cancel(side, now_ns, out);
         }
         let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
         let id = field(incoming.message, 117).unwrap_or(b"NONE");
-        let symbol = match quote.and_then(|quote| self.desk.known.request(quote)) {
+        let symbol = match quote.and_then(|quote| self.admission.known.request(quote)) {
             Some(request) => self.symbol(request.instrument),
             None => Text::new().push(field(incoming.message, 55).unwrap_or_default()),
         };
-        let route = self.desk.routes.get(self.desk.route).cloned();
+        let route = self.admission.routes.get(self.admission.route).cloned();
         self.report_quote(client, (id, symbol), (status, None), None, (now_ns, route.as_ref()), out);
     }
 
@@ -122,7 +123,7 @@ impl<V: Venue> Translator<V> {
         (time_ns, route): (u64, Option<&Route>),
         out: &mut impl Outputs,
     ) {
-        self.desk.counters.reports += 1;
+        self.admission.counters.reports += 1;
         if self.version(client) == FixVersion::Fix42 {
             let fields = MassQuoteAcknowledgementFields {
                 quote_id: Some(id),
@@ -146,25 +147,25 @@ impl<V: Venue> Translator<V> {
     /// The venue took no side of a quote, or the quote never came to it.
     #[cold]
     pub(super) fn reject_quote(&mut self, handle: Handle, text: &[u8], time_ns: u64, out: &mut impl Outputs) {
-        let Some(request) = self.desk.known.request(handle).copied() else { return };
+        let Some(request) = self.admission.known.request(handle).copied() else { return };
         self.end_sides(&request);
         self.answer(handle);
         let reason = (QUOTE_REJECTED, Some(99));
         let quote = (request.id.text(), self.symbol(request.instrument));
-        let route = self.desk.routes.get(request.route).cloned();
+        let route = self.admission.routes.get(request.route).cloned();
         self.report_quote(request.client, quote, reason, Some(text), (time_ns, route.as_ref()), out);
     }
 
     /// The sides of a quote end that the venue has not reported.
     pub(super) fn end_sides(&mut self, request: &ClientRequest) {
         for side in [request.order, request.offer].into_iter().flatten() {
-            let Some(entry) = self.desk.known.entry_mut(side) else { continue };
+            let Some(entry) = self.admission.known.entry_mut(side) else { continue };
             if entry.machine.state() == ExchangeToClientState::Sent {
                 let rejected = Execution::rejected(request.name, ExecutionId::default(), 0);
                 let kind = (ExecutionKind::Rejected as u8).into();
                 let _dispatched = entry.machine.dispatch(&mut entry.order, kind, &rejected);
                 self.count_open(request.client, -1);
-                self.desk.known.end_order(side);
+                self.admission.known.end_order(side);
             }
         }
     }
@@ -174,7 +175,7 @@ impl<V: Venue> Translator<V> {
         match report.side {
             Some(Side::Buy) => request.order,
             Some(_) => request.offer,
-            None => self.desk.known.by_order_id(&report.order_id),
+            None => self.admission.known.by_order_id(&report.order_id),
         }
     }
 
@@ -194,11 +195,11 @@ impl<V: Venue> Translator<V> {
             self.reject_quote(handle, words.as_bytes(), report.time_ns, out);
             return true;
         }
-        self.desk.known.set_answered(handle);
+        self.admission.known.set_answered(handle);
         let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
         let text = is_rejected.then_some(words.as_bytes());
         let quote = (request.id.text(), self.symbol(request.instrument));
-        let route = self.desk.routes.get(request.route).cloned();
+        let route = self.admission.routes.get(request.route).cloned();
         self.report_quote(request.client, quote, status, text, (report.time_ns, route.as_ref()), out);
         false
     }
@@ -218,7 +219,7 @@ impl<V: Venue> Translator<V> {
 
     /// A side of a quote ended: if the other one has too, the quote may be forgotten.
     pub(super) fn end_quote_of(&mut self, order: Handle) {
-        let known = &mut self.desk.known;
+        let known = &mut self.admission.known;
         let Some(handle) = known.entry(order).and_then(|entry| entry.quote) else { return };
         let Some(quote) = known.request(handle) else { return };
         let has_ended = |side: &Handle| {

@@ -44,7 +44,7 @@ pub struct Incoming<'m> {
 
 order_machine! {
     /// The messages of clients, by the way to the venue.
-    pub machine ClientToExchange<'m> { context: Desk, message: Incoming<'m> }
+    pub machine ClientToExchange<'m> { context: Admission, message: Incoming<'m> }
 
     states {
         Away,           // no connection to the venue
@@ -232,7 +232,7 @@ pub(crate) struct Traded {
 
 /// Everything that decides about a client's message.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Admission {
     pub(crate) reference: Reference,
     pub(crate) clients: Vec<Client>,
     pub(crate) tops: Box<dyn TopsOfBook>,
@@ -257,7 +257,7 @@ pub struct Desk {
     pub(crate) last_time: LastTimestamp,
 }
 
-impl Desk {
+impl Admission {
     /// Actions write the large decision in place, and return a refusal alone.
     fn refuse_if(&mut self, decided: Result<(), Refusal>) {
         if let Err(refusal) = decided {

@@ -121,7 +121,7 @@ pub(super) struct Execution {
 }
 
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct OrderRegister {
     pub(super) engine: MatchingEngine,
     pub(super) variant: Variant,
     pub(super) instruments: Vec<Instrument>,
@@ -158,7 +158,7 @@ pub(super) struct Desk {
     pub(super) now_ns: u64,
 }
 
-impl Desk {
+impl OrderRegister {
     pub(super) fn new(options: &OrderOptions) -> Self {
         let rules = |instrument: &Instrument| SymbolRules {
             tick_e8: instrument.tick_e8,
