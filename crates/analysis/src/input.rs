@@ -310,11 +310,11 @@ pub fn refuse_inputs<'p>(
     Ok(())
 }
 
-/// Checks that message files are of one day, as far as their names have it: without packets they have times of day only.
+/// Checks that message files whose names have a date are of one day: without packets they have times of day only.
 ///
 /// # Errors
 /// [`InputError::OtherDay`].
-pub fn of_one_day(inputs: &[Input]) -> Result<(), InputError> {
+pub fn check_one_day(inputs: &[Input]) -> Result<(), InputError> {
     let mut first: Option<(&Input, Nanos)> = None;
     for input in inputs {
         let Source::Framed { midnight: Some(midnight), .. } = input.source else { continue };

@@ -427,7 +427,7 @@ fn every_file_is_counted_wherever_it_ends() {
     // Of two days: to a replay one after the other, to what compares times of day nothing.
     assert!(summary.times.unwrap().1.0 - summary.times.unwrap().0.0 > 86_400_000_000_000);
     let opened = tapeworks_analysis::input::open_all(&inputs, None).unwrap();
-    let refused = tapeworks_analysis::input::of_one_day(&opened).unwrap_err();
+    let refused = tapeworks_analysis::input::check_one_day(&opened).unwrap_err();
     assert!(refused.to_string().contains("is of another day than"), "{refused}");
 }
 

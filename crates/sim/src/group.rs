@@ -108,8 +108,8 @@ pub(crate) fn compare(plan: &Plan, sent: &Sent, receptions: &[Reception]) -> Com
         }
         let checked = match &sent.sessions[..] {
             [] => Ok(()),
-            [session] => reception.of_one(session, multicast, plan),
-            sessions => reception.of_several(sessions),
+            [session] => reception.check_one(session, multicast, plan),
+            sessions => reception.check_several(sessions),
         };
         if let Err(why) = checked {
             compared.violations.push(format!("receiver {}: {why}", reception.number));
@@ -160,7 +160,7 @@ pub(crate) fn compare_with_clients(
 
 impl Reception {
     /// The plant has sent one session.
-    fn of_one(&self, session: &SentSession, multicast: &MulticastPlan, plan: &Plan) -> Result<(), String> {
+    fn check_one(&self, session: &SentSession, multicast: &MulticastPlan, plan: &Plan) -> Result<(), String> {
         let ReceiverCounters { first, next, missing, not_records, messages, .. } = self.counters;
         if next <= self.last {
             return Err(format!("its next message is {next}, and {} were sent", self.last));
@@ -191,7 +191,7 @@ impl Reception {
     }
 
     /// Plants have sent several sessions, one after the other. Of each but the last the end may be missing.
-    fn of_several(&self, sessions: &[SentSession]) -> Result<(), String> {
+    fn check_several(&self, sessions: &[SentSession]) -> Result<(), String> {
         let (mut of, mut place) = (0, 0);
         for (at, hash) in self.records.iter().enumerate() {
             loop {

@@ -205,7 +205,7 @@ fn message_files_are_merged_by_time() {
         events_at(folder.path(), "b.itch", (0..500).map(|number| morning + number * 2_000_000 + 1_000_000));
     let open = || input::open_all(&[&one, &other], Some(Application::TotalViewItch50)).unwrap();
     let everything = Nanos(0)..Nanos(u64::MAX);
-    assert!(input::of_one_day(&open()).is_ok());
+    assert!(input::check_one_day(&open()).is_ok());
     let study =
         study::study(&mut open(), None, &[1_000], None, everything, &mut |_| ControlFlow::Continue(()));
     let stats = stats::count(&mut open(), None, &mut |_| ControlFlow::Continue(()));

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut inputs = input::open_any(&arguments.files, arguments.protocol)?;
-    input::of_one_day(&inputs)?;
+    input::check_one_day(&inputs)?;
     let mut bar = Bar::new("Counting");
     let stats = stats::count(&mut inputs, arguments.protocol, &mut |progress| {
         bar.show(progress.bytes_read, progress.total_bytes, None)

@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         None => arguments.files.clone(),
     };
     let mut inputs = input::open_all(&files, arguments.protocol)?;
-    input::of_one_day(&inputs)?;
+    input::check_one_day(&inputs)?;
     input::refuse_inputs(&files, arguments.svg.as_deref())?;
     let measured = if files.iter().all(|file| is_repeatable(file)) && !arguments.no_measure {
         measure(&files, arguments)?

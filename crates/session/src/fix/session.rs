@@ -827,12 +827,12 @@ impl Session {
         now_ns: u64,
     ) {
         let is_valid = self.validated(received, parts);
-        if let Err(rejection) = is_valid.and_then(|()| self.of_duplicate(received)) {
+        if let Err(rejection) = is_valid.and_then(|()| self.check_duplicate(received)) {
             self.expect(sequence + 1, store);
             self.reject(received, rejection, store, now_ns);
             return;
         }
-        if let Err(reason) = self.of_header(received, now_ns) {
+        if let Err(reason) = self.check_header(received, now_ns) {
             self.expect(sequence + 1, store);
             self.reject(received, Rejection { reason, tag: None }, store, now_ns);
             self.send_logout(store, "", now_ns);
@@ -883,16 +883,16 @@ impl Session {
         validate(dictionary, ignored, received.message, received.message_type, parts, room)
     }
 
-    /// A possible duplicate says when it was first sent.
-    fn of_duplicate(&self, received: &Received<'_>) -> Result<(), Rejection> {
+    /// Checks that a possible duplicate has the time of its first sending (OrigSendingTime).
+    fn check_duplicate(&self, received: &Received<'_>) -> Result<(), Rejection> {
         if received.is_possible_duplicate && !received.has(122) && received.message_type != b"4" {
             return Err(Rejection { reason: RejectReason::RequiredTagMissing, tag: Some(122) });
         }
         Ok(())
     }
 
-    /// Whether the CompIDs are those of the session, and SendingTime is near enough.
-    fn of_header(&self, received: &Received<'_>, now_ns: u64) -> Result<(), RejectReason> {
+    /// Checks the CompIDs, and that SendingTime is within the tolerance.
+    fn check_header(&self, received: &Received<'_>, now_ns: u64) -> Result<(), RejectReason> {
         let settings = &self.link.settings;
         let is_peer = received.sender_comp_id == Some(settings.target_comp_id.as_bytes())
             && received.target_comp_id == Some(settings.sender_comp_id.as_bytes());
@@ -977,7 +977,7 @@ impl Session {
             self.reject(received, rejection, store, now_ns);
             return;
         }
-        if let Err(reason) = self.of_header(received, now_ns) {
+        if let Err(reason) = self.check_header(received, now_ns) {
             self.reject(received, Rejection { reason, tag: None }, store, now_ns);
             self.send_logout(store, "", now_ns);
             return;
@@ -1043,7 +1043,7 @@ impl Session {
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        if let Err(why) = self.of_logon(received, parts, now_ns) {
+        if let Err(why) = self.check_logon(received, parts, now_ns) {
             let Refusal::Wrong(answer, text, tags) = why else { return self.finish(End::WrongPassword) };
             let end = refused(text, &tags, received);
             return match answer {
@@ -1121,8 +1121,9 @@ impl Session {
         }
     }
 
-    fn of_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
-        self.of_header(received, now_ns).map_err(|reason| match reason {
+    /// Checks a logon: its header, its version, its settings and its sequence number.
+    fn check_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
+        self.check_header(received, now_ns).map_err(|reason| match reason {
             RejectReason::CompIdProblem => Refusal::Wrong(Answer::None, "another CompID", vec![49, 56]),
             // Beyond a day the peer gets no answer: the acceptance suite wants it so.
             _ => {
