@@ -185,7 +185,7 @@ pub struct CancelRejected {
     pub numbered: Numbered,
     /// The request.
     pub name: VenueName,
-    /// The venue's reason.
+    /// The venue's reason; 0: none.
     pub reject_code: i32,
     /// When, in UTC nanoseconds.
     pub time_ns: u64,
@@ -200,7 +200,7 @@ pub struct MassCancelled {
     pub name: VenueName,
     /// Whether it was accepted.
     pub is_accepted: bool,
-    /// The venue's reason of a reject.
+    /// The venue's reason of a reject; 0: none.
     pub reject_code: i32,
     /// When, in UTC nanoseconds.
     pub time_ns: u64,
@@ -213,7 +213,7 @@ pub struct Refused {
     pub numbered: Numbered,
     /// The request.
     pub name: VenueName,
-    /// The venue's reason.
+    /// The venue's reason; 0: none.
     pub reject_code: i32,
 }
 

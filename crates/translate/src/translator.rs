@@ -54,6 +54,9 @@ const IN_DOUBT: &[u8] = b"The venue did not get the request before the connectio
 /// exhaust the names.
 const MOST_LOST_NAMES: u32 = 1 << 20;
 
+/// The text of a reject for which the venue gave no reason code.
+const NO_REASON: &[u8] = b"The venue gave no reason";
+
 /// The text of a report of an order that the gateway has cancelled.
 const CANCELLED_HERE: &[u8] = b"Cancelled by the gateway";
 
@@ -1462,9 +1465,9 @@ const fn response_of(request_type: MassCancelRequestType) -> MassCancelResponse 
     }
 }
 
-/// The gateway's text, or the venue's code with its reason.
+/// The gateway's text, or the venue's code with its reason. Code 0 means that the venue gave none, unless it is configured.
 fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
-    if let Some(text) = text {
+    if let Some(text) = text.or((code == 0 && reason.is_none()).then_some(NO_REASON)) {
         return Text::new().push(text);
     }
     let sign: &[u8] = if code < 0 { b"-" } else { b"" };

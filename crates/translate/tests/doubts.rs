@@ -281,8 +281,8 @@ fn unreadable_reports_are_counted_and_reach_the_client_whose_order_they_name() {
 mod ouch {
     use tapeworks_translate::Ouch;
     use tapeworks_wire::nasdaq::ouch50::outbound::{
-        BrokenTradeFields, BrokenTradeReason, CancelOrderReason, CanceledFields, LiquidityFlag, Message,
-        OrderExecutedFields,
+        BrokenTradeFields, BrokenTradeReason, CancelOrderReason, CancelRejectFields, CanceledFields,
+        LiquidityFlag, Message, OrderExecutedFields,
     };
     use tapeworks_wire::{Decimal, NanosecondsSinceMidnight};
 
@@ -362,6 +362,18 @@ mod ouch {
         // A name shortly ahead may have been lost with a part of the store.
         world.translator.venue_report(&executed(first + 5, 91), &mut world.kept);
         assert_eq!(named(&mut world, "N3"), first + 6);
+    }
+
+    #[test]
+    fn a_cancel_reject_has_no_reason_code_and_the_text_names_none() {
+        let mut world = World::ouch(&[ClientSettings::default()]);
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        world.send(0, &replace("A2", "A1", Side::Buy, 90, 10 * E8));
+        let reject = CancelRejectFields { timestamp: NanosecondsSinceMidnight(1), user_ref_num: 2 };
+        world.translator.venue_report(&reject.encode(), &mut world.kept);
+        let (_, reply) = world.kept.to_clients.last().unwrap();
+        let expected = "35=9 11=A2 41=A1 39=0 102=99 434=2 58=The venue gave no reason";
+        assert_eq!(fields(reply, &[35, 11, 41, 39, 102, 434, 58]), expected);
     }
 
     #[test]
