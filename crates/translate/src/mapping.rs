@@ -20,7 +20,7 @@ use crate::route::is_of_route;
 pub struct Counterpart {
     /// Fields of the venue's message, as its declaration calls them, separated by commas; empty: none.
     pub fields: &'static str,
-    /// What becomes of the value.
+    /// What becomes of the value; empty: the page omits the row.
     pub conversion: &'static str,
 }
 

@@ -47,7 +47,7 @@ pub(super) const REPORTS: &[Table] = &[
         "OrderCancelReject (9)",
         CANCEL_REJECT,
         Some("from Order Cancel Reject (9)"),
-        Some("from Cancel Reject (I), or Rejected Order (J) for a replace"),
+        Some("from Rejected Order (J) or Cancel Reject (I) of a replace, or by the gateway"),
     ),
     (
         "OrderMassCancelReport (r)",
@@ -55,7 +55,19 @@ pub(super) const REPORTS: &[Table] = &[
         Some("from Order Mass Cancel Report (r), or by the gateway"),
         Some("by the gateway"),
     ),
-    ("QuoteStatusReport (AI)", QUOTE_STATUS, Some("from the quote's first Execution Report (8)"), None),
+    (
+        "QuoteStatusReport (AI; b in FIX 4.2)",
+        QUOTE_STATUS,
+        Some("from the quote's first Execution Report (8), or by the gateway"),
+        None,
+    ),
+];
+
+/// The answers to quotes at a venue that has none.
+const NO_QUOTES: [&str; 2] = [
+    "Quote, MassQuote: BusinessMessageReject (380 = 3), or the reject of a failed [check](gateway.md#checks) (297 = 5).\n\
+     QuoteCancel: QuoteStatusReport, 298 = 4 → 297 = 4; 298 = 5 → 297 = 9 and 300 = 5.",
+    "Built by the gateway; see QuoteCancel.",
 ];
 
 /// The standard's name of a tag; empty if the declaration does not have it.
@@ -80,6 +92,9 @@ fn table(page: &mut String, (_, rows, _, _): &Table, of: fn(&Row) -> Counterpart
     let _ = writeln!(page, "| tag | FIX | venue | conversion |\n| ---: | --- | --- | --- |");
     for row in *rows {
         let Counterpart { fields, conversion } = of(row);
+        if conversion.is_empty() {
+            continue;
+        }
         let _ = writeln!(page, "| {} | {} | {} | {conversion} |", row.tag, title(row.tag), words(fields));
     }
     page.push('\n');
@@ -91,20 +106,20 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# The mapping tables\n\n\
          <!-- Generated from crates/translate/src/mapping by `cargo xtask golden --bless`. -->\n\n\
-         How the [gateway](gateway.md) maps each field of a request to the venue's message, and where it gets each field of a \
-         reply. A tag\nmissing from the message's table is refused by BusinessMessageReject (380 = 0), unless the client's \
-         `ignored_tags` lists it; a value\nwithout a counterpart at the venue, by Reject (373 = 5). Both name the tag. Session \
-         tags are not listed.\n\n\
+         How the [gateway](gateway.md) maps request fields to the venue's messages, and fills the fields of replies. Session tags \
+         are not\nlisted.\n\n\
+         BusinessMessageReject refuses tags missing from the message's table (380 = 0), unless the client's `ignored_tags` lists \
+         them; Account\nand parties at OUCH (380 = 0); unknown instruments (380 = 2); and missing fields that others require \
+         (380 = 5). A price off tick gets\nthe message's own reject: 103 = 99, 102 = 18 or 300 = 8. Reject (373 = 5) refuses other \
+         values without a counterpart.\n\n\
+         Before FIX 5.0 SP2, replies lack 880, 851 = 4 and, in QuoteStatusReport, 300; 297 = 17 becomes 1. FIX 4.2 also lacks \
+         528, 851,\n378 above 5 and 300 above 8. A 103 or 102 that a version lacks becomes 99, in FIX 4.2 0 or 2.\n\n\
          | conversion | meaning |\n\
          | --- | --- |\n\
          | see D, G, S | as the same tag in that message |\n\
          | ignored | accepted without effect |\n\
          | must match | if present, must equal the order's value |\n\
-         | not sent | left out; venues set their own TransactTime (60) |\n\
-         | on tick | a multiple of the instrument's tick |\n\
-         | state | from the gateway's record of the order and its requests |\n\
-         | refused | the venue has no counterpart |\n\
-         | 8 decimals | exact; only AvgPx (6) is rounded |\n\n",
+         | state | from the gateway's record of the order |\n\n",
     );
     type Venue = (&'static str, fn(&Row) -> Counterpart, fn(&Table) -> Option<&'static str>);
     let venues: [Venue; 2] = [
@@ -113,10 +128,10 @@ pub fn markdown() -> String {
     ];
     for (venue, column, message) in venues {
         for (is_request, tables) in [(true, REQUESTS), (false, REPORTS)] {
-            let (direction, verb, unsupported) = if is_request {
-                ("from clients", "Sent as", "BusinessMessageReject (380 = 3)")
+            let (direction, verb, no_quotes) = if is_request {
+                ("from clients", "Sent as", NO_QUOTES[0])
             } else {
-                ("to clients", "Built", "never sent")
+                ("to clients", "Built", NO_QUOTES[1])
             };
             let _ = writeln!(page, "## {venue}, {direction}\n");
             for each in tables {
@@ -127,7 +142,7 @@ pub fn markdown() -> String {
             let missing = tables.iter().filter(|each| message(each).is_none());
             let missing: Vec<&str> = missing.map(|each| each.0).collect();
             if !missing.is_empty() {
-                let _ = writeln!(page, "### Unsupported\n\n{}: {unsupported}.\n", missing.join(", "));
+                let _ = writeln!(page, "### {}\n\n{no_quotes}\n", missing.join(", "));
             }
         }
     }

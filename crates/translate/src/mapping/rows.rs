@@ -14,6 +14,9 @@ const fn row(tag: u32, millennium: (&'static str, &'static str), ouch: (&'static
 const OWN_TIME: (&str, &str) = ("", "not sent");
 const NAMED: (&str, &str) = ("", "ignored");
 const NONE: (&str, &str) = ("", "refused");
+const GROUP_REFUSED: (&str, &str) = ("", "refused, with its fields");
+/// A field of a refused group. The page omits it.
+const IN_REFUSED: (&str, &str) = ("", "");
 const COUNT: (&str, &str) = ("", "repeating group");
 const ALREADY: (&str, &str) = ("", "must match");
 const NOT_NEEDED: (&str, &str) = ("", "ignored");
@@ -31,7 +34,7 @@ pub const NEW_ORDER: &[Row] = &[
     row(
         18,
         ("passive_only_order", "6 → `passive_only`; others refused"),
-        ("display", "6 → `P` (post only); others refused"),
+        ("display", "6 → `P` (post only), unless DisplayQty is 0; others refused"),
     ),
     row(55, ("instrument_id", "from `[[instrument]]`"), ("symbol", "from `[[instrument]]`")),
     row(48, ("instrument_id", "from `[[instrument]]`"), ("symbol", "from `[[instrument]]`")),
@@ -44,7 +47,7 @@ pub const NEW_ORDER: &[Row] = &[
     row(60, OWN_TIME, OWN_TIME),
     row(38, ("order_qty", "integer"), ("quantity", "integer")),
     row(40, ("order_type", "1, 2, 3, 4"), ("price", "1 → `market_price`; 2 → Price (44)")),
-    row(44, ("limit_price", "8 decimals, on tick"), ("price", "4 decimals, on tick")),
+    row(44, ("limit_price", "8 decimals, on tick"), ("price", "4 decimals, on tick; `market_price` refused")),
     row(99, ("stop_price", "8 decimals, on tick"), ("", "refused: no stop orders")),
     row(
         59,
@@ -52,7 +55,11 @@ pub const NEW_ORDER: &[Row] = &[
         ("time_in_force", "0, 3, 6 copied; 4 → `3` with MinQty = OrderQty"),
     ),
     row(432, ("expire_date_time", "23:59:59 UTC"), ("appendage", "ExpireTime: seconds until 23:59:59 UTC")),
-    row(126, ("expire_date_time", "whole Unix seconds"), ("appendage", "ExpireTime: seconds until then")),
+    row(
+        126,
+        ("expire_date_time", "Unix seconds; fractions refused"),
+        ("appendage", "ExpireTime: seconds until then; fractions refused"),
+    ),
     row(110, ("minimum_quantity", "integer"), ("appendage", "MinQty")),
     row(
         111,
@@ -62,17 +69,17 @@ pub const NEW_ORDER: &[Row] = &[
     row(210, ("display_qty", "integer"), ("display, appendage", "see 111")),
     row(1138, ("display_qty", "integer"), ("display, appendage", "see 111")),
     row(528, ("capacity", "A, P, R → 3, 2, 1 by default (`capacity`)"), ("capacity", "A, P, R; absent: `O`")),
-    row(453, COUNT, NONE),
+    row(453, COUNT, GROUP_REFUSED),
     row(
         448,
         ("client_id, investment_decision_maker, executing_trader", "short code: number, or from `[[party]]`"),
-        NONE,
+        IN_REFUSED,
     ),
-    row(447, ("", "ignored"), NONE),
+    row(447, ("", "ignored"), IN_REFUSED),
     row(
         452,
         ("", "3: Client Id; 122: Investment Decision Maker; 12: Executing Trader; others refused"),
-        NONE,
+        IN_REFUSED,
     ),
 ];
 
@@ -98,17 +105,17 @@ pub const REPLACE: &[Row] = &[
     row(44, ("limit_price", "see D"), ("price", "see D")),
     row(99, ("stop_price", "see D"), ("", "refused")),
     row(59, ALREADY, ("time_in_force", "see D")),
-    row(432, ("expire_date_time", "23:59:59 UTC"), ("appendage", "see D")),
-    row(126, ("expire_date_time", "whole Unix seconds"), ("appendage", "see D")),
+    row(432, ("expire_date_time", "see D"), ("appendage", "see D")),
+    row(126, ("expire_date_time", "see D"), ("appendage", "see D")),
     row(110, ("minimum_quantity", "integer"), ("appendage", "MinQty")),
     row(111, ("display_qty", "integer"), ("display, appendage", "see D")),
     row(210, ("display_qty", "integer"), ("display, appendage", "see D")),
     row(1138, ("display_qty", "integer"), ("display, appendage", "see D")),
     row(528, ALREADY, ALREADY),
-    row(453, ALREADY, NONE),
-    row(448, ALREADY, NONE),
-    row(447, ALREADY, NONE),
-    row(452, ALREADY, NONE),
+    row(453, ALREADY, GROUP_REFUSED),
+    row(448, ALREADY, IN_REFUSED),
+    row(447, NOT_NEEDED, IN_REFUSED),
+    row(452, ALREADY, IN_REFUSED),
 ];
 
 /// OrderCancelRequest (F) to Order Cancel Request, and to Cancel Order.
@@ -132,12 +139,12 @@ pub const MASS_CANCEL: &[Row] = &[
         530,
         (
             "mass_cancel_request_type",
-            "1 → 3 (the firm's orders in the instrument), unless other clients have orders or this client has quotes in it; then, and for 7 and 9, one cancel per order",
+            "1 → 3 (all orders of the firm in the instrument); one cancel per order for 7 and 9, or if other clients have orders or this client has quotes in it",
         ),
-        ("", "1, 7, 9: one cancel per order"),
+        ("", "1, 7, 9"),
     ),
-    row(55, ("instrument_id", "530 = 1: from `[[instrument]]`"), ("", "530 = 1: from `[[instrument]]`")),
-    row(48, ("instrument_id", "530 = 1: from `[[instrument]]`"), ("", "530 = 1: from `[[instrument]]`")),
+    row(55, ("instrument_id", "if 530 = 1"), ("", "if 530 = 1")),
+    row(48, ("instrument_id", "if 530 = 1"), ("", "if 530 = 1")),
     row(22, NOT_NEEDED, NOT_NEEDED),
     row(1300, ("", "530 = 9: `segment` of `[[instrument]]`"), ("", "530 = 9: `segment` of `[[instrument]]`")),
     row(60, OWN_TIME, OWN_TIME),
@@ -249,9 +256,13 @@ pub const EXECUTION_REPORT: &[Row] = &[
     row(126, KEPT, KEPT),
     row(528, KEPT, KEPT),
     row(110, KEPT, KEPT),
-    row(32, ("executed_qty", "150 = F, H only"), ("quantity", "150 = F, G, H only")),
+    row(32, ("executed_qty", "150 = F, H only"), ("quantity", "150 = F, G; H: state")),
     row(31, ("executed_price", "8 decimals"), ("price", "4 decimals")),
-    row(151, ("leaves_qty", "copied; 0 once ended"), ("quantity", "A, U, M: copied; C, D, E: reduced by it")),
+    row(
+        151,
+        ("leaves_qty", "copied; 0 once ended"),
+        ("quantity, decrement_shares", "A, U, M: Quantity; C, E: less Quantity; D: less Decrement Shares"),
+    ),
     row(14, KEPT, KEPT),
     row(6, ("", "8 decimals, half to even"), ("", "8 decimals, half to even")),
     row(
@@ -276,10 +287,14 @@ pub const CANCEL_REJECT: &[Row] = &[
     row(434, KEPT, KEPT),
     row(
         102,
-        ("cancel_reject_reason", "from `[[venue.reject]]`; otherwise 0 if the order has ended, 99 if not"),
-        ("", "0 if the order has ended, otherwise 99"),
+        ("cancel_reject_reason", "from `[[venue.reject]]`; otherwise 0 if ended, 99 if not"),
+        ("rejected_order_reason", "J: from `[[venue.reject]]`, or 99; otherwise 0 if ended, 99 if not"),
     ),
-    row(58, ("cancel_reject_reason", "code and text"), ("", "code and text, or the gateway's reason")),
+    row(
+        58,
+        ("cancel_reject_reason", "code and text"),
+        ("rejected_order_reason", "J: code and text; otherwise the gateway's text"),
+    ),
     row(
         60,
         ("transact_time_seconds, transact_time_nanoseconds", "UTC"),
@@ -302,8 +317,13 @@ pub const MASS_CANCEL_REPORT: &[Row] = &[
 /// The first Execution Report of a quote to QuoteStatusReport (AI); in FIX 4.2 to QuoteAcknowledgement (b).
 pub const QUOTE_STATUS: &[Row] = &[
     row(117, ("client_order_id", "client's QuoteID or QuoteEntryID"), NONE),
-    row(297, ("exec_type", "8 → 5; others → 0; after a QuoteCancel 17, or 4 for all quotes"), NONE),
-    row(300, ("order_reject_code", "99; code in Text"), NONE),
+    row(55, KEPT, NONE),
+    row(
+        297,
+        ("exec_type", "8 → 5; others → 0; gateway's refusal: 5; QuoteCancel: 17, 4 (all), 9 (unknown)"),
+        NONE,
+    ),
+    row(300, ("order_reject_code", "99; gateway's refusal: 3, 5, 6, 8, 99"), NONE),
     row(58, ("order_reject_code", "code and text"), NONE),
     row(60, ("transact_time_seconds, transact_time_nanoseconds", "UTC"), NONE),
 ];
