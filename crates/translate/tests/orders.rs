@@ -584,7 +584,7 @@ fn a_mass_cancel_leaves_the_orders_of_other_clients_alone() {
             .map(|(client, bytes)| format!("{client} {}", fields(bytes, &[35, 11, 531, 150])))
             .collect()
     };
-    // The venue would cancel the orders of the user, whose clients share it: each of the client's is cancelled.
+    // The venue would cancel the other client's orders too, so the gateway cancels each of this client's.
     let replies = world.take(0, &request(b"M1"));
     assert_eq!(shown(&replies), ["0 35=r 11=M1 531=1", "0 35=8 11=A1 150=4"]);
     assert_eq!(world.exchange.engine().orders(), 1, "the other client's");

@@ -16,9 +16,9 @@ use crate::route::RouteIndex;
 use crate::venue::Venue;
 
 impl<V: Venue> Translator<V> {
-    /// A mass cancel of an instrument goes to a venue that takes them, unless other clients trade in it, since the venue would cancel the orders of
-    /// the user, which they share, or the client has quotes there, which the venue would leave. Otherwise each order and each side of a quote of the client is
-    /// cancelled.
+    /// Sends a mass cancel of an instrument to a venue that accepts them. The gateway cancels each order and each side of a quote itself if other
+    /// clients have orders in the instrument, because the venue would cancel all orders of the firm, or if the client has quotes in it, because the
+    /// venue would not cancel them.
     #[cold]
     pub(super) fn mass_cancel(
         &mut self,
