@@ -1295,9 +1295,16 @@ impl<V: Venue> Translator<V> {
 
     fn cancel_rejected(&mut self, report: &CancelRejected, text: Option<&[u8]>, out: &mut impl Outputs) {
         let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
-        let found = named.filter(|(_, request)| {
-            matches!(request.kind, RequestKind::Cancel | RequestKind::Replace) && request.is_pending
-        });
+        let pending = |kind| named.filter(|(_, request)| request.kind == kind && request.is_pending);
+        let known = &self.admission.known;
+        let found = pending(RequestKind::Cancel)
+            .or_else(|| {
+                // OUCH names the order, and not the cancel that it rejects.
+                let order = named.filter(|_| !self.venue.answers_cancels())?.1.order?;
+                let cancel = known.pending_cancel(order, None)?;
+                Some((cancel, *known.request(cancel)?))
+            })
+            .or_else(|| pending(RequestKind::Replace));
         let Some((handle, request)) = found else {
             return self.unmatched(&Report::CancelRejected(*report), out);
         };

@@ -377,6 +377,25 @@ mod ouch {
     }
 
     #[test]
+    fn a_cancel_reject_names_the_order_and_answers_its_oldest_cancel() {
+        let mut world = World::ouch(&[ClientSettings::default()]);
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        let reject = CancelRejectFields { timestamp: NanosecondsSinceMidnight(1), user_ref_num: 1 };
+        for id in ["C1", "C2"] {
+            world.send(0, &cancel(id, "A1", Side::Buy));
+        }
+        for id in ["C1", "C2"] {
+            world.translator.venue_report(&reject.encode(), &mut world.kept);
+            let (_, reply) = world.kept.to_clients.last().unwrap();
+            let expected = format!("35=9 11={id} 41=A1 39=0 102=99 434=1");
+            assert_eq!(fields(reply, &[35, 11, 41, 39, 102, 434]), expected);
+        }
+        let answered = world.kept.to_clients.len();
+        world.translator.venue_report(&reject.encode(), &mut world.kept);
+        assert_eq!(world.kept.to_clients.len(), answered, "no cancel waits for an answer");
+    }
+
+    #[test]
     fn quantity_that_was_cancelled_once_is_not_cancelled_again() {
         let mut world = traded();
         let cancelled = |time| CanceledFields {

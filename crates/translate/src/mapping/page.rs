@@ -47,7 +47,7 @@ pub(super) const REPORTS: &[Table] = &[
         "OrderCancelReject (9)",
         CANCEL_REJECT,
         Some("from Order Cancel Reject (9)"),
-        Some("from Rejected Order (J) or Cancel Reject (I) of a replace, or by the gateway"),
+        Some("from Cancel Reject (I), from Rejected Order (J) of a replace, or by the gateway"),
     ),
     (
         "OrderMassCancelReport (r)",
