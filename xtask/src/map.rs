@@ -101,8 +101,18 @@ fn level_of(name: &str) -> Option<usize> {
     LEVELS.iter().position(|(_, crates)| crates.iter().any(|(shown, _)| *shown == name))
 }
 
-/// Checks that every crate is on the map, and that none uses a crate of a level above its own.
+/// The front page of the API's documentation: the program's, which leads to the crates.
+const FRONT_PAGE: &str = "crates/cli/src/main.rs";
+
+/// Checks that every crate is on the map and on the front page, and that none uses a crate of a level above its own.
 fn check_levels() -> Result<(), String> {
+    let front_page = std::fs::read_to_string(process::root().join(FRONT_PAGE));
+    let front_page = front_page.map_err(|error| format!("{FRONT_PAGE}: {error}"))?;
+    for (name, purpose) in LEVELS.iter().flat_map(|(_, crates)| *crates).filter(|(name, _)| *name != "cli") {
+        if !front_page.contains(&format!("[{name}](../tapeworks_{name}/index.html) | {purpose} |")) {
+            return Err(format!("{FRONT_PAGE}: no row for {name}, {purpose}"));
+        }
+    }
     for (name, uses) in deps::rules() {
         if NOT_SHOWN.contains(&name) || name == "xtask" {
             continue;

@@ -1,6 +1,42 @@
 //! `tapeworks`: the command line. It reads arguments, calls the crates, and shows their results.
 //!
 //! Data goes to standard output, all other text to standard error. [`ending`] lists the exit codes.
+//!
+//! # The crates
+//!
+//! Each is usable alone. `cargo doc --workspace --no-deps` builds these pages; a crate uses only crates of its own level and below.
+//!
+//! | level | crate | purpose |
+//! | --- | --- | --- |
+//! | programs | [sim](../tapeworks_sim/index.html) | a whole market in one thread, faults by seed |
+//! |  | [lab](../tapeworks_lab/index.html) | low-latency techniques, measured |
+//! | processes | [service](../tapeworks_service/index.html) | processes by configuration, web page |
+//! |  | [outputs](../tapeworks_outputs/index.html) | clients, multicast, stream, connectors |
+//! |  | [plant](../tapeworks_plant/index.html) | the live plant's threads |
+//! |  | [gateway](../tapeworks_gateway/index.html) | FIX clients to a venue |
+//! |  | [venues](../tapeworks_venues/index.html) | simulated venues, live |
+//! |  | [analysis](../tapeworks_analysis/index.html) | files in, answers out |
+//! | engines | [engine](../tapeworks_engine/index.html) | the deterministic core, checkpoints |
+//! |  | [runtime](../tapeworks_runtime/index.html) | workers, keys, TLS, settings |
+//! |  | [exchange](../tapeworks_exchange/index.html) | a market in real protocol bytes |
+//! |  | [translate](../tapeworks_translate/index.html) | FIX orders to a venue's; risk checks |
+//! |  | [flow](../tapeworks_flow/index.html) | graphs of packet stages |
+//! | market data | [feed](../tapeworks_feed/index.html) | arbitration, gaps, normalised events |
+//! |  | [store](../tapeworks_store/index.html) | DBN, Parquet, CSV, JSON |
+//! | protocols | [session](../tapeworks_session/index.html) | both ends of exchange sessions |
+//! |  | [market](../tapeworks_market/index.html) | events, books, NBBO |
+//! |  | [packet](../tapeworks_packet/index.html) | captures and network headers |
+//! |  | [journal](../tapeworks_journal/index.html) | a log that survives crashes |
+//! | foundations | [wire](../tapeworks_wire/index.html) | protocols as declarations |
+//! |  | [dispatch](../tapeworks_dispatch/index.html) | state machines, perfect hashes |
+//! |  | [ring](../tapeworks_ring/index.html) | queues, waiting, memory |
+//! |  | [stage](../tapeworks_stage/index.html) | stages and inline edges |
+//! |  | [disk](../tapeworks_disk/index.html) | files behind a trait |
+//! |  | [cloud](../tapeworks_cloud/index.html) | object stores |
+//! |  | [drawing](../tapeworks_drawing/index.html) | plots as SVG |
+//!
+//! The macros of `wire` and `dispatch` are separate crates. The [repository](https://github.com/tapeworks/tapeworks) has the book, with
+//! tutorials and the reference of all commands.
 
 mod commands;
 mod ending;
