@@ -38,6 +38,15 @@ def is_like(one: pathlib.Path, other: pathlib.Path) -> bool:
     return all(left == right or abs(float(left) - float(right)) <= TOLERANCE for left, right in zip(first, second))
 
 
+#: Inverts a figure of Matplotlib, and keeps its hues, for readers who prefer dark pages.
+DARK = "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(0.93) hue-rotate(180deg) } }</style>\n "
+
+
+def add_dark_mode(figure: pathlib.Path) -> None:
+    before, found, after = figure.read_text().partition("<metadata>")
+    figure.write_text(before + DARK + found + after)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--notebook", type=pathlib.Path, required=True)
@@ -66,6 +75,8 @@ def run(notebook: nbformat.NotebookNode, arguments: argparse.Namespace, folder: 
         print(f"{arguments.notebook}: {error}")
         return 1
     took = time.monotonic() - began
+    for figure in figures.glob("*.svg"):
+        add_dark_mode(figure)
     made = {path.name for path in figures.glob("*.svg")}
     shown = set(re.findall(r"\]\(notebooks/figures/([^)]+)\)", arguments.page.read_text()))
     if made != shown or not made:
