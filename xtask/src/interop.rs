@@ -215,6 +215,10 @@ pub(crate) fn live(features: &Features) -> Result<String, Lack> {
         .arg("--work")
         .arg(work);
     run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
+    let python = tools::python()?;
+    let tutorial = features.workspace("test").args(["--test", "book", "tutorial"]);
+    let tutorial = tutorial.env("TAPEWORKS_BOOK_PYTHON", python.parent().unwrap_or_else(|| Path::new("/")));
+    tutorial.run().map_err(Lack::Failed)?;
     Ok("the official clients, Rust and Python, get from server and plant the records that the files hold"
         .into())
 }

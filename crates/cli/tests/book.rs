@@ -138,10 +138,25 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
     assert!(wrong.is_empty(), "{} of {count} examples are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
+/// Names the folder of a Python that has the packages of the tutorials; without it their commands of Python are not run.
+const PYTHON: &str = "TAPEWORKS_BOOK_PYTHON";
+
 /// The commands of a tutorial that are run, in order.
-fn session(page: &str) -> Vec<Example> {
-    let is_run = |example: &Example| !ELSEWHERE.iter().any(|program| example.command.starts_with(program));
+fn session(page: &str, has_python: bool) -> Vec<Example> {
+    let is_elsewhere = |command: &str| ELSEWHERE.iter().any(|program| command.starts_with(program));
+    let is_run = |example: &Example| {
+        has_python && example.command.starts_with("python3 ") || !is_elsewhere(&example.command)
+    };
     blocks(page).flat_map(read).filter(is_run).collect()
+}
+
+/// The files that a tutorial asks its reader to save, with their names.
+fn files(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split("Save this as `").skip(1).filter_map(|rest| {
+        let (name, rest) = rest.split_once("`:\n\n```")?;
+        let (_language, rest) = rest.split_once('\n')?;
+        Some((name, rest.split_once("```")?.0))
+    })
 }
 
 #[test]
@@ -149,10 +164,15 @@ fn every_tutorial_runs_as_typed_and_prints_the_output_in_the_tutorial() {
     let mut found = Vec::new();
     pages(&root().join(TUTORIALS), &mut found);
     assert!(found.len() >= 4, "{found:?}");
+    let python = std::env::var(PYTHON).ok();
     for page in found {
-        let session = session(&std::fs::read_to_string(&page).unwrap());
+        let text = std::fs::read_to_string(&page).unwrap();
+        let session = session(&text, python.is_some());
         let folder = Folder::new("tutorial");
         let work = PathBuf::from(folder.path(""));
+        for (name, content) in files(&text) {
+            std::fs::write(work.join(name), content).unwrap();
+        }
         for needed in ["examples", "deploy", "testdata/captures"] {
             support::copy(&root().join(needed), &work.join(needed));
         }
@@ -160,7 +180,8 @@ fn every_tutorial_runs_as_typed_and_prints_the_output_in_the_tutorial() {
         let Some(namespace) = Namespace::new("tutorial") else { return };
         let ends = "trap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT\nset -e\nexec 2>&1";
         let commands = session.iter().map(|example| format!("echo {SEPARATOR}\n{}", example.command));
-        let script = commands.fold(ends.to_owned(), |script, command| script + "\n" + &command);
+        let path = python.as_ref().map(|folder| format!("PATH={folder}:$PATH\n")).unwrap_or_default();
+        let script = commands.fold(path + ends, |script, command| script + "\n" + &command);
         let shell = support::in_shell(namespace.command("bash"), &script, &work).output().unwrap();
         let printed = support::stdout(&shell);
         assert!(shell.status.success(), "{}: {}\n{printed}", page.display(), shell.status);
