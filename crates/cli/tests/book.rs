@@ -6,11 +6,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "reference/pages.rs"]
+mod pages;
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pages::pages;
 use support::namespace::Namespace;
 use support::{Folder, root, run};
 
@@ -85,16 +88,6 @@ fn first_missing<'a>(printed: &str, shown: &'a [String]) -> Option<&'a str> {
         .filter(|shown| shown.as_str() != "…")
         .find(|shown| !lines.any(|line| is_line(line, shown)))
         .map(String::as_str)
-}
-
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            pages(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
 }
 
 #[test]

@@ -5,9 +5,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
+#[path = "pages.rs"]
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory as _};
@@ -23,6 +26,7 @@ use tapeworks_wire::{Ascii, DecodeError, Role, protocols};
 
 use crate::Arguments;
 use crate::ending::EXIT_CODES;
+use pages::pages;
 
 const START: &str = "<!-- generated: ";
 const START_ENDS: &str = " -->\n";
@@ -355,16 +359,6 @@ fn rendered(page: &str, found: &mut Vec<String>) -> Result<String, String> {
         rest = after;
     }
     Ok(text + rest)
-}
-
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            pages(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
 }
 
 #[test]
