@@ -278,7 +278,7 @@ fn problems() -> String {
                 known: 7,
                 named: 8,
             }),
-            "the message is not used",
+            "the message is not used, unless a directory corrects an inferred number; the book becomes stale",
         ),
         (ProblemKind::Unsequenced { bytes: 47 }, "order entry is not replayed"),
         (ProblemKind::StreamHole { lost: 1_448 }, "reading resumes at the next message that can be found"),
