@@ -58,8 +58,8 @@ fn keep(journal: &Path, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
     for (at, (received, payload)) in all.iter().enumerate() {
         let received = if at < all.len() / 2 { *received } else { later(*received) };
         let input = Input::Packet { channel: 0, line: Line::A, received, payload };
-        writer.append(&record_of(&input, &mut [0; 16])).unwrap();
-        engine.input(&input, &mut events);
+        writer.append(&record_of(&input.borrowed(), &mut [0; 16])).unwrap();
+        engine.input(&input.borrowed(), &mut events);
     }
     writer.sync().unwrap();
     events

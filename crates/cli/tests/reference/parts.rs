@@ -32,7 +32,7 @@ const START: &str = "<!-- generated: ";
 const START_ENDS: &str = " -->\n";
 const END: &str = "<!-- end -->";
 
-/// A cell of a table: one line, in which nothing is markup.
+/// One line, in which nothing is markup.
 fn cell(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.replace('|', "\\|").replace('<', "&lt;").replace('>', "&gt;")
@@ -87,22 +87,22 @@ fn meaning(argument: &Arg) -> String {
     text
 }
 
-/// The tables of arguments of a command and of its subcommands, each with the command's name.
-fn tables(command: &Command, name: String, found: &mut Vec<(String, String)>) {
+/// The lists of arguments of a command and of its subcommands, each with the command's name.
+fn lists(command: &Command, name: String, found: &mut Vec<(String, String)>) {
     let shown = |argument: &&Arg| {
         !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str())
     };
-    let rows: Vec<Vec<String>> = command
+    let list: String = command
         .get_arguments()
         .filter(shown)
-        .map(|argument| vec![typed(argument), meaning(argument)])
+        .map(|argument| format!("- {}: {}\n", typed(argument), meaning(argument)))
         .collect();
-    if !rows.is_empty() {
-        found.push((name.clone(), table(&["argument", "meaning"], rows)));
+    if !list.is_empty() {
+        found.push((name.clone(), list));
     }
     for child in command.get_subcommands().filter(|child| !child.is_hide_set() && child.get_name() != "help")
     {
-        tables(child, format!("{name} {}", child.get_name()), found);
+        lists(child, format!("{name} {}", child.get_name()), found);
     }
 }
 
@@ -114,13 +114,13 @@ fn options(names: &str) -> Option<String> {
     let mut found = Vec::new();
     for name in names.split(' ') {
         let command = if name == "query" { &query } else { program.find_subcommand(name)? };
-        tables(command, name.to_owned(), &mut found);
+        lists(command, name.to_owned(), &mut found);
     }
     Some(match found.as_slice() {
-        [(_, table)] => table.clone(),
+        [(_, list)] => list.clone(),
         _ => {
             let sections: Vec<String> =
-                found.iter().map(|(name, table)| format!("### {name}\n\n{table}")).collect();
+                found.iter().map(|(name, list)| format!("### {name}\n\n{list}")).collect();
             sections.join("\n")
         }
     })
