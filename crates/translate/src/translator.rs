@@ -790,7 +790,10 @@ impl<V: Venue> Translator<V> {
                 self.venue.distinguish(execution, others);
                 self.execution(execution, None, out);
             }
-            Report::CancelRejected(rejected) => self.cancel_rejected(rejected, None, out),
+            Report::CancelRejected(rejected) => {
+                let rejected = CancelRejected { name: self.rejected_cancel(&rejected.name), ..*rejected };
+                self.cancel_rejected(&rejected, None, out);
+            }
             Report::MassCancelled(report) => self.mass_cancelled(report, out),
             Report::Refused(refused) => self.venue_refused(refused, out),
         }
@@ -1293,18 +1296,22 @@ impl<V: Venue> Translator<V> {
         self.admission.counters.fills += u64::from(exec_type == ExecType::Trade);
     }
 
+    /// The name of the cancel that the venue rejects by this name: OUCH names the order or replace that the cancel names.
+    fn rejected_cancel(&self, name: &VenueName) -> VenueName {
+        let known = &self.admission.known;
+        let cancel = || {
+            let (_, request) = known.by_name(name)?;
+            let handle = known.pending_cancel(request.order?, Some(&request.id))?;
+            Some(known.request(handle)?.name)
+        };
+        if self.venue.answers_cancels() { *name } else { cancel().unwrap_or(*name) }
+    }
+
     fn cancel_rejected(&mut self, report: &CancelRejected, text: Option<&[u8]>, out: &mut impl Outputs) {
         let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
-        let pending = |kind| named.filter(|(_, request)| request.kind == kind && request.is_pending);
-        let known = &self.admission.known;
-        let found = pending(RequestKind::Cancel)
-            .or_else(|| {
-                // OUCH names the order, and not the cancel that it rejects.
-                let order = named.filter(|_| !self.venue.answers_cancels())?.1.order?;
-                let cancel = known.pending_cancel(order, None)?;
-                Some((cancel, *known.request(cancel)?))
-            })
-            .or_else(|| pending(RequestKind::Replace));
+        let found = named.filter(|(_, request)| {
+            matches!(request.kind, RequestKind::Cancel | RequestKind::Replace) && request.is_pending
+        });
         let Some((handle, request)) = found else {
             return self.unmatched(&Report::CancelRejected(*report), out);
         };

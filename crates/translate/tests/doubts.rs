@@ -282,9 +282,9 @@ mod ouch {
     use tapeworks_translate::Ouch;
     use tapeworks_wire::nasdaq::ouch50::outbound::{
         BrokenTradeFields, BrokenTradeReason, CancelOrderReason, CancelRejectFields, CanceledFields,
-        LiquidityFlag, Message, OrderExecutedFields,
+        LiquidityFlag, Message, OrderExecutedFields, RejectedOrderFields, RejectedOrderReason,
     };
-    use tapeworks_wire::{Decimal, NanosecondsSinceMidnight};
+    use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
     use super::*;
 
@@ -393,6 +393,27 @@ mod ouch {
         let answered = world.kept.to_clients.len();
         world.translator.venue_report(&reject.encode(), &mut world.kept);
         assert_eq!(world.kept.to_clients.len(), answered, "no cancel waits for an answer");
+    }
+
+    #[test]
+    fn a_rejected_replace_is_answered_although_a_cancel_waits() {
+        let mut world = World::ouch(&[ClientSettings::default()]);
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        world.send(0, &replace("A2", "A1", Side::Buy, 90, 10 * E8));
+        world.send(0, &cancel("C1", "A1", Side::Buy));
+        let rejected = RejectedOrderFields {
+            timestamp: NanosecondsSinceMidnight(1),
+            user_ref_num: 2,
+            rejected_order_reason: RejectedOrderReason::Halted,
+            cl_ord_id: Ascii([b' '; 14]),
+        };
+        world.translator.venue_report(&rejected.encode(), &mut world.kept);
+        let answer =
+            |world: &World<Ouch>| fields(&world.kept.to_clients.last().unwrap().1, &[35, 11, 41, 434]);
+        assert_eq!(answer(&world), "35=9 11=A2 41=A1 434=2");
+        let reject = CancelRejectFields { timestamp: NanosecondsSinceMidnight(2), user_ref_num: 1 };
+        world.translator.venue_report(&reject.encode(), &mut world.kept);
+        assert_eq!(answer(&world), "35=9 11=C1 41=A1 434=1");
     }
 
     #[test]
