@@ -38,12 +38,14 @@ def is_like(one: pathlib.Path, other: pathlib.Path) -> bool:
     return all(left == right or abs(float(left) - float(right)) <= TOLERANCE for left, right in zip(first, second))
 
 
-#: Inverts a figure of Matplotlib, and keeps its hues, for readers who prefer dark pages.
+#: Inverts a Matplotlib figure but keeps its hues, for readers who prefer dark pages.
 DARK = "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(0.93) hue-rotate(180deg) } }</style>\n "
 
 
 def add_dark_mode(figure: pathlib.Path) -> None:
     before, found, after = figure.read_text().partition("<metadata>")
+    if not found:
+        raise SystemExit(f"{figure}: no <metadata>, before which the style belongs")
     figure.write_text(before + DARK + found + after)
 
 

@@ -55,7 +55,7 @@ Tasks:
                            the modules of a crate.
   tidy                     Check the house rules that text alone can break.
   bench [ARGUMENTS]        Run the benches (release build).
-  golden [--bless]         Compare golden outputs and pictures; with --bless rewrite them.
+  golden [--bless]         Compare golden outputs, pictures and the generated reference; with --bless rewrite them.
   instructions [--bless]   Count instructions per message under callgrind and compare with xtask/instructions.toml;
                            with --bless write them there.
   release [PART]... [--verify]

@@ -197,9 +197,10 @@ fn install(package: &str) -> Result<(), Lack> {
     install().map_err(Lack::Failed)
 }
 
-/// A program of a crate at one version, with these of its features: the installed one, or else our own below the target folder.
+/// A program of a crate with these features: the installed copy, or one of this version built below `target/tools`.
 pub(crate) fn of_crate(program: &str, version: &str, features: &[&str]) -> Result<PathBuf, Lack> {
-    let folder = process::target_folder().join("tools");
+    let build = [&[program, version], features].concat().join("-");
+    let folder = process::target_folder().join("tools").join(build);
     let own = folder.join("bin").join(program);
     if process::is_installed(program) {
         return Ok(program.into());

@@ -10,16 +10,16 @@ use crate::ending::{Failure, Result};
 /// How to connect.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Tls {
-    /// Connect by TLS, to a server whose certificate one of the authorities in this PEM file has signed.
+    /// Connect over TLS; trust the certificate authorities in this PEM file.
     #[arg(long, value_name = "FILE")]
     tls_authorities: Option<PathBuf>,
-    /// The name in the server's certificate. The host of the address unless given.
+    /// Name in the server's certificate [default: the host in the address].
     #[arg(long, value_name = "NAME", requires = "tls_authorities")]
     tls_name: Option<String>,
-    /// A certificate to show, a PEM file.
+    /// Client certificate (PEM).
     #[arg(long, value_name = "FILE", requires_all = ["tls_authorities", "tls_key"])]
     tls_certificate: Option<PathBuf>,
-    /// The key of the certificate, a PEM file.
+    /// Key of the client certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
 }

@@ -131,7 +131,7 @@ fn every_command_of_the_book_prints_the_output_in_the_book() {
     assert!(wrong.is_empty(), "{} of {count} examples are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
-/// Names the folder of a Python that has the packages of the tutorials; without it their commands of Python are not run.
+/// The folder of a Python with the tutorials' packages. If unset, Python commands are skipped.
 const PYTHON: &str = "TAPEWORKS_BOOK_PYTHON";
 
 /// The commands of a tutorial that are run, in order.
@@ -173,7 +173,7 @@ fn every_tutorial_runs_as_typed_and_prints_the_output_in_the_tutorial() {
         let Some(namespace) = Namespace::new("tutorial") else { return };
         let ends = "trap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT\nset -e\nexec 2>&1";
         let commands = session.iter().map(|example| format!("echo {SEPARATOR}\n{}", example.command));
-        let path = python.as_ref().map(|folder| format!("PATH={folder}:$PATH\n")).unwrap_or_default();
+        let path = python.as_ref().map(|folder| format!("PATH='{folder}':$PATH\n")).unwrap_or_default();
         let script = commands.fold(path + ends, |script, command| script + "\n" + &command);
         let shell = support::in_shell(namespace.command("bash"), &script, &work).output().unwrap();
         let printed = support::stdout(&shell);

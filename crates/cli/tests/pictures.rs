@@ -1,7 +1,7 @@
 //! Pictures for the README and the book.
 //!
-//! `TAPEWORKS_BLESS=1 cargo test -p tapeworks --test pictures` redraws them. A picture shows the output of the program or of its crates: the
-//! test fails when they give something else.
+//! `TAPEWORKS_BLESS=1 cargo test -p tapeworks --test pictures` redraws them. A picture shows the output of the program or of its crates, and
+//! its test fails when that changes; the diagrams are drawn by hand.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

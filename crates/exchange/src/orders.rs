@@ -682,7 +682,7 @@ impl OrderExchange {
     }
 }
 
-/// What a native session has for the register.
+/// Applies a native session's input to the register.
 fn take_input(register: &mut OrderRegister, native_cancels: &[bool], input: &Input<'_>) {
     match input {
         Input::Message { user, message } => {

@@ -1171,7 +1171,7 @@ fn on_event<S: VenueSession, D: Disk>(
             translator.new_day(app_id);
             let number = u64::from(app_id);
             effects.entries.push(Entry { kind: Kind::NewDay, client: 0, number, time_ns, bytes: &[] });
-            effects.notice(true, format!("the venue's numbers of App ID {app_id} begin anew"));
+            effects.notice(true, format!("the venue's sequence numbers of App ID {app_id} restart"));
         }
         VenueEvent::Session(bytes) => {
             effects.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });

@@ -540,6 +540,18 @@ pub fn system(time: Nanos, code: SystemCode, text: &str, bytes: &mut Vec<u8>) {
     }
 }
 
+impl ErrorCode {
+    /// Every code.
+    pub const ALL: [Self; 6] = [
+        Self::SymbolResolutionFailed,
+        Self::InvalidSubscription,
+        Self::ReplayDataAgedOut,
+        Self::InternalError,
+        Self::SkippedRecords,
+        Self::Other,
+    ];
+}
+
 impl From<ErrorCode> for dbn::ErrorCode {
     fn from(code: ErrorCode) -> Self {
         match code {

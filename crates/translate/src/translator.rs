@@ -1479,7 +1479,7 @@ const fn response_of(request_type: MassCancelRequestType) -> MassCancelResponse 
     }
 }
 
-/// The gateway's text, or the venue's code with its reason. Code 0 means that the venue gave none, unless it is configured.
+/// The gateway's text, or the venue's code with its reason. Code 0 means no reason, unless the configuration defines code 0.
 fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
     if let Some(text) = text.or((code == 0 && reason.is_none()).then_some(NO_REASON)) {
         return Text::new().push(text);

@@ -25,7 +25,7 @@ use crate::{output, report};
 /// Compute bars from trades: open, high, low, close, volume, number of trades, average price.
 ///
 /// The SIPs' sale conditions determine the values that a trade updates. Odd lots and trades outside regular
-/// hours count only toward volume, and unprintable executions count toward nothing. A bar may therefore have
+/// hours count only toward volume, and non-printable executions count toward nothing. A bar may therefore have
 /// a volume and no price.
 #[derive(Debug, Args)]
 #[command(after_help = "\

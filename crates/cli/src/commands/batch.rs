@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     out: PathBuf,
     /// Folder for staging cloud inputs and results while tasks run [default: the system's temporary folder]
     ///
-    /// If --out is a local folder, tasks download their inputs to DIR/.tasks instead.
+    /// If --out is a local folder, tasks download their inputs to .tasks in that folder instead.
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Schemas to write, as for "tapeworks replay".

@@ -44,7 +44,7 @@ Examples:
   tapeworks fix 127.0.0.1:9878 --comp-id ALPHA --script examples/gateway/orders.txt
   tapeworks fix 127.0.0.1:9878 --comp-id ALPHA --rate 1000 --seconds 10
 
-Exit code 3: a scripted request was rejected or named an unknown order, or an order of the load was rejected or \
+Exit code 3: a scripted request was rejected or named an unknown order, or an order sent by --rate was rejected or \
 unanswered.")]
 pub(crate) struct Arguments {
     /// Address on which the gateway accepts FIX clients.

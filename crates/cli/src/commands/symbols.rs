@@ -34,7 +34,7 @@ Examples:
   tapeworks symbols --spell 'BRK.B' --spell 'BAC PRL'
   tapeworks symbols --spell GB00BH4HKS39.GBX --spell US0378331005 --spell 037833100
 
-Exit code 2: a symbol of --spell is in no convention, or its check digit is wrong. 3: messages are missing, or some of \
+Exit code 2: a --spell symbol matches no convention, or its check digit is wrong. 3: messages are missing, or some of \
 the input could not be read or applied.")]
 pub(crate) struct Arguments {
     /// Captures or message files, merged by time; - reads standard input.

@@ -6,14 +6,11 @@ use clap::Args;
 
 use crate::ending::{Failure, Result};
 
-/// Measure low-latency techniques on this machine (needs a build with the feature lab).
+/// Measure low-latency techniques on this machine (requires `--features lab`).
 #[derive(Debug, Args)]
-#[command(
-    disable_help_flag = true,
-    after_help = "Example, in a build with --features lab: tapeworks lab run loop-unrolling"
-)]
+#[command(after_help = "Example, in a build with --features lab: tapeworks lab run loop-unrolling")]
 pub(crate) struct Arguments {
-    /// Arguments of the lab.
+    /// Arguments for the lab.
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     _arguments: Vec<OsString>,
 }
@@ -21,7 +18,7 @@ pub(crate) struct Arguments {
 /// Names the command that builds the lab.
 pub(crate) fn run(_arguments: Arguments) -> Result {
     Err(Failure::Failed(
-        "this build has no lab: `cargo run --release --features lab -- lab` in the sources of Tapeworks builds it"
+        "this build does not include the lab; in a checkout of Tapeworks, run `cargo run --release --features lab -- lab`"
             .to_owned(),
     ))
 }

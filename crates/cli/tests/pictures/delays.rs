@@ -1,4 +1,4 @@
-//! How long messages wait for a handler, against the rate at which they come.
+//! How long messages wait for a handler, against the rate at which they arrive.
 
 use serde_json::Value;
 use tapeworks_drawing::{Anchor, Drawing, Range, colour};
@@ -9,7 +9,7 @@ use super::{compare_with_book, run, stdout};
 const SERVICE_NS: u64 = 750;
 
 /// Rates, in hundredths of the generated one.
-const RATES: [u64; 9] = [5, 10, 15, 20, 30, 40, 60, 80, 100];
+const RATES: [u64; 9] = [4, 8, 16, 24, 32, 40, 60, 80, 100];
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 420.0;
@@ -29,8 +29,7 @@ const PERCENTILES: [(&str, &str); 4] = [
 /// Delays in ns by percentile, for each rate. A day at a part of its rate has the delays of the day itself with a handler as much faster, times that
 /// factor: both are the same queue in other units of time.
 fn delays() -> Vec<[f64; PERCENTILES.len()]> {
-    let services: Vec<String> =
-        RATES.iter().map(|rate| format!("{:.1}", (SERVICE_NS * rate) as f64 / 100.0)).collect();
+    let services: Vec<String> = RATES.iter().map(|rate| (SERVICE_NS * rate / 100).to_string()).collect();
     let services = services.join(",");
     let arguments = ["study", "--generate", "close", "--no-measure", "--json", "--service-ns", &services];
     let study: Value = serde_json::from_str(&stdout(&run(&arguments))).unwrap();
@@ -56,7 +55,7 @@ fn draw(delays: &[[f64; PERCENTILES.len()]], peak: f64) -> String {
     let rates = Range::of([0.0, 100.0].into_iter(), false);
     let x = |rate: f64| LEFT + (WIDTH - LEFT - RIGHT) * rates.place(rate);
     let mut drawing = Drawing::new(WIDTH);
-    let title = format!("Delay of a message behind a handler that needs {SERVICE_NS} ns for each");
+    let title = format!("Queueing delay at a handler that takes {SERVICE_NS} ns per message");
     drawing.text("strong", (16.0, 28.0), Anchor::Start, &title);
     for tick in range.ticks() {
         drawing.line("grid", (LEFT, y(tick)), (WIDTH - RIGHT, y(tick)));
@@ -71,7 +70,7 @@ fn draw(delays: &[[f64; PERCENTILES.len()]], peak: f64) -> String {
     drawing.line("axis", (at, TOP), (at, HEIGHT - BOTTOM));
     let text = format!("{:.2}: a message every {SERVICE_NS} ns", limit / 1e6);
     drawing.text("faint", (at + 6.0, HEIGHT - BOTTOM - 60.0), Anchor::Start, &text);
-    let label = "peak rate over 1 ms in million messages a second: a generated close of market, slowed down";
+    let label = "peak rate over 1 ms in million messages a second: a generated market close, slowed down";
     drawing.text("ink", (f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 14.0), Anchor::Middle, label);
     for (number, (_, name)) in PERCENTILES.iter().enumerate() {
         let points: Vec<(f64, f64)> =

@@ -1,4 +1,4 @@
-//! Lines A and B of a channel with losses, and what the arbiter makes of them, on a time line.
+//! Lines A and B of a channel with losses, and how the arbiter merges them, on a time line.
 
 use tapeworks_drawing::{Anchor, Drawing, colour};
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
@@ -13,7 +13,7 @@ use super::compare_with_book;
 const MESSAGES: u64 = 18;
 const SPACING_US: u64 = 100;
 
-/// How much later line B brings a packet, in µs.
+/// How much later line B delivers a packet, in µs.
 const B_BEHIND_US: u64 = 30;
 
 /// Numbers that each line loses. Both lose 9 and 10.
@@ -51,7 +51,7 @@ fn packet(numbers: &std::ops::Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// What the arbiter does: numbers delivered with the line that brought them, and requests, each with its time in µs.
+/// What the arbiter does: numbers with the line that delivered them, and requests, each with its time in µs.
 struct Outcome {
     delivered: Vec<(u64, u64, Line)>,
     requests: Vec<(u64, std::ops::Range<u64>)>,
@@ -161,13 +161,16 @@ fn draw(outcome: &Outcome) -> String {
     }
     points.push((WIDTH - 16.0, height_of(outcome.delivered.len())));
     drawing.path(&points, colour(0), 2.0);
-    for ms in [0, 500, 1_000, 1_500, 2_000] {
-        drawing.line("axis", (x(ms), bottom), (x(ms), bottom + 5.0));
-        drawing.text("faint", (x(ms), bottom + 20.0), Anchor::Middle, &format!("{ms} µs"));
+    for us in [0, 500, 1_000, 1_500, 2_000] {
+        drawing.line("axis", (x(us), bottom), (x(us), bottom + 5.0));
+        drawing.text("faint", (x(us), bottom + 20.0), Anchor::Middle, &format!("{us} µs"));
     }
     drawing.line("axis", (LABEL, bottom), (WIDTH - 16.0, bottom));
-    let note = "Blue: the copy that was used. Grey: a copy that came later. ×: lost. The request waits 500 µs for the other line (reorder_window).";
-    drawing.text("faint", (16.0, bottom + 44.0), Anchor::Start, note);
+    let window = ArbiterOptions::default().reorder_window_ns / US;
+    let note = format!(
+        "Blue: the copy that was used. Grey: a copy that arrived later. ×: lost. The request waits {window} µs for the other line (reorder_window)."
+    );
+    drawing.text("faint", (16.0, bottom + 44.0), Anchor::Start, &note);
     drawing.finish("How a channel recovers what its lines lose", bottom + 58.0)
 }
 

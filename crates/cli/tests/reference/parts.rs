@@ -1,6 +1,6 @@
 //! The parts of the book's reference that are rendered from the code.
 //!
-//! A page marks such a part by `<!-- generated: NAME -->` and `<!-- end -->`. `cargo xtask golden --bless` rewrites what lies between them; without
+//! A page marks such a part by `<!-- generated: NAME -->` and `<!-- end -->`. `cargo xtask golden --bless` rewrites the text between them; without
 //! `--bless` the test fails when a page is out of date.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
@@ -48,8 +48,7 @@ fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Strin
 
 /// An argument as it is typed: `-o, --out FILE`.
 fn typed(argument: &Arg) -> String {
-    let values =
-        argument.get_value_names().filter(|_| argument.get_num_args().is_none_or(|n| n.takes_values()));
+    let values = argument.get_value_names().filter(|_| argument.get_action().takes_values());
     let values = values.map_or_else(String::new, |names| names.join(" "));
     let flags = [
         argument.get_short().map(|short| format!("-{short}")),
@@ -110,7 +109,8 @@ fn lists(command: &Command, name: String, found: &mut Vec<(String, String)>) {
 fn options(names: &str) -> Option<String> {
     let mut program = Arguments::command();
     program.build();
-    let query = crate::commands::query::flags();
+    let mut query = crate::commands::query::flags();
+    query.build();
     let mut found = Vec::new();
     for name in names.split(' ') {
         let command = if name == "query" { &query } else { program.find_subcommand(name)? };
@@ -133,6 +133,11 @@ fn family(schema: Schema) -> String {
         Some((family @ ("bbo" | "cbbo" | "ohlcv"), _)) => format!("{family}-*"),
         _ => name.to_owned(),
     }
+}
+
+/// Names in backticks, since an asterisk is markup.
+fn quoted(names: &[impl AsRef<str>]) -> String {
+    names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
 /// What a column of Parquet holds.
@@ -173,8 +178,8 @@ fn fields() -> String {
             families.iter().filter(|family| !of.contains(family)).map(String::as_str).collect();
         let of = match missing.len() {
             0 => "all".to_owned(),
-            few if few < of.len() => format!("all but {}", missing.join(", ")),
-            _ => of.join(", "),
+            few if few < of.len() => format!("all but {}", quoted(&missing)),
+            _ => quoted(&of),
         };
         vec![format!("`{name}`"), kind, of]
     });
@@ -289,7 +294,7 @@ fn problems() -> String {
     )
 }
 
-/// Updates that give no record, by the names under which `replay --json` counts them.
+/// Updates that produce no record, by the names under which `replay --json` counts them.
 fn skips() -> String {
     let reason = |skip| match skip {
         Skip::NotInSchema => "the schema has no place for this kind of event",
@@ -314,17 +319,17 @@ fn skips() -> String {
 
 /// Errors that the live server sends.
 fn live_errors() -> String {
-    let rows = [
-        (ErrorCode::SymbolResolutionFailed, "a symbol is unknown"),
-        (ErrorCode::InvalidSubscription, "the subscription cannot be served"),
-        (ErrorCode::InternalError, "the plant failed"),
-        (ErrorCode::SkippedRecords, "records were skipped because the client was too slow"),
-        (ErrorCode::ReplayDataAgedOut, "records from the requested start are no longer kept"),
-    ];
-    table(
-        &["code", "meaning"],
-        rows.map(|(code, meaning)| vec![(dbn::ErrorCode::from(code) as u8).to_string(), meaning.to_owned()]),
-    )
+    let meaning = |code| match code {
+        ErrorCode::SymbolResolutionFailed => "a symbol is unknown",
+        ErrorCode::InvalidSubscription => "the subscription cannot be served",
+        ErrorCode::InternalError => "the plant failed",
+        ErrorCode::SkippedRecords => "records were skipped because the client was too slow",
+        ErrorCode::ReplayDataAgedOut => "records from the requested start are no longer kept",
+        ErrorCode::Other => "any other refusal, or a disconnect, for example of a client that falls behind",
+    };
+    let mut codes = ErrorCode::ALL.map(|code| (dbn::ErrorCode::from(code) as u8, meaning(code)));
+    codes.sort_unstable();
+    table(&["code", "meaning"], codes.map(|(code, meaning)| vec![code.to_string(), meaning.to_owned()]))
 }
 
 /// The text of the part with this name.
@@ -384,7 +389,7 @@ fn the_generated_parts_of_the_book_are_up_to_date() {
         .collect();
     let program = Arguments::command();
     let commands: BTreeSet<&str> = program.get_subcommands().map(Command::get_name).collect();
-    assert_eq!(documented, commands, "each command's options are on one page");
+    assert_eq!(documented, commands, "each command's options are on a page");
     for part in ["fields", "protocols", "exit codes", "problems", "updates without a record", "live errors"] {
         assert_eq!(found.iter().filter(|name| *name == part).count(), 1, "{part}");
     }

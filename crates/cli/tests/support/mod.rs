@@ -26,7 +26,7 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether this build has what a command of the documentation needs; otherwise the command is skipped, loudly.
+/// Whether this build can run a command from the documentation; otherwise it prints that the command is skipped.
 pub(crate) fn can_run(command: &str) -> bool {
     let can = cfg!(feature = "lab") || !command.starts_with("tapeworks lab ");
     if !can {

@@ -34,7 +34,7 @@ pub const NEW_ORDER: &[Row] = &[
     row(
         18,
         ("passive_only_order", "6 → `passive_only`; others refused"),
-        ("display", "6 → `P` (post only), unless DisplayQty is 0; others refused"),
+        ("display", "6 → `P` (post only), refused with DisplayQty 0; others refused"),
     ),
     row(55, ("instrument_id", "from `[[instrument]]`"), ("symbol", "from `[[instrument]]`")),
     row(48, ("instrument_id", "from `[[instrument]]`"), ("symbol", "from `[[instrument]]`")),
@@ -236,7 +236,7 @@ pub const EXECUTION_REPORT: &[Row] = &[
     row(
         103,
         ("order_reject_code", "from `[[venue.reject]]`, or 99"),
-        ("rejected_order_reason", "from `[[venue.reject]]`, or 99"),
+        ("rejected_order_reason", "by the reason, or from `[[venue.reject]]`; 99 if unknown"),
     ),
     row(
         58,
@@ -288,7 +288,7 @@ pub const CANCEL_REJECT: &[Row] = &[
     row(
         102,
         ("cancel_reject_reason", "from `[[venue.reject]]`; otherwise 0 if ended, 99 if not"),
-        ("rejected_order_reason", "J: from `[[venue.reject]]`, or 99; otherwise 0 if ended, 99 if not"),
+        ("rejected_order_reason", "J: as 103; otherwise 0 if ended, 99 if not"),
     ),
     row(
         58,

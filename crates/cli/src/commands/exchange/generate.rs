@@ -62,8 +62,8 @@ pub(super) struct Generate {
     /// Trading days in the capture, without weekends and holidays; the messages are divided among them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     days: u16,
-    /// Times per day that all feeds fail and restart, with empty books, the directory, and numbers from 1 in
-    /// the same session.
+    /// Times per day that all feeds restart in the same session: sequence numbers begin at 1, the directory is
+    /// sent again, and books are empty.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
     /// With --days or --restarts, omit the messages that announce that numbers restart.
