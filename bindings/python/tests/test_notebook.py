@@ -57,12 +57,21 @@ def book(tmp_path):
     return tmp_path, run
 
 
-def drawn(number):
-    return f'<svg version="1.1"><path d="M 10 {number} L 20"/></svg>'
+#: The style of dark pages, which the script adds.
+DARK = next(
+    part.value.value
+    for part in ast.parse(SCRIPT.read_text()).body
+    if isinstance(part, ast.Assign) and part.targets[0].id == "DARK"
+)
+
+
+def drawn(number, style=DARK):
+    """A figure, as the script keeps it."""
+    return f'<svg version="1.1">{style}<metadata></metadata><path d="M 10 {number} L 20"/></svg>'
 
 
 def write(number):
-    return f"(figures / 'one.svg').write_text('{drawn(number)}')"
+    return f"(figures / 'one.svg').write_text('{drawn(number, style='')}')"
 
 
 def test_a_figure_that_is_new_or_stale_fails_and_is_renewed_in_the_book(book):
