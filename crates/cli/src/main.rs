@@ -4,7 +4,8 @@
 //!
 //! # The crates
 //!
-//! Each is usable alone. `cargo doc --workspace --no-deps` builds these pages; a crate uses only crates of its own level and below.
+//! You can use each crate without the others above it. `cargo doc --workspace --no-deps` builds these pages. A crate depends only on crates of
+//! its own level and below.
 //!
 //! | level | crate | purpose |
 //! | --- | --- | --- |

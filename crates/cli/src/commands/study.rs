@@ -22,8 +22,8 @@ use crate::{interrupt, output, report, values};
 
 /// Compute how long messages queue at a server that takes a given time for each.
 ///
-/// Messages arrive at their capture times, those of a packet together, at one server that handles them in
-/// order. For each service time, reports the longest queue and the worst delay, in total and by window. A
+/// Models one server that handles messages in order. The messages of a packet arrive together, at its capture
+/// time. For each service time, reports the longest queue and the worst delay, in total and by window. A
 /// delay ends when the message is done. Also reports the time per message that this machine takes for
 /// decoding, books and NBBO.
 #[derive(Debug, Args)]

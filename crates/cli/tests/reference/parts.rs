@@ -46,7 +46,7 @@ fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Strin
     text
 }
 
-/// An argument as it is typed: `-o, --out FILE`.
+/// An argument's names and values, as a user types them: `-o, --out FILE`.
 fn typed(argument: &Arg) -> String {
     let values = argument.get_value_names().filter(|_| argument.get_action().takes_values());
     let values = values.map_or_else(String::new, |names| names.join(" "));
@@ -150,7 +150,7 @@ fn kind(column: &dyn fmt::Display) -> String {
     }
 }
 
-/// The columns of Parquet files: those of several schemas, then the others of each. Of ten levels, the first.
+/// Columns of Parquet files: first the ones that several schemas share, then the rest by schema. Omits all levels but the first.
 fn fields() -> String {
     /// A column's name, its kind, and its schemas.
     type Column = (String, String, Vec<String>);
@@ -236,7 +236,7 @@ fn exit_codes() -> String {
     table(&["code", "meaning"], rows)
 }
 
-/// Problems of the input, each as it is printed, and its consequence.
+/// Problems in the input: the printed text and its consequence.
 fn problems() -> String {
     let destination = std::net::SocketAddr::from(([224, 0, 0, 1], 5_000));
     let rows: [(ProblemKind, &str); 13] = [
