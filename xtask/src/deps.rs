@@ -62,7 +62,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-analysis",
         &[
-            "tapeworks-cloud",
             "tapeworks-drawing",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -72,6 +71,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-feed",
             "tapeworks-exchange",
             "tapeworks-store",
+        ],
+    ),
+    (
+        "tapeworks-batch",
+        &[
+            "tapeworks-cloud",
+            "tapeworks-packet",
+            "tapeworks-market",
+            "tapeworks-feed",
+            "tapeworks-store",
+            "tapeworks-analysis",
         ],
     ),
     // Of the market only its time, which is of no market.
@@ -211,6 +221,7 @@ const LEAVES: &[&str] = &[
 const ABOVE: &[&str] = &[
     "tapeworks-cloud",
     "tapeworks-analysis",
+    "tapeworks-batch",
     "tapeworks-runtime",
     "tapeworks-venues",
     "tapeworks-plant",

@@ -28,6 +28,7 @@ const LEVELS: [Level; 6] = [
             ("gateway", "FIX clients to a venue"),
             ("venues", "simulated venues, live"),
             ("analysis", "files in, answers out"),
+            ("batch", "days in, folders out"),
         ],
     ),
     (

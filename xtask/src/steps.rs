@@ -82,7 +82,7 @@ const fn nothing() -> Result<(), Lack> {
 const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 16] = [
+const DATA: [&str; 17] = [
     "crates/stage",
     "crates/session",
     "crates/journal",
@@ -94,6 +94,7 @@ const DATA: [&str; 16] = [
     "crates/store",
     "crates/exchange",
     "crates/analysis",
+    "crates/batch",
     "crates/engine",
     "crates/plant",
     "crates/outputs",
@@ -113,7 +114,7 @@ const LIVE: [&str; DATA.len() + 1] = {
 };
 
 /// The sources of the Python package, and the pages, whose examples its tests run.
-const PACKAGE: [&str; 20] = [
+const PACKAGE: [&str; 21] = [
     "README.md",
     "bindings/python",
     "docs/src/notebook.md",
@@ -131,6 +132,7 @@ const PACKAGE: [&str; 20] = [
     "crates/store",
     "crates/exchange",
     "crates/analysis",
+    "crates/batch",
     "crates/runtime",
     "crates/outputs",
     "crates/service",
@@ -363,7 +365,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "query",
         what: "`tapeworks query` answers as DuckDB does, from a folder and from a store that speaks S3's protocol",
-        when: When::Covers(&["query", "crates/store", "crates/analysis/src/batch", "interop/with_query.py"]),
+        when: When::Covers(&["query", "crates/store", "crates/batch", "interop/with_query.py"]),
         is_beside: false,
         needs: || tools::python().map(drop),
         run: |_| interop::query(),
@@ -373,7 +375,7 @@ const STEPS: &[Step] = &[
         what: "`tapeworks batch` makes the same bytes in stores of S3's protocol, of Google's and of Azure's, and goes on there after a kill",
         when: When::Covers(&[
             "crates/cloud",
-            "crates/analysis/src/batch",
+            "crates/batch",
             "crates/cli",
             "interop/with_batch_cloud.py",
             "interop/with_batch_azurite.py",

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use tapeworks_analysis::batch::{
-    self, Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings,
+use tapeworks_batch::{
+    Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings,
     Step, Task, TaskError, Threads,
 };
 use tapeworks_analysis::replay;
@@ -198,7 +198,7 @@ pub(crate) fn run_batch<'py>(
     }
     let (found, notices) = py.detach(move || -> PyResult<_> {
         let mut signals = Signals::new();
-        let planned = batch::plan(&options, &out, &settings, &mut |_, _| signals.look(|_| Ok(())));
+        let planned = tapeworks_batch::plan(&options, &out, &settings, &mut |_, _| signals.look(|_| Ok(())));
         let plan = match (planned, signals.caught.take()) {
             (_, Some(interrupt)) => return Err(interrupt),
             (planned, None) => planned.map_err(Failure::from)?,
@@ -218,7 +218,7 @@ pub(crate) fn run_batch<'py>(
         let folder = folder.staged_in(work);
         let mut notices = Vec::new();
         let mut notice = |line| notices.push(line);
-        let mut observe = |at: &batch::Progress| {
+        let mut observe = |at: &tapeworks_batch::Progress| {
             signals.look(|py| match &progress {
                 Some(progress) => progress.call1(py, (at.bytes, at.total_bytes)).map(drop),
                 None => Ok(()),
@@ -226,10 +226,10 @@ pub(crate) fn run_batch<'py>(
         };
         let earlier = Earlier { force: overwrite, verify };
         let (ran, raised) = match executor {
-            None => (batch::run(&plan, &folder, &Threads(jobs), earlier, &mut notice, &mut observe), None),
+            None => (tapeworks_batch::run(&plan, &folder, &Threads(jobs), earlier, &mut notice, &mut observe), None),
             Some(executor) => {
                 let executor = InPython { executor, raised: RefCell::new(None) };
-                let ran = batch::run(&plan, &folder, &executor, earlier, &mut notice, &mut observe);
+                let ran = tapeworks_batch::run(&plan, &folder, &executor, earlier, &mut notice, &mut observe);
                 (ran, executor.raised.into_inner())
             }
         };
@@ -259,7 +259,7 @@ pub(crate) fn batch_task(
             let allowed = allow_open_files(task.open_files(), &out);
             allowed.map_err(|error| BatchError::Executor { why: error.to_string() })?;
             let folder = Folder::open(&out, &task.settings, Access::OneTask, false)?.staged_in(work.clone());
-            batch::perform_here(&task, &folder, &mut |_| signals.look(|_| Ok(()))).map(drop)
+            tapeworks_batch::perform_here(&task, &folder, &mut |_| signals.look(|_| Ok(()))).map(drop)
         };
         let performed = perform();
         match (performed, signals.caught) {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tapeworks_analysis::batch::BatchError;
+use tapeworks_batch::BatchError;
 use tapeworks_analysis::input::InputError;
 use tapeworks_analysis::replay::ReplayError;
 use tapeworks_outputs::subscriber::SubscribeError;

@@ -73,7 +73,7 @@ def test_a_task_says_why_it_has_no_result(inputs, tmp_path):
     error, is_of_input, is_busy = tapeworks._native.batch_task(gone, str(tmp_path / "out"))
     assert "gone.pcap: cannot be read" in error and is_of_input and not is_busy
     error, is_of_input, is_busy = tapeworks._native.batch_task("{}", str(tmp_path / "out"))
-    assert "is no description of a task" in error and not is_of_input and not is_busy
+    assert "is not a description of a task" in error and not is_of_input and not is_busy
     other = json.dumps({**task, "settings": {**task["settings"], "program": "tapeworks 0.0.1"}})
     error, _, _ = tapeworks._native.batch_task(other, str(tmp_path / "out"))
     assert "is of tapeworks 0.0.1" in error

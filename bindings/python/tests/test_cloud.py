@@ -51,7 +51,7 @@ def objects(client, prefix):
 
 @pytest.mark.skipif(HAS_CLOUD, reason="the package takes addresses")
 def test_a_package_without_the_feature_refuses_addresses(tmp_path):
-    with pytest.raises(tapeworks.UsageError, match="s3://days/in: addresses are read and written by a build with the feature"):
+    with pytest.raises(tapeworks.UsageError, match="s3://days/in: object stores need a build with the feature"):
         tapeworks.batch("s3://days/in", tmp_path / "out")
     with pytest.raises(tapeworks.UsageError, match="s3://days/out: addresses are"):
         tapeworks.batch(__file__, "s3://days/out")

@@ -3,13 +3,12 @@
 //! [`input`] merges the packets and messages of files by time. [`replay`] gives them to [`tapeworks_feed::Feed`],
 //! [`tapeworks_market::BookStage`] and [`tapeworks_market::NbboStage`], the stages of a live plant, and what comes out to files and a
 //! summary. [`analyser`] reads the same files by protocol alone: [`dump`] prints each message, [`stats`] counts by channel, [`study`]
-//! draws how long a queue would have been; [`sessions`] says what they read it as. [`batch`] replays the files of many days as tasks, into one folder of partitioned files. [`generate`]
-//! writes the files of simulated sessions.
+//! draws how long a queue would have been; [`sessions`] names the protocols it found. [`generate`] writes the files of simulated
+//! sessions.
 
 mod ahead;
 pub mod analyser;
 pub mod bars;
-pub mod batch;
 pub mod compare;
 pub mod dump;
 mod encoders;

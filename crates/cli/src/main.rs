@@ -17,6 +17,7 @@
 //! |  | [gateway](../tapeworks_gateway/index.html) | FIX clients to a venue |
 //! |  | [venues](../tapeworks_venues/index.html) | simulated venues, live |
 //! |  | [analysis](../tapeworks_analysis/index.html) | files in, answers out |
+//! |  | [batch](../tapeworks_batch/index.html) | days in, folders out |
 //! | engines | [engine](../tapeworks_engine/index.html) | the deterministic core, checkpoints |
 //! |  | [runtime](../tapeworks_runtime/index.html) | workers, keys, TLS, settings |
 //! |  | [exchange](../tapeworks_exchange/index.html) | a market in real protocol bytes |

@@ -12,9 +12,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use support::{Folder, assert_one_error, command, packets, run, stderr, stdout, wait_for};
-use tapeworks_analysis::batch::{
-    self as batches, Access, BatchError, Earlier, Executor, PlanOptions, Step, Task,
-};
+use tapeworks_batch::{Access, BatchError, Earlier, Executor, PlanOptions, Step, Task};
 use tapeworks_packet::capture::Writer;
 
 /// Runs that may end before they are stopped or killed.
@@ -421,7 +419,7 @@ fn a_folder_takes_one_run_and_one_set_of_settings_and_new_files() {
     assert_one_error(
         &refused,
         1,
-        "has results of other settings: schemas [\"trades\"], now [\"mbo\"]; take another",
+        "has results made with other settings: schemas [\"trades\"], now [\"mbo\"]; take another",
     );
     assert_eq!(files(&folder.path("out")), first);
     let forced = batch(&folder, "out", &["--schema", "mbo", "--force"]);
@@ -473,7 +471,7 @@ impl Executor for Processes<'_> {
     fn execute(
         &self,
         tasks: &[&Task],
-        folder: &batches::Folder,
+        folder: &tapeworks_batch::Folder,
         watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
     ) -> Result<(), BatchError> {
         folder.share()?;
@@ -493,7 +491,7 @@ impl Executor for Processes<'_> {
             let output = child.wait_with_output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
             let why = "one of two tries".to_owned();
-            let failed = batches::TaskError::Elsewhere { why, is_of_input: false };
+            let failed = tapeworks_batch::TaskError::Elsewhere { why, is_of_input: false };
             assert!(watch(Step::Ended(task, Err(failed))).is_continue());
             assert!(watch(Step::Ended(task, Ok(()))).is_continue());
             assert!(watch(Step::Ended(task, Ok(()))).is_continue());
@@ -509,10 +507,10 @@ impl Executor for Undone {
     fn execute(
         &self,
         tasks: &[&Task],
-        folder: &batches::Folder,
+        folder: &tapeworks_batch::Folder,
         watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
     ) -> Result<(), BatchError> {
-        batches::Threads(1).execute(tasks, folder, watch)?;
+        tapeworks_batch::Threads(1).execute(tasks, folder, watch)?;
         let record = folder.finished(&tasks[0].name)?.unwrap();
         fs::remove_file(folder.root().join(&record.outputs[0].path)).unwrap();
         fs::remove_file(folder.root().join(format!(".tasks/{}.json", tasks[1].name))).unwrap();
@@ -530,12 +528,14 @@ fn a_run_whose_results_another_process_removed_says_so_and_has_them_in_no_manife
     let settings = Task::from_json(&dry["tasks"][0].to_string()).unwrap().settings;
     let out = PathBuf::from(folder.path("out"));
     let options = PlanOptions { patterns: vec![folder.path("in")], ..PlanOptions::default() };
-    let plan = batches::plan(&options, &out, &settings, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let plan =
+        tapeworks_batch::plan(&options, &out, &settings, &mut |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(plan.tasks.len(), 2);
-    let results = batches::Folder::open(&out, &settings, Access::Alone, false).unwrap();
+    let results = tapeworks_batch::Folder::open(&out, &settings, Access::Alone, false).unwrap();
     let run = |executor: &dyn Executor| {
-        let mut observe = |_: &batches::Progress| ControlFlow::Continue(());
-        batches::run(&plan, &results, executor, Earlier::default(), &mut |_| {}, &mut observe).unwrap()
+        let mut observe = |_: &tapeworks_batch::Progress| ControlFlow::Continue(());
+        tapeworks_batch::run(&plan, &results, executor, Earlier::default(), &mut |_| {}, &mut observe)
+            .unwrap()
     };
     let report = run(&Undone);
     assert_eq!((report.performed, report.failed.len(), report.records.len()), (0, 2, 0));
@@ -543,7 +543,7 @@ fn a_run_whose_results_another_process_removed_says_so_and_has_them_in_no_manife
     assert_eq!(manifest["tasks"], serde_json::json!([]));
     let error = manifest["failed_tasks"][1]["error"].as_str().unwrap();
     assert!(error.contains("its results are gone or incomplete"), "{error}");
-    let report = run(&batches::Threads(1));
+    let report = run(&tapeworks_batch::Threads(1));
     assert_eq!((report.performed, report.failed.len(), report.records.len()), (2, 0, 2));
 }
 
@@ -558,16 +558,18 @@ fn an_executor_starts_a_process_for_each_task() {
     let settings = Task::from_json(&dry["tasks"][0].to_string()).unwrap().settings;
     let options = PlanOptions { patterns: vec![folder.path("in/**")], ..PlanOptions::default() };
     let out = PathBuf::from(folder.path("apart"));
-    let plan = batches::plan(&options, &out, &settings, &mut |_, _| ControlFlow::Continue(())).unwrap();
-    let results = batches::Folder::open(&out, &settings, Access::Alone, false).unwrap();
+    let plan =
+        tapeworks_batch::plan(&options, &out, &settings, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let results = tapeworks_batch::Folder::open(&out, &settings, Access::Alone, false).unwrap();
     let mut most = 0;
-    let mut observe = |progress: &batches::Progress| {
+    let mut observe = |progress: &tapeworks_batch::Progress| {
         most = most.max(progress.ended);
         ControlFlow::Continue(())
     };
     let executor = Processes(&folder);
     let report =
-        batches::run(&plan, &results, &executor, Earlier::default(), &mut |_| {}, &mut observe).unwrap();
+        tapeworks_batch::run(&plan, &results, &executor, Earlier::default(), &mut |_| {}, &mut observe)
+            .unwrap();
     assert_eq!((report.performed, report.failed.len(), report.left, most), (4, 0, 0, 4));
     assert!(report.manifest.is_some());
     assert_same(&folder.path("one"), &folder.path("apart"));
@@ -578,8 +580,9 @@ fn an_executor_starts_a_process_for_each_task() {
     bytes[middle] ^= 1;
     fs::write(&damaged, bytes).unwrap();
     let verify = Earlier { verify: true, ..Earlier::default() };
-    let report =
-        batches::run(&plan, &results, &executor, verify, &mut |_| {}, &mut |_| ControlFlow::Continue(()));
+    let report = tapeworks_batch::run(&plan, &results, &executor, verify, &mut |_| {}, &mut |_| {
+        ControlFlow::Continue(())
+    });
     let report = report.unwrap();
     assert_eq!((report.performed, report.failed.len()), (1, 0));
     assert_same(&folder.path("one"), &folder.path("apart"));
@@ -687,7 +690,7 @@ fn a_dry_run_shows_the_tasks_and_writes_nothing() {
     assert_one_error(&batch(&folder, "out", &["--buckets", "0"]), 2, "--buckets");
     let description = folder.write("task.json", b"{}");
     let output = run(&["batch", "--task", &description, "--out", &folder.path("out")]);
-    assert_one_error(&output, 1, "task.json: is no description of a task");
+    assert_one_error(&output, 1, "task.json: is not a description of a task");
     assert!(!Path::new(&folder.path("out")).exists());
 }
 

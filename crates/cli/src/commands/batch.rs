@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::civil::Date;
-use tapeworks_analysis::batch::{
-    self, Access, BatchError, Earlier, Executor, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record,
-    Report, Settings, Task, Threads,
-};
 use tapeworks_analysis::replay;
+use tapeworks_batch::{
+    Access, BatchError, Earlier, Executor, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record, Report,
+    Settings, Task, Threads,
+};
 use tapeworks_feed::Application;
 use tapeworks_market::Symbol;
 use tapeworks_packet::new_file;
@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
     /// Include quotes outside the SIPs' price bands in the NBBO.
     #[arg(long)]
     ignore_price_bands: bool,
-    /// Remove results of other settings, and results of the same dates that come from other input files.
+    /// Remove results made with other settings, and results of the same dates that come from other input files.
     #[arg(short, long)]
     force: bool,
     /// Check the hashes of all results, and repeat tasks whose results are damaged. Without it, only sizes
@@ -201,7 +201,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         staged_in: arguments.work.clone(),
     };
     let mut bar = Bar::of_messages("Planning");
-    let planned = batch::plan(&options, &arguments.out, &arguments.settings(), &mut |done, of| {
+    let planned = tapeworks_batch::plan(&options, &arguments.out, &arguments.settings(), &mut |done, of| {
         bar.step(done, of, "");
         unless_stopped()
     });
@@ -219,7 +219,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     let folder = Folder::open(&arguments.out, &plan.settings, Access::Alone, arguments.force)?;
     let folder = folder.staged_in(arguments.work.clone());
     let mut bar = Bar::new("Replaying");
-    let ran = batch::run(
+    let ran = tapeworks_batch::run(
         &plan,
         &folder,
         &*executor,
@@ -296,11 +296,12 @@ fn one_task(description: &Path, arguments: &Arguments) -> Result {
     let folder = folder.staged_in(arguments.work.clone());
     let mut bar = Bar::new("Replaying");
     let total = task.input_bytes();
-    let performed = batch::perform_here(&task, &folder, &mut |done| bar.show(done, Some(total), None));
+    let performed =
+        tapeworks_batch::perform_here(&task, &folder, &mut |done| bar.show(done, Some(total), None));
     bar.clear();
     let record = match performed {
         Ok(record) => record,
-        Err(batch::TaskError::Stopped) => return Err(Failure::Stopped),
+        Err(tapeworks_batch::TaskError::Stopped) => return Err(Failure::Stopped),
         Err(error) => return Err(Failure::Failed(format!("{}: {error}", task.name))),
     };
     record.damaged_files.iter().for_each(|error| complain(error));

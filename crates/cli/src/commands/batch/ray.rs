@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use tapeworks_analysis::batch::{BatchError, Elsewhere, Executor, Folder, Step, Task};
+use tapeworks_batch::{BatchError, Elsewhere, Executor, Folder, Step, Task};
 
 /// The time between two looks at a request to stop.
 const LOOK: Duration = Duration::from_millis(50);

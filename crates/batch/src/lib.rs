@@ -1,27 +1,26 @@
-//! Batches: captures of many days, venues and channels into one folder of partitioned files.
+//! Captures of many days, venues and channels become one folder of partitioned files.
 //!
-//! [`plan`] looks at the beginning of each file and makes [`Task`]s of them: one for each group of files that share a date and a channel, and
-//! one for each date whose files are merged for the NBBO. A task is plain data. [`perform`] does it anywhere, and its
-//! result depends on the task and its inputs alone. [`run`] gives the tasks to an [`Executor`] and writes the manifest of what is in
-//! the folder.
+//! [`plan`] reads the beginning of each file and groups files into [`Task`]s: one per date and channel, and one per date whose files
+//! are merged for the NBBO. A task is plain data, and its result depends only on the task and its inputs, so [`perform`] can run it on
+//! any host. [`run`] gives the tasks to an [`Executor`] and writes the manifest of the folder.
 //!
 //! ```text
 //! DIR/schema=mbo/date=2025-11-14/bucket=03/nasdaq-0123456789ab.parquet     records of one task
 //! DIR/schema=cmbp-1/date=2025-11-14/bucket=03/nbbo.parquet
-//! DIR/manifest.json                                                       all results, when a run has ended
-//! DIR/.tasks/settings.json                                                what the results were made with
+//! DIR/manifest.json                                                       all results, written at the end of a run
+//! DIR/.tasks/settings.json                                                the settings behind the results
 //! DIR/.tasks/2025-11-14-nasdaq-0123456789ab.json                          a finished task: see `Record`
-//! DIR/.tasks/….work/, DIR/.tasks/….publishing                             a task under way: see `Folder`
+//! DIR/.tasks/….work/, DIR/.tasks/….publishing                             a task in progress: see `Folder`
 //! ```
 //!
-//! With the feature `cloud`, inputs may be objects of a store, and so may the results: a task brings its objects into a local folder, and puts
-//! its files as objects. All that a run keeps of itself is in the store too, so any host goes on with it.
+//! With the feature `cloud`, inputs and results may live in an object store: a task downloads its inputs into a local folder and
+//! uploads its files. The state of a run lives in the store too, so any host can continue it.
 //!
-//! A task writes into its own folder under `.tasks`, then records what it is about to publish, then moves its files into the
-//! partitions, then turns the record into that of a finished task. So a killed run leaves whole tasks and recorded remains, which the
-//! next run removes.
+//! A task writes into its own folder under `.tasks`, records what it is about to publish, moves its files into the partitions, and
+//! then turns that record into the record of a finished task. A killed run therefore leaves whole tasks and recorded remains; the next
+//! run removes the remains.
 //!
-//! Cost of a task: a replay of its files by one thread, and the SHA-256 of its inputs and outputs.
+//! Cost of a task: one thread replays its files, and each input and output is hashed with SHA-256.
 
 mod folder;
 #[cfg(feature = "cloud")]
@@ -49,18 +48,18 @@ pub use run::{Earlier, Elsewhere, Executor, FailedTask, Progress, Report, Step, 
 pub use settings::{MOST_BUCKETS, Settings};
 pub use task::{Kind, Task, TaskError, perform, perform_here};
 
-/// Why a batch cannot run, or cannot go on. What concerns one file or one task is a [`FailedInput`] or a [`TaskError`].
+/// Why a batch cannot start or continue. An error of one file or one task is a [`FailedInput`] or a [`TaskError`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// No file has such a name.
+    /// No file matches.
     #[error("{pattern}: no file matches")]
     NoMatch {
         /// The pattern, or the name.
         pattern: String,
     },
-    /// A pattern that is none.
-    #[error("{pattern}: is no pattern of file names: {why}")]
+    /// A malformed pattern.
+    #[error("{pattern}: is not a valid file pattern: {why}")]
     Pattern {
         /// The pattern.
         pattern: String,
@@ -73,14 +72,14 @@ pub enum BatchError {
         /// The folder.
         folder: PathBuf,
     },
-    /// Another process does the task.
-    #[error("{task}: another process does it")]
+    /// Another process is running the task.
+    #[error("{task}: another process is running this task")]
     TaskBusy {
         /// The task.
         task: String,
     },
-    /// The folder has results of other settings.
-    #[error("{}: has results of other settings: {differences}", folder.display())]
+    /// The folder has results made with other settings.
+    #[error("{}: has results made with other settings: {differences}", folder.display())]
     OtherSettings {
         /// The folder.
         folder: PathBuf,
@@ -120,7 +119,7 @@ pub enum BatchError {
         source: io::Error,
     },
     /// An address, in a build without the feature `cloud`.
-    #[error("{address}: addresses are read and written by a build with the feature `cloud`")]
+    #[error("{address}: object stores need a build with the feature `cloud`")]
     NoCloud {
         /// The address.
         address: String,
@@ -138,7 +137,7 @@ pub enum BatchError {
     /// A file of the batch cannot be written.
     #[error(transparent)]
     NewFile(#[from] tapeworks_packet::new_file::NewFileError),
-    /// A file under `.tasks` is not what a run has written.
+    /// A file under `.tasks` is not what a run wrote.
     #[error("{}: is damaged: {why}", path.display())]
     Damaged {
         /// The file.
@@ -146,19 +145,19 @@ pub enum BatchError {
         /// Why.
         why: String,
     },
-    /// A task's description that is none.
-    #[error("is no description of a task: {why}")]
+    /// A malformed description of a task.
+    #[error("is not a description of a task: {why}")]
     NoTask {
         /// Why.
         why: String,
     },
-    /// An executor cannot do tasks at all, or not any more.
+    /// An executor cannot run tasks, or can no longer run them.
     #[error("{why}")]
     Executor {
         /// Why.
         why: String,
     },
-    /// The system gives no thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The user stopped it before a task began.
@@ -173,7 +172,7 @@ impl BatchError {
     }
 }
 
-/// The bucket of a symbol, of so many: 64-bit FNV-1a of the symbol's letters (without padding), modulo `buckets`. It is part of the
+/// The bucket of a symbol among `buckets`: 64-bit FNV-1a of the symbol's letters (without padding), modulo `buckets`. It is part of the
 /// interface: a reader computes it to find a symbol's partition.
 #[must_use]
 pub fn bucket_of(symbol: Symbol, buckets: u16) -> u16 {
@@ -196,3 +195,8 @@ mod tests {
         assert_eq!(bucket("AAPL", 1), 0);
     }
 }
+
+/// The example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -26,7 +26,7 @@ use super::place::{is_address, refuse_address};
 use super::staging::Staging;
 use super::task::channel_key;
 use super::{BatchError, Kind, Settings, Task};
-use crate::input::{Input, InputError, Source};
+use tapeworks_analysis::input::{Input, InputError, Source};
 
 /// Packets of a file that are looked at.
 const PROBED_PACKETS: u64 = 65_536;
@@ -447,7 +447,7 @@ fn task_of(kind: Kind, files: &[&(PathBuf, Probed)], settings: &Settings) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::settings::tests::settings;
+    use crate::settings::tests::settings;
 
     fn file(name: &str, day: i8, channels: &[&str]) -> (PathBuf, Probed) {
         let channels = channels.iter().map(|&channel| channel.to_owned()).collect();

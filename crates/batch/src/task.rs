@@ -21,7 +21,7 @@ use super::manifest::{GapRecord, InputRecord, OutputRecord, Record, report_of};
 use super::objects::{ObjectInput, Staged};
 use super::place::is_address;
 use super::{BatchError, Folder, Settings, bucket_of};
-use crate::replay::{self, ReplayError, Summary};
+use tapeworks_analysis::replay::{self, ReplayError, Summary};
 
 /// Bytes that are hashed between two looks at the request to stop.
 const HASHED_BYTES: usize = 1 << 20;
@@ -527,10 +527,10 @@ fn record_of(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::batch::Access;
-    use crate::batch::settings::tests::settings;
+    use crate::Access;
+    use crate::settings::tests::settings;
 
-    pub(in crate::batch) fn task() -> Task {
+    pub(crate) fn task() -> Task {
         Task {
             name: "2025-11-14-nasdaq-0123456789ab".to_owned(),
             kind: Kind::Channels,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::run::FailedTask;
 use super::{FailedInput, Kind, Settings, Task};
-use crate::replay::Summary;
+use tapeworks_analysis::replay::Summary;
 
 /// The manifest's name in the folder.
 pub const MANIFEST: &str = "manifest.json";
@@ -73,7 +73,7 @@ pub struct Record {
     pub inputs: Vec<InputRecord>,
     /// What it has written: a bucket without records has no file.
     pub outputs: Vec<OutputRecord>,
-    /// The first gaps, in the order of their times: see [`KEPT_GAPS`](crate::replay::KEPT_GAPS).
+    /// The first gaps, in the order of their times: see [`KEPT_GAPS`](tapeworks_analysis::replay::KEPT_GAPS).
     pub gaps: Vec<GapRecord>,
     /// Messages that did not come, over all channels.
     pub missing_messages: u64,

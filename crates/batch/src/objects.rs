@@ -71,7 +71,7 @@ mod in_store {
     use tapeworks_cloud::{self as cloud, Download, Object};
 
     use super::ObjectInput;
-    use crate::batch::{BatchError, TaskError};
+    use crate::{BatchError, TaskError};
 
     /// Bytes of an object that are looked at first; four times as many each time that it takes more.
     const FIRST_BYTES: u64 = 16 << 20;
@@ -93,11 +93,11 @@ mod in_store {
     }
 
     /// The objects that an address names: the one at it, or all below; a pattern names those that match.
-    pub(in crate::batch) fn below(
+    pub(crate) fn below(
         address: &str,
         is_match: &dyn Fn(&glob::Pattern, &str) -> bool,
     ) -> Result<Vec<ObjectInput>, BatchError> {
-        let address = crate::batch::place::in_bucket(address)?;
+        let address = crate::place::in_bucket(address)?;
         let pattern = |text: &str| {
             glob::Pattern::new(text)
                 .map_err(|error| BatchError::Pattern { pattern: address.to_owned(), why: error.to_string() })
@@ -105,13 +105,13 @@ mod in_store {
         let (listed, wanted) = if let Some(end) = address.find(['*', '?', '[']) {
             let start = address.get(..end).unwrap_or_default();
             let folder = start.rfind('/').and_then(|end| start.get(..=end)).unwrap_or(start);
-            let folder = crate::batch::place::in_bucket(folder)?;
+            let folder = crate::place::in_bucket(folder)?;
             let listed = cloud::list(folder)?;
             // A key may have such letters.
             if let Some(object) = listed.iter().find(|object| object.address == address) {
                 return Ok(vec![object.clone().into()]);
             }
-            (listed, pattern(&crate::batch::plan::with_files(address))?)
+            (listed, pattern(&crate::plan::with_files(address))?)
         } else {
             let listed = cloud::list(address)?;
             if listed.is_empty() {
@@ -131,7 +131,7 @@ mod in_store {
     }
 
     /// Brings an object into a local file. Returns its SHA-256.
-    pub(in crate::batch) fn bring(
+    pub(crate) fn bring(
         object: &ObjectInput,
         path: &Path,
         observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -155,7 +155,7 @@ mod in_store {
     ///
     /// # Errors
     /// [`BatchError::Io`] when the disk is full, say, which is no fault of the object.
-    pub(in crate::batch) fn probed<T>(
+    pub(crate) fn probed<T>(
         object: &ObjectInput,
         path: &Path,
         mut probe: impl FnMut() -> (T, bool),

@@ -368,7 +368,7 @@ impl Folder {
     /// processes may do the same task, and put the same objects.
     ///
     /// # Errors
-    /// [`BatchError::TaskBusy`] when another process does it.
+    /// [`BatchError::TaskBusy`] when another process is running it.
     pub fn lock_task(&self, name: &str) -> Result<TaskLock, BatchError> {
         if self.place.is_cloud() {
             return Ok(TaskLock { _file: None });
@@ -512,8 +512,8 @@ fn lock(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::OutputRecord;
-    use crate::batch::task::tests::task;
+    use crate::OutputRecord;
+    use crate::task::tests::task;
 
     /// A record with a file in each of some buckets.
     fn record(buckets: u16) -> Record {
