@@ -30,6 +30,7 @@ mod catalogue;
 mod cloud;
 mod error;
 pub mod output;
+pub mod program;
 
 pub use catalogue::{Catalogue, Options};
 pub use error::QueryError;
