@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-use tapeworks_feed::channels::{Arriving, Channels, HeldPacket, Sequenced, Step};
-use tapeworks_feed::recognise::{self, Shown};
+use tapeworks_feed::channels::{HeldPacket, Sequenced};
+use tapeworks_feed::recognise;
+use tapeworks_feed::router::{Recognised, Route, RoutedChannel, Router};
 use tapeworks_feed::sequence::{Arrival, unread};
 use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
-use tapeworks_market::{Nanos, Publisher};
+use tapeworks_market::{Line, Nanos, Publisher};
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{CapturedDatagram, CapturedPacket};
 use tapeworks_packet::net::{self, Datagram, HeaderError, Transport};
@@ -534,17 +535,43 @@ struct FramedFile {
     next_sequence: Option<u64>,
 }
 
+/// A channel: its sequence.
+#[derive(Debug)]
+struct Channel {
+    sequenced: Sequenced,
+    publisher: Publisher,
+}
+
+impl AsRef<Sequenced> for Channel {
+    fn as_ref(&self) -> &Sequenced {
+        &self.sequenced
+    }
+}
+
+impl AsMut<Sequenced> for Channel {
+    fn as_mut(&mut self) -> &mut Sequenced {
+        &mut self.sequenced
+    }
+}
+
+impl RoutedChannel for Channel {
+    fn publisher(&self) -> Publisher {
+        self.publisher
+    }
+
+    /// Always A: each packet is shown with its destination.
+    fn line_of(&mut self, _destination: SocketAddr) -> Line {
+        Line::A
+    }
+}
+
 /// Finds protocols and messages in packets.
 pub(crate) struct Analyser {
     /// The feed that the user sets.
     forced: Option<Application>,
     /// How TCP streams are read.
     streams: ReadStreams,
-    shown: HashMap<SocketAddr, Shown>,
-    last: Option<(SocketAddr, Application)>,
-    channels: Channels<Sequenced>,
-    /// The channel of the last packet to each destination.
-    by_destination: HashMap<SocketAddr, usize>,
+    router: Router<Channel>,
     reassembler: Reassembler,
     connections: HashMap<Flow, Connection>,
     /// Of the files without packets, by their place among the inputs.
@@ -576,13 +603,11 @@ impl ReadStreams {
 
 impl Analyser {
     pub(crate) fn new(read_as: Option<ReadAs>) -> Self {
+        let forced = read_as.and_then(ReadAs::feed);
         Self {
-            forced: read_as.and_then(ReadAs::feed),
+            forced,
             streams: ReadStreams::of(read_as),
-            shown: HashMap::new(),
-            last: None,
-            channels: Channels::default(),
-            by_destination: HashMap::new(),
+            router: Router::new(forced, None),
             reassembler: Reassembler::new(Limits::default()),
             connections: HashMap::new(),
             framed: HashMap::new(),
@@ -625,62 +650,47 @@ impl Analyser {
     }
 
     fn inferred(&self) -> impl Iterator<Item = (SocketAddr, &'static str)> {
-        let shown = self.shown.iter();
-        shown.filter_map(|(destination, shown)| Some((*destination, shown.inferred()?.spec().name)))
+        self.router.inferred().map(|(destination, application)| (destination, application.spec().name))
     }
 
-    /// The feed of a datagram.
-    pub(crate) fn application(&mut self, datagram: &Datagram<'_>) -> Option<Application> {
-        if self.forced.is_some() {
-            return self.forced;
+    /// The destination of a datagram, by its place in the router, and its feed.
+    pub(crate) fn recognise(&mut self, datagram: &Datagram<'_>) -> Option<(usize, Application)> {
+        let at = self.router.destination(datagram.destination);
+        if let Some(known) = self.router.known(at) {
+            return Some((at, known));
         }
-        match self.last {
-            Some((address, application)) if address == datagram.destination => return Some(application),
-            _ => {}
+        let Recognised { application, renamed } = self.router.recognise(at, datagram.payload)?;
+        if let Some(channel) = renamed.and_then(|index| self.router.channels.get_mut(index)) {
+            channel.sequenced.rename(application);
+            channel.publisher = application.spec().publisher(None, Some(datagram.destination));
         }
-        let shown = self.shown.entry(datagram.destination).or_default();
-        let Some(application) = shown.certain() else {
-            return shown.packet(datagram.payload, datagram.destination);
-        };
-        self.last = Some((datagram.destination, application));
-        Some(application)
+        Some((at, application))
     }
 
     /// Shows the messages of a UDP packet.
-    pub(crate) fn datagram(
+    fn datagram(
         &mut self,
         place: &Place,
         datagram: &Datagram<'_>,
         cut: Option<(usize, u32)>,
         visitor: &mut Noticing<'_>,
     ) -> ControlFlow<()> {
-        let Some(application) = self.application(datagram) else {
-            return unknown_datagram(place, datagram, visitor);
-        };
-        for_transport!(application.transport(), T => self.packet_of::<T>(place, application, datagram, cut, visitor))
+        match self.recognise(datagram) {
+            Some(recognised) => self.recognised(place, recognised, datagram, cut, visitor),
+            None => unknown_datagram(place, datagram, visitor),
+        }
     }
 
-    /// A datagram of a transport.
-    fn packet_of<T: UdpTransport>(
+    /// Shows the messages of a UDP packet to a destination of this feed.
+    pub(crate) fn recognised(
         &mut self,
         place: &Place,
-        application: Application,
+        (at, application): (usize, Application),
         datagram: &Datagram<'_>,
         cut: Option<(usize, u32)>,
         visitor: &mut Noticing<'_>,
     ) -> ControlFlow<()> {
-        let payload = datagram.payload;
-        let packet = match T::packet(payload) {
-            Ok(packet) => packet,
-            Err(error) => {
-                return visitor.visit(place, Item::Trouble(&Trouble::Transport(error), payload));
-            }
-        };
-        let header = packet.header;
-        let Some(application) = Application::of_session(&header.session, application, self.forced) else {
-            return unknown_datagram(place, datagram, visitor);
-        };
-        let arriving = tapeworks_feed::Packet {
+        let packet = tapeworks_feed::Packet {
             // Files beyond 65,536 would share a number; no command line holds so many.
             file: u16::try_from(place.file).unwrap_or(u16::MAX),
             number: place.number,
@@ -688,41 +698,50 @@ impl Analyser {
             received: place.time.unwrap_or_default(),
             datagram: Datagram { truncated: datagram.truncated || cut.is_some(), ..*datagram },
         };
-        let at = self.channel_of(application, datagram.destination);
-        let arriving = Arriving { packet: &arriving, header, application, channel: at };
-        let make = |identity, _: Option<&Sequenced>| Sequenced::new(identity, application);
-        let step = self.channels.place(&arriving, make);
+        for_transport!(application.transport(), T => self.packet_of::<T>(at, application, &packet, cut, visitor))
+    }
+
+    /// A datagram of a transport.
+    fn packet_of<T: UdpTransport>(
+        &mut self,
+        at: usize,
+        application: Application,
+        packet: &tapeworks_feed::Packet<'_>,
+        cut: Option<(usize, u32)>,
+        visitor: &mut Noticing<'_>,
+    ) -> ControlFlow<()> {
+        let datagram = &packet.datagram;
+        let read = match T::packet(datagram.payload) {
+            Ok(read) => read,
+            Err(error) => {
+                let trouble = Trouble::Transport(error);
+                return visitor.visit(&place_of(packet), Item::Trouble(&trouble, datagram.payload));
+            }
+        };
+        if let Some((index, _)) = self.router.next(at, &read.header, datagram.destination.port()) {
+            return self.show_packet::<T>(packet, cut, index, None, read, visitor);
+        }
+        let make = |identity, application, publisher, _: Option<&Channel>| Channel {
+            sequenced: Sequenced::new(identity, application),
+            publisher,
+        };
+        let route = self.router.route(at, packet, read.header, application, make);
         self.show_refused(visitor)?;
-        let (index, skipped) = match step {
-            Step::OfChannel(index) => (index, None),
-            Step::Skipped(index, arrival) => (index, Some(arrival)),
-            Step::Held => return ControlFlow::Continue(()),
-            Step::Restarted { to, held, .. } => {
+        let (index, skipped) = match route {
+            Route::Channel(index, _) => (index, None),
+            Route::Skipped(index, arrival) => (index, Some(arrival)),
+            Route::Held => return ControlFlow::Continue(()),
+            Route::Unrecognised => return unknown_datagram(&place_of(packet), datagram, visitor),
+            Route::Restarted { to, held, .. } => {
+                let application = self.router.channels[to].sequenced.application();
                 for held in held {
                     self.held_packet(application, &held, visitor)?;
                 }
+                self.router.enter(at, to);
                 (to, None)
             }
         };
-        let publisher = publisher_of(application, datagram.destination);
-        self.by_destination.insert(datagram.destination, index);
-        self.show_packet::<T>(place, application, publisher, datagram, cut, (index, skipped), packet, visitor)
-    }
-
-    /// The channel of the last packet to a destination, or the channel of its venue.
-    fn channel_of(&self, application: Application, destination: SocketAddr) -> Option<usize> {
-        self.by_destination.get(&destination).copied().or_else(|| {
-            let venue = publisher_of(application, destination);
-            let is_it = |channel: &Sequenced| {
-                channel.application() == application
-                    && !channel.is_replaced()
-                    && self.by_destination.iter().any(|(other, index)| {
-                        self.channels.get(*index).is_some_and(|other| std::ptr::eq(other, channel))
-                            && publisher_of(application, *other) == venue
-                    })
-            };
-            application.spec().has_one_session.then(|| self.channels.iter().rposition(is_it)).flatten()
-        })
+        self.show_packet::<T>(packet, cut, index, skipped, read, visitor)
     }
 
     /// Reads a packet that was held.
@@ -732,24 +751,22 @@ impl Analyser {
         held: &HeldPacket,
         visitor: &mut Noticing<'_>,
     ) -> ControlFlow<()> {
-        let (place, packet) = (place_of(held), held.packet());
+        let packet = held.packet();
+        let at = self.router.destination(packet.datagram.destination);
         for_transport!(application.transport(), T => {
-            self.packet_of::<T>(&place, application, &packet.datagram, None, visitor)
+            self.packet_of::<T>(at, application, &packet, None, visitor)
         })
     }
 
     /// Shows the packets that waited and were refused.
     fn show_refused(&mut self, visitor: &mut Noticing<'_>) -> ControlFlow<()> {
-        for (index, held, refusal) in self.channels.take_refused() {
-            let (place, datagram) = (place_of(&held), held.packet().datagram);
-            let application = self.channels[index].application();
-            let publisher = publisher_of(application, datagram.destination);
-            for_transport!(application.transport(), T => {
-                if let Ok(packet) = T::packet(datagram.payload) {
-                    let refused = Some(Arrival::refused(packet.header.count, refusal));
-                    self.show_packet::<T>(
-                        &place, application, publisher, &datagram, None, (index, refused), packet, visitor,
-                    )?;
+        for (index, held, refusal) in self.router.channels.take_refused() {
+            let packet = held.packet();
+            let transport = self.router.channels[index].sequenced.application().transport();
+            for_transport!(transport, T => {
+                if let Ok(read) = T::packet(packet.datagram.payload) {
+                    let refused = Some(Arrival::refused(read.header.count, refusal));
+                    self.show_packet::<T>(&packet, None, index, refused, read, visitor)?;
                 }
             });
         }
@@ -757,49 +774,46 @@ impl Analyser {
     }
 
     /// Shows a packet of a channel, which is skipped if that is known already.
-    #[expect(clippy::too_many_arguments, reason = "two calls")]
     fn show_packet<T: UdpTransport>(
         &mut self,
-        place: &Place,
-        application: Application,
-        publisher: Option<Publisher>,
-        datagram: &Datagram<'_>,
+        packet: &tapeworks_feed::Packet<'_>,
         cut: Option<(usize, u32)>,
-        (index, skipped): (usize, Option<Arrival>),
-        packet: tapeworks_session::Packet<'_, T::Prefix>,
+        index: usize,
+        skipped: Option<Arrival>,
+        read: tapeworks_session::Packet<'_, T::Prefix>,
         visitor: &mut Noticing<'_>,
     ) -> ControlFlow<()> {
-        let payload = datagram.payload;
-        let tapeworks_session::Header { first, mut count, is_end_of_session, .. } = packet.header;
-        let is_whole = cut.is_none() && !datagram.truncated;
-        let channel = &mut self.channels[index];
-        if is_whole && channel.tracker.overlaps(first, count) {
-            // As the feed judges a copy.
-            count = T::overcounted(payload).map_or(count, |(held, _)| held);
+        let (place, datagram) = (&place_of(packet), &packet.datagram);
+        let tapeworks_session::Header { first, mut count, is_end_of_session, .. } = read.header;
+        let channel = self.router.channels[index].as_mut();
+        if let Some((held, _)) = channel.count_of_copy::<T>(&read.header, packet) {
+            count = held;
         }
-        let is_new = channel.tracker.next().is_none_or(|next| next <= first);
-        if let (Some(Ok(message)), true, None) = (packet.blocks.clone().next(), is_new, skipped) {
-            channel.run.note(first, T::sent_ns(payload), message, place.time.unwrap_or_default());
+        if skipped.is_none() {
+            channel.note::<T>(&read, packet);
         }
+        let application = channel.application();
         let header = Header {
             schema: T::SCHEMA,
-            decoded: T::fields(payload),
+            decoded: T::fields(datagram.payload),
             channel: *channel.identity(),
-            publisher,
+            publisher: publisher_of(application, datagram.destination),
             addresses: Some((datagram.source, datagram.destination)),
             vlan: datagram.vlan,
             first_sequence: Some(first),
-            messages: packet.header.count,
+            messages: read.header.count,
             is_end_of_session,
             arrival: skipped.unwrap_or_else(|| channel.tracker.arrive(first, count)),
         };
         let schema_of = |_: &[u8]| application.spec().schema;
-        let header_bytes = packet.header_bytes as u64;
-        let is_end = |behind: &[u8]| is_whole && T::is_end(behind);
+        let header_bytes = read.header_bytes as u64;
+        let is_end = |behind: &[u8]| !datagram.truncated && T::is_end(behind);
+        let payload = datagram.payload;
         let overcounted =
-            blocks(place, schema_of, is_end, &header, header_bytes, packet.blocks, payload, cut, visitor)?;
-        if let (Some(read), None) = (overcounted, skipped) {
-            self.channels[index].tracker.cannot_read(unread(count, header.arrival.skip, read));
+            blocks(place, schema_of, is_end, &header, header_bytes, read.blocks, payload, cut, visitor)?;
+        if let (Some(held), None) = (overcounted, skipped) {
+            let tracker = &mut self.router.channels[index].as_mut().tracker;
+            tracker.cannot_read(unread(count, header.arrival.skip, held));
         }
         ControlFlow::Continue(())
     }
@@ -827,7 +841,7 @@ impl Analyser {
 
     /// The end of a file, or of all captures: shows the packets and bytes that still waited.
     fn end(&mut self, visitor: &mut Noticing<'_>) -> ControlFlow<()> {
-        for (application, held) in self.channels.finish() {
+        for (application, held) in self.router.channels.finish() {
             self.held_packet(application, &held, visitor)?;
         }
         self.show_refused(visitor)?;
@@ -894,8 +908,8 @@ impl Analyser {
     }
 }
 
-fn place_of(held: &HeldPacket) -> Place {
-    let HeldPacket { file, number, offset, received, .. } = *held;
+fn place_of(packet: &tapeworks_feed::Packet<'_>) -> Place {
+    let tapeworks_feed::Packet { file, number, offset, received, .. } = *packet;
     Place { file: usize::from(file), number, offset, time: Some(received) }
 }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
-use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
@@ -15,6 +14,7 @@ use crate::captured::{ChannelIdentity, Packet};
 use crate::channels::Sequenced;
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
+use crate::router::RoutedChannel;
 use crate::sequence::{SequenceCounters, unread};
 #[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
@@ -64,6 +64,23 @@ impl AsRef<Sequenced> for Channel {
 impl AsMut<Sequenced> for Channel {
     fn as_mut(&mut self) -> &mut Sequenced {
         &mut self.sequenced
+    }
+}
+
+impl RoutedChannel for Channel {
+    fn publisher(&self) -> Publisher {
+        self.publisher
+    }
+
+    fn line_of(&mut self, destination: SocketAddr) -> Line {
+        match self.lines.iter().position(|line| *line == destination) {
+            Some(0) => Line::A,
+            Some(_) => Line::B,
+            None => {
+                self.lines.push(destination);
+                if self.lines.len() == 1 { Line::A } else { Line::B }
+            }
+        }
     }
 }
 
@@ -136,13 +153,6 @@ impl Channel {
         &self.lines
     }
 
-    /// Whether it carries a session that came to a port.
-    #[inline]
-    pub(crate) fn carries(&self, session: &SessionId, port: u16) -> bool {
-        let wanted = ChannelIdentity::of_datagram(*session, port);
-        !self.sequenced.is_replaced() && self.identity().of_run(0) == wanted
-    }
-
     /// It takes the place of a channel, and has its lines.
     pub(crate) fn takes_lines_of(&mut self, before: &Self) {
         self.lines.clone_from(&before.lines);
@@ -152,17 +162,6 @@ impl Channel {
     pub(crate) fn instruments(&self) -> Vec<InstrumentId> {
         let numbers = self.has.iter().flatten().enumerate().filter(|(_, has)| **has);
         numbers.map(|(number, _)| InstrumentId(number as u32)).collect()
-    }
-
-    pub(crate) fn line_of(&mut self, destination: SocketAddr) -> Line {
-        match self.lines.iter().position(|line| *line == destination) {
-            Some(0) => Line::A,
-            Some(_) => Line::B,
-            None => {
-                self.lines.push(destination);
-                if self.lines.len() == 1 { Line::A } else { Line::B }
-            }
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use tapeworks_market::Nanos;
 use tapeworks_packet::net::{Datagram, Transport};
-use tapeworks_session::Header;
+use tapeworks_session::{Header, SessionId};
 
 use crate::captured::{ChannelIdentity, Packet};
 use crate::run::{Dialect, Evidence, Run, Verdict};
@@ -70,8 +70,15 @@ impl Sequenced {
         self.is_replaced
     }
 
+    /// Whether it carries a session that came to a port.
+    #[inline]
+    #[must_use]
+    pub fn carries(&self, session: &SessionId, port: u16) -> bool {
+        !self.is_replaced && self.identity.of_run(0) == ChannelIdentity::of_datagram(*session, port)
+    }
+
     /// It is of another feed than was thought, with the same transport.
-    pub(crate) const fn rename(&mut self, application: Application) {
+    pub const fn rename(&mut self, application: Application) {
         self.application = application;
     }
 

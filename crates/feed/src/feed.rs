@@ -16,15 +16,15 @@ use tapeworks_planted::planted;
 use tapeworks_session::{Header, Transport as UdpTransport, for_transport};
 use tapeworks_stage::{Sink, Stage};
 use tapeworks_wire::DecodeError;
-use tapeworks_wire::framing::{FramingError, LengthPrefix};
+use tapeworks_wire::framing::LengthPrefix;
 
 use crate::captured::{ChannelIdentity, Packet};
 use crate::channel::{Channel, broken};
-use crate::channels::{Arriving, Channels, Step};
 use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::recognise::{self, Shown};
+use crate::recognise;
+use crate::router::{Recognised, Route, RoutedChannel as _, Router, overcounted};
 use crate::sequence::Arrival;
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -64,16 +64,6 @@ impl FeedOptions {
     }
 }
 
-/// A destination of packets.
-#[derive(Debug)]
-struct Destination {
-    address: SocketAddr,
-    shown: Shown,
-    /// The channel of its last packet, and the line of that channel that it carries.
-    channel: Option<(usize, Line)>,
-    is_noted: bool,
-}
-
 /// Counters of input.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -95,16 +85,12 @@ pub struct FeedCounters {
 pub struct Feed {
     options: FeedOptions,
     symbols: SymbolTable,
-    channels: Channels<Channel>,
-    destinations: Vec<Destination>,
-    by_address: HashMap<SocketAddr, usize>,
-    last_destination: usize,
+    router: Router<Channel>,
     reassembler: Reassembler,
     connections: HashMap<Flow, Connection>,
     stream_place: StreamPlace,
     problems: Problems,
     counters: FeedCounters,
-    venue_conflict: Option<VenueConflict>,
 }
 
 impl Feed {
@@ -112,17 +98,13 @@ impl Feed {
     pub fn new(options: FeedOptions) -> Self {
         Self {
             symbols: SymbolTable::new(options.symbols.clone()),
+            router: Router::new(options.application, options.publisher),
             options,
-            channels: Channels::default(),
-            destinations: Vec::new(),
-            by_address: HashMap::new(),
-            last_destination: 0,
             reassembler: Reassembler::new(Limits::default()),
             connections: HashMap::new(),
             stream_place: StreamPlace::default(),
             problems: Problems::default(),
             counters: FeedCounters::default(),
-            venue_conflict: None,
         }
     }
 
@@ -135,7 +117,7 @@ impl Feed {
     #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         self.symbols.save(writer)?;
-        writer.put(&&*self.channels)?;
+        writer.put(&&*self.router.channels)?;
         writer.put(&self.problems.counts())?;
         writer.put(&self.counters)
     }
@@ -152,7 +134,7 @@ impl Feed {
         for channel in channels {
             channel.check(&feed.symbols)?;
             ensure(identities.insert(*channel.identity()), "a channel is there twice")?;
-            feed.channels.add(channel);
+            feed.router.channels.add(channel);
         }
         Ok(feed)
     }
@@ -169,7 +151,7 @@ impl Feed {
 
     /// The channels seen so far.
     pub fn channels(&self) -> &[Channel] {
-        &self.channels
+        &self.router.channels
     }
 
     /// The problems found.
@@ -184,13 +166,12 @@ impl Feed {
 
     /// The first group that contradicts [`FeedOptions::publisher`]; its packets are not read.
     pub const fn venue_conflict(&self) -> Option<VenueConflict> {
-        self.venue_conflict
+        self.router.venue_conflict()
     }
 
     /// The destinations whose protocol was [inferred](recognise), in the order of their first packets.
     pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
-        let destinations = self.destinations.iter();
-        destinations.filter_map(|one| Some((one.address, one.shown.inferred()?)))
+        self.router.inferred()
     }
 
     /// Unreadable symbols: blank, or not ASCII. Their messages have no instrument.
@@ -200,7 +181,7 @@ impl Feed {
 
     /// Messages handed on so far, over all channels.
     pub fn messages(&self) -> u64 {
-        self.channels.iter().map(|channel| channel.counters.messages).sum()
+        self.router.channels.iter().map(|channel| channel.counters.messages).sum()
     }
 
     /// Counts a sound packet that is neither UDP nor TCP over IP; the caller does not pass such packets in.
@@ -221,34 +202,16 @@ impl Feed {
         publisher: Publisher,
         midnight: Nanos,
     ) -> usize {
-        if let Some(index) = self.channels.current(&identity) {
+        if let Some(index) = self.router.channels.current(&identity) {
             return index;
         }
         let start = self.options.start(publisher, midnight);
-        let number = self.channels.len() as u16;
-        self.channels.add(Channel::new(identity, application, number, &start))
+        let number = self.router.channels.len() as u16;
+        self.router.channels.add(Channel::new(identity, application, number, &start))
     }
 
     pub(crate) fn midnight(&self, received: Option<Nanos>) -> Nanos {
         self.options.midnight_at(received)
-    }
-
-    #[inline]
-    fn destination(&mut self, address: SocketAddr) -> usize {
-        match self.destinations.get(self.last_destination) {
-            Some(last) if last.address == address => self.last_destination,
-            _ => self.other_destination(address),
-        }
-    }
-
-    fn other_destination(&mut self, address: SocketAddr) -> usize {
-        let destinations = &mut self.destinations;
-        let shown = Shown::by_user(self.options.application);
-        self.last_destination = *self.by_address.entry(address).or_insert_with(|| {
-            destinations.push(Destination { address, shown, channel: None, is_noted: false });
-            destinations.len() - 1
-        });
-        self.last_destination
     }
 
     /// One datagram.
@@ -267,8 +230,8 @@ impl Feed {
             self.segment_of_stream(packet, sink);
             return;
         }
-        let at = self.destination(packet.datagram.destination);
-        let application = match self.destinations[at].shown.certain() {
+        let at = self.router.destination(packet.datagram.destination);
+        let application = match self.router.known(at) {
             Some(application) => application,
             None => match self.recognise(at, packet) {
                 Some(application) => application,
@@ -279,20 +242,16 @@ impl Feed {
     }
 
     #[cold]
-    #[inline(never)]
     fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
-        let destination = &mut self.destinations[at];
-        let before = destination.shown.application();
-        let found = destination.shown.packet(packet.datagram.payload, destination.address);
-        let Some(application) = found else {
+        let Some(Recognised { application, renamed }) = self.router.recognise(at, packet.datagram.payload)
+        else {
             // A heartbeat carries nothing that could be lost; the first packet with messages decides.
             if !recognise::is_heartbeat(packet.datagram.payload) {
                 self.note_unrecognised(at, packet);
             }
             return None;
         };
-        let channel = destination.channel.filter(|_| before.is_some_and(|before| before != application));
-        if let Some((index, _)) = channel {
+        if let Some(index) = renamed {
             self.rename_channel(index, application, packet);
         }
         Some(application)
@@ -304,7 +263,9 @@ impl Feed {
             application.spec().publisher(self.options.publisher, Some(packet.datagram.destination));
         let midnight = self.midnight(Some(packet.received));
         let start = self.options.start(publisher, midnight);
-        if let Some(channel) = self.channels.get_mut(index).filter(|channel| channel.counters.messages == 0) {
+        if let Some(channel) =
+            self.router.channels.get_mut(index).filter(|channel| channel.counters.messages == 0)
+        {
             channel.rename(application, &start);
         }
     }
@@ -312,10 +273,9 @@ impl Feed {
     /// Counts a packet of no feed, and notes its destination once.
     fn note_unrecognised(&mut self, at: usize, packet: &Packet<'_>) {
         self.counters.unrecognised_packets += 1;
-        let destination = &mut self.destinations[at];
-        if !std::mem::replace(&mut destination.is_noted, true) {
+        if self.router.is_news(at) {
             let possible = recognise::possible(packet.datagram.payload);
-            let kind = ProblemKind::UnknownProtocol { destination: destination.address, possible };
+            let kind = ProblemKind::UnknownProtocol { destination: packet.datagram.destination, possible };
             let problem = Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind };
             self.problems.note(problem);
         }
@@ -333,24 +293,10 @@ impl Feed {
         header: Header,
         sink: &mut S,
     ) -> Option<(usize, Line)> {
-        let Some(application) =
-            Application::of_session(&header.session, application, self.options.application)
-        else {
-            self.note_unrecognised(at, packet);
-            return None;
-        };
-        let address = self.destinations[at].address;
-        if let Some(conflict) = application.spec().conflict(self.options.publisher, address) {
-            // Merging two venues' books would be worse than reading nothing.
-            self.venue_conflict.get_or_insert(conflict);
-            self.note_unrecognised(at, packet);
-            return None;
-        }
-        let publisher = application.spec().publisher(self.options.publisher, Some(address));
-        let number = self.channels.len() as u16;
+        let number = self.router.channels.len() as u16;
         let options = &self.options;
         // The day takes a look into the time zone, so copies do without it.
-        let make = |identity, before: Option<&Channel>| {
+        let make = |identity, application, publisher, before: Option<&Channel>| {
             let start = options.start(publisher, options.midnight_at(Some(packet.received)));
             let mut channel = Channel::new(identity, application, number, &start);
             if let Some(before) = before {
@@ -358,60 +304,45 @@ impl Feed {
             }
             channel
         };
-        let channel = self.destinations[at].channel.map(|(index, _)| index);
-        let channel = channel.or_else(|| self.channel_of_venue(application, publisher));
-        let step = self.channels.place(&Arriving { packet, header, application, channel }, make);
+        let route = self.router.route(at, packet, header, application, make);
         self.note_refused();
-        let index = match step {
-            Step::OfChannel(index) => index,
-            Step::Held => return None,
-            Step::Skipped(index, arrival) => {
-                self.skip_packet(index, &arrival, packet, &header);
-                return None;
+        match route {
+            Route::Channel(index, line) => Some((index, line)),
+            Route::Held => None,
+            Route::Unrecognised => {
+                self.note_unrecognised(at, packet);
+                None
             }
-            Step::Restarted { from, to, held } => {
+            Route::Skipped(index, arrival) => {
+                self.skip_packet(index, &arrival, packet, &header);
+                None
+            }
+            Route::Restarted { from, to, held } => {
                 self.clear(from, to, packet.received, sink);
                 for held in held {
                     let held = held.packet();
-                    let at = self.destination(held.datagram.destination);
-                    self.datagram::<T, S>(at, application, &held, sink);
+                    let at = self.router.destination(held.datagram.destination);
+                    self.datagram::<T, S>(at, self.router.channels[to].application(), &held, sink);
                 }
-                to
+                Some((to, self.router.enter(at, to)))
             }
-        };
-        let line = self.channels[index].line_of(address);
-        self.destinations[at].channel = Some((index, line));
-        Some((index, line))
+        }
     }
 
     /// The input ends: reads the packets that still wait, or reports them.
     fn finish_channels(&mut self, sink: &mut AnySink<'_>) {
-        for (application, held) in self.channels.finish() {
+        for (application, held) in self.router.channels.finish() {
             let packet = held.packet();
-            let at = self.destination(packet.datagram.destination);
+            let at = self.router.destination(packet.datagram.destination);
             for_transport!(application.transport(), T => self.datagram::<T, _>(at, application, &packet, sink));
         }
         self.note_refused();
     }
 
-    /// The channel of a venue that has one session at a time.
-    fn channel_of_venue(&self, application: Application, publisher: Publisher) -> Option<usize> {
-        if !application.spec().has_one_session {
-            return None;
-        }
-        let is_it = |channel: &Channel| {
-            channel.application() == application
-                && channel.publisher() == publisher
-                && !channel.sequenced.is_replaced()
-                && matches!(channel.identity(), ChannelIdentity::Datagrams { .. })
-        };
-        self.channels.iter().rposition(is_it)
-    }
-
     /// Counts a packet of which nothing is used.
     fn skip_packet(&mut self, index: usize, arrival: &Arrival, packet: &Packet<'_>, header: &Header) {
-        let line = self.channels[index].line_of(packet.datagram.destination);
-        let counters = &mut self.channels[index].counters;
+        let line = self.router.channels[index].line_of(packet.datagram.destination);
+        let counters = &mut self.router.channels[index].counters;
         counters.packets += 1;
         if let Some(refusal) = arrival.refusal {
             let kind = ProblemKind::Refused { first: header.first, refusal };
@@ -428,8 +359,8 @@ impl Feed {
 
     /// Reports the packets that waited and were refused.
     fn note_refused(&mut self) {
-        for (index, held, refusal) in self.channels.take_refused() {
-            let transport = self.channels[index].application().transport();
+        for (index, held, refusal) in self.router.channels.take_refused() {
+            let transport = self.router.channels[index].application().transport();
             let first = transport.header(held.packet().datagram.payload).map_or(0, |header| header.first);
             let kind = ProblemKind::Refused { first, refusal };
             self.problems.note(Problem { file: held.file, packet: held.number, offset: held.offset, kind });
@@ -438,9 +369,9 @@ impl Feed {
 
     /// A channel takes the place of another, whose books are emptied.
     fn clear<S: Sink<Event>>(&mut self, from: usize, to: usize, now: Nanos, sink: &mut S) {
-        let publisher = self.channels[from].publisher();
-        let application = self.channels[from].application();
-        let is_alone = !self.channels.iter().enumerate().any(|(index, other)| {
+        let publisher = self.router.channels[from].publisher();
+        let application = self.router.channels[from].application();
+        let is_alone = !self.router.channels.iter().enumerate().any(|(index, other)| {
             index != to
                 && !other.sequenced.is_replaced()
                 && other.application() == application
@@ -451,9 +382,9 @@ impl Feed {
             events.for_each(|event| sink.put(event));
             return;
         }
-        let instruments = self.channels[from].instruments();
+        let instruments = self.router.channels[from].instruments();
         let last = instruments.last().copied();
-        for publisher in self.channels[to].publishers() {
+        for publisher in self.router.channels[to].publishers() {
             for instrument in &instruments {
                 let event = self.event_of(to, EventKind::Clear, (publisher, *instrument), now);
                 sink.put(if Some(*instrument) == last { event } else { event.with_more_clears() });
@@ -473,12 +404,8 @@ impl Feed {
             Ok(read) => read,
             Err(error) => return self.bad_header(packet, error),
         };
-        let is_next = |(index, _): &(usize, Line)| {
-            let channel = &self.channels[*index];
-            channel.carries(&read.header.session, packet.datagram.destination.port())
-                && channel.sequenced.is_next(&read.header)
-        };
-        let (index, line) = match self.destinations[at].channel.filter(is_next) {
+        let port = packet.datagram.destination.port();
+        let (index, line) = match self.router.next(at, &read.header, port) {
             Some(found) => found,
             None => match self.place::<T, S>(at, application, packet, read.header, sink) {
                 Some(found) => {
@@ -489,17 +416,12 @@ impl Feed {
             },
         };
         let Header { first, count, .. } = read.header;
-        let sent_ns = T::sent_ns(packet.datagram.payload);
-        let message = read.blocks.clone().next().and_then(Result::ok);
-        let is_new = self.channels[index].sequenced.tracker.next().is_none_or(|next| next <= first);
-        if let (Some(message), true) = (message, is_new) {
-            self.channels[index].sequenced.run.note(first, sent_ns, message, packet.received);
-        }
-        let mut has = self.channels[index].has.take();
+        self.router.channels[index].sequenced.note::<T>(&read, packet);
+        let mut has = self.router.channels[index].has.take();
         let unread = self.read_packet(index, line, read, packet, &mut Noting { has: &mut has, sink });
-        self.channels[index].has = has;
+        self.router.channels[index].has = has;
         if unread > 0 {
-            let channel = &mut self.channels[index];
+            let channel = &mut self.router.channels[index];
             if overcounted::<T>(packet).is_some() {
                 // The count is damaged, or the messages are missing. The next packet shows which.
                 return channel.sequenced.tracker.cannot_read(unread);
@@ -514,14 +436,11 @@ impl Feed {
     #[cold]
     #[inline(never)]
     fn judge_count<T: UdpTransport>(&mut self, index: usize, packet: &Packet<'_>, header: &mut Header) {
-        let tracker = &self.channels[index].sequenced.tracker;
-        if !tracker.overlaps(header.first, header.count) {
-            return;
-        }
-        let Some((count, error)) = overcounted::<T>(packet) else { return };
+        let sequenced = &self.router.channels[index].sequenced;
+        let Some((count, error)) = sequenced.count_of_copy::<T>(header, packet) else { return };
         header.count = count;
         // What is new in it is read, and the error noted there.
-        if !tracker.overlaps(header.first, count) {
+        if !sequenced.tracker.overlaps(header.first, count) {
             broken(error, packet, packet.offset, &mut self.problems);
         }
     }
@@ -537,7 +456,7 @@ impl Feed {
         sink: &mut S,
     ) -> u64 {
         let Header { first, count, is_end_of_session, .. } = read.header;
-        let channel = &mut self.channels[index];
+        let channel = &mut self.router.channels[index];
         let context =
             Context { received: Some(packet.received), sequence: first, channel: channel.number, line };
         let problems = &mut self.problems;
@@ -569,13 +488,13 @@ impl Feed {
     ) -> u64 {
         self.counters.packets += 1;
         let payload = packet.datagram.payload;
-        let decoded = for_transport!(self.channels[index].application().transport(), T => {
+        let decoded = for_transport!(self.router.channels[index].application().transport(), T => {
             T::packet(payload).map(|read| self.read_packet(index, line, read, packet, sink))
         });
         match decoded {
             Ok(0) => 0,
             Ok(unread) => {
-                self.channels[index].sequenced.tracker.cannot_read(unread);
+                self.router.channels[index].sequenced.tracker.cannot_read(unread);
                 unread
             }
             Err(error) => {
@@ -605,7 +524,7 @@ impl Feed {
     /// Messages of a channel are given up: puts out the gap at `now`.
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
-        let channel = &mut self.channels[index];
+        let channel = &mut self.router.channels[index];
         channel.sequenced.tracker.give_up(gap);
         if planted!("gap-filled-silently") {
             return;
@@ -622,7 +541,7 @@ impl Feed {
         kind: EventKind,
         now: Nanos,
     ) -> impl Iterator<Item = Event> + '_ {
-        self.channels[index]
+        self.router.channels[index]
             .publishers()
             .map(move |publisher| self.event_of(index, kind, (publisher, InstrumentId::ALL), now))
     }
@@ -635,7 +554,7 @@ impl Feed {
         (publisher, instrument): (Publisher, InstrumentId),
         now: Nanos,
     ) -> Event {
-        let channel = &self.channels[index];
+        let channel = &self.router.channels[index];
         let mut event = Event::new(kind, publisher, instrument);
         (event.ts_event, event.ts_recv) = (now, now);
         event.channel = channel.number;
@@ -653,7 +572,7 @@ impl Feed {
         sink: &mut dyn Sink<Event>,
     ) {
         let sink = &mut AnySink(sink);
-        let channel = &mut self.channels[index];
+        let channel = &mut self.router.channels[index];
         let context =
             Context { received: Some(received), sequence, channel: channel.number, line: Line::Snapshot };
         channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
@@ -661,35 +580,35 @@ impl Feed {
 
     /// A channel's books are complete again: no order of an unnamed instrument is missing.
     pub(crate) fn forget_unnamed(&mut self, index: usize) {
-        self.channels[index].normaliser.forget_unnamed();
+        self.router.channels[index].normaliser.forget_unnamed();
     }
 
     /// The number of the last message that any book of a channel's last snapshot has, where books are of several numbers; else 0.
     pub(crate) fn snapshot_reaches(&self, index: usize) -> u64 {
-        self.channels[index].normaliser.snapshot_reaches()
+        self.router.channels[index].normaliser.snapshot_reaches()
     }
 
     /// The number of the last message that a book has, if a message of a channel's snapshot names it; else 0.
     pub(crate) fn reach_of(&self, index: usize, message: &[u8]) -> u64 {
-        self.channels[index].normaliser.reach_of(message)
+        self.router.channels[index].normaliser.reach_of(message)
     }
 
     /// The number that the events of a channel carry.
     pub(crate) fn set_number(&mut self, index: usize, number: u16) {
-        self.channels[index].number = number;
+        self.router.channels[index].number = number;
     }
 
     /// The venue starts the numbers of a channel's session over. Returns the channel that takes its place.
     pub(crate) fn next_run(&mut self, index: usize, now: Nanos) -> usize {
-        let old = &self.channels[index];
+        let old = &self.router.channels[index];
         let start = self.options.start(old.publisher(), self.midnight(Some(now)));
         let channel = Channel::new(old.identity().next_run(), old.application(), old.number, &start);
-        self.channels.add(channel)
+        self.router.channels.add(channel)
     }
 
     /// The channel continues after a snapshot, with the message numbered `next`.
     pub(crate) fn restart(&mut self, index: usize, next: u64) {
-        self.channels[index].sequenced.tracker.restart(next);
+        self.router.channels[index].sequenced.tracker.restart(next);
     }
 
     #[cold]
@@ -764,11 +683,4 @@ impl<'p, S: Sink<Event>> Stage<Packet<'p>, S> for Feed {
             self.packet(packet, sink);
         }
     }
-}
-
-/// The number of messages in a captured packet that is whole and whose count promises more, and what is wrong with it.
-#[cold]
-#[inline(never)]
-fn overcounted<T: UdpTransport>(packet: &Packet<'_>) -> Option<(u64, FramingError)> {
-    if packet.datagram.truncated { None } else { T::overcounted(packet.datagram.payload) }
 }

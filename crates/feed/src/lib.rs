@@ -45,6 +45,7 @@ mod publisher;
 mod ranges;
 pub mod recognise;
 mod recovery;
+pub mod router;
 pub mod run;
 #[cfg(feature = "serde")]
 mod saved;

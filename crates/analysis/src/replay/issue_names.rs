@@ -45,9 +45,11 @@ impl IssueNames {
 
     /// Takes a packet. A cut one is read as far as it goes. What comes by TCP, or in a file without packets, is of a feed without names.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
-        let is_read = matches!(packet.datagram.transport, Transport::Udp)
-            && self.analyser.application(&packet.datagram).is_some_and(has_names);
-        if is_read {
+        if !matches!(packet.datagram.transport, Transport::Udp) {
+            return;
+        }
+        let recognised = self.analyser.recognise(&packet.datagram);
+        if let Some(recognised) = recognised.filter(|(_, application)| has_names(*application)) {
             let place = Place {
                 file: packet.file.into(),
                 number: packet.number,
@@ -55,7 +57,8 @@ impl IssueNames {
                 time: Some(packet.received),
             };
             let mut found = Noticing::known(&mut self.found);
-            let _never_ends = self.analyser.datagram(&place, &packet.datagram, None, &mut found);
+            let _never_ends =
+                self.analyser.recognised(&place, recognised, &packet.datagram, None, &mut found);
         }
     }
 

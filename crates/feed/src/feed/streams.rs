@@ -15,6 +15,7 @@ use crate::captured::{ChannelIdentity, Frame, Packet};
 use crate::normaliser::Context;
 use crate::problem::ProblemKind;
 use crate::recognise::{self, Framing as FileFormat};
+use crate::router::RoutedChannel as _;
 use crate::sessions::{self, Start};
 use crate::table::Application;
 
@@ -135,7 +136,7 @@ impl Feed {
     fn stream_loss<S: Sink<Event>>(&mut self, index: usize, kind: ProblemKind, sink: &mut S) {
         let StreamPlace { place, received } = self.stream_place;
         self.note_at(place, kind);
-        let channel = &mut self.channels[index];
+        let channel = &mut self.router.channels[index];
         let gap = Gap { first: channel.next_number, count: 1 };
         channel.sequenced.tracker.lose(gap);
         let context =
@@ -195,7 +196,7 @@ impl Feed {
                     ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination };
                 let midnight = self.midnight(received);
                 let index = self.admit_stream(identity, midnight);
-                self.channels[index].line_of(flow.destination);
+                self.router.channels[index].line_of(flow.destination);
                 connection.channel = Some(index);
             } else {
                 connection.skipped = Some(Skipped::Unknown);
@@ -206,7 +207,7 @@ impl Feed {
             let mut packets = soupbintcp::Packets::new(stream);
             for soup in packets.by_ref().filter_map(Result::ok) {
                 if recognise::is_order_of_stream(soup) {
-                    let channel = &mut self.channels[index];
+                    let channel = &mut self.router.channels[index];
                     channel.counters.packets += 1;
                     let is_numbered = soup.get(2) == Some(&soupbintcp::SequencedData::TAG);
                     channel.next_number = channel.next_number.saturating_add(u64::from(is_numbered));
@@ -231,7 +232,7 @@ impl Feed {
         place: (u16, u64, u64),
         sink: &mut S,
     ) {
-        let channel = &mut self.channels[index];
+        let channel = &mut self.router.channels[index];
         channel.counters.packets += 1;
         match body.split_first() {
             Some((&soupbintcp::SequencedData::TAG, message)) => {
@@ -267,7 +268,7 @@ impl Feed {
     /// A message of a file without packets.
     #[inline]
     fn frame<S: Sink<Event>>(&mut self, index: usize, format: FileFormat, frame: &Frame<'_>, sink: &mut S) {
-        let channel = &mut self.channels[index];
+        let channel = &mut self.router.channels[index];
         let place = (frame.file, channel.counters.messages + 1, frame.offset);
         match format {
             FileFormat::LengthPrefixed => {

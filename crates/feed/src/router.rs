@@ -1,0 +1,260 @@
+//! Routes the datagrams of captures: which feed a destination carries, and which channel a datagram belongs to.
+//!
+//! Replay and analysis read captures through a [`Router`], so they agree on every datagram: the feed of a destination is
+//! [recognised](crate::recognise) once, a session that belongs to another feed of the same transport is that feed's, and the
+//! [channels](crate::channels) decide about restarts. The owner reads the messages.
+//!
+//! Cost of a datagram that continues its destination's channel: a compare of the address, and of the session and number.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use tapeworks_market::{Line, Publisher};
+use tapeworks_session::{Header, Transport};
+use tapeworks_wire::framing::FramingError;
+
+use crate::captured::{ChannelIdentity, Packet};
+use crate::channels::{Arriving, Channels, HeldPacket, Sequenced, Step};
+use crate::recognise::Shown;
+use crate::sequence::Arrival;
+use crate::table::{Application, VenueConflict};
+
+/// A channel of a [`Router`].
+pub trait RoutedChannel: AsRef<Sequenced> + AsMut<Sequenced> {
+    /// The publisher that the channel was opened for.
+    fn publisher(&self) -> Publisher;
+
+    /// The line that a destination is. The first that asks is line A.
+    fn line_of(&mut self, destination: SocketAddr) -> Line;
+}
+
+/// A destination of packets.
+#[derive(Debug)]
+struct Destination {
+    address: SocketAddr,
+    shown: Shown,
+    /// The channel of its last packet, and the line of that channel that it carries.
+    channel: Option<(usize, Line)>,
+    is_noted: bool,
+}
+
+/// The feed of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recognised {
+    /// The feed.
+    pub application: Application,
+    /// The channel of the destination's last packet, if that packet was thought to be of another feed.
+    pub renamed: Option<usize>,
+}
+
+/// The route of a datagram that does not simply continue its destination's channel.
+#[derive(Debug)]
+pub enum Route {
+    /// It belongs to this channel, whose sequence decides what is new in it, and came on this line.
+    Channel(usize, Line),
+    /// It belongs to this channel, and none of it is used.
+    Skipped(usize, Arrival),
+    /// It was copied, and waits for others to confirm a restart.
+    Held,
+    /// A channel starts over, or another session takes its place. The packets that were held come first, then the datagram.
+    Restarted {
+        /// The channel that ends.
+        from: usize,
+        /// The channel that begins.
+        to: usize,
+        /// The packets that were held.
+        held: Vec<HeldPacket>,
+    },
+    /// No feed carries its session, or its group contradicts the venue that the user named.
+    Unrecognised,
+}
+
+/// Routes datagrams to channels: see the [module](self).
+#[derive(Debug)]
+pub struct Router<C> {
+    /// The feed and the venue that the user named.
+    application: Option<Application>,
+    publisher: Option<Publisher>,
+    destinations: Vec<Destination>,
+    by_address: HashMap<SocketAddr, usize>,
+    last: usize,
+    venue_conflict: Option<VenueConflict>,
+    /// The channels.
+    pub channels: Channels<C>,
+}
+
+impl<C: RoutedChannel> Router<C> {
+    /// A router that has seen nothing. The user may name the feed, or the venue of feeds that several venues share.
+    #[must_use]
+    pub fn new(application: Option<Application>, publisher: Option<Publisher>) -> Self {
+        Self {
+            application,
+            publisher,
+            destinations: Vec::new(),
+            by_address: HashMap::new(),
+            last: 0,
+            venue_conflict: None,
+            channels: Channels::default(),
+        }
+    }
+
+    /// The first group that contradicts the venue that the user named; its packets are not read.
+    #[must_use]
+    pub const fn venue_conflict(&self) -> Option<VenueConflict> {
+        self.venue_conflict
+    }
+
+    /// The destinations whose feed was [inferred](crate::recognise), in the order of their first packets.
+    pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
+        self.destinations.iter().filter_map(|one| Some((one.address, one.shown.inferred()?)))
+    }
+
+    /// The place of a destination.
+    #[inline]
+    pub fn destination(&mut self, address: SocketAddr) -> usize {
+        match self.destinations.get(self.last) {
+            Some(last) if last.address == address => self.last,
+            _ => self.other_destination(address),
+        }
+    }
+
+    fn other_destination(&mut self, address: SocketAddr) -> usize {
+        let destinations = &mut self.destinations;
+        let shown = Shown::by_user(self.application);
+        self.last = *self.by_address.entry(address).or_insert_with(|| {
+            destinations.push(Destination { address, shown, channel: None, is_noted: false });
+            destinations.len() - 1
+        });
+        self.last
+    }
+
+    /// The feed that all packets to a destination are known to be of.
+    #[inline]
+    #[must_use]
+    pub fn known(&self, destination: usize) -> Option<Application> {
+        self.destinations.get(destination)?.shown.certain()
+    }
+
+    /// The feed of a datagram to a destination whose feed is not [known](Self::known).
+    #[cold]
+    #[inline(never)]
+    pub fn recognise(&mut self, destination: usize, payload: &[u8]) -> Option<Recognised> {
+        let destination = self.destinations.get_mut(destination)?;
+        let before = destination.shown.application();
+        let application = destination.shown.packet(payload, destination.address)?;
+        let is_other = before.is_some_and(|before| before != application);
+        let renamed = destination.channel.filter(|_| is_other).map(|(index, _)| index);
+        Some(Recognised { application, renamed })
+    }
+
+    /// Whether a destination's unrecognised packets are reported for the first time.
+    pub fn is_news(&mut self, destination: usize) -> bool {
+        let destination = self.destinations.get_mut(destination);
+        destination.is_some_and(|destination| !std::mem::replace(&mut destination.is_noted, true))
+    }
+
+    /// The channel and line of a datagram that is the next one of its destination's channel.
+    #[inline]
+    #[must_use]
+    pub fn next(&self, destination: usize, header: &Header, port: u16) -> Option<(usize, Line)> {
+        let (index, line) = self.destinations.get(destination)?.channel?;
+        let channel = self.channels.get(index)?.as_ref();
+        (channel.carries(&header.session, port) && channel.is_next(header)).then_some((index, line))
+    }
+
+    /// The route of a datagram that is not the [next](Self::next) one. `make` makes a channel of this identity, feed and publisher, in the
+    /// place of another if there is one.
+    ///
+    /// A [restart](Route::Restarted) takes effect by [`Router::enter`].
+    #[cold]
+    #[inline(never)]
+    pub fn route(
+        &mut self,
+        destination: usize,
+        packet: &Packet<'_>,
+        header: Header,
+        application: Application,
+        make: impl FnOnce(ChannelIdentity, Application, Publisher, Option<&C>) -> C,
+    ) -> Route {
+        let address = packet.datagram.destination;
+        let Some(application) = Application::of_session(&header.session, application, self.application)
+        else {
+            return Route::Unrecognised;
+        };
+        if let Some(conflict) = application.spec().conflict(self.publisher, address) {
+            // Merging two venues' books would be worse than reading nothing.
+            self.venue_conflict.get_or_insert(conflict);
+            return Route::Unrecognised;
+        }
+        let publisher = application.spec().publisher(self.publisher, Some(address));
+        let channel = self.destinations.get(destination).and_then(|destination| destination.channel);
+        let channel =
+            channel.map(|(index, _)| index).or_else(|| self.channel_of_venue(application, publisher));
+        let make = |identity, before: Option<&C>| make(identity, application, publisher, before);
+        match self.channels.place(&Arriving { packet, header, application, channel }, make) {
+            Step::OfChannel(index) => Route::Channel(index, self.enter(destination, index)),
+            Step::Skipped(index, arrival) => Route::Skipped(index, arrival),
+            Step::Held => Route::Held,
+            Step::Restarted { from, to, held } => Route::Restarted { from, to, held },
+        }
+    }
+
+    /// From now on a destination carries this channel. Returns its line.
+    pub fn enter(&mut self, destination: usize, index: usize) -> Line {
+        let Some(destination) = self.destinations.get_mut(destination) else { return Line::A };
+        let line = self.channels[index].line_of(destination.address);
+        destination.channel = Some((index, line));
+        line
+    }
+
+    /// The channel of a venue that has one session at a time.
+    fn channel_of_venue(&self, application: Application, publisher: Publisher) -> Option<usize> {
+        if !application.spec().has_one_session {
+            return None;
+        }
+        let is_it = |channel: &C| {
+            let sequenced = channel.as_ref();
+            sequenced.application() == application
+                && channel.publisher() == publisher
+                && !sequenced.is_replaced()
+                && matches!(sequenced.identity(), ChannelIdentity::Datagrams { .. })
+        };
+        self.channels.iter().rposition(is_it)
+    }
+}
+
+/// The messages that a packet holds, if it is whole and its count promises more, and what is wrong with it.
+#[cold]
+#[inline(never)]
+pub fn overcounted<T: Transport>(packet: &Packet<'_>) -> Option<(u64, FramingError)> {
+    if packet.datagram.truncated { None } else { T::overcounted(packet.datagram.payload) }
+}
+
+impl Sequenced {
+    /// Notes the content of a packet's first message, by which a copy is distinguished from a restart.
+    #[inline]
+    pub fn note<T: Transport>(
+        &mut self,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
+        packet: &Packet<'_>,
+    ) {
+        let first = read.header.first;
+        let is_new = self.tracker.next().is_none_or(|next| next <= first);
+        let message = read.blocks.clone().next().and_then(Result::ok);
+        if let (Some(message), true) = (message, is_new) {
+            self.run.note(first, T::sent_ns(packet.datagram.payload), message, packet.received);
+        }
+    }
+
+    /// The count of a packet that is not the next one, if it is damaged: a copy has no more messages than it holds.
+    #[cold]
+    #[inline(never)]
+    #[must_use]
+    pub fn count_of_copy<T: Transport>(
+        &self,
+        header: &Header,
+        packet: &Packet<'_>,
+    ) -> Option<(u64, FramingError)> {
+        if self.tracker.overlaps(header.first, header.count) { overcounted::<T>(packet) } else { None }
+    }
+}
