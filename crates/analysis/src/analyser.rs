@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use tapeworks_feed::channels::{HeldPacket, Sequenced};
 use tapeworks_feed::recognise;
-use tapeworks_feed::router::{Recognised, Route, RoutedChannel, Router};
+use tapeworks_feed::router::{Attributed, Route, RoutedChannel, Router};
 use tapeworks_feed::sequence::{Arrival, unread};
 use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
@@ -535,20 +535,31 @@ struct FramedFile {
     next_sequence: Option<u64>,
 }
 
-/// A channel: its sequence.
+/// A channel's sequence and publisher.
 #[derive(Debug)]
 struct Channel {
     sequenced: Sequenced,
     publisher: Publisher,
+    has_messages: bool,
+}
+
+impl Channel {
+    /// Renames a channel without messages, which turns out to belong to another feed.
+    fn rename(&mut self, application: Application, destination: SocketAddr) {
+        self.sequenced.rename(application);
+        self.publisher = application.spec().publisher(None, Some(destination));
+    }
 }
 
 impl AsRef<Sequenced> for Channel {
+    #[inline]
     fn as_ref(&self) -> &Sequenced {
         &self.sequenced
     }
 }
 
 impl AsMut<Sequenced> for Channel {
+    #[inline]
     fn as_mut(&mut self) -> &mut Sequenced {
         &mut self.sequenced
     }
@@ -557,6 +568,10 @@ impl AsMut<Sequenced> for Channel {
 impl RoutedChannel for Channel {
     fn publisher(&self) -> Publisher {
         self.publisher
+    }
+
+    fn has_messages(&self) -> bool {
+        self.has_messages
     }
 
     /// Always A: each packet is shown with its destination.
@@ -654,15 +669,14 @@ impl Analyser {
     }
 
     /// The destination of a datagram, by its place in the router, and its feed.
-    pub(crate) fn recognise(&mut self, datagram: &Datagram<'_>) -> Option<(usize, Application)> {
+    pub(crate) fn attribute(&mut self, datagram: &Datagram<'_>) -> Option<(usize, Application)> {
         let at = self.router.destination(datagram.destination);
         if let Some(known) = self.router.known(at) {
             return Some((at, known));
         }
-        let Recognised { application, renamed } = self.router.recognise(at, datagram.payload)?;
-        if let Some(channel) = renamed.and_then(|index| self.router.channels.get_mut(index)) {
-            channel.sequenced.rename(application);
-            channel.publisher = application.spec().publisher(None, Some(datagram.destination));
+        let Attributed { application, renamed } = self.router.attribute(at, datagram.payload)?;
+        if let Some(index) = renamed {
+            self.router.channels[index].rename(application, datagram.destination);
         }
         Some((at, application))
     }
@@ -675,14 +689,14 @@ impl Analyser {
         cut: Option<(usize, u32)>,
         visitor: &mut Noticing<'_>,
     ) -> ControlFlow<()> {
-        match self.recognise(datagram) {
-            Some(recognised) => self.recognised(place, recognised, datagram, cut, visitor),
+        match self.attribute(datagram) {
+            Some(attributed) => self.attributed(place, attributed, datagram, cut, visitor),
             None => unknown_datagram(place, datagram, visitor),
         }
     }
 
     /// Shows the messages of a UDP packet to a destination of this feed.
-    pub(crate) fn recognised(
+    pub(crate) fn attributed(
         &mut self,
         place: &Place,
         (at, application): (usize, Application),
@@ -724,11 +738,17 @@ impl Analyser {
         let make = |identity, application, publisher, _: Option<&Channel>| Channel {
             sequenced: Sequenced::new(identity, application),
             publisher,
+            has_messages: false,
         };
         let route = self.router.route(at, packet, read.header, application, make);
         self.show_refused(visitor)?;
         let (index, skipped) = match route {
-            Route::Channel(index, _) => (index, None),
+            Route::Channel { index, renamed, .. } => {
+                if let Some(application) = renamed {
+                    self.router.channels[index].rename(application, datagram.destination);
+                }
+                (index, None)
+            }
             Route::Skipped(index, arrival) => (index, Some(arrival)),
             Route::Held => return ControlFlow::Continue(()),
             Route::Unrecognised => return unknown_datagram(&place_of(packet), datagram, visitor),
@@ -785,7 +805,9 @@ impl Analyser {
     ) -> ControlFlow<()> {
         let (place, datagram) = (&place_of(packet), &packet.datagram);
         let tapeworks_session::Header { first, mut count, is_end_of_session, .. } = read.header;
-        let channel = self.router.channels[index].as_mut();
+        let channel = &mut self.router.channels[index];
+        channel.has_messages |= skipped.is_none() && count > 0;
+        let channel = &mut channel.sequenced;
         if let Some((held, _)) = channel.count_of_copy::<T>(&read.header, packet) {
             count = held;
         }

@@ -56,12 +56,14 @@ pub struct Channel {
 }
 
 impl AsRef<Sequenced> for Channel {
+    #[inline]
     fn as_ref(&self) -> &Sequenced {
         &self.sequenced
     }
 }
 
 impl AsMut<Sequenced> for Channel {
+    #[inline]
     fn as_mut(&mut self) -> &mut Sequenced {
         &mut self.sequenced
     }
@@ -70,6 +72,10 @@ impl AsMut<Sequenced> for Channel {
 impl RoutedChannel for Channel {
     fn publisher(&self) -> Publisher {
         self.publisher
+    }
+
+    fn has_messages(&self) -> bool {
+        self.counters.messages > 0
     }
 
     fn line_of(&mut self, destination: SocketAddr) -> Line {

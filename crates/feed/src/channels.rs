@@ -70,7 +70,7 @@ impl Sequenced {
         self.is_replaced
     }
 
-    /// Whether it carries a session that came to a port.
+    /// Whether this channel carries a session on a port.
     #[inline]
     #[must_use]
     pub fn carries(&self, session: &SessionId, port: u16) -> bool {
@@ -87,18 +87,6 @@ impl Sequenced {
     #[must_use]
     pub fn is_next(&self, header: &Header) -> bool {
         self.tracker.next() == Some(header.first) && header.count > 0 && !self.run.has_suspects()
-    }
-}
-
-impl AsMut<Self> for Sequenced {
-    fn as_mut(&mut self) -> &mut Self {
-        self
-    }
-}
-
-impl AsRef<Self> for Sequenced {
-    fn as_ref(&self) -> &Self {
-        self
     }
 }
 

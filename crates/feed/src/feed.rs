@@ -24,7 +24,7 @@ use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::recognise;
-use crate::router::{Recognised, Route, RoutedChannel as _, Router, overcounted};
+use crate::router::{Attributed, Route, RoutedChannel as _, Router, overcounted};
 use crate::sequence::Arrival;
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -243,7 +243,7 @@ impl Feed {
 
     #[cold]
     fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
-        let Some(Recognised { application, renamed }) = self.router.recognise(at, packet.datagram.payload)
+        let Some(Attributed { application, renamed }) = self.router.attribute(at, packet.datagram.payload)
         else {
             // A heartbeat carries nothing that could be lost; the first packet with messages decides.
             if !recognise::is_heartbeat(packet.datagram.payload) {
@@ -257,23 +257,19 @@ impl Feed {
         Some(application)
     }
 
-    /// A channel that has had no message turns out to be of another feed with the same transport.
+    /// Renames a channel without messages, which turns out to belong to another feed with the same transport.
     fn rename_channel(&mut self, index: usize, application: Application, packet: &Packet<'_>) {
         let publisher =
             application.spec().publisher(self.options.publisher, Some(packet.datagram.destination));
         let midnight = self.midnight(Some(packet.received));
         let start = self.options.start(publisher, midnight);
-        if let Some(channel) =
-            self.router.channels.get_mut(index).filter(|channel| channel.counters.messages == 0)
-        {
-            channel.rename(application, &start);
-        }
+        self.router.channels[index].rename(application, &start);
     }
 
     /// Counts a packet of no feed, and notes its destination once.
     fn note_unrecognised(&mut self, at: usize, packet: &Packet<'_>) {
         self.counters.unrecognised_packets += 1;
-        if self.router.is_news(at) {
+        if self.router.report_once(at) {
             let possible = recognise::possible(packet.datagram.payload);
             let kind = ProblemKind::UnknownProtocol { destination: packet.datagram.destination, possible };
             let problem = Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind };
@@ -307,7 +303,12 @@ impl Feed {
         let route = self.router.route(at, packet, header, application, make);
         self.note_refused();
         match route {
-            Route::Channel(index, line) => Some((index, line)),
+            Route::Channel { index, line, renamed } => {
+                if let Some(application) = renamed {
+                    self.rename_channel(index, application, packet);
+                }
+                Some((index, line))
+            }
             Route::Held => None,
             Route::Unrecognised => {
                 self.note_unrecognised(at, packet);

@@ -1,8 +1,8 @@
 //! Routes the datagrams of captures: which feed a destination carries, and which channel a datagram belongs to.
 //!
 //! Replay and analysis read captures through a [`Router`], so they agree on every datagram: the feed of a destination is
-//! [recognised](crate::recognise) once, a session that belongs to another feed of the same transport is that feed's, and the
-//! [channels](crate::channels) decide about restarts. The owner reads the messages.
+//! [recognised](crate::recognise) once, a session overrides the feed of its destination, and the [channels](crate::channels) decide
+//! about restarts. The owner reads the messages.
 //!
 //! Cost of a datagram that continues its destination's channel: a compare of the address, and of the session and number.
 
@@ -24,7 +24,10 @@ pub trait RoutedChannel: AsRef<Sequenced> + AsMut<Sequenced> {
     /// The publisher that the channel was opened for.
     fn publisher(&self) -> Publisher;
 
-    /// The line that a destination is. The first that asks is line A.
+    /// Whether any of its messages has been read.
+    fn has_messages(&self) -> bool;
+
+    /// Returns a destination's line, A for the first destination. Adds the destination if it is new.
     fn line_of(&mut self, destination: SocketAddr) -> Line;
 }
 
@@ -40,18 +43,26 @@ struct Destination {
 
 /// The feed of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recognised {
+pub struct Attributed {
     /// The feed.
     pub application: Application,
-    /// The channel of the destination's last packet, if that packet was thought to be of another feed.
+    /// The destination's channel, if its earlier packets, all without messages, were attributed to another feed. The owner
+    /// renames the channel.
     pub renamed: Option<usize>,
 }
 
 /// The route of a datagram that does not simply continue its destination's channel.
 #[derive(Debug)]
 pub enum Route {
-    /// It belongs to this channel, whose sequence decides what is new in it, and came on this line.
-    Channel(usize, Line),
+    /// It belongs to this channel, whose sequence decides what is new in it.
+    Channel {
+        /// The channel.
+        index: usize,
+        /// The line that it came on.
+        line: Line,
+        /// Another feed, which the channel's earlier packets, all without messages, were not attributed to. The owner renames it.
+        renamed: Option<Application>,
+    },
     /// It belongs to this channel, and none of it is used.
     Skipped(usize, Arrival),
     /// It was copied, and waits for others to confirm a restart.
@@ -109,7 +120,7 @@ impl<C: RoutedChannel> Router<C> {
         self.destinations.iter().filter_map(|one| Some((one.address, one.shown.inferred()?)))
     }
 
-    /// The place of a destination.
+    /// Returns the index of a destination, adding it if it is new.
     #[inline]
     pub fn destination(&mut self, address: SocketAddr) -> usize {
         match self.destinations.get(self.last) {
@@ -128,27 +139,28 @@ impl<C: RoutedChannel> Router<C> {
         self.last
     }
 
-    /// The feed that all packets to a destination are known to be of.
+    /// The feed of all packets to a destination, if it is certain.
     #[inline]
     #[must_use]
     pub fn known(&self, destination: usize) -> Option<Application> {
         self.destinations.get(destination)?.shown.certain()
     }
 
-    /// The feed of a datagram to a destination whose feed is not [known](Self::known).
+    /// Attributes a datagram to a feed, if its destination's feed is not [certain](Self::known).
     #[cold]
     #[inline(never)]
-    pub fn recognise(&mut self, destination: usize, payload: &[u8]) -> Option<Recognised> {
+    pub fn attribute(&mut self, destination: usize, payload: &[u8]) -> Option<Attributed> {
         let destination = self.destinations.get_mut(destination)?;
         let before = destination.shown.application();
         let application = destination.shown.packet(payload, destination.address)?;
+        let channel = destination.channel.map(|(index, _)| index);
         let is_other = before.is_some_and(|before| before != application);
-        let renamed = destination.channel.filter(|_| is_other).map(|(index, _)| index);
-        Some(Recognised { application, renamed })
+        let renamed = channel.filter(|index| is_other && !self.channels[*index].has_messages());
+        Some(Attributed { application, renamed })
     }
 
-    /// Whether a destination's unrecognised packets are reported for the first time.
-    pub fn is_news(&mut self, destination: usize) -> bool {
+    /// Marks a destination's unrecognised packets as reported. Returns whether they were not.
+    pub fn report_once(&mut self, destination: usize) -> bool {
         let destination = self.destinations.get_mut(destination);
         destination.is_some_and(|destination| !std::mem::replace(&mut destination.is_noted, true))
     }
@@ -162,10 +174,10 @@ impl<C: RoutedChannel> Router<C> {
         (channel.carries(&header.session, port) && channel.is_next(header)).then_some((index, line))
     }
 
-    /// The route of a datagram that is not the [next](Self::next) one. `make` makes a channel of this identity, feed and publisher, in the
-    /// place of another if there is one.
+    /// Routes a datagram that is not the [next](Self::next) one. `make` creates a channel; its last argument is the channel being
+    /// replaced.
     ///
-    /// A [restart](Route::Restarted) takes effect by [`Router::enter`].
+    /// After a [restart](Route::Restarted) the owner reads the held packets, then calls [`Router::enter`].
     #[cold]
     #[inline(never)]
     pub fn route(
@@ -192,14 +204,19 @@ impl<C: RoutedChannel> Router<C> {
             channel.map(|(index, _)| index).or_else(|| self.channel_of_venue(application, publisher));
         let make = |identity, before: Option<&C>| make(identity, application, publisher, before);
         match self.channels.place(&Arriving { packet, header, application, channel }, make) {
-            Step::OfChannel(index) => Route::Channel(index, self.enter(destination, index)),
+            Step::OfChannel(index) => {
+                let channel = &self.channels[index];
+                let is_other = channel.as_ref().application() != application && !channel.has_messages();
+                let renamed = is_other.then_some(application);
+                Route::Channel { index, line: self.enter(destination, index), renamed }
+            }
             Step::Skipped(index, arrival) => Route::Skipped(index, arrival),
             Step::Held => Route::Held,
             Step::Restarted { from, to, held } => Route::Restarted { from, to, held },
         }
     }
 
-    /// From now on a destination carries this channel. Returns its line.
+    /// Assigns a channel to a destination, and returns the destination's line.
     pub fn enter(&mut self, destination: usize, index: usize) -> Line {
         let Some(destination) = self.destinations.get_mut(destination) else { return Line::A };
         let line = self.channels[index].line_of(destination.address);
@@ -223,7 +240,7 @@ impl<C: RoutedChannel> Router<C> {
     }
 }
 
-/// The messages that a packet holds, if it is whole and its count promises more, and what is wrong with it.
+/// Counts the messages in a whole packet whose header promises more. Returns the framing error too.
 #[cold]
 #[inline(never)]
 pub fn overcounted<T: Transport>(packet: &Packet<'_>) -> Option<(u64, FramingError)> {
@@ -246,9 +263,8 @@ impl Sequenced {
         }
     }
 
-    /// The count of a packet that is not the next one, if it is damaged: a copy has no more messages than it holds.
-    #[cold]
-    #[inline(never)]
+    /// Returns the corrected count of a copy whose header promises more messages than it holds, with the framing error.
+    #[inline]
     #[must_use]
     pub fn count_of_copy<T: Transport>(
         &self,

@@ -428,6 +428,22 @@ fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
 }
 
 #[test]
+fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
+    let mut reader = CaptureReader::open(&capture("utp-uqdf/QuoteShortFormMessage.pcap")).unwrap();
+    let packet = reader.next_packet().unwrap().unwrap();
+    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    let mut heartbeat = payload[..20].to_vec();
+    heartbeat[18..].fill(0);
+    let (a, b) = ("233.46.176.16:55630", "233.46.177.16:55630");
+    let mut feed = Feed::new(FeedOptions::default());
+    assert!(send(&mut feed, a, &heartbeat).is_empty());
+    assert_eq!(send(&mut feed, b, &payload).len(), 3);
+    let [channel] = feed.channels() else { panic!("{:?}", feed.channels()) };
+    assert_eq!((channel.application(), channel.publisher()), (Application::UtpUqdf15, Publisher::SIP_UTP));
+    assert_eq!((channel.counters().messages, channel.lines().len()), (1, 2));
+}
+
+#[test]
 fn every_capture_goes_through_and_counts_its_messages() {
     for folder in [
         "nasdaq-itch50",

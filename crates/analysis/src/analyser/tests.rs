@@ -214,3 +214,29 @@ fn message_files_are_merged_by_time() {
     assert_eq!(stats.messages(), 1_000);
     assert_eq!(stats.peaks[0].messages, 1);
 }
+
+#[test]
+fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
+    let file =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testdata/captures/utp-uqdf/QuoteShortFormMessage.pcap");
+    let mut reader = tapeworks_packet::capture::CaptureReader::open(std::path::Path::new(file)).unwrap();
+    let packet = reader.next_packet().unwrap().unwrap();
+    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    let mut heartbeat = payload[..20].to_vec();
+    heartbeat[18..].fill(0);
+    let (mut analyser, mut named) = (Analyser::new(None), Named::default());
+    for (destination, payload) in [("233.46.176.16:55630", &heartbeat), ("233.46.177.16:55630", &payload)] {
+        let place = Place { file: 0, number: 1, offset: 0, time: Some(Nanos(packet.timestamp_ns)) };
+        let datagram = Datagram {
+            source: "10.0.0.1:1".parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            vlan: None,
+            transport: Transport::Udp,
+            payload,
+            payload_offset: 0,
+            truncated: false,
+        };
+        assert!(analyser.datagram(&place, &datagram, None, &mut Noticing::known(&mut named)).is_continue());
+    }
+    assert_eq!(named.0, [(Application::UtpUqdf15.spec().schema.name, "QuoteShortForm".to_owned())]);
+}

@@ -48,8 +48,8 @@ impl IssueNames {
         if !matches!(packet.datagram.transport, Transport::Udp) {
             return;
         }
-        let recognised = self.analyser.recognise(&packet.datagram);
-        if let Some(recognised) = recognised.filter(|(_, application)| has_names(*application)) {
+        let attributed = self.analyser.attribute(&packet.datagram);
+        if let Some(attributed) = attributed.filter(|(_, application)| has_names(*application)) {
             let place = Place {
                 file: packet.file.into(),
                 number: packet.number,
@@ -58,7 +58,7 @@ impl IssueNames {
             };
             let mut found = Noticing::known(&mut self.found);
             let _never_ends =
-                self.analyser.recognised(&place, recognised, &packet.datagram, None, &mut found);
+                self.analyser.attributed(&place, attributed, &packet.datagram, None, &mut found);
         }
     }
 
