@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{BATCH, Outcome};
-use tapeworks_market::{BookStage, BookUpdate, Capacity, InstrumentId, Nanos, Side};
+use tapeworks_market::{BookStage, BookUpdate, Capacity, InstrumentId, Side};
 use tapeworks_packet::{capture::CaptureReader, net};
 use tapeworks_stage::{Chain, Stage};
+use tapeworks_time::Nanos;
 
 const CAPTURE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");

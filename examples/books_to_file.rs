@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
-use tapeworks_market::{BookStage, Capacity, Nanos, NbboStage};
+use tapeworks_market::{BookStage, Capacity, NbboStage};
 use tapeworks_packet::{capture::CaptureReader, net};
 use tapeworks_stage::{Chain, Sink as _, Stage, Through};
 use tapeworks_store::{FileSink, Options, Schema};
+use tapeworks_time::Nanos;
 
 const CAPTURE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");

@@ -6,10 +6,11 @@ use std::error::Error;
 
 use tapeworks_exchange::{LineFaults, Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
 use tapeworks_stage::Stage;
+use tapeworks_time::Nanos;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seed = std::env::args().nth(1).map_or(Ok(7), |text| text.parse())?;

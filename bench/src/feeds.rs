@@ -3,10 +3,11 @@
 use tapeworks_exchange::{Packets, Popularity, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
-use tapeworks_market::{BookStage, Capacity, Event, Nanos};
+use tapeworks_market::{BookStage, Capacity, Event};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net;
 use tapeworks_stage::{Inline, Sink, Stage as _};
+use tapeworks_time::Nanos;
 
 use crate::Options;
 use crate::itch::Tops;

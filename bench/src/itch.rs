@@ -5,8 +5,9 @@ use tapeworks_exchange::Scenario;
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, NbboStage, NbboUpdate, Publisher};
 use tapeworks_stage::{Inline, Sink, Stage, Through};
+use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::itch50::{Message, OrderMessage};
 

@@ -8,7 +8,7 @@ use tapeworks_lab::measure::{Selection, Settings};
 use tapeworks_lab::results::Run;
 use tapeworks_lab::technique::Technique;
 use tapeworks_lab::{callgrind, catalogue, report, run, text};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::{Options, dispatch, ring};
 

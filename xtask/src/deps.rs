@@ -25,13 +25,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-wire", &["tapeworks-wire-macros"]),
     ("tapeworks-packet", &["tapeworks-disk", "tapeworks-ring"]),
     ("tapeworks-stage", &[]),
+    ("tapeworks-time", &[]),
     ("tapeworks-journal", &["tapeworks-planted", "tapeworks-disk"]),
     ("tapeworks-session", &["tapeworks-planted", "tapeworks-wire"]),
     ("tapeworks-flow", &["tapeworks-stage", "tapeworks-ring", "tapeworks-packet"]),
-    ("tapeworks-market", &["tapeworks-planted", "tapeworks-ring", "tapeworks-stage"]),
+    ("tapeworks-market", &["tapeworks-planted", "tapeworks-ring", "tapeworks-stage", "tapeworks-time"]),
     (
         "tapeworks-feed",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -40,15 +42,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-stage",
         ],
     ),
-    ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-stage"]),
+    ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-stage", "tapeworks-time"]),
     (
         "tapeworks-translate",
         &["tapeworks-planted", "tapeworks-wire", "tapeworks-dispatch", "tapeworks-session"],
     ),
-    ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-session", "tapeworks-market"]),
+    (
+        "tapeworks-exchange",
+        &["tapeworks-wire", "tapeworks-packet", "tapeworks-session", "tapeworks-market", "tapeworks-time"],
+    ),
     (
         "tapeworks-engine",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-stage",
@@ -62,6 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-analysis",
         &[
+            "tapeworks-time",
             "tapeworks-drawing",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -76,6 +83,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-batch",
         &[
+            "tapeworks-time",
             "tapeworks-cloud",
             "tapeworks-packet",
             "tapeworks-market",
@@ -84,11 +92,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-analysis",
         ],
     ),
-    // Of the market only its time, which is of no market.
-    ("tapeworks-runtime", &["tapeworks-disk", "tapeworks-packet", "tapeworks-ring", "tapeworks-market"]),
+    ("tapeworks-runtime", &["tapeworks-disk", "tapeworks-packet", "tapeworks-ring", "tapeworks-time"]),
     (
         "tapeworks-gateway",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-wire",
@@ -103,6 +111,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-venues",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-wire",
@@ -131,6 +140,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-plant",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-ring",
@@ -149,6 +159,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-outputs",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-ring",
@@ -166,6 +177,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-service",
         &[
+            "tapeworks-time",
             "tapeworks-ring",
             "tapeworks-packet",
             "tapeworks-market",
@@ -184,6 +196,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-sim",
         &[
+            "tapeworks-time",
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-ring",

@@ -61,6 +61,7 @@ const LEVELS: [Level; 6] = [
             ("dispatch", "state machines, perfect hashes"),
             ("ring", "queues, waiting, memory"),
             ("stage", "stages and inline edges"),
+            ("time", "nanoseconds, clock changes"),
             ("disk", "files behind a trait"),
             ("cloud", "object stores"),
             ("drawing", "plots as SVG"),

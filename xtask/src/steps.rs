@@ -82,8 +82,9 @@ const fn nothing() -> Result<(), Lack> {
 const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 17] = [
+const DATA: [&str; 18] = [
     "crates/stage",
+    "crates/time",
     "crates/session",
     "crates/journal",
     "crates/runtime",
@@ -114,7 +115,7 @@ const LIVE: [&str; DATA.len() + 1] = {
 };
 
 /// The sources of the Python package, and the pages, whose examples its tests run.
-const PACKAGE: [&str; 21] = [
+const PACKAGE: [&str; 22] = [
     "README.md",
     "bindings/python",
     "docs/src/notebook.md",
@@ -124,6 +125,7 @@ const PACKAGE: [&str; 21] = [
     "interop/requirements.txt",
     "interop/requirements-nautilus.txt",
     "crates/stage",
+    "crates/time",
     "crates/wire",
     "crates/session",
     "crates/packet",
@@ -139,13 +141,14 @@ const PACKAGE: [&str; 21] = [
 ];
 
 /// The sources of the program whose instructions are counted: those of `xtask/measured` and of all that it uses.
-const MEASURED: [&str; 11] = [
+const MEASURED: [&str; 12] = [
     "crates/planted",
     "crates/ring",
     "crates/dispatch",
     "crates/wire",
     "crates/packet",
     "crates/stage",
+    "crates/time",
     "crates/session",
     "crates/market",
     "crates/feed",

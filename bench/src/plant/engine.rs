@@ -10,8 +10,9 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate, Publisher};
 use tapeworks_stage::{Inline, Sink, Through};
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

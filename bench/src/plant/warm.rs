@@ -8,9 +8,10 @@ use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
-use tapeworks_market::{Line, Nanos, Publisher};
+use tapeworks_market::{Line, Publisher};
 use tapeworks_outputs::clients::warm::ClientWarmer;
 use tapeworks_plant::Warmer;
+use tapeworks_time::Nanos;
 
 use super::engine::{PER_PACKET, packets};
 use super::histogram;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use tapeworks_batch::{
-    Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings,
-    Step, Task, TaskError, Threads,
-};
 use tapeworks_analysis::replay;
+use tapeworks_batch::{
+    Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step,
+    Task, TaskError, Threads,
+};
 use tapeworks_feed::clock;
 use tapeworks_market::Symbol;
 use tapeworks_store::{Format, Schema, StoreError};
@@ -226,7 +226,10 @@ pub(crate) fn run_batch<'py>(
         };
         let earlier = Earlier { force: overwrite, verify };
         let (ran, raised) = match executor {
-            None => (tapeworks_batch::run(&plan, &folder, &Threads(jobs), earlier, &mut notice, &mut observe), None),
+            None => (
+                tapeworks_batch::run(&plan, &folder, &Threads(jobs), earlier, &mut notice, &mut observe),
+                None,
+            ),
             Some(executor) => {
                 let executor = InPython { executor, raised: RefCell::new(None) };
                 let ran = tapeworks_batch::run(&plan, &folder, &executor, earlier, &mut notice, &mut observe);

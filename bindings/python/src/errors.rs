@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tapeworks_batch::BatchError;
 use tapeworks_analysis::input::InputError;
 use tapeworks_analysis::replay::ReplayError;
+use tapeworks_batch::BatchError;
 use tapeworks_outputs::subscriber::SubscribeError;
 use tapeworks_packet::CaptureError;
 use tapeworks_store::StoreError;

@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use tapeworks_analysis::replay::{Advanced, ReplayError, Walk};
 use tapeworks_market::book::Books;
 use tapeworks_market::venue::FEEDS;
-use tapeworks_market::{Flags, InstrumentId, Nanos, Price, Side, Symbol};
+use tapeworks_market::{Flags, InstrumentId, Price, Side, Symbol};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_time::Nanos;
 
 use crate::errors::Failure;
 use crate::options::Given;

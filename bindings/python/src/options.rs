@@ -8,8 +8,9 @@ use tapeworks_analysis::replay;
 use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
-use tapeworks_market::{Nanos, Publisher, Symbol};
+use tapeworks_market::{Publisher, Symbol};
 use tapeworks_store::Prices;
+use tapeworks_time::Nanos;
 
 use crate::errors::Failure;
 

@@ -10,7 +10,8 @@
 
 use std::collections::VecDeque;
 
-use tapeworks_market::{EventKind, Flags, InstrumentId, Nanos, Nbbo, NbboUpdate, Price, Publisher, Side};
+use tapeworks_market::{EventKind, Flags, InstrumentId, Nbbo, NbboUpdate, Price, Publisher, Side};
+use tapeworks_time::Nanos;
 
 /// The most prices of a side that wait for their pair.
 pub const MOST_WAITING: usize = 16;

@@ -16,7 +16,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use tapeworks_market::{Nanos, Symbol};
+use tapeworks_market::Symbol;
+use tapeworks_time::Nanos;
 use tapeworks_wire::appendages;
 use tapeworks_wire::schema::{Decoded, FieldValue, Value};
 

@@ -10,8 +10,9 @@ use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
 use tapeworks_feed::ChannelIdentity;
-use tapeworks_market::{Nanos, Symbol};
+use tapeworks_market::Symbol;
 use tapeworks_packet::source::ByteSource;
+use tapeworks_time::Nanos;
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::{
     Fields, FixKind, FixSchema, Framing, Garbled, SOH, field, message_type, next_message, read_timestamp,

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use tapeworks_exchange::{FileForm, Generated, Generator, MAX_MESSAGE_BYTES, Messages, Report, Scenario};
 use tapeworks_feed::calendar;
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::ahead::{Ahead, End};
 

@@ -10,7 +10,8 @@ use std::ops::Range;
 
 use tapeworks_feed::{calendar, clock};
 use tapeworks_market::event::Session;
-use tapeworks_market::{Event, EventKind, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, Publisher};
+use tapeworks_time::Nanos;
 
 /// The session messages of a feed on one day.
 #[derive(Clone, Copy, Default, Debug)]

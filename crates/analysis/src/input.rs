@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use tapeworks_feed::{Application, FileFormat, clock, recognise};
-use tapeworks_market::Nanos;
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{CaptureReader, FileKind};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
+use tapeworks_time::Nanos;
 
 use crate::ahead::Decompressed;
 use crate::fix::{LogReader, is_log};

@@ -16,14 +16,15 @@ use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, SelfHelpSchedule, SelfHelpSink};
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
-    NbboUpdate, Publisher, Symbol,
+    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nbbo, NbboStage, NbboUpdate,
+    Publisher, Symbol,
 };
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::CapturedDatagram;
 use tapeworks_packet::net::HeaderError;
 use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_store::{Format, Schema, StoreError, Writer};
+use tapeworks_time::Nanos;
 
 use crate::bars::{self, Bars};
 use crate::compare::Comparison;

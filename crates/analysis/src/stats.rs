@@ -10,8 +10,9 @@ use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
 use tapeworks_feed::ChannelIdentity;
-use tapeworks_market::{Nanos, Publisher, Symbol};
+use tapeworks_market::{Publisher, Symbol};
 use tapeworks_packet::capture::CapturedPacket;
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};

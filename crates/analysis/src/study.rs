@@ -16,7 +16,7 @@ use std::ops::{ControlFlow, Range};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tapeworks_drawing::{Anchor, Drawing, Range as Axis};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
 use crate::input::Input;

@@ -8,7 +8,8 @@
 use std::collections::{HashMap, HashSet};
 
 use tapeworks_feed::{ChannelIdentity, FEEDS};
-use tapeworks_market::{Nanos, Symbol};
+use tapeworks_market::Symbol;
+use tapeworks_time::Nanos;
 use tapeworks_wire::schema::{Decoded, Kind};
 
 use crate::analyser::Message;

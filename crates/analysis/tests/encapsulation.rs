@@ -8,9 +8,9 @@ use tapeworks_analysis::replay::{self, Options, Output, Summary, Walk};
 use tapeworks_analysis::stats::{self, Stats};
 use tapeworks_analysis::{dump, input, study};
 use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
-use tapeworks_market::Nanos;
 use tapeworks_packet::capture::{CaptureReader, LinkType, Writer, WriterOptions};
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 /// The packets of a generated session: their times and frames.
 fn session() -> Vec<(u64, Vec<u8>)> {

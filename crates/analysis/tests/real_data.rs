@@ -16,10 +16,11 @@ use tapeworks_analysis::replay::{Advanced, Options, Walk};
 use tapeworks_analysis::{input, stats};
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet};
 use tapeworks_market::event::StatusAction;
-use tapeworks_market::{Event, EventKind, Nanos, Publisher, Side, Symbol};
+use tapeworks_market::{Event, EventKind, Publisher, Side, Symbol};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
 use tapeworks_stage::Stage;
+use tapeworks_time::Nanos;
 
 /// A file of the folder; `None` without the folder.
 fn real(name: &str) -> Option<PathBuf> {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
 use tapeworks_exchange::{LineFaults, Scenario, Unit, VenueConfig, VenueKind};
+use tapeworks_market::Publisher;
 use tapeworks_market::nbbo::SelfHelp;
-use tapeworks_market::{Nanos, Publisher};
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 fn session(path: &Path, kinds: &[VenueKind], seed: u64) {
     let venues = kinds.iter().map(|kind| VenueConfig { kind: *kind, share: 1, unit: Unit::WHOLE }).collect();

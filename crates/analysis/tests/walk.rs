@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use tapeworks_analysis::replay::{self, Advanced, Options, Walk};
 use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
-use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Side};
+use tapeworks_market::{InstrumentId, Level, Nbbo, Side};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
+use tapeworks_time::Nanos;
 
 /// Two captures with a venue each.
 fn captures(folder: &std::path::Path) -> Vec<PathBuf> {

@@ -16,8 +16,8 @@ use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
-use tapeworks_market::Nanos;
 use tapeworks_packet::capture::CapturedDatagram;
+use tapeworks_time::Nanos;
 
 use super::objects::ObjectInput;
 #[cfg(feature = "cloud")]

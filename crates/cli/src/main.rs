@@ -33,6 +33,7 @@
 //! |  | [dispatch](../tapeworks_dispatch/index.html) | state machines, perfect hashes |
 //! |  | [ring](../tapeworks_ring/index.html) | queues, waiting, memory |
 //! |  | [stage](../tapeworks_stage/index.html) | stages and inline edges |
+//! |  | [time](../tapeworks_time/index.html) | nanoseconds, clock changes |
 //! |  | [disk](../tapeworks_disk/index.html) | files behind a trait |
 //! |  | [cloud](../tapeworks_cloud/index.html) | object stores |
 //! |  | [drawing](../tapeworks_drawing/index.html) | plots as SVG |

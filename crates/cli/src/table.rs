@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use tapeworks_analysis::paint::Paint;
 use tapeworks_feed::clock;
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tapeworks_market::book::BATCH;
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate, Publisher};
 use tapeworks_stage::{Inline, Sink, Through};
 use tapeworks_store::live::Carried;
+use tapeworks_time::Nanos;
 
 use crate::{Contradicted, EngineOptions, MarketImage, Start};
 

@@ -18,10 +18,11 @@
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
-use tapeworks_market::{BookStage, Event, Nanos, NbboStage, Symbol};
+use tapeworks_market::{BookStage, Event, NbboStage, Symbol};
 use tapeworks_planted::planted;
 use tapeworks_stage::Through;
 use tapeworks_store::live::Carried;
+use tapeworks_time::Nanos;
 
 use crate::{Engine, EngineCounters, EngineOptions, MarketImage, MarketStage, Start};
 

@@ -10,7 +10,7 @@ use tapeworks_journal::{
     JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, is_journal_file, last_time_in,
     segment_starts_in,
 };
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::checkpoint::{Restored, folder};
 

@@ -5,7 +5,8 @@
 
 use tapeworks_feed::live::{Input, LiveFeed, Request};
 use tapeworks_feed::state::StateError;
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
+use tapeworks_time::Nanos;
 
 use crate::EngineOptions;
 

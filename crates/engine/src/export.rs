@@ -26,11 +26,12 @@ use jiff::civil::Date;
 use tapeworks_disk::{Disk, System};
 use tapeworks_feed::clock;
 use tapeworks_journal::{JournalError, JournalReader, LOST};
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::new_file::NewFileError;
 use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
+use tapeworks_time::Nanos;
 
 use crate::checkpoint::{self, Restored};
 use crate::days::{day_of_name, name_of_day};

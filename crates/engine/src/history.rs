@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tapeworks_feed::clock::iso;
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
+use tapeworks_time::Nanos;
 
 use crate::Start;
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tapeworks_disk::{Disk, System};
 use tapeworks_journal::{JournalError, JournalReader, LOST};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_planted::planted;
+use tapeworks_time::Nanos;
 
 use crate::checkpoint::{Restored, folder};
 use crate::history::{History, HistoryError, HistoryReader, Read};

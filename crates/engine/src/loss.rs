@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tapeworks_disk::Disk;
 use tapeworks_journal::{JournalReader, LOST};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::checkpoint::{Restored, folder};
 use crate::records::input_of;

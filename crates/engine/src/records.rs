@@ -2,7 +2,8 @@
 
 use tapeworks_feed::live::{Input, SnapshotFault};
 use tapeworks_journal::Record;
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
+use tapeworks_time::Nanos;
 
 const PACKET: u8 = 1;
 const SNAPSHOT: u8 = 2;

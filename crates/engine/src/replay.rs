@@ -4,8 +4,9 @@ use std::path::Path;
 
 use tapeworks_disk::{Disk, System};
 use tapeworks_journal::{JournalError, JournalReader, LOST, NUMBERED};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_planted::planted;
+use tapeworks_time::Nanos;
 
 use crate::Engine;
 use crate::records::input_of;

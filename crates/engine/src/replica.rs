@@ -6,11 +6,12 @@
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
 use tapeworks_market::{
-    BookOptions, BookStage, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Symbol,
+    BookOptions, BookStage, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate, Symbol,
 };
 use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, Carried, Part, RecordBuilder, State};
+use tapeworks_time::Nanos;
 
 use crate::Start;
 

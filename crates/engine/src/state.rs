@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use tapeworks_market::book::BooksImage;
 use tapeworks_market::nbbo::NbboImage;
-use tapeworks_market::{BookOptions, BookStage, InstrumentId, Instruments, Nanos, NbboStage, Symbol};
+use tapeworks_market::{BookOptions, BookStage, InstrumentId, Instruments, NbboStage, Symbol};
 use tapeworks_stage::Through;
 use tapeworks_store::live::{Carried, CarriedImage};
+use tapeworks_time::Nanos;
 
 /// Books, NBBO, instruments and last trades before the first event that a reader gives.
 #[derive(Debug)]

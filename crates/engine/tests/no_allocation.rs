@@ -15,13 +15,14 @@ use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_feed::{Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate, Publisher};
+use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed::{FramedReader, write_frame};
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_ring::counting::{CountingAllocator, allocations, releases};
 use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

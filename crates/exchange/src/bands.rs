@@ -19,8 +19,9 @@
 //!
 //! Cost: one sum for each trade, and every 30 seconds some 20 ns for each symbol. Memory: 200 bytes for each symbol.
 
+use tapeworks_market::Price;
 use tapeworks_market::luld::{PriceBands, Standing};
-use tapeworks_market::{Nanos, Price};
+use tapeworks_time::Nanos;
 
 use crate::instrument::{Instrument, NO_BANDS, is_tier_1};
 use crate::scenario::{CLOSE_NS, MINUTE_NS, SECOND_NS};

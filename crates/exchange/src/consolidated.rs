@@ -8,8 +8,8 @@
 //! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue. A bid above the upper [price band](crate::bands) and an
 //! offer below the lower one do not count in it. The bands follow from the trades of the direct feeds.
 
-use tapeworks_market::Nanos;
 use tapeworks_market::round_lots::SipSizes;
+use tapeworks_time::Nanos;
 use tapeworks_wire::cta::cqs191 as cqs;
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::utp::uqdf15 as uqdf;

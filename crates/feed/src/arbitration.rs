@@ -37,9 +37,10 @@ mod session;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_planted::planted;
 use tapeworks_session::{Header, Request, SessionId, TransportKind};
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use jiff::ToSpan;
 use jiff::civil::{Date, Weekday};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::clock;
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use tapeworks_market::Nanos;
 use tapeworks_packet::net::Datagram;
 use tapeworks_session::SessionId;
+use tapeworks_time::Nanos;
 
 /// A captured datagram.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,9 @@
 use std::net::SocketAddr;
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 

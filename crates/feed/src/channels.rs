@@ -10,9 +10,9 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use tapeworks_market::Nanos;
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::{Header, SessionId};
+use tapeworks_time::Nanos;
 
 use crate::captured::{ChannelIdentity, Packet};
 use crate::run::{Dialect, Evidence, Run, Verdict};

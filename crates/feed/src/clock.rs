@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 /// The zone of the US equity markets.
 pub const ZONE: &str = "America/New_York";

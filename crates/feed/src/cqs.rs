@@ -24,9 +24,10 @@ use tapeworks_market::event::{Session, Status, StatusAction};
 use tapeworks_market::luld::PriceBands;
 use tapeworks_market::quote_conditions::{self, Sip};
 use tapeworks_market::round_lots::SipSizes;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, symbology};
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, symbology};
 use tapeworks_session::{CtaBlock, SessionId};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::cta::block::CQS;
 use tapeworks_wire::cta::cqs191::{
     FinraBboIndicator, LongQuote, Message, Participant, PrimaryListingMarketParticipantId as Listing,

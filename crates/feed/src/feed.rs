@@ -9,12 +9,13 @@ use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::round_lots::SipSizes;
-use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Publisher, Symbol};
 use tapeworks_packet::net::Transport;
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler};
 use tapeworks_planted::planted;
 use tapeworks_session::{Header, Transport as UdpTransport, for_transport};
 use tapeworks_stage::{Sink, Stage};
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::LengthPrefix;
 

@@ -7,9 +7,10 @@
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
 use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::iex::tp::{MessageProtocolId, Segment};
 use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};

@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::hint::select_unpredictable;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Price, Publisher, Side};
 use tapeworks_session::Pillar;
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::nyse::integrated::{
     self as wire, ExtendedHours, HaltCondition, ImbalanceSide, MarketState, Message, PrintableFlag,
     SaleCondition, SecurityStatusCode, SecurityType, Settlement, ShortSaleRestriction, Side as WireSide,

@@ -8,8 +8,9 @@
 //! by message type for the messages about orders.
 
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, InstrumentId, Price, Publisher, Side};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::nasdaq::itch50::{
     Authenticity, EtpFlag, EventCode, ImbalanceDirection, MarketCategory, Message, OperationalHaltAction,
     OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,

@@ -28,10 +28,11 @@ use std::collections::VecDeque;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::SelfHelpSchedule;
-use tapeworks_market::{ClockChange, Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Publisher};
 use tapeworks_planted::planted;
 use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
+use tapeworks_time::{ClockChange, Nanos};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 use crate::feed::{Feed, FeedOptions};

@@ -12,9 +12,10 @@
 use std::collections::BTreeSet;
 
 use tapeworks_market::event::{Definition, Session, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, InstrumentId, Price, Publisher, Side};
 use tapeworks_session::{Memoir, Transport as _};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::memx::depth13::{
     self as wire, Boolean, Message, SCHEMA_ID, Side as WireSide, TradingSession, TradingStatus,
     TradingStatusReason,

@@ -70,7 +70,7 @@ pub(crate) fn restarts(message: &[u8]) -> bool {
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let message = message.get(..usize::from(*message.first()?))?;
     match Message::decode(message) {
-        Ok(Message::Time(time)) => Some(u64::from(time.seconds().0) * tapeworks_market::Nanos::SECOND),
+        Ok(Message::Time(time)) => Some(u64::from(time.seconds().0) * tapeworks_time::Nanos::SECOND),
         _ => None,
     }
 }
@@ -765,7 +765,7 @@ fn status_of(m: &SymbolStatus<'_>) -> Status {
 mod tests {
     use std::collections::HashSet;
 
-    use tapeworks_market::Nanos;
+    use tapeworks_time::Nanos;
     use tapeworks_wire::millennium::mitch::{
         AddAttributedOrderFields, AddAttributedOrderFlags, AddOrder, AddOrderFields, AddOrderFlags,
         AuctionInfoFields, AuctionTradeFields, AuctionType, CrossType, OrderBookClearFields,

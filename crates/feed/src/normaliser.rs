@@ -8,8 +8,9 @@
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::round_lots::SipSizes;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Price, Publisher, Side};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::orders::{OrderAction, OrderFields};
 

@@ -62,7 +62,7 @@ pub(crate) fn restarts(message: &[u8]) -> bool {
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let message = message.get(..usize::from(*message.first()?))?;
     match Message::decode(message) {
-        Ok(Message::Time(time)) => Some(u64::from(time.time().0) * tapeworks_market::Nanos::SECOND),
+        Ok(Message::Time(time)) => Some(u64::from(time.time().0) * tapeworks_time::Nanos::SECOND),
         _ => None,
     }
 }
@@ -540,7 +540,8 @@ impl PitchNormaliser {
 mod tests {
     use std::collections::HashSet;
 
-    use tapeworks_market::{Line, Nanos, Symbol};
+    use tapeworks_market::{Line, Symbol};
+    use tapeworks_time::Nanos;
     use tapeworks_wire::SecondsSinceMidnight;
     use tapeworks_wire::cboe::pitch::{
         AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields,

@@ -13,8 +13,8 @@
 
 use std::net::SocketAddr;
 
-use tapeworks_market::Nanos;
 use tapeworks_session::{Transport as _, for_transport};
+use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::millennium;
 use tapeworks_wire::nasdaq::{ouch50, soupbintcp};

@@ -35,7 +35,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use tapeworks_market::{ClockChange, Nanos};
+use tapeworks_time::{ClockChange, Nanos};
 
 use crate::ranges::{Ranges, overlap};
 

@@ -16,8 +16,8 @@
 //! Cost: 48 bytes are written for each packet in order. Only packets out of order are judged: a copy costs a binary search of the last
 //! [`REMEMBERED`] packets and a comparison of 32 bytes.
 
-use tapeworks_market::{ClockChange, Nanos};
 use tapeworks_session::{Header, SessionId, TransportKind};
+use tapeworks_time::{ClockChange, Nanos};
 
 use crate::clock;
 use crate::table::Application;

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 
 use tapeworks_market::book::Capacity;
-use tapeworks_market::{
-    BookStage, BookUpdate, Event, EventKind, InstrumentId, Line, Nanos, Price, Publisher, Side,
-};
+use tapeworks_market::{BookStage, BookUpdate, Event, EventKind, InstrumentId, Line, Price, Publisher, Side};
 use tapeworks_session::{SessionId, Stream};
 use tapeworks_stage::{Sink, Stage as _};
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
 use crate::arbitration::ArbiterOptions;

@@ -11,8 +11,9 @@
 use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::quote_conditions::{self, Sip};
 use tapeworks_market::round_lots::SipSizes;
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::Decimal;
 use tapeworks_wire::national::NationalSide;
 
@@ -299,7 +300,8 @@ impl Quotes {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
+    use tapeworks_market::{Event, EventKind, Line, Publisher};
+    use tapeworks_time::Nanos;
 
     use crate::normaliser::{Context, Normaliser, Start, Target};
     use crate::symbols::SymbolTable;

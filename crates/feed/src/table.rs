@@ -20,9 +20,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use tapeworks_market::{Event, Nanos, Publisher};
+use tapeworks_market::{Event, Publisher};
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 

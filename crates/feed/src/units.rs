@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 
 use crate::clock::{self, HALF_A_DAY_NS, Zone};
 use crate::continuity::Continuity;

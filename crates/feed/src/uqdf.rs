@@ -14,9 +14,10 @@ use tapeworks_market::event::{Definition, Session, Status, StatusAction};
 use tapeworks_market::luld::PriceBands;
 use tapeworks_market::quote_conditions::Sip;
 use tapeworks_market::round_lots::SipSizes;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Symbol};
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Symbol};
 use tapeworks_session::MoldUdp64;
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::national::of_cents;
 use tapeworks_wire::utp::uqdf15::{
     Authenticity, MarketCenter, Message, RegShoAction, SubMarketCenter, TradingActionCode,

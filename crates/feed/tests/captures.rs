@@ -14,11 +14,12 @@ use tapeworks_market::event::{Gap, Session, StatusAction};
 use tapeworks_market::luld::Standing;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookStage, Event, EventKind, Flags, Line, Nanos, NbboStage, NbboUpdate, Price, Publisher, Side,
+    BookStage, Event, EventKind, Flags, Line, NbboStage, NbboUpdate, Price, Publisher, Side,
 };
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net::{self, Datagram, Transport};
 use tapeworks_stage::{Stage, Through};
+use tapeworks_time::Nanos;
 use tapeworks_wire::nasdaq::{itch50, moldudp64};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 

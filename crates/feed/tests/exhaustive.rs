@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_session::TransportKind;
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

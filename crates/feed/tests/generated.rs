@@ -18,13 +18,14 @@ use tapeworks_market::luld::{LimitState, Standing};
 use tapeworks_market::nbbo::{Nbbo, NbboRules, StaleBooks};
 use tapeworks_market::state::InstrumentState;
 use tapeworks_market::{
-    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Nanos, NbboStage, NbboUpdate,
-    Price, Publisher, Side,
+    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, NbboStage, NbboUpdate, Price,
+    Publisher, Side,
 };
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::{Stage, Through};
+use tapeworks_time::Nanos;
 
 /// All events of a generated session of one venue.
 fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {

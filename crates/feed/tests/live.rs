@@ -13,10 +13,11 @@ use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{
-    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side,
+    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Publisher, Side,
 };
 use tapeworks_session::{Content, IexTp, Outgoing, SessionId, Transport as _};
 use tapeworks_stage::{Inline, Sink};
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
 

@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::{Contradiction, Feed, FeedOptions, FileFormat, Frame, ProblemKind};
-use tapeworks_market::{
-    BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Nanos, Publisher, Side,
-};
+use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Publisher, Side};
 use tapeworks_stage::{Inline, Sink, Stage};
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 
 fn messages(count: u64, symbols: u32, seed: u64) -> Vec<Vec<u8>> {

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use tapeworks_feed::arbitration::{
     Arbiter, ArbiterOptions, Delivery, GapReason, RetransmissionOptions, Usefulness,
 };
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_session::{Content, Outgoing, Pillar, Request, SessionId, Transport as _, TransportKind};
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};

@@ -5,8 +5,9 @@
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
-use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, Line, Publisher};
 use tapeworks_session::{Content, Outgoing, Pillar, SessionId, Transport as _, TransportKind};
+use tapeworks_time::Nanos;
 use tapeworks_wire::nyse::integrated::{
     AddOrder, AddOrderFields, AddOrderRefresh, AddOrderRefreshFields, ListingMarket, Market, RefreshHeader,
     RefreshHeaderFields, RoundLot, SecurityType, Side, SymbolIndexMapping, SymbolIndexMappingFields,

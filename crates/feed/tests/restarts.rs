@@ -16,11 +16,12 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::sequence::Refusal;
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet, ProblemKind};
-use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher, Symbol};
+use tapeworks_market::{Event, EventKind, Line, Publisher, Symbol};
 use tapeworks_packet::capture::{CaptureReader, LinkType};
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::Stage;
+use tapeworks_time::Nanos;
 
 const KINDS: [VenueKind; 11] = [
     VenueKind::Nasdaq,

@@ -5,8 +5,9 @@
 use std::ops::Range;
 
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, LineCounters, RetransmissionOptions};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_session::{SessionId, TransportKind};
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
 

@@ -3,10 +3,10 @@
 //! The order path is compiled once for each kind of venue. The kind is chosen here and nowhere else, so that the order path is compiled in
 //! this crate and not in every program that uses it.
 
-use tapeworks_market::Nanos;
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::traces::{Sample, Traces};
 use tapeworks_runtime::world::{System, World};
+use tapeworks_time::Nanos;
 
 use crate::config::{AnyParts, Config};
 use crate::host::{Gateway, OnNotice, StartError};

@@ -12,9 +12,11 @@
 
 mod bytes;
 
+use tapeworks_time::Nanos;
+
 use crate::instrument::{InstrumentId, Symbol};
 use crate::luld::{PriceBands, Standing};
-use crate::price::{Nanos, Price};
+use crate::price::Price;
 use crate::venue::Publisher;
 
 /// What happened. The numbers are stable.

@@ -47,7 +47,7 @@ pub use instrument::{InstrumentId, Instruments, Shard, Symbol};
 pub use levels::Level;
 pub use nbbo::{Nbbo, NbboStage, NbboUpdate};
 pub use options::BookOptions;
-pub use price::{ClockChange, Nanos, Price};
+pub use price::Price;
 pub use venue::{Publisher, Venue};
 
 /// The examples of the README, compiled.

@@ -11,7 +11,9 @@
 //!
 //! Cost: two compares for each venue, and one more line for an instrument, once any SIP has sent bands.
 
-use crate::price::{Nanos, Price};
+use tapeworks_time::Nanos;
+
+use crate::price::Price;
 use crate::venue::Publisher;
 
 /// The price bands of an instrument, as a SIP sends them.

@@ -26,6 +26,7 @@ mod image;
 mod self_help;
 
 use tapeworks_stage::{Sink, Stage};
+use tapeworks_time::Nanos;
 
 use crate::book::{BestMoved, BookRef, BookUpdate, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Session, Side};
@@ -33,7 +34,7 @@ use crate::image::{UnsoundImage, ensure};
 use crate::instrument::{InstrumentId, Symbol};
 use crate::luld::{Luld, PriceBands, Standing};
 use crate::orders::MAX_INSTRUMENTS;
-use crate::price::{Nanos, Price};
+use crate::price::Price;
 use crate::round_lots::{RoundLotPrices, TakenLot};
 use crate::venue::Publisher;
 

@@ -1,4 +1,4 @@
-//! Prices and times: integers with a unit. An absent price takes no extra space.
+//! Prices: integers with a unit. An absent price takes no extra space.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -116,51 +116,6 @@ impl<'d> serde::Deserialize<'d> for Price {
     fn deserialize<D: serde::Deserializer<'d>>(deserializer: D) -> Result<Self, D::Error> {
         let units = <i64 as serde::Deserialize>::deserialize(deserializer)?;
         Self::from_e9(units).ok_or_else(|| serde::de::Error::custom("not a price"))
-    }
-}
-
-/// Nanoseconds since the UNIX epoch, UTC.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-#[repr(transparent)]
-pub struct Nanos(pub u64);
-
-/// Someone has set the clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClockChange {
-    /// What it shows now.
-    pub now: Nanos,
-    /// How many ns more that is than it would show (less than 0: fewer).
-    pub ahead_ns: i64,
-}
-
-impl ClockChange {
-    /// A remembered time by the new clock. A packet may have had the time of a clock set forward before anybody noticed that it was set: a
-    /// time nearer to what the clock shows now than to what it would have shown is left alone. When it is set back,
-    /// every time moves: until somebody notices, no packet has an earlier time than the one before it, so all of them are by the old clock.
-    pub const fn moved(self, time: Nanos) -> Nanos {
-        let before = self.now.set_by(self.ahead_ns.saturating_neg());
-        if self.ahead_ns > 0 && time.0.abs_diff(self.now.0) < time.0.abs_diff(before.0) {
-            time
-        } else {
-            time.set_by(self.ahead_ns)
-        }
-    }
-}
-
-impl Nanos {
-    /// One second.
-    pub const SECOND: u64 = 1_000_000_000;
-
-    /// The same moment by a clock that was set so many ns ahead (less than 0: back). It stays within what 64 bits hold.
-    pub const fn set_by(self, ahead_ns: i64) -> Self {
-        Self(self.0.saturating_add_signed(ahead_ns))
-    }
-
-    /// Nanoseconds from `earlier` to `self`; zero when it is later.
-    #[inline]
-    pub const fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
     }
 }
 

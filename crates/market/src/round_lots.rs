@@ -15,10 +15,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use tapeworks_time::Nanos;
+
 use crate::book::DEFAULT_ROUND_LOT;
 use crate::event::Event;
 use crate::instrument::Symbol;
-use crate::price::{Nanos, Price};
+use crate::price::Price;
 use crate::venue::Publisher;
 
 /// The round lots that hold from a day on.
@@ -51,7 +53,8 @@ const ROUND_LOTS: [Dated; 2] = [
 ///
 /// ```
 /// use tapeworks_market::round_lots::round_lot_of;
-/// use tapeworks_market::{Nanos, Price};
+/// use tapeworks_market::Price;
+/// use tapeworks_time::Nanos;
 /// let price = Price::from_e9(250_010_000_000).unwrap();
 /// // 2025-10-31 and 2025-11-03, 10:00 in New York.
 /// assert_eq!(round_lot_of(price, Nanos(1_761_919_200_000_000_000)), 100);
@@ -83,7 +86,7 @@ impl SipSizes {
     /// Whether sizes count shares at a time.
     ///
     /// ```
-    /// use tapeworks_market::Nanos;
+    /// use tapeworks_time::Nanos;
     /// use tapeworks_market::round_lots::SipSizes;
     /// // 2025-10-31 and 2025-11-03, 10:00 in New York.
     /// assert!(!SipSizes::ByDate.are_shares(Nanos(1_761_919_200_000_000_000)));

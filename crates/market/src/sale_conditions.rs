@@ -17,8 +17,9 @@
 //!
 //! The table is that of the consolidated tapes as public copies have it (CTS, UTDF); neither it nor the date of odd lots is verified.
 
+use tapeworks_time::Nanos;
+
 use crate::event::Event;
-use crate::price::Nanos;
 
 /// What a trade updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,7 +57,8 @@ const ODD_LOTS_FROM: Nanos = Nanos(1_386_565_200 * Nanos::SECOND);
 ///
 /// ```
 /// use tapeworks_market::sale_conditions::{SaleRules, Updates, updates};
-/// use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher};
+/// use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
+/// use tapeworks_time::Nanos;
 /// let mut trade = Event::new(EventKind::Trade, Publisher::XNAS_ITCH, InstrumentId(0));
 /// (trade.size, trade.ts_event) = (100, Nanos(1_762_182_000_000_000_000));
 /// let rules = SaleRules::default();

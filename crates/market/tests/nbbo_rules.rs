@@ -15,10 +15,11 @@ use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Nanos, Nbbo, NbboStage, NbboUpdate, Price,
+    BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Nbbo, NbboStage, NbboUpdate, Price,
     Publisher, Side, Symbol,
 };
 use tapeworks_stage::{Stage, Through};
+use tapeworks_time::Nanos;
 
 use support::{FEEDS, Model, Shows};
 

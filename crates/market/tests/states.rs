@@ -4,10 +4,10 @@ use tapeworks_market::event::{Definition, Gap, Session, Status, StatusAction};
 use tapeworks_market::nbbo::{MarketState, NbboRules, StaleBooks};
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{
-    BookStage, Event, EventKind, Flags, InstrumentId, Nanos, NbboStage, NbboUpdate, Price, Publisher, Side,
-    Symbol,
+    BookStage, Event, EventKind, Flags, InstrumentId, NbboStage, NbboUpdate, Price, Publisher, Side, Symbol,
 };
 use tapeworks_stage::{Stage, Through};
+use tapeworks_time::Nanos;
 
 const NASDAQ: Publisher = Publisher::XNAS_ITCH;
 const BX: Publisher = Publisher::XBOS_ITCH;

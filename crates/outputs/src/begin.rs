@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tapeworks_engine::history::{History, HistoryError, Read};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::world::{System, World};
+use tapeworks_time::Nanos;
 
 use crate::output::Output;
 

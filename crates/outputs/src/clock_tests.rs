@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::Nanos;
 use tapeworks_ring::cpu::CpuError;
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::world::{System, World};
+use tapeworks_time::Nanos;
 
 /// The system, except for its time of day.
 #[derive(Clone, Copy, Default, Debug)]

@@ -11,11 +11,12 @@ use tapeworks_engine::history::{History, HistoryError, HistoryReader, Read};
 use tapeworks_engine::replica::{Mode, Replica};
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::book::BooksImage;
-use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Nanos, Publisher};
+use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, Publisher};
 use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::wait::Backoff;
 use tapeworks_store::Schema;
 use tapeworks_store::live::Part;
+use tapeworks_time::Nanos;
 use tempfile::{TempDir, tempdir};
 
 use crate::begin::{Begin, Present, catch_up};

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use dbn::{Metadata, Record as _, RecordBuf, RecordRef};
 use tapeworks_feed::clock::iso;
-use tapeworks_market::Nanos;
 use tapeworks_packet::stop;
 use tapeworks_runtime::world::{System, World};
 use tapeworks_store::live::schema_of_finished_snapshot;
 use tapeworks_store::{Schema, is_market, is_snapshot};
+use tapeworks_time::Nanos;
 
 use crate::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions, refusal};
 

@@ -13,13 +13,14 @@ use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecordRef};
 use dbn::{Compression, ErrorMsg, MboMsg, Record, RecordRef, SymbolMappingMsg, SystemMsg};
 use session::{DATASET, KEY, Plant, events, scenario};
 use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory, Read as Piece};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_outputs::clients::control::{Reason, SlowReader};
 use tapeworks_outputs::clients::distributor::{Dataset, Distributor, Options};
 use tapeworks_outputs::clients::server::{self, ServerError, ServerOptions};
 use tapeworks_runtime::keys::Key;
 use tapeworks_runtime::raise_descriptor_limit;
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 /// A connection whose key is shown.
 struct Client {

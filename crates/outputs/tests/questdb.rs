@@ -19,13 +19,14 @@ use dbn::decode::dbn::Decoder;
 use dbn::{BboMsg, Cmbp1Msg, MboMsg, TradeMsg, UNDEF_PRICE};
 use tapeworks_engine::history::{History, HistoryError, HistoryReader, MemoryHistory};
 use tapeworks_market::BookOptions;
-use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Nanos};
+use tapeworks_market::{Event, EventKind, InstrumentId, Instruments};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::questdb::{self, QuestDb};
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting, QuestDbStatus};
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 const SCHEMAS: [Schema; 4] = [Schema::Mbo, Schema::Trades, Schema::Cmbp1, Schema::Bbo1S];
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tapeworks_engine::{EngineOptions, MarketStage};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::conflate::QuoteConflation;
-use tapeworks_market::{Books, Event, Nanos};
+use tapeworks_market::{Books, Event};
 use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::{PollError, PublishError};
 use tapeworks_ring::wait::Wait;
 use tapeworks_runtime::waiting::{Idle, WakeUp};
 use tapeworks_runtime::world::World;
+use tapeworks_time::Nanos;
 
 use crate::checkpoint::BooksPart;
 use crate::error::PlantFailure;

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use tapeworks_engine::checkpoint::{self, EngineImage, folder};
 use tapeworks_engine::{Engine, MarketImage};
-use tapeworks_market::Nanos;
 use tapeworks_runtime::traces::{Operations, Sample};
 use tapeworks_runtime::world::{Receive as _, SendTo as _, System, World};
+use tapeworks_time::Nanos;
 
 use crate::status::Status;
 

@@ -6,8 +6,8 @@
 use std::marker::PhantomData;
 use std::time::Instant;
 
-use tapeworks_market::Nanos;
 use tapeworks_runtime::world::World;
+use tapeworks_time::Nanos;
 
 /// The clocks may differ by so much, in ns. A clock that is slewed gains or loses little more than this in minutes.
 pub(super) const MOST_APART: u64 = 100_000_000;

@@ -18,10 +18,11 @@ use tapeworks_feed::arbitration::{LineCounters, Usefulness};
 use tapeworks_feed::live::relayed::{Relayed, is_message};
 use tapeworks_feed::live::{Input, LiveChannel, Request, SnapshotFault};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
-use tapeworks_market::{Event, Line, Nanos};
+use tapeworks_market::{Event, Line};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
+use tapeworks_time::Nanos;
 
 use crate::books::BooksStage;
 use crate::checkpoint::{Coordinator, Taken, nanos};

@@ -9,13 +9,14 @@ use tapeworks_engine::checkpoint::folder;
 use tapeworks_engine::days::{self, OpenJournal};
 use tapeworks_engine::{Engine, EngineOptions, JournalReplayed};
 use tapeworks_journal::Opened;
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Builder, ConsumerId, PollError, Producer, PublishError};
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{News, Wait};
 use tapeworks_runtime::traces::{Operations, Traces};
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
 use tapeworks_runtime::world::{Receive as _, System, ThreadHandle as _, TrySend as _, World};
+use tapeworks_time::Nanos;
 
 use crate::books::{self, BooksStage, Piped};
 use crate::checkpoint::{BooksPart, CheckpointWriter, Coordinator};

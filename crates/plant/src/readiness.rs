@@ -1,6 +1,6 @@
 //! Whether a plant's output is complete: the conditions of readiness.
 
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::status::{ChannelStatus, Status};
 

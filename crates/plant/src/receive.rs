@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::{Interest, Token};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{FrameOptions, MAX_BATCH, PacketOptions, Received, UdpOptions};
 use tapeworks_packet::net::{self, Checksums, Origin};
@@ -21,6 +21,7 @@ use tapeworks_packet::pool::{Packet, Pool};
 use tapeworks_runtime::world::{
     DatagramReceiver as _, FrameSource as _, Poll as _, Ready, Source as _, World,
 };
+use tapeworks_time::Nanos;
 
 use crate::clock::ReceiveTimes;
 use crate::error::{PlantError, PlantFailure};

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use tapeworks_feed::clock;
-use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 use crate::error::PlantError;
 use crate::options::PlantOptions;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use tapeworks_engine::Publish;
 use tapeworks_market::nbbo::{Nbbo, NbboStage};
 use tapeworks_market::shared::{MOST_QUOTES, QUOTES_MEANING, QuotesWriter, SharedQuote, quotes_path};
-use tapeworks_market::{Event, InstrumentId, Instruments, Nanos, NbboUpdate, Symbol};
+use tapeworks_market::{Event, InstrumentId, Instruments, NbboUpdate, Symbol};
 use tapeworks_ring::broadcast::{CreateError, Writer};
 use tapeworks_ring::latest::Place;
+use tapeworks_time::Nanos;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::PlantError;

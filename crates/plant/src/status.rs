@@ -6,11 +6,12 @@ use std::time::Duration;
 use jiff::civil::Date;
 use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters, RecoveryReport};
 use tapeworks_feed::live::SnapshotCounters;
+use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::shared::HEARTBEAT_NS;
-use tapeworks_market::{Nanos, Publisher};
 use tapeworks_session::requests::RequesterCounters;
+use tapeworks_time::Nanos;
 
 use crate::pair::PairStatus;
 

@@ -2,7 +2,7 @@
 
 use tapeworks_engine::EngineOptions;
 use tapeworks_feed::arbitration::ArbiterOptions;
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::{PlantOptions, ReceiveOptions, VenueOptions};
 

@@ -10,8 +10,9 @@
 use tapeworks_engine::Engine;
 use tapeworks_feed::arbitration::ArbiterCounters;
 use tapeworks_feed::live::{LiveChannel, SnapshotCounters};
-use tapeworks_market::{Event, Line, Nanos};
+use tapeworks_market::{Event, Line};
 use tapeworks_runtime::traces::{Fact, Operations, Recorder, Sample, Sampler, Text, Traces};
+use tapeworks_time::Nanos;
 
 /// Packets that are followed at once: those of one turn that wait for the books.
 const MOST_UNDER_WAY: usize = 1_024;

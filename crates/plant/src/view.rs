@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use tapeworks_market::book::BookRef;
 use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage, Publisher, Side, Symbol};
+use tapeworks_market::{BookStage, Instruments, NbboStage, Publisher, Side, Symbol};
 use tapeworks_runtime::world::{System, World};
+use tapeworks_time::Nanos;
 
 /// Levels of a book that a view shows.
 pub const DEPTH: usize = 10;

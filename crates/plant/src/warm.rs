@@ -12,9 +12,10 @@ use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Event, Line, Nanos, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate};
 use tapeworks_session::{Content, Outgoing, SessionId, Transport as _, for_transport};
 use tapeworks_stage::{Inline, Sink, Through};
+use tapeworks_time::Nanos;
 use tapeworks_wire::framing::write_block;
 
 use tapeworks_engine::{Engine, EngineOptions};

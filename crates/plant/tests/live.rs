@@ -17,7 +17,7 @@ use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::shared::{QUOTES_MEANING, QuotesReader, quotes_path};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Publisher};
 use tapeworks_plant::{
     ChannelStatus, EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published,
     Readers, RetransmissionServer, SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
@@ -25,6 +25,7 @@ use tapeworks_plant::{
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_session::requests::{RequestLogin, RequestProtocol, RequestStatus};
 use tapeworks_session::snapshot::SnapshotLogin;
+use tapeworks_time::Nanos;
 use tapeworks_venues::{Config, Report, Venue, Venues, Wait};
 
 /// Two groups of their own for each venue of each test.

@@ -19,7 +19,7 @@ pub mod worker;
 pub mod world;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 /// The time of day of the system.
 pub fn now() -> Nanos {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 /// How often one address is reported.
 const REPORT_INTERVAL_NS: u64 = 60 * Nanos::SECOND;

@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use tapeworks_disk::Disk;
 pub use tapeworks_disk::System;
-use tapeworks_market::Nanos;
 use tapeworks_ring::cpu::CpuError;
 use tapeworks_ring::wait::WaitStrategy;
+use tapeworks_time::Nanos;
 
 pub use sockets::{
     BlockingStream, DatagramReceiver, DatagramSender, FrameSource, Listener, Poll, Ready, Source, Stream,

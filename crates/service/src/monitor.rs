@@ -10,7 +10,6 @@ use tapeworks_outputs::clients::server::Stats;
 
 use crate::nats::NatsStatus;
 use crate::report::Report;
-use tapeworks_market::Nanos;
 use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::questdb::QuestDbStatus;
@@ -19,6 +18,7 @@ use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
 use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_session::requests::RequestStatus;
+use tapeworks_time::Nanos;
 
 /// How severe a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -568,9 +568,10 @@ fn compare_kafka(was: &KafkaStatus, now: &KafkaStatus, say: &mut dyn FnMut(Sever
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::{Line, Nanos, Publisher};
+    use tapeworks_market::{Line, Publisher};
     use tapeworks_plant::{LineStatus, RolledDay};
     use tapeworks_session::requests::RequesterEnd;
+    use tapeworks_time::Nanos;
 
     use super::*;
 

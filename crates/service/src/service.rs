@@ -15,11 +15,11 @@ use crate::report::{Handles, Report};
 #[cfg(feature = "aeron")]
 use crate::source::{self, Source};
 use tapeworks_engine::JournalReplayed;
-use tapeworks_market::Nanos;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
 use tapeworks_plant::{Plant, PlantError, PlantFailure, PlantOptions, Reader, Status};
+use tapeworks_time::Nanos;
 
 use tapeworks_engine::history::History;
 #[cfg(feature = "aeron")]

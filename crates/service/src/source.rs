@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tapeworks_market::venue::FEEDS;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Shard, Symbol};
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Shard, Symbol};
 use tapeworks_outputs::aeron::AeronSourceSetting;
 use tapeworks_outputs::aeron::events::AeronEvents;
 use tapeworks_outputs::aeron::reader::{AeronReaderOptions, AeronStanding};
@@ -24,6 +24,7 @@ use tapeworks_plant::RelayOptions;
 use tapeworks_plant::relay::{NotTaken, PieceWriter, RelayPlace, RelaySender};
 use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::{System, World as _};
+use tapeworks_time::Nanos;
 
 /// Events of a piece.
 const PIECE_EVENTS: usize = 256;

@@ -13,13 +13,14 @@ use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::live::Input;
 use tapeworks_feed::{Application, clock};
 use tapeworks_journal::{JournalOptions, JournalWriter};
-use tapeworks_market::{Event, Instruments, Line, Nanos, NbboUpdate, Publisher};
+use tapeworks_market::{Event, Instruments, Line, NbboUpdate, Publisher};
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
 use tapeworks_service::config::Config;
 use tapeworks_service::service::Service;
 use tapeworks_stage::Stage as _;
 use tapeworks_store::{Options, Schema, Writer};
+use tapeworks_time::Nanos;
 use tempfile::tempdir;
 
 /// A plant of one venue that keeps a journal.

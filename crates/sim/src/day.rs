@@ -11,12 +11,13 @@ use tapeworks_disk::Disk as _;
 use tapeworks_engine::days::earlier_journals_in;
 use tapeworks_engine::history::{History, HistoryError, Read as HistoryRead};
 use tapeworks_engine::{EngineOptions, JournalHistory};
-use tapeworks_market::{EventKind, Instruments, Nanos, NbboUpdate};
+use tapeworks_market::{EventKind, Instruments, NbboUpdate};
 use tapeworks_plant::PlantOptions;
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_runtime::world::World as _;
 use tapeworks_stage::Stage as _;
 use tapeworks_store::{Destination, Options, Schema, Scratch, StoreError, Writer};
+use tapeworks_time::Nanos;
 
 use crate::kernel::{Simulated, note, now_ns};
 use crate::plan::SECOND;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tapeworks_engine::history::{History, Read as HistoryRead};
 use tapeworks_journal::JournalError;
-use tapeworks_market::{BookOptions, Event, EventKind, InstrumentId, Nanos};
+use tapeworks_market::{BookOptions, Event, EventKind, InstrumentId};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
@@ -21,6 +21,7 @@ use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::world::{ThreadHandle as _, World};
+use tapeworks_time::Nanos;
 use tapeworks_venues::Venues;
 
 use crate::clients::{DATASET, KEY, client, read_all_again};

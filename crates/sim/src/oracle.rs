@@ -19,8 +19,9 @@ use tapeworks_engine::{EngineOptions, MarketStage, Start};
 use tapeworks_feed::Application;
 use tapeworks_market::price::price_e9;
 use tapeworks_market::{
-    BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side, Symbol,
+    BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Publisher, Side, Symbol,
 };
+use tapeworks_time::Nanos;
 
 use tapeworks_session::SessionId;
 

@@ -88,8 +88,9 @@ pub(crate) fn unmet_of_plant(conditions: &[Condition]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::{Nanos, Publisher};
+    use tapeworks_market::Publisher;
     use tapeworks_plant::{ChannelStatus, JournalStatus, Status};
+    use tapeworks_time::Nanos;
 
     use super::*;
 

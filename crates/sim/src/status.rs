@@ -1,8 +1,9 @@
 //! What a plant says of itself, compared with what it does.
 
 use tapeworks_feed::arbitration::GapReason;
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_plant::{ChannelStatus, LineStatus, Status};
+use tapeworks_time::Nanos;
 
 use crate::plan::{LimitPlan, MILLISECOND, Plan, SECOND, What};
 

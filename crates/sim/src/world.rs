@@ -4,10 +4,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::Nanos;
 use tapeworks_ring::cpu::CpuError;
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::world::World;
+use tapeworks_time::Nanos;
 
 use crate::kernel::channel::{self, SimReceiver as ChannelReceiver, SimSender as ChannelSender};
 use crate::kernel::network::{

@@ -19,7 +19,7 @@ use tapeworks_engine::history::MemoryHistory;
 use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
-use tapeworks_market::{BookOptions, Capacity, Event, EventKind, Line, Nanos, Publisher};
+use tapeworks_market::{BookOptions, Capacity, Event, EventKind, Line, Publisher};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, ServerOptions};
@@ -34,6 +34,7 @@ use tapeworks_runtime::world::World;
 use tapeworks_sim::{
     RunOptions, Schedule, Simulated, TcpFaults, add_host, has_ended, panic_of, run, set_tcp, start,
 };
+use tapeworks_time::Nanos;
 
 type W = Simulated;
 

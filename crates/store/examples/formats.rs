@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use tapeworks_market::{
-    BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage,
-    NbboUpdate, Price, Publisher, Side, Symbol,
+    BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate,
+    Price, Publisher, Side, Symbol,
 };
 use tapeworks_stage::Stage;
 use tapeworks_store::{Options, Schema, Writer};
+use tapeworks_time::Nanos;
 
 /// Adds, cancels, executions and deletions around a price, over 4,000 symbols; no randomness but a multiplier's.
 fn session(count: u64) -> Vec<Event> {

@@ -14,7 +14,8 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::types::Type;
 use dbn::pretty;
 use tapeworks_market::price::price_e9;
-use tapeworks_market::{Nanos, Price, Symbol};
+use tapeworks_market::{Price, Symbol};
+use tapeworks_time::Nanos;
 
 /// A bar in a file.
 #[derive(Clone, Debug)]

@@ -16,7 +16,8 @@ use dbn::{Cmbp1Msg, FlagSet, MboMsg, Mbp1Msg, Mbp10Msg, Metadata, SType, SymbolM
 use tapeworks_market::event::{Event, EventKind, Flags};
 use tapeworks_market::orders::Order;
 use tapeworks_market::price::UNDEFINED_PRICE;
-use tapeworks_market::{Action, BookRef, Books, InstrumentId, Instruments, Nanos, NbboUpdate, Side, Symbol};
+use tapeworks_market::{Action, BookRef, Books, InstrumentId, Instruments, NbboUpdate, Side, Symbol};
+use tapeworks_time::Nanos;
 
 pub use crate::shape::{Carried, CarriedImage, LastImage};
 pub use crate::state::{Part, State};

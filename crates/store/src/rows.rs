@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use dbn::FlagSet;
 use tapeworks_market::event::{Event, EventKind, Flags, Line};
-use tapeworks_market::{InstrumentId, Nanos, Publisher};
+use tapeworks_market::{InstrumentId, Publisher};
+use tapeworks_time::Nanos;
 
 use crate::summary::Skip;
 

@@ -13,7 +13,8 @@ use dbn::BidAskPair;
 use tapeworks_market::book::Outcome;
 use tapeworks_market::event::{Event, EventKind, Flags, Session};
 use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
-use tapeworks_market::{BookRef, BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
+use tapeworks_market::{BookRef, BookUpdate, InstrumentId, Instruments, NbboUpdate, Publisher, Side};
+use tapeworks_time::Nanos;
 
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use tapeworks_market::{BookStage, InstrumentId, Instruments, Nanos, NbboStage};
+use tapeworks_market::{BookStage, InstrumentId, Instruments, NbboStage};
+use tapeworks_time::Nanos;
 
 /// The state of books and NBBO that a [`snapshot`](crate::live::snapshot) shows.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate};
+use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate};
+use tapeworks_time::Nanos;
 
 use crate::apart::Encoders;
 #[cfg(feature = "arrow")]

@@ -13,11 +13,12 @@ use arrow_array::{Array as _, RecordBatch};
 use dbn::MboMsg;
 use dbn::decode::{DbnDecoder, DecodeRecord as _};
 use session::*;
-use tapeworks_market::{Event, Nanos, Price, Side};
+use tapeworks_market::{Event, Price, Side};
 use tapeworks_store::{
     BatchMaker, BatchSink, Closed, Options, Prices, RowBatch, Schema, StoreError, Summary, Writer,
     arrow_schema,
 };
+use tapeworks_time::Nanos;
 
 struct ToTest(Sender<RowBatch>);
 

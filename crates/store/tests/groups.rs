@@ -10,12 +10,13 @@ use proptest::prelude::*;
 use session::*;
 use tapeworks_market::event::{Flags, Gap};
 use tapeworks_market::{
-    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Price,
+    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate, Price,
     Publisher, Side,
 };
 use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::{Batch, RecordBuilder};
 use tapeworks_store::{Options, Schema, Writer};
+use tapeworks_time::Nanos;
 use tempfile::{TempDir, tempdir, tempdir_in};
 
 const FEEDS: [Publisher; 2] = [Publisher::IEXG_DEEP, Publisher::XNAS_ITCH];

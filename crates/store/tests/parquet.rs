@@ -13,8 +13,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;
 use session::*;
-use tapeworks_market::{Event, EventKind, Line, Nanos, Price, Side};
+use tapeworks_market::{Event, EventKind, Line, Price, Side};
 use tapeworks_store::{Compression, Options, Prices, Schema};
+use tapeworks_time::Nanos;
 
 type Row = BTreeMap<String, Field>;
 

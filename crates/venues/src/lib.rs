@@ -46,9 +46,9 @@ use std::time::{Duration, Instant};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LiveReport};
 use tapeworks_feed::clock;
-use tapeworks_market::Nanos;
 use tapeworks_packet::new_file::NewFile;
 use tapeworks_runtime::world::{Receive as _, SendTo as _, System, ThreadHandle as _, Wake as _, World};
+use tapeworks_time::Nanos;
 
 use crate::images::Spoiler;
 use crate::report::Counters;

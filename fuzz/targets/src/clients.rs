@@ -1,9 +1,10 @@
 //! The lines of live clients.
 
-use tapeworks_market::{Nanos, Symbol};
+use tapeworks_market::Symbol;
 use tapeworks_outputs::clients::control::{Authenticator, Limits, Refusal, Request, Session, Wanted};
 use tapeworks_outputs::stream::Request as StreamRequest;
 use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_time::Nanos;
 
 /// Admits one key.
 struct Open(Keys);

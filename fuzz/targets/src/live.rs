@@ -9,8 +9,9 @@ use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotFault, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
 use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
+use tapeworks_time::Nanos;
 
 use crate::packets::itch_packets;
 

@@ -1,10 +1,11 @@
 //! The plant's multicast: the bytes of TCP clients, and the packets of a receiver.
 
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_outputs::multicast::receiver::RecordQueue;
 use tapeworks_session::soupbintcp::SoupClient;
 use tapeworks_session::{Credentials, Sequence, TransportKind};
+use tapeworks_time::Nanos;
 
 /// The first byte says which side, the second the lengths of the pieces.
 pub fn multicast(bytes: &[u8]) {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tapeworks_market::event::{Definition, Event, EventKind, Status, StatusAction};
 use tapeworks_market::luld::{PriceBands, Standing};
-use tapeworks_market::{InstrumentId, Nanos, Publisher};
+use tapeworks_market::{InstrumentId, Publisher};
+use tapeworks_time::Nanos;
 
 /// What a feed says of an instrument.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -10,9 +10,10 @@ use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::NbboCounts;
-use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, NbboStage, Publisher, Side, Symbol};
+use tapeworks_market::{InstrumentId, Level, Nbbo, NbboStage, Publisher, Side, Symbol};
 use tapeworks_packet::CaptureError;
 use tapeworks_store::{Schema, Skip};
+use tapeworks_time::Nanos;
 
 use crate::bars::Bars;
 use crate::compare::Comparison;

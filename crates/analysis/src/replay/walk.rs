@@ -1,11 +1,12 @@
 //! A replay step by step: its books and NBBO between packets.
 
 use tapeworks_feed::{Packet, ProblemKind, VenueConflict};
-use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
+use tapeworks_market::{BookStage, Instruments, NbboStage};
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net::{Datagram, HeaderError, Origin, Receiver};
 use tapeworks_stage::{Sink as _, Stage as _};
+use tapeworks_time::Nanos;
 
 use super::{
     Ended, Options, ReplayError, Run, Summary, capacity, input, needs_all, next_input, step, without_day,

@@ -11,9 +11,10 @@ use tapeworks_feed::Application;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::sale_conditions::SaleRules;
-use tapeworks_market::{Nanos, Price, Publisher};
+use tapeworks_market::{Price, Publisher};
 use tapeworks_store::Format;
 use tapeworks_store::bars::{BarRow, csv, json, parquet};
+use tapeworks_time::Nanos;
 
 use super::replay::ending;
 use crate::ending::{Failure, Result};

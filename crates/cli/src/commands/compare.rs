@@ -8,9 +8,10 @@ use tapeworks_analysis::compare::{Compared, Comparison, Example, Lags, Quoted};
 use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::{self, Summary};
 use tapeworks_feed::clock::iso_time;
+use tapeworks_market::InstrumentId;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::price::price_e9;
-use tapeworks_market::{InstrumentId, Nanos};
+use tapeworks_time::Nanos;
 
 use super::replay::ending;
 use crate::ending::{Failure, Result};

@@ -11,8 +11,8 @@ use clap::Args;
 use tapeworks_analysis::generate;
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
 use tapeworks_exchange::{FileForm, Scenario};
-use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, thousands};

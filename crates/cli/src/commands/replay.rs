@@ -8,8 +8,9 @@ use tapeworks_analysis::replay::{self, Output, Summary};
 use tapeworks_feed::Application;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
 use tapeworks_market::round_lots::RoundLotPrices;
-use tapeworks_market::{Nanos, Publisher, Symbol};
+use tapeworks_market::{Publisher, Symbol};
 use tapeworks_store::{Format, Schema};
+use tapeworks_time::Nanos;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::thousands;

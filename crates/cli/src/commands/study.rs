@@ -13,7 +13,7 @@ use tapeworks_analysis::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
 use tapeworks_analysis::{generate, input, paint::Paint};
 use tapeworks_exchange::{FileForm, Scenario};
 use tapeworks_feed::Application;
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};

@@ -12,7 +12,8 @@ use tapeworks_market::identifiers::{Cusip, IdentifierError, Isin};
 use tapeworks_market::luld::{LimitState, PriceBands};
 use tapeworks_market::price::price_e9;
 use tapeworks_market::symbology::{Convention, convert, describe};
-use tapeworks_market::{InstrumentId, Nanos, Price, Publisher, Symbol};
+use tapeworks_market::{InstrumentId, Price, Publisher, Symbol};
+use tapeworks_time::Nanos;
 
 use super::replay::ending;
 use crate::ending::{Ending, Failure, Result};

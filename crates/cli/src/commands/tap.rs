@@ -5,9 +5,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use tapeworks_market::{EventKind, Nanos, Price, Publisher, Symbol};
+use tapeworks_market::{EventKind, Price, Publisher, Symbol};
 use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::{Read, Reader, Start};
+use tapeworks_time::Nanos;
 
 use super::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};

@@ -2,8 +2,9 @@
 
 use tapeworks_drawing::{Anchor, Drawing, colour};
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_session::TransportKind;
+use tapeworks_time::Nanos;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_disk::{Access, Disk, DiskFile as _, System};
 use tapeworks_journal::{Opened, segment_starts_in};
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use super::{HEADER_BYTES, Header, Restored, body_of, restore, seal};
 use crate::EngineOptions;

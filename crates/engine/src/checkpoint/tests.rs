@@ -11,8 +11,9 @@ use tapeworks_disk::System;
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::nbbo::SelfHelp;
-use tapeworks_market::{Line, Nanos, Publisher};
+use tapeworks_market::{Line, Publisher};
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 use tempfile::tempdir;
 
 use super::folder::{list, move_away, newest, oldest, prune, write};

@@ -5,7 +5,8 @@ use std::fs;
 
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, JournalWriter};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
+use tapeworks_time::Nanos;
 use tempfile::tempdir;
 
 use super::*;

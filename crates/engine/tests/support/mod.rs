@@ -12,8 +12,9 @@ use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_journal::{JournalOptions, JournalWriter};
-use tapeworks_market::{BookOptions, Capacity, Event, Line, Nanos, Publisher};
+use tapeworks_market::{BookOptions, Capacity, Event, Line, Publisher};
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 use tapeworks_engine::checkpoint::folder::{prune, write};
 use tapeworks_engine::checkpoint::{self, EngineImage};

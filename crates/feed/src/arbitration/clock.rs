@@ -3,7 +3,7 @@
 //! Times of packets are the time of day, which someone may set. Set forward, it makes every moment before look long past; set back, it
 //! makes what is due wait for as long as it was set back. So all that is remembered moves along.
 
-use tapeworks_market::{ClockChange, Nanos};
+use tapeworks_time::{ClockChange, Nanos};
 
 use super::Arbiter;
 

@@ -1,6 +1,6 @@
 //! Counters of a channel and its lines, and the report of a recovery.
 
-use tapeworks_market::Nanos;
+use tapeworks_time::Nanos;
 
 use crate::recovery::GapReason;
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use tapeworks_market::Nanos;
 use tapeworks_planted::planted;
+use tapeworks_time::Nanos;
 
 use super::counters::{ArbiterCounters, RecoveryReport};
 use super::{Arbiter, Delivery, place};

@@ -2,8 +2,8 @@
 //!
 //! Cost: one compare for each packet in order.
 
-use tapeworks_market::Nanos;
 use tapeworks_session::Header;
+use tapeworks_time::Nanos;
 
 use super::counters::LineCounters;
 use crate::ranges::Ranges;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use tapeworks_market::{ClockChange, Nanos};
+use tapeworks_time::{ClockChange, Nanos};
 
 use crate::ranges::Ranges;
 

@@ -14,9 +14,10 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_planted::planted;
 use tapeworks_session::{Header, SessionId};
+use tapeworks_time::Nanos;
 
 use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 use crate::recovery::GapReason;

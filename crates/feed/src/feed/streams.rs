@@ -4,9 +4,10 @@
 //! protocol, so all are of the one feed whose row says so.
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, Line, Nanos};
+use tapeworks_market::{Event, Line};
 use tapeworks_packet::tcp::{Flow, StreamEvent};
 use tapeworks_stage::{Sink, Stage};
+use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::FramingError;
 use tapeworks_wire::nasdaq::soupbintcp;

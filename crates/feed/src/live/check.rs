@@ -15,8 +15,9 @@
 
 use std::collections::HashMap;
 
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Side};
+use tapeworks_market::{Event, EventKind, InstrumentId, Price, Side};
 use tapeworks_session::SessionId;
+use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use super::LiveChannelOptions;

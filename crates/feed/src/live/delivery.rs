@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::{Header, SessionId};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 
 use super::LiveChannelOptions;
 use super::snapshot::{Awaited, CatchUp, Since};

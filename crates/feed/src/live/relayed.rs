@@ -13,8 +13,9 @@
 //! Cost: an event is read once from the piece, and written once.
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Shard};
+use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Shard};
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 
 use super::LiveFeed;
 

@@ -4,10 +4,11 @@
 
 use std::collections::VecDeque;
 
-use tapeworks_market::{Event, EventKind, Flags, Line, Nanos};
+use tapeworks_market::{Event, EventKind, Flags, Line};
 use tapeworks_planted::planted;
 use tapeworks_session::Header;
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use super::check::{self, Candidate};

@@ -2,9 +2,11 @@
 //!
 //! Not the memory of an [`Event`]: a price that is absent has DBN's number for it. Cost: one line read and one written.
 
+use tapeworks_time::Nanos;
+
 use super::{Event, EventKind, Flags, FlagsAndLine, Line, Side};
 use crate::instrument::InstrumentId;
-use crate::price::{Nanos, Price, price_e9};
+use crate::price::{Price, price_e9};
 use crate::venue::Publisher;
 
 impl Event {

@@ -10,9 +10,9 @@
 //! Cost: a compare for each event with the time of the next change. At a change, each instrument's NBBO is compared again.
 
 use tapeworks_stage::Sink;
+use tapeworks_time::Nanos;
 
 use crate::event::Event;
-use crate::price::Nanos;
 use crate::venue::Publisher;
 
 /// A time in which a venue is out of the NBBO.

@@ -242,9 +242,8 @@ pub fn shard_of(symbol: Symbol, shards: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tapeworks_market::{
-        EventKind, Flags, FlagsAndLine, InstrumentId, Line, Nanos, Price, Publisher, Side,
-    };
+    use tapeworks_market::{EventKind, Flags, FlagsAndLine, InstrumentId, Line, Price, Publisher, Side};
+    use tapeworks_time::Nanos;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
-use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos, Symbol};
+use tapeworks_market::{BookOptions, Event, InstrumentId, Symbol};
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::refusals::OnRefusal;
@@ -18,6 +18,7 @@ use tapeworks_runtime::worker::Worker;
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
+use tapeworks_time::Nanos;
 
 use super::message::{Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shard_of};
 use super::replay::{self, Listening, Replays};

@@ -31,13 +31,14 @@ use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
 use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
-use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos, Symbol};
+use tapeworks_market::{BookOptions, Event, InstrumentId, Symbol};
 use tapeworks_runtime::followed::FollowedFiles;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::transport::{Acceptor, Transport};
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
+use tapeworks_time::Nanos;
 
 use super::AeronSetting;
 use super::message::{Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shard_of};

@@ -1168,7 +1168,7 @@ mod tests {
     fn another_plant_on_the_same_streams_gives_a_reader_nothing() {
         use super::super::replay::tests::event;
         let (history, _replays, mut streams) = caught_up();
-        let theirs = |number| Event { ts_recv: tapeworks_market::Nanos(5), ..event(number) };
+        let theirs = |number| Event { ts_recv: tapeworks_time::Nanos(5), ..event(number) };
         streams.message(0, &of_plant(9, 100..105, theirs), &mut |_| panic!("it is another plant's")).unwrap();
         history.append(&(100..103).map(event).collect::<Vec<_>>());
         let mut numbers = Vec::new();
@@ -1228,7 +1228,7 @@ mod tests {
         use super::super::replay::tests::event;
         let (_history, _replays, mut streams) = caught_up();
         // Its journal has lost its end, and its events have other times than those that were lost.
-        let anew = |number| Event { ts_recv: tapeworks_market::Nanos(number + 1_000), ..event(number) };
+        let anew = |number| Event { ts_recv: tapeworks_time::Nanos(number + 1_000), ..event(number) };
         streams.message(0, &of_plant(9, 90..110, anew), &mut |_| panic!("who knows of what")).unwrap();
         assert_eq!((streams.wants_events, streams.next), (Some(Some(0)), Some(100)));
     }

@@ -16,9 +16,10 @@
 
 use std::str::FromStr;
 
-use tapeworks_market::{InstrumentId, Nanos, Symbol};
+use tapeworks_market::{InstrumentId, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::instrument_of;
+use tapeworks_time::Nanos;
 
 /// The limits of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

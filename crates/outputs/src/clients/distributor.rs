@@ -23,9 +23,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use mio::{Interest as Readiness, Token};
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
+use tapeworks_market::{Event, InstrumentId, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, ErrorCode};
+use tapeworks_time::Nanos;
 
 use super::control::{Admitted, Authenticator, Limits, Reason, Refusal, Request, Session};
 use super::replay::{Begin, Message, Replay, Selection};

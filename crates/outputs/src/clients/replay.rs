@@ -16,8 +16,9 @@ use std::sync::mpsc::TrySendError;
 use std::time::{Duration, Instant};
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
+use tapeworks_market::{Event, InstrumentId, Symbol};
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 use super::control::Wanted;
 use crate::begin::LONGEST_REACH;

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::rhythm::Rhythm;
 use tapeworks_runtime::waiting::QUIET;
 use tapeworks_runtime::worker::Worker;
 use tapeworks_runtime::world::{Listener as _, System, World};
+use tapeworks_time::Nanos;
 
 use super::distributor::{
     ClientView, Counters, Distributor, DistributorError, Evicted, MissingEvents, Options,

@@ -16,7 +16,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side, Symbol};
+use tapeworks_market::{Capacity, Event, EventKind, InstrumentId, Price, Publisher, Side, Symbol};
+use tapeworks_time::Nanos;
 
 use super::distributor::{Dataset, Distributor, Options};
 use tapeworks_market::BookOptions;

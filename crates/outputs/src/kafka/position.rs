@@ -1,6 +1,7 @@
 //! Up to where the journal is in Kafka, and whether a journal is the one that the position is of.
 
-use tapeworks_market::{Event, Nanos};
+use tapeworks_market::Event;
+use tapeworks_time::Nanos;
 
 /// The position: what `Position` of `tapeworks_records.proto` has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use dbn::decode::dbn::RecordDecoder;
 use tapeworks_engine::history::{History, HistoryError, HistoryReader, Read};
 use tapeworks_engine::replica::{Mode, Replica, place_of};
-use tapeworks_market::{BookOptions, Event, Nanos, Publisher};
+use tapeworks_market::{BookOptions, Event, Publisher};
+use tapeworks_time::Nanos;
 
 use super::KafkaSetting;
 use super::broker::{Broker, Stop, Trouble, position_now};

@@ -14,12 +14,13 @@ use dbn::decode::dbn::RecordDecoder;
 use dbn::{RType, RecordRef};
 use mio::{Interest, Token};
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};
 use tapeworks_packet::pool::Pool;
 use tapeworks_planted::planted;
 use tapeworks_session::TransportKind;
+use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use crate::subscriber::{Records, SubscribeError};

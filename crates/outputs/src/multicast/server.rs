@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
-use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
+use tapeworks_market::{Event, InstrumentId, Symbol};
 use tapeworks_packet::live::Sent;
 use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
@@ -16,6 +16,7 @@ use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
 use tapeworks_session::{Credentials, Refusal, Sequence};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
+use tapeworks_time::Nanos;
 
 use crate::begin::Begin;
 use crate::output::Output;

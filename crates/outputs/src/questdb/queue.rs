@@ -389,9 +389,10 @@ impl Queue {
 #[cfg(test)]
 pub(super) mod tests {
     use tapeworks_market::event::{Status as Trading, StatusAction};
-    use tapeworks_market::{Event, EventKind, Instruments, Nanos, NbboUpdate, Publisher};
+    use tapeworks_market::{Event, EventKind, Instruments, NbboUpdate, Publisher};
     use tapeworks_stage::Stage as _;
     use tapeworks_store::live::RecordBuilder;
+    use tapeworks_time::Nanos;
 
     use super::*;
     use tapeworks_market::BookOptions;

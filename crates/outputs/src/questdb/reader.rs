@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use tapeworks_engine::Start;
 use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
-use tapeworks_market::{BookOptions, Event, Nanos};
+use tapeworks_market::{BookOptions, Event};
 use tapeworks_runtime::waiting::QUIET;
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 use super::QuestDbSetting;
 use super::output::{QuestDbFailure, REPORT_EVERY};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tapeworks_engine::history::MemoryHistory;
 use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
@@ -22,6 +22,7 @@ use tapeworks_ring::wait::Yielding;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_stage::{Stage, Through};
 use tapeworks_store::{Schema, Writer};
+use tapeworks_time::Nanos;
 
 pub const KEY: &str = "db-TapeworksDemoKey0000000000000";
 pub const DATASET: &str = "TAPEWORKS.DEMO";

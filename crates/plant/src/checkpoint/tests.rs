@@ -10,8 +10,9 @@ use tapeworks_engine::MarketStage;
 use tapeworks_engine::checkpoint::folder::newest;
 use tapeworks_engine::history::{History, Read};
 use tapeworks_journal::Opened;
+use tapeworks_market::Event;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
-use tapeworks_market::{Event, Nanos};
+use tapeworks_time::Nanos;
 use tempfile::tempdir;
 
 use super::*;

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::Line;
+use tapeworks_time::Nanos;
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 1 << 20;

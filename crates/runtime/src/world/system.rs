@@ -13,7 +13,6 @@ use mio::event::Source as _;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 use tapeworks_disk::System;
-use tapeworks_market::Nanos;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{
     FrameOptions, FrameReceiver, InterfaceError, Received, Sent, UdpOptions, UdpReceiver,
@@ -21,6 +20,7 @@ use tapeworks_packet::live::{
 use tapeworks_packet::pool::Pool;
 use tapeworks_ring::cpu::{self, CpuError};
 use tapeworks_ring::wait::WaitStrategy;
+use tapeworks_time::Nanos;
 
 use super::{
     BlockingStream, DatagramReceiver, DatagramSender, FrameSource, Listener, Poll, Ready, Receive, SendTo,

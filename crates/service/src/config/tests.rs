@@ -1,7 +1,7 @@
 //! Configurations that are right, and what is said of those that are not.
 
-use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
+use tapeworks_time::Nanos;
 
 use super::*;
 

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::{BestSide, Nbbo};
-use tapeworks_market::{Flags, Nanos, Symbol};
+use tapeworks_market::{Flags, Symbol};
+use tapeworks_time::Nanos;
 
 use super::files::{self, Files};
 use super::plant::App;

@@ -30,12 +30,12 @@ use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::{Command, Handle, NotObeyed};
-use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
 use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::traces::TraceHandle;
 use tapeworks_runtime::world::{System, World as _};
+use tapeworks_time::Nanos;
 
 use crate::describe;
 

@@ -1,9 +1,9 @@
 //! All counters of a gateway, in Prometheus' text format (version 0.0.4).
 
 use tapeworks_gateway::status::{ClientStatus, Counters, Percentiles, Refusals, Status, Translated};
-use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
 use tapeworks_runtime::traces::TraceStatus;
+use tapeworks_time::Nanos;
 
 use super::files;
 use super::gateway::conditions;

@@ -17,7 +17,8 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-use tapeworks_market::{Nanos, Symbol};
+use tapeworks_market::Symbol;
+use tapeworks_time::Nanos;
 use tokio::time::Instant;
 
 use super::closing;

@@ -9,8 +9,9 @@ use std::hash::{Hash as _, Hasher as _};
 use rustc_hash::{FxHashMap, FxHasher};
 use tapeworks_engine::{Engine, EngineOptions, MarketStage};
 use tapeworks_feed::live::Input;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Symbol};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Symbol};
 use tapeworks_session::{SessionId, TransportKind};
+use tapeworks_time::Nanos;
 
 use super::log::Log;
 use super::{Essence, Names, Sums, is_of_message};

@@ -12,7 +12,8 @@ use std::ops::Range;
 use dbn::{BboMsg, BidAskPair, CbboMsg, ConsolidatedBidAskPair, FlagSet, OhlcvMsg, RecordHeader};
 use tapeworks_market::event::{Event, EventKind, Flags};
 use tapeworks_market::price::UNDEFINED_PRICE;
-use tapeworks_market::{BookUpdate, InstrumentId, Instruments, Nanos, NbboUpdate, Publisher, Side};
+use tapeworks_market::{BookUpdate, InstrumentId, Instruments, NbboUpdate, Publisher, Side};
+use tapeworks_time::Nanos;
 
 use super::carried::ALL_VENUES;
 use super::{

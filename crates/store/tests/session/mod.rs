@@ -7,11 +7,12 @@ use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, Statu
 use tapeworks_market::luld::PriceBands;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
-    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos,
-    NbboStage, NbboUpdate, Price, Publisher, Side, Symbol,
+    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Line, NbboStage,
+    NbboUpdate, Price, Publisher, Side, Symbol,
 };
 use tapeworks_stage::Stage;
 use tapeworks_store::{Options, Schema, StoreError, Summary, Writer};
+use tapeworks_time::Nanos;
 
 /// 2026-06-01 13:30:00 UTC.
 pub(crate) const START: u64 = 1_780_320_600_000_000_000;

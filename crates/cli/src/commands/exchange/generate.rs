@@ -11,8 +11,8 @@ use tapeworks_analysis::generate;
 use tapeworks_exchange::{
     FileForm, LineFaults, Report, Scenario, ScenarioKind, VenueConfig, VenueKind, WrongVenue,
 };
-use tapeworks_market::Nanos;
 use tapeworks_packet::new_file;
+use tapeworks_time::Nanos;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands, time};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use tapeworks_gateway::Cut;
 use tapeworks_gateway::inspect::{self, Inspection, Replayed};
-use tapeworks_market::Nanos;
 use tapeworks_runtime::world::{System, World as _};
+use tapeworks_time::Nanos;
 
 use super::run::load;
 use crate::ending::{Ending, Failure, Result};

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
-use tapeworks_market::{Event, InstrumentId, Instruments, Nanos, Symbol};
+use tapeworks_market::{Event, InstrumentId, Instruments, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode};
+use tapeworks_time::Nanos;
 
 use super::super::control::{Admitted, Refusal, Session, SlowReader, Subscription, Wanted};
 use super::super::outbox::Outbox;

@@ -13,11 +13,12 @@ use std::collections::VecDeque;
 
 use fixedbitset::FixedBitSet;
 use tapeworks_engine::replica::Replica;
-use tapeworks_market::{InstrumentId, Instruments, Nanos};
+use tapeworks_market::{InstrumentId, Instruments};
 use tapeworks_planted::planted;
 use tapeworks_runtime::world::World;
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, ErrorCode, Part, SystemCode, work_of};
+use tapeworks_time::Nanos;
 
 use super::super::control::{Refusal, Subscription, Wanted};
 use super::Distributor;
