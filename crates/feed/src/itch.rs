@@ -12,18 +12,21 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Price, Publisher, Side};
 use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
 use tapeworks_wire::nasdaq::itch50::{
-    Authenticity, EtpFlag, EventCode, ImbalanceDirection, MarketCategory, Message, OperationalHaltAction,
-    OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
+    AddOrder, AddOrderWithMpid, Authenticity, EtpFlag, EventCode, ImbalanceDirection, MarketCategory,
+    Message, NetOrderImbalanceIndicator, OperationalHalt, OperationalHaltAction, OrderMessage, ReasonCode,
+    RegShoAction, RegShoRestriction, StockDirectory, StockTradingAction, SystemEvent, TradingState,
+    timestamp,
 };
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
-use tapeworks_wire::orders::OrderAction;
 use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceMidnight};
 
 use crate::clock::{HALF_A_DAY_NS, Zone};
 use crate::locates::{Contradiction, Defined, Locates, Refused};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides};
 use crate::probe::blocks_fit;
-use crate::symbols::{SymbolTable, UNWANTED};
+#[cfg(feature = "serde")]
+use crate::symbols::SymbolTable;
+use crate::symbols::UNWANTED;
 
 /// The deletion of an order that is not there.
 pub(crate) static HARMLESS: [u8; 19] = {
@@ -40,6 +43,10 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 /// Whether a message is the System Event that begins a session (event code `O`, ITCH 5.0, section 4.1).
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::SystemEvent(event)) if event.event_code() == EventCode::StartOfMessages)
+}
+
+const fn is_addition(message: &[u8]) -> bool {
+    matches!(message, [AddOrder::TAG | AddOrderWithMpid::TAG, ..])
 }
 
 /// The time of a message, in nanoseconds since midnight.
@@ -89,8 +96,21 @@ impl Normaliser for ItchNormaliser {
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
         self.follow_day(message, to.context);
-        let message = Message::decode(message)?;
-        Ok(self.normalise(message, to.context, to.symbols, to.sink))
+        // `frequent` has taken the other messages about orders.
+        let addition = if is_addition(message) { OrderMessage::decode(message) } else { None };
+        let (timestamp, translated) = if let Some(order) = addition {
+            let stock = OrderMessage::stock(message);
+            (order.timestamp, self.added(&order, stock, to).map(|()| None))
+        } else {
+            let decoded = Message::decode(message)?;
+            (timestamp(message).unwrap_or_default(), self.not_an_order(decoded, to))
+        };
+        self.doubt_named_late(timestamp, to);
+        // A message that contradicts its stock locate makes the instrument stale and changes nothing else.
+        Ok(translated.unwrap_or_else(|refused| {
+            self.doubt_both(refused, timestamp, to);
+            Some(refused.contradiction)
+        }))
     }
 
     /// Midnight if the message is too short to have a time.
@@ -154,15 +174,14 @@ impl ItchNormaliser {
         &mut self,
         locate: u16,
         stock: Ascii<8>,
-        symbols: &mut SymbolTable,
-        sink: &mut S,
+        to: &mut Target<'_, S>,
     ) -> Result<InstrumentId, Refused> {
-        let publisher = self.publisher;
+        let (publisher, Target { symbols, sink, .. }) = (self.publisher, to);
         self.locates
             .infer(locate, stock.0, || symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping)))
     }
 
-    /// Translates one message about an order. `false`: the message is not about an order, its length is wrong, or it names the symbol of
+    /// Translates one message about an order. `false`: the message is not about an order, its length is wrong, or it adds an order under
     /// an unconfirmed locate, and nothing changed. No branch depends on the type: see [`OrderMessage`].
     #[inline(always)]
     fn order<S: Sink<Event>>(&mut self, message: &[u8], context: &Context, sink: &mut S) -> bool {
@@ -189,15 +208,18 @@ impl ItchNormaliser {
         event
     }
 
-    /// A message about an order, with an unconfirmed locate. As [`order`](Self::order): those with a symbol are left to `normalise`. It reads the
-    /// message again: what `order` has read is in registers, and would have to be in memory for every message to be handed over here.
+    /// A message about an order, with an unconfirmed locate. An addition, which names its symbol, is left to
+    /// [`message`](Normaliser::message).
+    ///
+    /// It decodes the message again: [`order`](Self::order) keeps the fields in registers, and to hand them over it would have to
+    /// write them to memory for every message.
     #[cold]
     #[inline(never)]
     fn unconfirmed<S: Sink<Event>>(&mut self, message: &[u8], context: &Context, sink: &mut S) -> bool {
-        let Some(order) = OrderMessage::decode(message).filter(|order| order.action != OrderAction::Add)
-        else {
+        if is_addition(message) {
             return false;
-        };
+        }
+        let Some(order) = OrderMessage::decode(message) else { return false };
         let instrument = self.known(order.stock_locate);
         if instrument == InstrumentId::UNKNOWN {
             self.locates.note_unnamed(order.stock_locate);
@@ -208,45 +230,19 @@ impl ItchNormaliser {
         true
     }
 
-    /// An addition, with an unconfirmed locate.
+    /// An addition with an unconfirmed locate.
     fn added<S: Sink<Event>>(
         &mut self,
-        message: &[u8],
-        context: &Context,
-        symbols: &mut SymbolTable,
-        sink: &mut S,
+        order: &OrderMessage,
+        stock: Ascii<8>,
+        to: &mut Target<'_, S>,
     ) -> Result<(), Refused> {
-        let Some(order) = OrderMessage::decode(message) else { return Ok(()) };
-        let instrument = self.named(order.stock_locate, OrderMessage::stock(message), symbols, sink)?;
-        self.doubt_named_late(order.timestamp, context, sink);
+        let instrument = self.named(order.stock_locate, stock, to)?;
+        self.doubt_named_late(order.timestamp, to);
         if instrument != UNWANTED {
-            sink.put(self.order_event(&order, instrument, context));
+            to.sink.put(self.order_event(order, instrument, to.context));
         }
         Ok(())
-    }
-
-    /// Translates one message that is not about an order. A message that contradicts its stock locate makes the instrument
-    /// stale, changes nothing else, and is returned.
-    #[cold]
-    #[inline(never)]
-    fn normalise<S: Sink<Event>>(
-        &mut self,
-        message: Message<'_>,
-        context: &Context,
-        symbols: &mut SymbolTable,
-        sink: &mut S,
-    ) -> Option<Contradiction> {
-        let timestamp = timestamp(message.as_bytes()).unwrap_or_default();
-        let translated = self.not_an_order(message, context, symbols, sink);
-        self.doubt_named_late(timestamp, context, sink);
-        match translated {
-            Ok(None) => None,
-            Ok(Some(corrected)) => Some(corrected),
-            Err(refused) => {
-                self.doubt_both(refused, timestamp, context, sink);
-                Some(refused.contradiction)
-            }
-        }
     }
 
     /// The book of an instrument that is named only now lacks the orders of earlier messages.
@@ -255,11 +251,10 @@ impl ItchNormaliser {
     fn doubt_named_late<S: Sink<Event>>(
         &mut self,
         timestamp: NanosecondsSinceMidnight,
-        context: &Context,
-        sink: &mut S,
+        to: &mut Target<'_, S>,
     ) {
         if let Some(instrument) = self.locates.take_named_late() {
-            self.doubt(instrument, timestamp, context, sink);
+            self.doubt(instrument, timestamp, to);
         }
     }
 
@@ -269,261 +264,125 @@ impl ItchNormaliser {
         &self,
         instrument: InstrumentId,
         timestamp: NanosecondsSinceMidnight,
-        context: &Context,
-        sink: &mut S,
+        to: &mut Target<'_, S>,
     ) {
         if instrument < UNWANTED {
-            let event = self.event(EventKind::Gap, instrument, timestamp, context);
-            sink.put(event.with_gap(Gap { first: context.sequence, count: 0 }).with_contradiction());
+            let event = self.event(EventKind::Gap, instrument, timestamp, to.context);
+            let nothing_missing = Gap { first: to.context.sequence, count: 0 };
+            to.sink.put(event.with_gap(nothing_missing).with_contradiction());
         }
     }
 
-    /// A contradiction makes the book doubtful. If it corrects an inferred symbol, that one's book is emptied, and the right one lacks orders.
+    /// A contradiction makes the book doubtful. If it corrects an inferred symbol, the book of the wrong one is emptied, and the right
+    /// one lacks orders.
     fn doubt_both<S: Sink<Event>>(
         &self,
         refused: Refused,
         timestamp: NanosecondsSinceMidnight,
-        context: &Context,
-        sink: &mut S,
+        to: &mut Target<'_, S>,
     ) {
-        // Its orders are another's: no message would delete them.
+        // Its orders belong to another instrument: no message would delete them.
         if refused.corrected.is_some() && refused.instrument < UNWANTED {
-            sink.put(self.event(EventKind::Clear, refused.instrument, timestamp, context));
+            to.sink.put(self.event(EventKind::Clear, refused.instrument, timestamp, to.context));
         }
-        self.doubt(refused.instrument, timestamp, context, sink);
+        self.doubt(refused.instrument, timestamp, to);
         if let Some(right) = refused.corrected.filter(|right| *right != refused.instrument) {
-            self.doubt(right, timestamp, context, sink);
+            self.doubt(right, timestamp, to);
         }
     }
 
-    /// `Ok` with the correction that a directory message made.
+    /// Translates a message that is not about an order. Returns the correction that a directory message made.
     fn not_an_order<S: Sink<Event>>(
         &mut self,
         message: Message<'_>,
-        context: &Context,
-        symbols: &mut SymbolTable,
-        sink: &mut S,
+        to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, Refused> {
-        // Messages that are not about an order. Those of an unwanted instrument are dropped at the end.
-        let mut put = |event: Event| {
-            if event.instrument != UNWANTED {
-                sink.put(event);
-            }
-        };
         match message {
+            Message::StockDirectory(directory) => return self.directory(directory, to),
             Message::SystemEvent(system) => {
-                let event = self.event(EventKind::Session, InstrumentId::ALL, system.timestamp(), context);
-                let session = match system.event_code() {
-                    EventCode::StartOfMessages => {
-                        // A new day has new numbers of instruments.
-                        self.locates.clear();
-                        Session::StartOfMessages
-                    }
-                    EventCode::StartOfSystemHours => Session::StartOfSystemHours,
-                    EventCode::StartOfMarketHours => Session::StartOfMarketHours,
-                    EventCode::EndOfMarketHours => Session::EndOfMarketHours,
-                    EventCode::EndOfSystemHours => Session::EndOfSystemHours,
-                    EventCode::EndOfMessages => Session::EndOfMessages,
-                    EventCode::Unknown(_) => {
-                        put(Event { kind: EventKind::Other, ..event });
-                        return Ok(None);
-                    }
-                };
-                put(event.with_session(session));
-            }
-            Message::StockDirectory(directory) => {
-                let (stock, publisher) = (directory.stock(), self.publisher);
-                let Defined { instrument, corrected } =
-                    self.locates.define(directory.stock_locate(), stock.0, || {
-                        symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping))
-                    })?;
-                let contradiction = corrected.map(|corrected| corrected.contradiction);
-                if let Some(wrong) = corrected {
-                    self.doubt_both(wrong, directory.timestamp(), context, sink);
-                }
-                if instrument == UNWANTED {
-                    return Ok(contradiction);
-                }
-                // The lookup counts an unreadable symbol; it defines nothing.
-                if instrument == InstrumentId::UNKNOWN {
-                    return Ok(contradiction);
-                }
-                let event = self.event(EventKind::Definition, instrument, directory.timestamp(), context);
-                sink.put(event.with_definition(Definition {
-                    round_lot: directory.round_lot_size(),
-                    reference_price: None,
-                    tick: None,
-                    class: directory.issue_classification().raw(),
-                    listing: match directory.market_category() {
-                        // Nasdaq's three tiers.
-                        MarketCategory::NasdaqGlobalSelectMarket
-                        | MarketCategory::NasdaqGlobalMarket
-                        | MarketCategory::NasdaqCapitalMarket => b'Q',
-                        other => other.raw(),
-                    },
-                    is_test: directory.authenticity() == Authenticity::Test,
-                    is_etp: directory.etp_flag() == EtpFlag::Etp,
-                }));
-                return Ok(contradiction);
+                let event = self.session(system, to.context);
+                to.sink.put(event);
             }
             Message::StockTradingAction(action) => {
-                let instrument = self.named(action.stock_locate(), action.stock(), symbols, sink)?;
-                if instrument == UNWANTED {
-                    return Ok(None);
-                }
-                let event = self.event(EventKind::Status, instrument, action.timestamp(), context);
-                let (status, is_trading, is_quoting) = match action.trading_state() {
-                    TradingState::Halted => (StatusAction::Halt, Some(false), Some(false)),
-                    TradingState::Paused => (StatusAction::Pause, Some(false), Some(false)),
-                    TradingState::QuotationOnlyPeriod => (StatusAction::Quoting, Some(false), Some(true)),
-                    TradingState::Trading => (StatusAction::Trading, Some(true), Some(true)),
-                    TradingState::Unknown(_) => (StatusAction::None, None, None),
-                };
-                sink.put(event.with_status(Status {
-                    action: status,
-                    reason: reason(action.reason_code()),
-                    is_trading,
-                    is_quoting,
-                    is_short_sell_restricted: None,
-                }));
+                let (locate, stock, timestamp) = (action.stock_locate(), action.stock(), action.timestamp());
+                let status = |event: Event| event.with_status(trading_status(action));
+                self.put_named(EventKind::Status, locate, stock, timestamp, to, status)?;
             }
-            Message::RegShoRestriction(restriction) => {
-                let instrument =
-                    self.named(restriction.stock_locate(), restriction.stock(), symbols, sink)?;
-                if instrument == UNWANTED {
-                    return Ok(None);
-                }
-                let event = self.event(EventKind::Status, instrument, restriction.timestamp(), context);
-                let restricted = match restriction.reg_sho_action() {
-                    RegShoAction::NoPriceTest => Some(false),
-                    RegShoAction::RegShoShortSalePriceTestRestriction
-                    | RegShoAction::TestRestrictionRemains => Some(true),
-                    RegShoAction::Unknown(_) => None,
-                };
-                sink.put(event.with_status(Status {
-                    action: StatusAction::ShortSaleRestrictionChange,
-                    reason: 0,
-                    is_trading: None,
-                    is_quoting: None,
-                    is_short_sell_restricted: restricted,
-                }));
+            Message::RegShoRestriction(rule) => {
+                let (locate, stock, timestamp) = (rule.stock_locate(), rule.stock(), rule.timestamp());
+                let status = |event: Event| event.with_status(short_sale_status(rule));
+                self.put_named(EventKind::Status, locate, stock, timestamp, to, status)?;
             }
             Message::OperationalHalt(halt) => {
-                let instrument = self.named(halt.stock_locate(), halt.stock(), symbols, sink)?;
-                if instrument == UNWANTED {
-                    return Ok(None);
-                }
-                let event = self.event(EventKind::Status, instrument, halt.timestamp(), context);
-                let (action, is_trading) = match halt.operational_halt_action() {
-                    OperationalHaltAction::Halted => (StatusAction::NotAvailableForTrading, Some(false)),
-                    OperationalHaltAction::TradingResumed => (StatusAction::None, Some(true)),
-                    OperationalHaltAction::Unknown(_) => (StatusAction::None, None),
-                };
-                sink.put(event.with_status(Status {
-                    action,
-                    reason: OPERATIONAL,
-                    is_trading,
-                    is_quoting: None,
-                    is_short_sell_restricted: None,
-                }));
+                let (locate, stock, timestamp) = (halt.stock_locate(), halt.stock(), halt.timestamp());
+                let status = |event: Event| event.with_status(operational_status(halt));
+                self.put_named(EventKind::Status, locate, stock, timestamp, to, status)?;
             }
             Message::Trade(trade) => {
-                let instrument = self.named(trade.stock_locate(), trade.stock(), symbols, sink)?;
-                if instrument == UNWANTED {
-                    return Ok(None);
-                }
-                // The indicator is that of the hidden order and has been `B` for all since 2014: no aggressor is known.
-                let mut event = self.event(EventKind::Trade, instrument, trade.timestamp(), context);
-                event.size = trade.shares();
-                event.price = Some(Price::from_e4(trade.price().0));
-                event.aux = trade.match_number();
-                sink.put(event);
+                let (locate, stock, timestamp) = (trade.stock_locate(), trade.stock(), trade.timestamp());
+                self.put_named(EventKind::Trade, locate, stock, timestamp, to, |mut event| {
+                    event.size = trade.shares();
+                    event.price = Some(Price::from_e4(trade.price().0));
+                    event.aux = trade.match_number();
+                    // The indicator is that of the hidden order, and `B` for all since 2014: no aggressor is known.
+                    event
+                })?;
             }
             Message::CrossTrade(cross) => {
-                let instrument = self.named(cross.stock_locate(), cross.stock(), symbols, sink)?;
-                if instrument == UNWANTED {
-                    return Ok(None);
-                }
-                // A cross without shares says that there was no cross.
+                let (locate, stock, timestamp) = (cross.stock_locate(), cross.stock(), cross.timestamp());
+                // A cross without shares reports that there was no cross.
                 let kind = if cross.cross_shares() == 0 { EventKind::Other } else { EventKind::Trade };
-                let mut event = self.event(kind, instrument, cross.timestamp(), context);
-                event.price = Some(Price::from_e4(cross.cross_price().0));
-                event.aux = cross.match_number();
-                event.detail = Event::CROSS;
-                sink.put(event.with_trade_shares(cross.cross_shares()));
+                self.put_named(kind, locate, stock, timestamp, to, |mut event| {
+                    event.price = Some(Price::from_e4(cross.cross_price().0));
+                    event.aux = cross.match_number();
+                    event.detail = Event::CROSS;
+                    event.with_trade_shares(cross.cross_shares())
+                })?;
             }
             Message::BrokenTrade(broken) => {
                 let instrument = self.known(broken.stock_locate());
-                let mut event = self.event(EventKind::TradeBreak, instrument, broken.timestamp(), context);
-                event.aux = broken.match_number();
-                put(event);
+                if instrument != UNWANTED {
+                    let mut event =
+                        self.event(EventKind::TradeBreak, instrument, broken.timestamp(), to.context);
+                    event.aux = broken.match_number();
+                    to.sink.put(event);
+                }
             }
             Message::NetOrderImbalanceIndicator(noii) => {
-                let instrument = self.named(noii.stock_locate(), noii.stock(), symbols, sink)?;
-                if instrument == UNWANTED {
-                    return Ok(None);
+                let instrument = self.named(noii.stock_locate(), noii.stock(), to)?;
+                if instrument != UNWANTED {
+                    let event = self.event(EventKind::Imbalance, instrument, noii.timestamp(), to.context);
+                    event.with_imbalance(imbalance(noii)).into_iter().for_each(|event| to.sink.put(event));
                 }
-                let event = self.event(EventKind::Imbalance, instrument, noii.timestamp(), context);
-                let side = match noii.imbalance_direction() {
-                    ImbalanceDirection::Buy => Side::Bid,
-                    ImbalanceDirection::Sell => Side::Ask,
-                    ImbalanceDirection::None
-                    | ImbalanceDirection::InsufficientOrders
-                    | ImbalanceDirection::Paused
-                    | ImbalanceDirection::Unknown(_) => Side::None,
-                };
-                // A price of zero says that there is none.
-                let price = |raw: u32| (raw != 0).then(|| Price::from_e4(raw));
-                let imbalance = Imbalance {
-                    paired: shares(noii.paired_shares()),
-                    imbalance: shares(noii.imbalance_shares()),
-                    side,
-                    auction_type: noii.cross_type().raw(),
-                    variation: noii.price_variation_indicator().raw(),
-                    extensions: 0,
-                    market_imbalance: None,
-                    auction_time: None,
-                    reference_price: price(noii.current_reference_price().0),
-                    continuous_clearing_price: price(noii.near_price().0),
-                    auction_clearing_price: price(noii.far_price().0),
-                    indicative_price: None,
-                    upper_collar: None,
-                    lower_collar: None,
-                };
-                event.with_imbalance(imbalance).into_iter().for_each(|event| sink.put(event));
             }
             Message::MarketParticipantPosition(position) => {
                 self.locates.check(position.stock_locate(), position.stock().0)?;
-                put(self.other(position.stock_locate(), position.timestamp(), context));
+                self.put_other(position.stock_locate(), position.timestamp(), to);
             }
             Message::MwcbDeclineLevel(levels) => {
-                put(self.other(levels.stock_locate(), levels.timestamp(), context));
+                self.put_other(levels.stock_locate(), levels.timestamp(), to);
             }
-            Message::MwcbStatus(status) => {
-                put(self.other(status.stock_locate(), status.timestamp(), context))
-            }
+            Message::MwcbStatus(status) => self.put_other(status.stock_locate(), status.timestamp(), to),
             Message::IpoQuotingPeriodUpdate(ipo) => {
                 self.locates.check(ipo.stock_locate(), ipo.stock().0)?;
-                put(self.other(ipo.stock_locate(), ipo.timestamp(), context));
+                self.put_other(ipo.stock_locate(), ipo.timestamp(), to);
             }
             Message::LuldAuctionCollar(collar) => {
                 self.locates.check(collar.stock_locate(), collar.stock().0)?;
-                put(self.other(collar.stock_locate(), collar.timestamp(), context));
+                self.put_other(collar.stock_locate(), collar.timestamp(), to);
             }
             Message::RetailPriceImprovementIndicator(interest) => {
                 self.locates.check(interest.stock_locate(), interest.stock().0)?;
-                put(self.other(interest.stock_locate(), interest.timestamp(), context));
+                self.put_other(interest.stock_locate(), interest.timestamp(), to);
             }
             Message::DirectListingWithCapitalRaisePriceDiscovery(listing) => {
                 self.locates.check(listing.stock_locate(), listing.stock().0)?;
-                put(self.other(listing.stock_locate(), listing.timestamp(), context));
+                self.put_other(listing.stock_locate(), listing.timestamp(), to);
             }
-            // `order` takes these, except with an unconfirmed locate.
-            Message::AddOrder(_) | Message::AddOrderWithMpid(_) => {
-                self.added(message.as_bytes(), context, symbols, sink)?;
-            }
-            // `order` takes all of these: a message that decodes has the length of its type.
-            Message::OrderExecuted(_)
+            // `order` and `added` take these: a message that decodes has the length of its type.
+            Message::AddOrder(_)
+            | Message::AddOrderWithMpid(_)
+            | Message::OrderExecuted(_)
             | Message::OrderExecutedWithPrice(_)
             | Message::OrderCancel(_)
             | Message::OrderDelete(_)
@@ -532,8 +391,154 @@ impl ItchNormaliser {
         Ok(None)
     }
 
-    fn other(&self, locate: u16, timestamp: NanosecondsSinceMidnight, context: &Context) -> Event {
-        self.event(EventKind::Other, self.known(locate), timestamp, context)
+    /// Puts out the event of a message that names its symbol, unless the instrument is not wanted.
+    #[inline]
+    fn put_named<S: Sink<Event>>(
+        &mut self,
+        kind: EventKind,
+        locate: u16,
+        stock: Ascii<8>,
+        timestamp: NanosecondsSinceMidnight,
+        to: &mut Target<'_, S>,
+        finish: impl FnOnce(Event) -> Event,
+    ) -> Result<(), Refused> {
+        let instrument = self.named(locate, stock, to)?;
+        if instrument != UNWANTED {
+            to.sink.put(finish(self.event(kind, instrument, timestamp, to.context)));
+        }
+        Ok(())
+    }
+
+    /// The event of a phase of the session. A new day has new numbers of instruments.
+    fn session(&mut self, system: SystemEvent<'_>, context: &Context) -> Event {
+        let event = self.event(EventKind::Session, InstrumentId::ALL, system.timestamp(), context);
+        event.with_session(match system.event_code() {
+            EventCode::StartOfMessages => {
+                self.locates.clear();
+                Session::StartOfMessages
+            }
+            EventCode::StartOfSystemHours => Session::StartOfSystemHours,
+            EventCode::StartOfMarketHours => Session::StartOfMarketHours,
+            EventCode::EndOfMarketHours => Session::EndOfMarketHours,
+            EventCode::EndOfSystemHours => Session::EndOfSystemHours,
+            EventCode::EndOfMessages => Session::EndOfMessages,
+            EventCode::Unknown(_) => return Event { kind: EventKind::Other, ..event },
+        })
+    }
+
+    /// Defines an instrument. Returns the correction of an inferred symbol.
+    fn directory<S: Sink<Event>>(
+        &mut self,
+        directory: StockDirectory<'_>,
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, Refused> {
+        let (stock, publisher) = (directory.stock(), self.publisher);
+        let Target { symbols, sink, .. } = to;
+        let Defined { instrument, corrected } =
+            self.locates.define(directory.stock_locate(), stock.0, || {
+                symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping))
+            })?;
+        let contradiction = corrected.map(|corrected| corrected.contradiction);
+        if let Some(wrong) = corrected {
+            self.doubt_both(wrong, directory.timestamp(), to);
+        }
+        // The lookup counts an unreadable symbol; it defines nothing.
+        if instrument != UNWANTED && instrument != InstrumentId::UNKNOWN {
+            let event = self.event(EventKind::Definition, instrument, directory.timestamp(), to.context);
+            to.sink.put(event.with_definition(definition(directory)));
+        }
+        Ok(contradiction)
+    }
+
+    fn put_other<S: Sink<Event>>(
+        &self,
+        locate: u16,
+        timestamp: NanosecondsSinceMidnight,
+        to: &mut Target<'_, S>,
+    ) {
+        let instrument = self.known(locate);
+        if instrument != UNWANTED {
+            to.sink.put(self.event(EventKind::Other, instrument, timestamp, to.context));
+        }
+    }
+}
+
+fn trading_status(action: StockTradingAction<'_>) -> Status {
+    let (status, is_trading, is_quoting) = match action.trading_state() {
+        TradingState::Halted => (StatusAction::Halt, Some(false), Some(false)),
+        TradingState::Paused => (StatusAction::Pause, Some(false), Some(false)),
+        TradingState::QuotationOnlyPeriod => (StatusAction::Quoting, Some(false), Some(true)),
+        TradingState::Trading => (StatusAction::Trading, Some(true), Some(true)),
+        TradingState::Unknown(_) => (StatusAction::None, None, None),
+    };
+    let reason = reason(action.reason_code());
+    Status { action: status, reason, is_trading, is_quoting, is_short_sell_restricted: None }
+}
+
+fn short_sale_status(rule: RegShoRestriction<'_>) -> Status {
+    let is_short_sell_restricted = match rule.reg_sho_action() {
+        RegShoAction::NoPriceTest => Some(false),
+        RegShoAction::RegShoShortSalePriceTestRestriction | RegShoAction::TestRestrictionRemains => {
+            Some(true)
+        }
+        RegShoAction::Unknown(_) => None,
+    };
+    let action = StatusAction::ShortSaleRestrictionChange;
+    Status { action, reason: 0, is_trading: None, is_quoting: None, is_short_sell_restricted }
+}
+
+fn operational_status(halt: OperationalHalt<'_>) -> Status {
+    let (action, is_trading) = match halt.operational_halt_action() {
+        OperationalHaltAction::Halted => (StatusAction::NotAvailableForTrading, Some(false)),
+        OperationalHaltAction::TradingResumed => (StatusAction::None, Some(true)),
+        OperationalHaltAction::Unknown(_) => (StatusAction::None, None),
+    };
+    Status { action, reason: OPERATIONAL, is_trading, is_quoting: None, is_short_sell_restricted: None }
+}
+
+fn definition(directory: StockDirectory<'_>) -> Definition {
+    Definition {
+        round_lot: directory.round_lot_size(),
+        reference_price: None,
+        tick: None,
+        class: directory.issue_classification().raw(),
+        listing: match directory.market_category() {
+            // Nasdaq's three tiers.
+            MarketCategory::NasdaqGlobalSelectMarket
+            | MarketCategory::NasdaqGlobalMarket
+            | MarketCategory::NasdaqCapitalMarket => b'Q',
+            other => other.raw(),
+        },
+        is_test: directory.authenticity() == Authenticity::Test,
+        is_etp: directory.etp_flag() == EtpFlag::Etp,
+    }
+}
+
+fn imbalance(noii: NetOrderImbalanceIndicator<'_>) -> Imbalance {
+    // A price of zero says that there is none.
+    let price = |raw: u32| (raw != 0).then(|| Price::from_e4(raw));
+    Imbalance {
+        paired: shares(noii.paired_shares()),
+        imbalance: shares(noii.imbalance_shares()),
+        side: match noii.imbalance_direction() {
+            ImbalanceDirection::Buy => Side::Bid,
+            ImbalanceDirection::Sell => Side::Ask,
+            ImbalanceDirection::None
+            | ImbalanceDirection::InsufficientOrders
+            | ImbalanceDirection::Paused
+            | ImbalanceDirection::Unknown(_) => Side::None,
+        },
+        auction_type: noii.cross_type().raw(),
+        variation: noii.price_variation_indicator().raw(),
+        extensions: 0,
+        market_imbalance: None,
+        auction_time: None,
+        reference_price: price(noii.current_reference_price().0),
+        continuous_clearing_price: price(noii.near_price().0),
+        auction_clearing_price: price(noii.far_price().0),
+        indicative_price: None,
+        upper_collar: None,
+        lower_collar: None,
     }
 }
 
