@@ -26,12 +26,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::hash::{hash, hash_of};
 #[cfg(feature = "cloud")]
 use super::lease::Lease;
 use super::manifest::{MANIFEST, OutputRecord, Record};
 use super::place::Place;
 use super::staging::Staging;
-use super::task::{hash, hash_of};
 use super::{BatchError, Settings};
 
 /// The folder of what is no result.

@@ -23,10 +23,12 @@
 //! Cost of a task: one thread replays its files, and each input and output is hashed with SHA-256.
 
 mod folder;
+mod hash;
 #[cfg(feature = "cloud")]
 mod lease;
 mod manifest;
 mod objects;
+mod perform;
 mod place;
 mod plan;
 mod run;
@@ -41,12 +43,12 @@ use tapeworks_market::Symbol;
 
 pub use folder::{Access, Finished, Folder, TaskLock};
 pub use manifest::{GapRecord, InputRecord, MANIFEST, OutputRecord, Record, SharedChannel};
-pub use objects::ObjectInput;
+pub use perform::{perform, perform_here};
 pub use place::is_address;
 pub use plan::{FailedInput, Plan, PlanOptions, plan};
-pub use run::{Earlier, Elsewhere, Executor, FailedTask, Progress, Report, Step, Threads, run};
+pub use run::{Earlier, Elsewhere, Executor, Progress, Report, Step, Threads, run};
 pub use settings::{MOST_BUCKETS, Settings};
-pub use task::{Kind, Task, TaskError, perform, perform_here};
+pub use task::{FailedTask, Kind, ObjectInput, Task, TaskError};
 
 /// Why a batch cannot start or continue. An error of one file or one task is a [`FailedInput`] or a [`TaskError`].
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::run::FailedTask;
-use super::{FailedInput, Kind, Settings, Task};
+use super::{FailedInput, FailedTask, Kind, Settings, Task};
 use tapeworks_analysis::replay::Summary;
 
 /// The manifest's name in the folder.

@@ -6,20 +6,6 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-/// An object that a task reads, as it was listed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ObjectInput {
-    /// Its address.
-    pub path: PathBuf,
-    /// In bytes.
-    pub size: u64,
-    /// What changes when the object does: its entity tag, or the time of its last change.
-    pub version: String,
-}
-
 /// The local files that stand for objects.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
@@ -70,8 +56,7 @@ mod in_store {
     use sha2::{Digest as _, Sha256};
     use tapeworks_cloud::{self as cloud, Download, Object};
 
-    use super::ObjectInput;
-    use crate::{BatchError, TaskError};
+    use crate::{BatchError, ObjectInput, TaskError};
 
     /// Bytes of an object that are looked at first; four times as many each time that it takes more.
     const FIRST_BYTES: u64 = 16 << 20;
@@ -111,7 +96,7 @@ mod in_store {
             if let Some(object) = listed.iter().find(|object| object.address == address) {
                 return Ok(vec![object.clone().into()]);
             }
-            (listed, pattern(&crate::plan::with_files(address))?)
+            (listed, pattern(&crate::place::with_files(address))?)
         } else {
             let listed = cloud::list(address)?;
             if listed.is_empty() {

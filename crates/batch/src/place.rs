@@ -31,6 +31,22 @@ pub(super) fn refuse_address(path: &Path) -> Result<(), BatchError> {
     }
 }
 
+/// `**` at the end of a pattern means all files below, not the folders.
+pub(super) fn with_files(pattern: &str) -> String {
+    match pattern == "**" || pattern.ends_with("/**") {
+        true => format!("{pattern}/*"),
+        false => pattern.to_owned(),
+    }
+}
+
+/// The one name of a file, if it is there. An address is the one name of an object.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    if is_address(path) {
+        return path.to_owned();
+    }
+    fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Where results go.
 #[derive(Clone, Debug)]
 pub(super) struct Place {

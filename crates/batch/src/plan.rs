@@ -19,13 +19,12 @@ use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
 use tapeworks_packet::capture::CapturedDatagram;
 use tapeworks_time::Nanos;
 
-use super::objects::ObjectInput;
 #[cfg(feature = "cloud")]
 use super::objects::Staged;
-use super::place::{is_address, refuse_address};
+use super::place::{absolute, is_address, refuse_address, with_files};
 use super::staging::Staging;
 use super::task::channel_key;
-use super::{BatchError, Kind, Settings, Task};
+use super::{BatchError, Kind, ObjectInput, Settings, Task};
 use tapeworks_analysis::input::{Input, InputError, Source};
 
 /// Packets of a file that are looked at.
@@ -271,22 +270,6 @@ fn probe_object(
     _date: Option<Date>,
 ) -> Result<Result<Probed, String>, BatchError> {
     Err(BatchError::NoCloud { address: object.path.display().to_string() })
-}
-
-/// `**` at the end of a pattern means all files below, not the folders.
-pub(super) fn with_files(pattern: &str) -> String {
-    match pattern == "**" || pattern.ends_with("/**") {
-        true => format!("{pattern}/*"),
-        false => pattern.to_owned(),
-    }
-}
-
-/// The one name of a file, if it is there. An address is the one name of an object.
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    if is_address(path) {
-        return path.to_owned();
-    }
-    fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 /// What a file's beginning says.

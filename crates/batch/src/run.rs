@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::folder::Finished;
 use super::manifest::{Record, manifest, shared_channels};
-use super::plan::absolute;
-use super::task::is_current;
-use super::{BatchError, Folder, Plan, SharedChannel, Task, TaskError, perform};
+use super::perform::{is_current, perform};
+use super::place::absolute;
+use super::{BatchError, FailedTask, Folder, Plan, SharedChannel, Task, TaskError};
 
 /// The time between two reports of progress.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -155,15 +155,6 @@ impl Executor for Threads {
             }
         })
     }
-}
-
-/// A task without a result.
-#[derive(Debug)]
-pub struct FailedTask {
-    /// The task.
-    pub task: Task,
-    /// Why.
-    pub error: TaskError,
 }
 
 /// How a run has ended.
