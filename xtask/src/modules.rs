@@ -1,6 +1,8 @@
 //! No circle between the modules of a crate.
 //!
-//! The nodes are the modules directly below the root of a library or program, and the root itself where it has code.
+//! At every depth: the nodes are the modules directly below the root of a library or program, and the root itself where it has code;
+//! or the modules directly below another module. A module and its children are one story in several files, so a child may use what its
+//! parent has.
 //! An arrow is a path in the source that leads from one to the other: `use crate::…`, `use super::…`, or the same in an
 //! expression. Not arrows: a parent's declarations and `pub use` of its children, and what only tests are built with.
 //!
@@ -30,8 +32,11 @@ pub(crate) fn run() -> Result<String, String> {
                 .any(|kind| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == kind)));
             let Some(root) = target["src_path"].as_str().filter(|_| ships) else { continue };
             let source = Source::read(Path::new(root))?;
-            modules += source.children().len();
-            found.extend(circles(&source.arrows()).iter().map(|circle| circle.fault(name)));
+            modules += source.modules.len();
+            for module in &source.modules {
+                let shown = [&[name.to_owned()], module.as_slice()].concat().join("::");
+                found.extend(circles(&source.arrows(module)).iter().map(|circle| circle.fault(&shown)));
+            }
         }
     }
     if found.is_empty() {
@@ -197,21 +202,35 @@ impl Source {
         Ok(reader.files)
     }
 
-    /// The modules directly below the root.
-    fn children(&self) -> BTreeSet<&str> {
-        self.modules.iter().filter(|module| module.len() == 1).map(|module| module[0].as_str()).collect()
+    /// The modules directly below `module`.
+    fn children(&self, module: &[String]) -> BTreeSet<&str> {
+        let is_child = |other: &&Vec<String>| other.len() == module.len() + 1 && other.starts_with(module);
+        self.modules.iter().filter(is_child).filter_map(|child| child.last()).map(String::as_str).collect()
     }
 
-    /// Who uses whom.
-    fn arrows(&self) -> Arrows {
+    /// Who uses whom among the children of `module`, and in the root its own code.
+    fn arrows(&self, module: &[String]) -> Arrows {
         let mut arrows = Arrows::new();
-        for mention in &self.mentions {
-            if mention.module.is_empty() && mention.is_export {
+        let children = self.children(module);
+        if children.is_empty() {
+            return arrows;
+        }
+        for mention in self.mentions.iter().filter(|mention| mention.module.starts_with(module)) {
+            if mention.module == module && mention.is_export {
                 continue;
             }
-            let from = mention.module.first().map_or(ROOT, String::as_str);
-            let Some(to) = self.owner(&mention.path, 0).filter(|to| to != from) else { continue };
-            let place = arrows.entry(from.to_owned()).or_default().entry(to);
+            let Some(owner) = self.owner(&mention.path, 0) else { continue };
+            let node = |below: &[String]| match below.first() {
+                None if !module.is_empty() => None,
+                child => Some(child.map_or(ROOT, String::as_str).to_owned()),
+            };
+            let from = node(&mention.module[module.len()..]);
+            let to = owner.strip_prefix(module).and_then(node);
+            let (Some(from), Some(to)) = (from, to) else { continue };
+            if to == from {
+                continue;
+            }
+            let place = arrows.entry(from).or_default().entry(to);
             place
                 .and_modify(|first| *first = mention.place.clone().min(first.clone()))
                 .or_insert_with(|| mention.place.clone());
@@ -219,29 +238,32 @@ impl Source {
         arrows
     }
 
-    /// The node that a path from the root leads to. A name that the root only passes on is its owner's.
-    fn owner(&self, path: &[String], depth: usize) -> Option<String> {
-        let first = path.first()?;
-        if self.children().contains(first.as_str()) {
-            return Some(first.clone());
+    /// The module that has what a path from the root leads to. A name that a module only passes on is its owner's.
+    fn owner(&self, path: &[String], depth: usize) -> Option<Vec<String>> {
+        let known = (0..=path.len()).rev().find(|&length| self.modules.contains(&path[..length]))?;
+        let (module, rest) = path.split_at(known);
+        let Some(first) = rest.first() else { return Some(module.to_vec()) };
+        if module.is_empty()
+            && let Some(owner) = self.macros.get(first)
+        {
+            return Some(owner.clone());
         }
-        if let Some(module) = self.macros.get(first) {
-            return Some(module.first().cloned().unwrap_or_else(|| ROOT.to_owned()));
-        }
-        // The root may pass on what it has from elsewhere; a name behind eight of them is a circle of names.
-        let at_root = || self.mentions.iter().filter(|mention| mention.is_use && mention.module.is_empty());
+        // A module may pass on what it has from elsewhere; a name behind eight of them is a circle of names.
+        let here = || self.mentions.iter().filter(|mention| mention.is_use && mention.module == module);
         if depth < 8 {
-            if let Some(named) = at_root().find(|mention| mention.alias.as_ref() == Some(first)) {
+            if let Some(named) = here().find(|mention| mention.alias.as_ref() == Some(first)) {
                 return self.owner(&named.path, depth + 1);
             }
-            let globs = at_root().filter(|mention| mention.alias.as_deref() == Some("*"));
+            let globs = here().filter(|mention| mention.alias.as_deref() == Some("*"));
             for glob in globs {
                 if self.declared.contains(&(glob.path.clone(), first.clone())) {
-                    return self.owner(&glob.path, depth + 1);
+                    let path = [glob.path.as_slice(), std::slice::from_ref(first)].concat();
+                    return self.owner(&path, depth + 1);
                 }
             }
         }
-        self.declared.contains(&(Vec::new(), first.clone())).then(|| ROOT.to_owned())
+        let is_declared = self.declared.contains(&(module.to_vec(), first.clone()));
+        (is_declared || !module.is_empty()).then(|| module.to_vec())
     }
 }
 
@@ -525,7 +547,7 @@ mod tests {
     }
 
     fn names(files: &[(&str, &str)]) -> Vec<String> {
-        circles(&source(files).arrows()).iter().map(Circle::name).collect()
+        circles(&source(files).arrows(&[])).iter().map(Circle::name).collect()
     }
 
     #[test]
@@ -547,7 +569,7 @@ mod tests {
             ("c", "use super::a;"),
         ];
         let found: Vec<String> =
-            circles(&source(&files).arrows()).iter().map(|circle| circle.fault("k")).collect();
+            circles(&source(&files).arrows(&[])).iter().map(|circle| circle.fault("k")).collect();
         assert_eq!(
             found,
             ["k: a > b > c > a\n      a > b: a.rs:3\n      b > c: b.rs:2\n      c > a: c.rs:1"]
@@ -604,6 +626,21 @@ mod tests {
     }
 
     #[test]
+    fn nested_modules_are_checked_among_themselves_and_may_use_their_parent() {
+        let files = [
+            ("", "mod a;"),
+            ("a", "mod b; mod c; pub(super) use c::C; struct A; fn f() { b::g() }"),
+            ("a::b", "use super::{A, C}; use super::c::D; pub(super) fn g() {}"),
+            ("a::c", "use crate::a::b::g; use super::A; pub struct C; pub struct D;"),
+        ];
+        let source = source(&files);
+        let names: Vec<String> =
+            circles(&source.arrows(&["a".to_owned()])).iter().map(Circle::name).collect();
+        assert_eq!(names, ["b > c > b"]);
+        assert!(circles(&source.arrows(&[])).is_empty());
+    }
+
+    #[test]
     fn paths_in_macros_and_exported_macros_count() {
         let files = [
             ("", "mod a; mod b;"),
@@ -629,7 +666,7 @@ mod tests {
     #[test]
     fn files_of_modules_are_found_where_the_compiler_finds_them() {
         let source = Source::read(&process::root().join("xtask/src/main.rs")).unwrap();
-        assert!(source.children().contains("modules") && source.children().contains("steps"));
-        assert!(source.arrows()["steps"]["deps"].file.ends_with("xtask/src/steps.rs"));
+        assert!(source.children(&[]).is_superset(&["modules", "steps"].into()));
+        assert!(source.arrows(&[])["steps"]["deps"].file.ends_with("xtask/src/steps.rs"));
     }
 }

@@ -21,8 +21,8 @@ mod pool;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use levels::{Levels, Queue};
-use pool::{Links, Pool};
+use levels::Levels;
+use pool::{Links, Pool, Queue};
 
 pub use pool::OrderId;
 

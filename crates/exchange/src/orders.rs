@@ -20,6 +20,7 @@ mod misreports;
 mod native;
 mod ouch;
 mod register;
+mod working;
 
 use std::collections::HashSet;
 use std::fmt;

@@ -17,6 +17,7 @@
 //!
 //! Every input is an [`Input`], also the passing of time. The same inputs give the same events.
 
+mod catch_up;
 mod check;
 mod delivery;
 mod fault;

@@ -42,10 +42,16 @@ mod output;
 mod position;
 mod setting;
 #[cfg(feature = "kafka")]
+mod shared;
+#[cfg(feature = "kafka")]
 mod sink;
 mod status;
+#[cfg(feature = "kafka")]
+mod trouble;
 
 #[cfg(feature = "kafka")]
-pub use output::{Kafka, KafkaFailure, KafkaStartError, start};
+pub use output::{Kafka, KafkaStartError, start};
 pub use setting::{KafkaCompression, KafkaLogin, KafkaMechanism, KafkaSetting};
+#[cfg(feature = "kafka")]
+pub use shared::KafkaFailure;
 pub use status::KafkaStatus;

@@ -30,6 +30,8 @@
 #[cfg(feature = "questdb")]
 mod database;
 #[cfg(feature = "questdb")]
+mod failure;
+#[cfg(feature = "questdb")]
 mod output;
 #[cfg(feature = "questdb")]
 mod queue;
@@ -43,6 +45,8 @@ mod setting;
 mod status;
 
 #[cfg(feature = "questdb")]
-pub use output::{QuestDb, QuestDbError, QuestDbFailure, start};
+pub use failure::{QuestDbError, QuestDbFailure};
+#[cfg(feature = "questdb")]
+pub use output::{QuestDb, start};
 pub use setting::{QuestDbLogin, QuestDbSetting};
 pub use status::QuestDbStatus;

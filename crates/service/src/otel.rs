@@ -10,5 +10,6 @@
 //! Sources: *OpenTelemetry Protocol Specification* 1.9, OTLP/HTTP; the crate `opentelemetry-proto` for the messages.
 
 mod client;
+mod error;
 pub mod exporter;
 pub mod spans;

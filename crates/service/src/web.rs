@@ -31,7 +31,9 @@ use tapeworks_runtime::secrets::Secret;
 use tapeworks_runtime::transport::Acceptor;
 
 mod access;
+mod app;
 mod closing;
+mod conditions;
 pub mod control;
 mod counters;
 mod describe;

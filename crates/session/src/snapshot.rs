@@ -26,8 +26,11 @@
 //! nothing. A client keeps one incomplete packet.
 
 mod client;
+mod failure;
 mod refresh;
 mod server;
+
+use std::ops::Range;
 
 use tapeworks_wire::cboe::grp::{SpinFinished, SpinFinishedFields};
 use tapeworks_wire::cboe::pitch::{AddOrderExpanded, AddOrderLong, AddOrderShort};
@@ -41,13 +44,20 @@ use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch};
 use crate::requests::{UNIT_HEARTBEAT, append_sequenced, complete_by_memx};
 use crate::transport::{SessionId, TransportKind};
 
-pub use client::{Fetched, SnapshotClient, SnapshotFailure, SnapshotLogin};
+pub use client::{Fetched, SnapshotClient, SnapshotLogin};
+pub use failure::SnapshotFailure;
 pub use server::{SnapshotEnd, SnapshotServer};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A block of a spin has no more bytes, unless one message is longer.
 const BLOCK_BYTES: usize = 1_400;
+
+/// Where in the input what has come lies.
+enum Step {
+    Message(Range<usize>),
+    End(u64),
+}
 
 /// How snapshots are requested and framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

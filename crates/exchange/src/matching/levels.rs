@@ -4,20 +4,7 @@
 //! happens near the best.
 
 use super::OrderSide;
-use super::pool::OrderId;
-
-/// First and last order of a queue; the orders link each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Queue {
-    pub(super) first: Option<OrderId>,
-    pub(super) last: Option<OrderId>,
-}
-
-impl Queue {
-    pub(super) const fn first(self) -> Option<OrderId> {
-        self.first
-    }
-}
+use super::pool::Queue;
 
 /// The orders of one price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

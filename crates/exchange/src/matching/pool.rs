@@ -3,7 +3,6 @@
 //! Cost: an index and a comparison of generations for each access.
 
 use super::Order;
-use super::levels::Queue;
 
 /// A working order of a matching engine. A number is not used again before 2^32 other orders had its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +39,19 @@ impl OrderId {
 pub(super) struct Links {
     pub(super) previous: Option<OrderId>,
     pub(super) next: Option<OrderId>,
+}
+
+/// First and last order of a queue; the orders link each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Queue {
+    pub(super) first: Option<OrderId>,
+    pub(super) last: Option<OrderId>,
+}
+
+impl Queue {
+    pub(super) const fn first(self) -> Option<OrderId> {
+        self.first
+    }
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! would trade, expires. Reject codes are the simulated exchange's own: [`order_reject_code`](super::order_reject_code).
 
 use tapeworks_wire::millennium::native::{
-    AppId, AutoCancel, BusinessReject, BusinessRejectFields, Capacity, ExecType, ExecutionReport,
+    AppId, AutoCancel, BusinessReject, BusinessRejectFields, ExecType, ExecutionReport,
     ExecutionReportFields, LastMarket, MassCancelOrderSubType, MassCancelRequestType, MassCancelResponse,
     Message, NewOrder, NewQuote, OrderCancelReject, OrderCancelRejectFields, OrderCancelReplaceRequest,
     OrderCancelRequest, OrderMassCancelReport, OrderMassCancelReportFields, OrderMassCancelRequest,
@@ -18,34 +18,12 @@ use tapeworks_wire::{Ascii, Decimal};
 use super::ids::{base_62, from_base_62};
 use super::order_reject_code as code;
 use super::register::{Entry, Execution, OrderRegister, Recipient, Trade, TradeSide};
+use super::working::NativeOrder;
 use crate::matching::{
     Display, EndReason, Lifetime, NewOrder as EngineOrder, OrderId, OrderKind, OrderSide, Refusal,
     Replacement, SymbolIndex,
 };
 use crate::scenario::SECOND_NS;
-
-/// What the native gateway knows of a working order.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct NativeOrder {
-    pub(super) user: usize,
-    pub(super) partition: u8,
-    pub(super) instrument_id: i32,
-    side: Side,
-    client_order_id: Ascii<20>,
-    /// The client order id of the cancel or amendment in progress, which its report carries.
-    request_id: Option<Ascii<20>>,
-    /// With what is executed.
-    pub(super) quantity: u32,
-    pub(super) executed: u32,
-    display_qty: i32,
-    minimum_quantity: i32,
-    owner_type: OwnerType,
-    capacity: Capacity,
-    pub(super) cancels_on_disconnect: bool,
-    is_suspended: bool,
-    /// A side of a quote: its client order id names the quote, not the order.
-    pub(super) is_quote: bool,
-}
 
 impl NativeOrder {
     /// The client order id, padded alike whatever the client pads with.

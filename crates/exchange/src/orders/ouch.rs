@@ -17,6 +17,7 @@ use tapeworks_wire::nasdaq::ouch50::outbound::{
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
 use super::register::{Entry, Execution, OrderRegister, Recipient, Trade};
+use super::working::{Change, OuchOrder};
 use crate::matching::{
     Display, EndReason, Lifetime, NewOrder, OrderId, OrderKind, OrderSide, Refusal, Replacement, SymbolIndex,
 };
@@ -27,37 +28,6 @@ pub const MARKET_PRICE: u64 = i32::MAX as u64;
 
 /// Prices of OUCH have 4 decimals, those of the engine 8.
 pub(super) const E8_PER_E4: i64 = 10_000;
-
-/// A change in progress that is not a replace, although the engine replaces.
-#[derive(Debug, Clone, Copy)]
-enum Change {
-    /// A cancel of so many.
-    Reduced(u32),
-    Modified,
-}
-
-/// What the OUCH gateway knows of a working order.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct OuchOrder {
-    pub(super) user: usize,
-    /// The user reference number.
-    pub(super) reference: u32,
-    pub(super) side: inbound::Side,
-    /// With what is executed.
-    pub(super) quantity: u32,
-    pub(super) executed: u32,
-    pub(super) symbol: Ascii<8>,
-    pub(super) price: u64,
-    time_in_force: TimeInForce,
-    display: inbound::Display,
-    capacity: inbound::Capacity,
-    sweep: inbound::InterMarketSweepEligibility,
-    cross_type: CrossType,
-    cl_ord_id: Ascii<14>,
-    /// The reference number of the order before, while it is replaced.
-    replaces: Option<u32>,
-    change: Option<Change>,
-}
 
 /// What of an appendage counts here.
 #[derive(Default)]

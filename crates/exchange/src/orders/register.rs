@@ -10,8 +10,7 @@ use tapeworks_wire::millennium::variant::Variant;
 
 use super::faults::{Misreport, Script};
 use super::ledger::{LedgerEntry, LedgerEvent, OrderUser};
-use super::native::NativeOrder;
-use super::ouch::OuchOrder;
+use super::working::{NativeOrder, OuchOrder};
 use super::{Instrument, MarketEvent, OrderCounters, OrderOptions};
 use crate::matching::{
     EndReason, Event, MatchingEngine, MatchingOptions, OrderId, Owner, SymbolIndex, SymbolRules,

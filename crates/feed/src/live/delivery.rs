@@ -11,7 +11,7 @@ use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
 
 use super::LiveChannelOptions;
-use super::snapshot::{Awaited, CatchUp, Since};
+use super::catch_up::{Awaited, CatchUp, Since};
 use crate::arbitration::Delivery;
 use crate::captured::{ChannelIdentity, Packet};
 use crate::feed::Feed;

@@ -10,7 +10,9 @@
 //! subscribed schemas. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema none; per client
 //! and turn one system call.
 
+mod agenda;
 mod client;
+mod interest;
 mod requests;
 
 use std::collections::VecDeque;
@@ -30,8 +32,9 @@ use tapeworks_time::Nanos;
 
 use super::control::{Admitted, Authenticator, Limits, Reason, Refusal, Request, Session};
 use super::replay::{Begin, Message, Replay, Selection};
-use client::{Client, Clocks, Interest, Phase};
+use client::{Client, Clocks, Phase};
 pub use client::{ClientState, ClientView};
+use interest::Interest;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::{History, HistoryError};
 use tapeworks_engine::replica::{Mode, Replica, SCHEMAS, Special, place_of};

@@ -12,10 +12,11 @@ use tapeworks_market::{BookOptions, Event, Publisher};
 use tapeworks_time::Nanos;
 
 use super::KafkaSetting;
-use super::broker::{Broker, Stop, Trouble, position_now};
+use super::broker::{Broker, position_now};
 use super::messages::Layout;
-use super::output::{KafkaFailure, Shared};
 use super::position::{Beginning, Mark, Ownership, Position};
+use super::shared::{KafkaFailure, Shared};
+use super::trouble::{Stop, Trouble};
 use crate::begin::LONGEST_REACH;
 
 /// The first pause after a failure; each further one is twice as long.

@@ -13,7 +13,7 @@ use questdb::ErrorCode;
 use questdb::ingress::{Buffer, Protocol, ProtocolVersion, Sender, SenderBuilder};
 use ureq::Agent;
 
-use super::output::QuestDbError;
+use super::failure::QuestDbError;
 use super::{QuestDbLogin, QuestDbSetting};
 use crate::https;
 use crate::text::one_line;

@@ -1,58 +1,25 @@
 //! The threads that send records to QuestDB.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{io, thread};
 
 use tapeworks_market::Event;
-use tapeworks_ring::disruptor::{Consumer, Failed, Single};
+use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 
 use crate::begin::Begin;
 use crate::reader::Reader;
-use tapeworks_engine::history::HistoryError;
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::worker::Worker;
 
 use super::database::Database;
+use super::failure::{QuestDbError, QuestDbFailure};
 use super::queue::Queue;
 use super::reader::{Making, Repeating};
 use super::sender::Sending;
 use super::{QuestDbSetting, QuestDbStatus};
-
-/// How often the status is published.
-pub(super) const REPORT_EVERY: Duration = Duration::from_millis(100);
-
-/// Why nothing is sent.
-#[derive(thiserror::Error, Debug)]
-#[non_exhaustive]
-pub enum QuestDbError {
-    /// The client library refuses its options.
-    #[error("cannot be a client of QuestDB: {reason}")]
-    Client {
-        /// Its error.
-        reason: String,
-    },
-    /// A thread cannot be started.
-    #[error("no thread for QuestDB: {0}")]
-    Thread(io::Error),
-}
-
-/// Why it ended before it was stopped. An unreachable server does not end it.
-#[derive(thiserror::Error, Debug)]
-#[non_exhaustive]
-pub enum QuestDbFailure {
-    /// The ring stands still.
-    #[error("QuestDB's reader gets no more events: {0}")]
-    Ring(#[from] Failed),
-    /// The events of the day so far cannot be read.
-    #[error("QuestDB's reader cannot begin: {0}")]
-    History(#[from] HistoryError),
-    /// A thread panicked.
-    #[error("a thread for QuestDB panicked")]
-    Panicked,
-}
 
 /// The QuestDB output. Dropping it stops it.
 #[derive(Debug)]

@@ -15,6 +15,9 @@ use tapeworks_store::live::{Batch, Item};
 use super::QuestDbStatus;
 use tapeworks_engine::history::HistoryError;
 
+/// How often the status is published.
+pub(super) const REPORT_EVERY: Duration = Duration::from_millis(100);
+
 /// The most bytes of the journal's records that wait.
 const AGAIN_BYTES: usize = 4 << 20;
 

@@ -13,8 +13,8 @@ use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
 
 use super::QuestDbSetting;
-use super::output::{QuestDbFailure, REPORT_EVERY};
-use super::queue::{Again, Queue, bytes_of};
+use super::failure::QuestDbFailure;
+use super::queue::{Again, Queue, REPORT_EVERY, bytes_of};
 use crate::output::Output;
 
 /// Bytes of records after which they go to the sender.

@@ -9,8 +9,7 @@ use tapeworks_market::Symbol;
 
 use super::QuestDbSetting;
 use super::database::{Database, NotTaken};
-use super::output::REPORT_EVERY;
-use super::queue::{Chunk, Next, Origin, Queue};
+use super::queue::{Chunk, Next, Origin, Queue, REPORT_EVERY};
 use super::rows;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
 

@@ -9,7 +9,7 @@ use tapeworks_outputs::text::one_line;
 use tapeworks_runtime::traces::setting::TraceSetting;
 use ureq::Agent;
 
-use super::exporter::ExportError;
+use super::error::ExportError;
 
 /// The most bytes of an answer that are read.
 const LONGEST_ANSWER: u64 = 64 << 10;

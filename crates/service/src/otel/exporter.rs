@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
-use tapeworks_outputs::https::NoAuthorities;
 use tapeworks_runtime::traces::setting::TraceSetting;
 use tapeworks_runtime::traces::{SampleCounts, Samples, TraceHandle, TraceStatus};
 
 use super::client::{Answer, Client};
+pub use super::error::ExportError;
 use super::spans::{self, Ids};
 
 /// Samples in a request, at most.
@@ -30,21 +30,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long the end waits beyond `linger` for the thread.
 const GRACE: Duration = Duration::from_millis(200);
-
-/// Why nothing is exported.
-#[derive(thiserror::Error, Debug)]
-#[non_exhaustive]
-pub enum ExportError {
-    /// The authorities of the collector cannot be used.
-    #[error("'authorities' of [otel]: {0}")]
-    Authorities(NoAuthorities),
-    /// There is no thread.
-    #[error("no thread for the export of traces: {0}")]
-    Thread(io::Error),
-    /// The system has no random bytes for ids.
-    #[error("no random bytes for the ids of traces: {0}")]
-    Random(getrandom::Error),
-}
 
 /// The running export. Dropping it ends it as [`Exporter::join`] does.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tapeworks_market::levels::Level;
@@ -11,12 +10,10 @@ use tapeworks_market::{Flags, Symbol};
 use tapeworks_time::Nanos;
 
 use super::files::{self, Files};
-use super::plant::App;
 use crate::describe::{self, feed_name};
 use crate::report::Report;
 use tapeworks_plant::view::{SymbolView, View};
 use tapeworks_plant::{Condition, DelayPoint};
-use tapeworks_runtime::now;
 
 /// One look at everything.
 pub(super) struct Look {
@@ -32,20 +29,6 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn new(app: &App) -> Self {
-        let handles = &app.handles;
-        let streamed = handles.stream.as_ref().map(|hub| hub.counters.all()).unwrap_or_default();
-        Self {
-            now: now(),
-            has_replayed: handles.has_replayed.load(Ordering::Acquire),
-            report: handles.report(),
-            web: [app.server.counters.all(), streamed].concat(),
-            viewers: app.ticks.receiver_count(),
-            files: Arc::clone(&app.server.files),
-            has_login: app.server.access.has_token(),
-        }
-    }
-
     /// The conditions of a complete output. `/health` shows whether the process lives.
     pub(super) fn conditions(&self) -> [Condition; 7] {
         self.report.plant.conditions(self.has_replayed, self.now)
@@ -118,9 +101,7 @@ impl Activity {
 }
 
 impl Tick {
-    pub(super) fn new(app: &App, activity: &mut Activity) -> Self {
-        let look = Look::new(app);
-        let view = app.handles.watch.view();
+    pub(super) fn new(look: Look, view: Arc<View>, activity: &mut Activity) -> Self {
         let mut list = view.nbbos.clone();
         list.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
         let busiest = activity.busiest(&list);

@@ -5,8 +5,8 @@ use tapeworks_plant::Condition;
 use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_time::Nanos;
 
+use super::conditions::conditions;
 use super::files;
-use super::gateway::conditions;
 use super::prometheus::{self, Kind, Text, seconds};
 
 /// All of it, with the counters of the page's server.

@@ -21,9 +21,9 @@ use tapeworks_market::Symbol;
 use tapeworks_time::Nanos;
 use tokio::time::Instant;
 
+use super::app::App;
 use super::closing;
 use super::describe::{Activity, Tick};
-use super::plant::{App, TICK};
 
 /// Bytes that a page may say at once.
 const MOST_SAID: usize = 1 << 10;
@@ -37,6 +37,9 @@ const SOON: Duration = Duration::from_millis(50);
 /// Symbols of the list that a page gets at most.
 const MOST_ROWS: usize = 500;
 
+/// How often pages get an update.
+const TICK: Duration = Duration::from_millis(200);
+
 /// Makes ticks while a page is open.
 pub(super) async fn publish(app: &App) {
     let mut activity = Activity::default();
@@ -46,7 +49,7 @@ pub(super) async fn publish(app: &App) {
         every.tick().await;
         if app.ticks.receiver_count() > 0 {
             app.handles.watch.look_at_list();
-            app.ticks.send_replace(Arc::new(Tick::new(app, &mut activity)));
+            app.ticks.send_replace(Arc::new(app.tick(&mut activity)));
         }
     }
 }

@@ -20,7 +20,6 @@
 //! page gets fewer updates, and a page that reads none is dropped; neither affects the market's threads.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -29,16 +28,14 @@ use axum::response::Response;
 use axum::routing::get;
 use tokio::sync::{Semaphore, watch};
 
+use super::app::App;
 use super::describe::{self, Tick};
-use super::{Listening, Server, Site, Web, WebError, json, live, metrics, reserved, stream, whole};
+use super::{Listening, Site, Web, WebError, json, live, metrics, reserved, stream, whole};
 use crate::report::Handles;
 use tapeworks_runtime::refusals::OnRefusal;
 
 /// Pages that look at once.
 const MOST_VIEWERS: usize = 64;
-
-/// How often pages get an update.
-pub(super) const TICK: Duration = Duration::from_millis(200);
 
 /// Serves the reports of `handles`, and reports refused clients to `on_refusal`.
 ///
@@ -68,26 +65,15 @@ pub fn start(listening: Listening, handles: Handles, on_refusal: Option<OnRefusa
     })
 }
 
-/// The state that all requests share.
-#[derive(Debug)]
-pub(super) struct App {
-    pub(super) server: Arc<Server>,
-    pub(super) handles: Handles,
-    pub(super) viewers: Arc<Semaphore>,
-    /// Places for clients of the stream.
-    pub(super) streams: Arc<Semaphore>,
-    pub(super) ticks: watch::Sender<Arc<Tick>>,
-}
-
 async fn show_metrics(State(app): State<Arc<App>>) -> Response {
-    super::metrics_text(metrics::text(&describe::Look::new(&app)))
+    super::metrics_text(metrics::text(&app.look()))
 }
 
 async fn status(State(app): State<Arc<App>>) -> Response {
-    json(StatusCode::OK, &describe::status(&describe::Look::new(&app)))
+    json(StatusCode::OK, &describe::status(&app.look()))
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let (is_ready, body) = describe::Look::new(&app).readiness();
+    let (is_ready, body) = app.look().readiness();
     json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &body)
 }

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 
 use tapeworks_outputs::stream::{Hub, Request};
 
+use super::app::App;
 use super::closing;
-use super::plant::App;
 
 /// The longest message of a client in bytes; the stream needs none.
 const MOST_SAID: usize = 1 << 10;

@@ -2,7 +2,19 @@
 
 use tapeworks_wire::fix::{begin_string, read_flag, read_timestamp, read_unsigned};
 
-use super::validate::Part;
+/// A field of a message: its tag, which may be no valid one, and its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) tag: i64,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Part {
+    pub(crate) fn value<'a>(&self, message: &'a [u8]) -> &'a [u8] {
+        message.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
 
 /// The highest MsgSeqNum (34) and NewSeqNo (36), as the dictionaries' integers have 63 bits.
 pub const HIGHEST_SEQUENCE: u64 = i64::MAX as u64;

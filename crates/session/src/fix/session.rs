@@ -13,10 +13,11 @@ use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
 
 use super::dictionary::Dictionary;
 use super::link::{Link, ROUTING, SendError, Unsent};
+use super::received::Part;
 use super::received::{HIGHEST_SEQUENCE, Received};
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
-use super::validate::{Part, Rejection, Room, split, validate, without_empty_fields};
+use super::validate::{Rejection, Room, split, validate, without_empty_fields};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * SECOND_NS;

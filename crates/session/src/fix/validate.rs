@@ -10,21 +10,7 @@ use tapeworks_wire::fix::{
 };
 
 use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
-use super::received::is_admin;
-
-/// A field of a message: its tag, which may be no valid one, and its value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub(crate) tag: i64,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-}
-
-impl Part {
-    pub(crate) fn value<'a>(&self, message: &'a [u8]) -> &'a [u8] {
-        message.get(self.start as usize..self.end as usize).unwrap_or_default()
-    }
-}
+use super::received::{Part, is_admin};
 
 /// A message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

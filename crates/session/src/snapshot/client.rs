@@ -1,6 +1,5 @@
 //! The client's end: logs in, requests a spin where there are several, and hands each message on.
 
-use std::fmt;
 use std::ops::Range;
 
 use tapeworks_wire::AsciiNumber;
@@ -13,7 +12,7 @@ use tapeworks_wire::millennium::recovery;
 use tapeworks_wire::nasdaq::soupbintcp::{self, ClientHeartbeat, LoginRequestFields, LogoutRequest};
 
 use super::refresh::RefreshClient;
-use super::{SnapshotProtocol, adds_order, padded};
+use super::{SnapshotFailure, SnapshotProtocol, Step, adds_order, padded};
 use crate::requests::{DayTime, RequestLogin, UNIT_HEADER_BYTES, UNIT_HEARTBEAT, token_login, unit_of};
 use crate::transport::SessionId;
 
@@ -54,48 +53,6 @@ pub enum Fetched<'a> {
     },
 }
 
-/// Why a snapshot does not come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SnapshotFailure {
-    /// The server rejected the login.
-    LoginRejected,
-    /// The server has no such spin, or sends one already.
-    SpinRefused,
-    /// The server refused the request for a snapshot.
-    Refused,
-    /// The server's session is not the requested one.
-    OtherSession,
-    /// The session ended before the snapshot did.
-    Ended,
-    /// The end does not fit the beginning: another number, or another count of orders.
-    Torn,
-    /// The server refused a refresh, or the directory before it.
-    RefreshRefused,
-    /// Packets of a refresh did not come, however often they were requested; or there were too many.
-    RefreshIncomplete,
-    /// What came is not the protocol.
-    Malformed,
-}
-
-impl fmt::Display for SnapshotFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LoginRejected => "the login was rejected",
-            Self::SpinRefused => "the spin was refused",
-            Self::Refused => "the snapshot was refused",
-            Self::OtherSession => "the server's session is not the requested one",
-            Self::Ended => "the session ended before the snapshot did",
-            Self::Torn => "the end of the snapshot does not fit its beginning",
-            Self::RefreshRefused => "the refresh was refused",
-            Self::RefreshIncomplete => "the refresh did not come whole",
-            Self::Malformed => "the server does not speak the protocol of its snapshots",
-        })
-    }
-}
-
-impl std::error::Error for SnapshotFailure {}
-
 /// GLIMPSE's End of Snapshot: `G`, and the number of the first live message that the snapshot does not hold.
 fn end_of_snapshot(message: &[u8]) -> Option<u64> {
     let (b'G', digits) = message.split_first()? else { return None };
@@ -118,12 +75,6 @@ enum State {
     },
     /// The messages are there, and the snapshot includes those up to this number: of MEMX, before the end of the replay.
     Behind(u64),
-}
-
-/// Where in the input what has come lies.
-pub(super) enum Step {
-    Message(Range<usize>),
-    End(u64),
 }
 
 /// The client's end of a connection for one snapshot. The caller sends [`SnapshotClient::take_output`] after the beginning and after each

@@ -34,8 +34,7 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket, PillarPacketFields};
 use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
 
-use super::client::{SnapshotFailure, Step};
-use super::{BLOCK_BYTES, Image, SECOND_NS};
+use super::{BLOCK_BYTES, Image, SECOND_NS, SnapshotFailure, Step};
 use crate::requests::{DayTime, Malformed, PacketReader, RequestLogin, RequestProtocol, pillar_of};
 
 /// How long a response may take, in ns.

@@ -12,7 +12,7 @@ use tapeworks_gateway::config::{Config, VenueConfig};
 #[cfg(feature = "web")]
 use tapeworks_gateway::config::{ControlConfig, WebConfig};
 use tapeworks_gateway::status::Status;
-use tapeworks_gateway::{Notice, RestoreError, Restored, StartError};
+use tapeworks_gateway::{Cut, Notice, RestoreError, Restored, StartError};
 use tapeworks_ring::spsc;
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::followed::FileWatch;
@@ -30,12 +30,13 @@ use tapeworks_service::monitor::{Severity, compare_traces};
 use tapeworks_service::otel::exporter::{self, Exporter};
 #[cfg(feature = "web")]
 use tapeworks_service::web;
+use tapeworks_time::Nanos;
 
 use super::super::plant::{check_certificates, log_certificates, show_traces};
 use super::Configured;
 use crate::ending::{Ending, Failure, Result};
 use crate::log::{self, LogFormat};
-use crate::table::{Align, Table, counted, thousands};
+use crate::table::{Align, Table, counted, thousands, time};
 use crate::{interrupt, output, terminal, values};
 
 /// Lines of the log that wait at most. The gateway's thread does not wait for a log that cannot be written: above it they are counted.
@@ -165,8 +166,23 @@ fn log_restored(restored: &Restored, store: &Path) {
         "went on from the store"
     );
     if let Some(cut) = &restored.cut {
-        tracing::warn!("{}", super::store::cut_text(cut, "was cut off"));
+        tracing::warn!("{}", cut_text(cut, "was cut off"));
     }
+}
+
+/// What is cut off behind the last sync.
+pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
+    let copy =
+        cut.set_aside.as_ref().map_or_else(String::new, |path| format!("; a copy is {}", path.display()));
+    format!(
+        "the machine has lost power before the disk had all: what is behind record {} {what_is_done}: {} that the disk does not have, \
+         and {} from {} to {}{copy}. Orders may be missing: compare with the venue",
+        cut.from,
+        counted(cut.lost, "record", "records"),
+        counted(cut.discarded, "record", "records"),
+        time(Nanos(cut.times_ns.0)),
+        time(Nanos(cut.times_ns.1)),
+    )
 }
 
 /// Takes the address of the page, which shows the files of TLS of the FIX port too.

@@ -4,14 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use tapeworks_gateway::Cut;
 use tapeworks_gateway::inspect::{self, Inspection, Replayed};
 use tapeworks_runtime::world::{System, World as _};
-use tapeworks_time::Nanos;
 
-use super::run::load;
+use super::run::{cut_text, load};
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{Align, Table, counted, thousands, time};
+use crate::table::{Align, Table, counted, thousands};
 use crate::{output, terminal};
 
 #[derive(Debug, Subcommand)]
@@ -176,21 +174,6 @@ fn shown(found: &Inspection) -> String {
     }
     text += &soundness(found);
     text
-}
-
-/// What is cut off behind the last sync.
-pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
-    let copy =
-        cut.set_aside.as_ref().map_or_else(String::new, |path| format!("; a copy is {}", path.display()));
-    format!(
-        "the machine has lost power before the disk had all: what is behind record {} {what_is_done}: {} that the disk does not have, \
-         and {} from {} to {}{copy}. Orders may be missing: compare with the venue",
-        cut.from,
-        counted(cut.lost, "record", "records"),
-        counted(cut.discarded, "record", "records"),
-        time(Nanos(cut.times_ns.0)),
-        time(Nanos(cut.times_ns.1)),
-    )
 }
 
 fn soundness(found: &Inspection) -> String {

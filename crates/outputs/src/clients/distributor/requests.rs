@@ -22,7 +22,9 @@ use tapeworks_time::Nanos;
 
 use super::super::control::{Refusal, Subscription, Wanted};
 use super::Distributor;
-use super::client::{Chosen, Client, Clocks};
+use super::agenda::{Making, Step};
+use super::client::{Client, Clocks};
+use super::interest::Chosen;
 
 /// The least work of a step.
 const LEAST_WORK: usize = 16;
@@ -30,92 +32,6 @@ const LEAST_WORK: usize = 16;
 /// Bytes of a client's queue up to which it gets the next part of its snapshot, even if snapshots of others fill their total: no
 /// client that reads waits for one that does not.
 const SMALL_QUEUE: usize = 1 << 16;
-
-/// A request that waits.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// Records are wanted.
-    Subscribe(Subscription),
-    /// Records are not wanted any more.
-    Unsubscribe(Subscription),
-    /// The subscriptions before the start of the stream have taken effect: their replay may begin.
-    Replay,
-}
-
-/// A snapshot in progress.
-#[derive(Debug)]
-struct Making {
-    schema: Schema,
-    chosen: Chosen,
-    /// The client names instruments by their numbers.
-    by_number: bool,
-    /// Where each remaining part ends: the number after its last instrument.
-    ends: VecDeque<u32>,
-    /// The first instrument of the next part.
-    next: u32,
-    /// Work of each part besides its records.
-    reading: usize,
-    /// Whether no more lines of the subscription follow.
-    is_last: bool,
-}
-
-/// The requests of one client, in their order.
-#[derive(Debug, Default)]
-pub(super) struct Agenda {
-    making: Option<Making>,
-    steps: VecDeque<Step>,
-    /// Snapshots among the steps.
-    snapshots: usize,
-}
-
-impl Step {
-    fn has_snapshot(&self) -> bool {
-        matches!(self, Self::Subscribe(subscription) if subscription.has_snapshot)
-    }
-}
-
-impl Agenda {
-    /// Takes a request.
-    ///
-    /// # Errors
-    /// [`Refusal::TooManySnapshots`] when `limit` snapshots wait.
-    pub(super) fn push(&mut self, step: Step, limit: usize) -> Result<(), Refusal> {
-        if step.has_snapshot() {
-            if self.snapshots >= limit {
-                return Err(Refusal::TooManySnapshots { limit });
-            }
-            self.snapshots += 1;
-        }
-        self.steps.push_back(step);
-        Ok(())
-    }
-
-    fn pop(&mut self) -> Option<Step> {
-        let step = self.steps.pop_front()?;
-        if step.has_snapshot() {
-            self.snapshots -= 1;
-        }
-        Some(step)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.making.is_none() && self.steps.is_empty()
-    }
-
-    pub(super) const fn is_making(&self) -> bool {
-        self.making.is_some()
-    }
-
-    /// Whether the next step puts records of a snapshot into the queue.
-    fn needs_room(&self) -> bool {
-        self.is_making() || self.steps.front().is_some_and(Step::has_snapshot)
-    }
-
-    /// Requests that wait, the snapshot in progress included.
-    pub(super) fn len(&self) -> usize {
-        self.steps.len() + usize::from(self.is_making())
-    }
-}
 
 /// The instruments with numbers from `start` to before `end` that are known and chosen.
 fn bits_of(chosen: &Chosen, start: u32, end: u32, known: &Instruments) -> FixedBitSet {

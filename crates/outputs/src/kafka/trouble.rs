@@ -1,0 +1,69 @@
+//! What goes wrong with brokers.
+
+/// Something that may be different later.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Trouble {
+    /// No broker answers.
+    #[error("no broker answers: {0}")]
+    Away(String),
+    /// The login is wrong.
+    #[error("the broker refuses the login: {0}")]
+    Login(String),
+    /// The user may not do this.
+    #[error("the broker forbids {0}")]
+    Forbidden(String),
+    /// The topic is not there.
+    #[error("there is no topic {0}, and it is not created")]
+    NoTopic(String),
+    /// A batch is larger than the broker takes.
+    #[error("topic {0}: a batch is larger than its max.message.bytes; 'batch_kb' makes batches smaller")]
+    TooLarge(String),
+    /// The topic of the position would forget it.
+    #[error(
+        "topic {0} is not compacted, so it would forget the position: its cleanup.policy must be \"compact\""
+    )]
+    NotCompacted(String),
+    /// The topic of the position has something else.
+    #[error("topic {topic}: the message at offset {offset} is no position")]
+    NoPosition {
+        /// The topic.
+        topic: String,
+        /// The message's place.
+        offset: i64,
+    },
+    /// Another error of Kafka's.
+    #[error("{doing}: {error}")]
+    Kafka {
+        /// What failed.
+        doing: String,
+        /// Why.
+        error: String,
+    },
+    /// The journal cannot be read.
+    #[error(transparent)]
+    History(#[from] tapeworks_engine::history::HistoryError),
+}
+
+/// Why a session with the brokers ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// The output begins again after a pause.
+    Trouble(Trouble),
+    /// The brokers take no more of this producer: another one has its id, or its transaction was open for too long.
+    Fenced(String),
+    /// The plant has ended.
+    Ended,
+}
+
+impl Trouble {
+    /// Whether a connection alone does not show that it is over: records are refused, not brokers away.
+    pub(super) const fn outlasts_a_connection(&self) -> bool {
+        matches!(self, Self::NoTopic(_) | Self::Forbidden(_) | Self::TooLarge(_))
+    }
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
