@@ -22,7 +22,7 @@ const LEVELS: [Level; 6] = [
     (
         "processes",
         &[
-            ("service", "processes by configuration, web page"),
+            ("service", "configured processes, web page"),
             ("outputs", "clients, multicast, stream, connectors"),
             ("plant", "the live plant's threads"),
             ("gateway", "FIX clients to a venue"),

@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | programs | [sim](../tapeworks_sim/index.html) | a whole market in one thread, faults by seed |
 //! |  | [lab](../tapeworks_lab/index.html) | low-latency techniques, measured |
-//! | processes | [service](../tapeworks_service/index.html) | processes by configuration, web page |
+//! | processes | [service](../tapeworks_service/index.html) | configured processes, web page |
 //! |  | [outputs](../tapeworks_outputs/index.html) | clients, multicast, stream, connectors |
 //! |  | [plant](../tapeworks_plant/index.html) | the live plant's threads |
 //! |  | [gateway](../tapeworks_gateway/index.html) | FIX clients to a venue |

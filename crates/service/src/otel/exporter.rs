@@ -6,7 +6,6 @@
 //!
 //! Cost: one wake-up in each `export_every`; nothing while it waits for a collector.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
