@@ -30,6 +30,7 @@ mod catalogue;
 mod cloud;
 mod error;
 pub mod output;
+#[doc(hidden)]
 pub mod program;
 
 pub use catalogue::{Catalogue, Options};

@@ -22,7 +22,7 @@ const ROWS: usize = 100;
 /// Runs the program with the arguments of the process. Returns its exit code: see `tapeworks query --help`.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Before Ctrl-C is listened to: a program that waits for a statement is ended by it at once.
+    // Before Ctrl-C is listened to: a program that waits for a statement ends immediately on Ctrl-C.
     let read = match read(&arguments) {
         Ok(read) => read,
         Err(why) => return refused(&why),

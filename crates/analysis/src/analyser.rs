@@ -669,7 +669,7 @@ impl Analyser {
         self.router.inferred().map(|(destination, application)| (destination, application.spec().name))
     }
 
-    /// The destination of a datagram, by its place in the router, and its feed.
+    /// Returns the router's index of a datagram's destination, and the datagram's feed. Renames the destination's channel if needed.
     pub(crate) fn attribute(&mut self, datagram: &Datagram<'_>) -> Option<(usize, Application)> {
         let at = self.router.destination(datagram.destination);
         if let Some(known) = self.router.known(at) {
@@ -696,7 +696,7 @@ impl Analyser {
         }
     }
 
-    /// Shows the messages of a UDP packet to a destination of this feed.
+    /// Shows the messages of a UDP packet whose destination and feed are known.
     pub(crate) fn attributed(
         &mut self,
         place: &Place,

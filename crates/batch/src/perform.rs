@@ -1,4 +1,4 @@
-//! Performs a task: replays its files into a folder of its own, which [`Folder`] publishes.
+//! Performs a task: replays its files into a separate folder, which [`Folder`] publishes.
 //!
 //! It needs nothing but the task: other threads, processes and hosts that see the same files and the same folder can do it.
 

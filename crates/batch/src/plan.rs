@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tapeworks_analysis::input::{Input, InputError, Source};
 use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
 use tapeworks_packet::capture::CapturedDatagram;
 use tapeworks_time::Nanos;
@@ -25,7 +26,6 @@ use super::place::{absolute, is_address, refuse_address, with_files};
 use super::staging::Staging;
 use super::task::channel_key;
 use super::{BatchError, Kind, ObjectInput, Settings, Task};
-use tapeworks_analysis::input::{Input, InputError, Source};
 
 /// Packets of a file that are looked at.
 const PROBED_PACKETS: u64 = 65_536;

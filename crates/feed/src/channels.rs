@@ -1,7 +1,7 @@
 //! The channels of a capture: which one a datagram belongs to, and when a channel starts over.
 //!
 //! A channel is named by its session, its port where the header does not name it, and its run: how many times the venue has started
-//! the numbers of this session over. Replay and analysis share this module, so they agree on every restart. A restart makes another
+//! the numbers of this session over. The [router](crate::router) places datagrams by it, so that replay and analysis agree on every restart. A restart makes another
 //! channel, which begins with nothing of the old one.
 //!
 //! Cost: a datagram that continues its channel never gets here. Any other costs a look into a hash map, and its judgement by the
@@ -77,7 +77,7 @@ impl Sequenced {
         !self.is_replaced && self.identity.of_run(0) == ChannelIdentity::of_datagram(*session, port)
     }
 
-    /// It is of another feed than was thought, with the same transport.
+    /// Changes the feed. The new feed must have the same transport.
     pub const fn rename(&mut self, application: Application) {
         self.application = application;
     }

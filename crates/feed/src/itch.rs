@@ -150,7 +150,7 @@ impl ItchNormaliser {
         }
     }
 
-    /// The event of a message about the instrument of `locate`.
+    /// The event of a message about `instrument`.
     #[inline]
     fn event(
         &self,
@@ -324,7 +324,7 @@ impl ItchNormaliser {
                     event.size = trade.shares();
                     event.price = Some(Price::from_e4(trade.price().0));
                     event.aux = trade.match_number();
-                    // The indicator is that of the hidden order, and `B` for all since 2014: no aggressor is known.
+                    // The indicator describes the hidden order and has been `B` for every trade since 2014: the aggressor is unknown.
                     event
                 })?;
             }
@@ -379,7 +379,7 @@ impl ItchNormaliser {
                 self.locates.check(listing.stock_locate(), listing.stock().0)?;
                 self.put_other(listing.stock_locate(), listing.timestamp(), to);
             }
-            // `order` and `added` take these: a message that decodes has the length of its type.
+            // `order`, `unconfirmed` and `added` translate these: a message that decodes has the length of its type.
             Message::AddOrder(_)
             | Message::AddOrderWithMpid(_)
             | Message::OrderExecuted(_)

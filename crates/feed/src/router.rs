@@ -170,8 +170,11 @@ impl<C: RoutedChannel> Router<C> {
     #[must_use]
     pub fn next(&self, destination: usize, header: &Header, port: u16) -> Option<(usize, Line)> {
         let (index, line) = self.destinations.get(destination)?.channel?;
-        let channel = self.channels.get(index)?.as_ref();
-        (channel.carries(&header.session, port) && channel.is_next(header)).then_some((index, line))
+        let channel = self.channels.get(index)?;
+        let sequenced = channel.as_ref();
+        // The first message decides the feed, so it is routed.
+        let is_next = channel.has_messages() && sequenced.carries(&header.session, port);
+        (is_next && sequenced.is_next(header)).then_some((index, line))
     }
 
     /// Routes a datagram that is not the [next](Self::next) one. `make` creates a channel; its last argument is the channel being
@@ -206,7 +209,10 @@ impl<C: RoutedChannel> Router<C> {
         match self.channels.place(&Arriving { packet, header, application, channel }, make) {
             Step::OfChannel(index) => {
                 let channel = &self.channels[index];
-                let is_other = channel.as_ref().application() != application && !channel.has_messages();
+                // A heartbeat of MoldUDP64 may be of several feeds.
+                let is_other = header.count > 0
+                    && channel.as_ref().application() != application
+                    && !channel.has_messages();
                 let renamed = is_other.then_some(application);
                 Route::Channel { index, line: self.enter(destination, index), renamed }
             }

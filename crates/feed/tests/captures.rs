@@ -444,6 +444,34 @@ fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
     assert_eq!((channel.counters().messages, channel.lines().len()), (1, 2));
 }
 
+/// Line A is certain to be UTP by messages of an earlier session.
+#[test]
+fn a_heartbeat_on_line_b_does_not_change_the_feed_of_a_new_session() {
+    let mut reader = CaptureReader::open(&capture("utp-uqdf/QuoteShortFormMessage.pcap")).unwrap();
+    let packet = reader.next_packet().unwrap().unwrap();
+    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    let (a, b) = ("239.1.1.1:30001", "239.1.1.2:30001");
+    for lines in [[a, b, b], [b, a, b], [b, b, a]] {
+        let mut feed = Feed::new(FeedOptions::default());
+        assert_eq!(send(&mut feed, a, &payload).len(), 3);
+        let mut next_session = payload.clone();
+        next_session[9] = next_session[9].wrapping_add(1);
+        next_session[10..18].copy_from_slice(&1_u64.to_be_bytes());
+        let mut heartbeat = next_session[..20].to_vec();
+        heartbeat[18..].fill(0);
+        for line in lines {
+            send(&mut feed, line, &heartbeat);
+        }
+        for number in 1_u64..=4 {
+            next_session[10..18].copy_from_slice(&number.to_be_bytes());
+            send(&mut feed, a, &next_session);
+        }
+        let channel = feed.channels().last().unwrap();
+        assert_eq!(channel.application(), Application::UtpUqdf15, "{lines:?}");
+        assert_eq!((feed.messages(), feed.problems().total), (5, 0), "{lines:?}");
+    }
+}
+
 #[test]
 fn every_capture_goes_through_and_counts_its_messages() {
     for folder in [

@@ -53,7 +53,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A block of a spin has no more bytes, unless one message is longer.
 const BLOCK_BYTES: usize = 1_400;
 
-/// Where in the input what has come lies.
+/// What was found in the input, and its range.
 enum Step {
     Message(Range<usize>),
     End(u64),

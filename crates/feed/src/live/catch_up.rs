@@ -1,4 +1,4 @@
-//! What a channel keeps while a snapshot is on its way, and how it catches up behind one.
+//! What a channel keeps while it waits for a snapshot, and how it catches up after the snapshot arrives.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ impl Awaited {
     }
 }
 
-/// Events that say nothing of books: behind a snapshot they are not put out again.
+/// Events that say nothing of books: after a snapshot they are not put out again.
 const fn is_left_out(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -55,7 +55,7 @@ const fn is_left_out(kind: EventKind) -> bool {
     )
 }
 
-/// Marks the events of a snapshot, and of messages that are applied again behind it: books change, trades are not put out twice.
+/// Marks the events of a snapshot, and of messages that are applied again after it: books change, trades are not put out twice.
 pub(super) struct AsSnapshot<'s>(pub(super) &'s mut dyn Sink<Event>);
 
 impl Sink<Event> for AsSnapshot<'_> {

@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Waits so long, or until the phase changes.
+    /// Waits for `most`, or until the phase changes.
     pub(super) fn pause(&self, most: Duration) {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         match *phase {

@@ -12,7 +12,7 @@ pub(super) enum Trouble {
     /// The user may not do this.
     #[error("the broker forbids {0}")]
     Forbidden(String),
-    /// The topic is not there.
+    /// The topic does not exist.
     #[error("there is no topic {0}, and it is not created")]
     NoTopic(String),
     /// A batch is larger than the broker takes.

@@ -3,6 +3,7 @@
 use std::io;
 
 use tapeworks_outputs::https::NoAuthorities;
+
 /// Why nothing is exported.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]

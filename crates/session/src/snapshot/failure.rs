@@ -1,8 +1,8 @@
-//! Why a snapshot does not come.
+//! Why a snapshot could not be fetched.
 
 use std::fmt;
 
-/// Why a snapshot does not come.
+/// Why a snapshot could not be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotFailure {
