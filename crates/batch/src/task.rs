@@ -7,12 +7,12 @@ use std::{fs, io};
 
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use tapeworks_analysis::replay::ReplayError;
 use tapeworks_feed::{Application, ChannelIdentity};
 use tapeworks_market::Publisher;
 use tapeworks_store::Schema;
 
+use super::hash::hash_of;
 use super::{BatchError, Settings};
 
 /// The most letters of a task's name.
@@ -58,7 +58,7 @@ pub struct Task {
     pub channels: Vec<String>,
     /// Its files, as they were given, and the addresses of its objects.
     pub inputs: Vec<PathBuf>,
-    /// Of each input that is an object, what was listed.
+    /// The listed size and version of each input that is an object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectInput>,
     /// Whether some of its files have no day, so that `date` is theirs.
@@ -180,7 +180,7 @@ impl Task {
             1..=NAMED_VENUES => venues.iter().map(|venue| slug(venue)).collect(),
             more => vec![format!("{more}-venues")],
         };
-        let hash = hex::encode(Sha256::digest(channels.join("\n")));
+        let hash = hash_of(channels.join("\n").as_bytes());
         format!("{date}-{}-{}", venues.join("-"), hash.get(..12).unwrap_or_default())
     }
 

@@ -401,14 +401,23 @@ fn the_times_of_cboes_options_and_futures_count_in_chicago() {
     }
 }
 
-/// MoldUDP64 carries two feeds, and a heartbeat does not say of which it is.
-#[test]
-fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
+/// A packet of MoldUDP64 with one UTP quote.
+fn utp_quote() -> Vec<u8> {
     let mut reader = CaptureReader::open(&capture("utp-uqdf/QuoteShortFormMessage.pcap")).unwrap();
     let packet = reader.next_packet().unwrap().unwrap();
-    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
-    let mut heartbeat = payload[..20].to_vec();
-    heartbeat[18..].fill(0);
+    net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec()
+}
+
+/// The heartbeat of MoldUDP64 with the session and number of `packet`.
+fn mold_heartbeat(packet: &[u8]) -> Vec<u8> {
+    [&packet[..18], &[0, 0]].concat()
+}
+
+/// MoldUDP64 carries two feeds, and a heartbeat does not identify which.
+#[test]
+fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
+    let payload = utp_quote();
+    let heartbeat = mold_heartbeat(&payload);
     let (a, b) = ("233.46.176.16:55630", "233.46.177.16:55630");
     let mut feed = Feed::new(FeedOptions::default());
     assert!(send(&mut feed, a, &heartbeat).is_empty() && send(&mut feed, b, &heartbeat).is_empty());
@@ -430,11 +439,8 @@ fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
 
 #[test]
 fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
-    let mut reader = CaptureReader::open(&capture("utp-uqdf/QuoteShortFormMessage.pcap")).unwrap();
-    let packet = reader.next_packet().unwrap().unwrap();
-    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
-    let mut heartbeat = payload[..20].to_vec();
-    heartbeat[18..].fill(0);
+    let payload = utp_quote();
+    let heartbeat = mold_heartbeat(&payload);
     let (a, b) = ("233.46.176.16:55630", "233.46.177.16:55630");
     let mut feed = Feed::new(FeedOptions::default());
     assert!(send(&mut feed, a, &heartbeat).is_empty());
@@ -447,9 +453,7 @@ fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
 /// Line A is certain to be UTP by messages of an earlier session.
 #[test]
 fn a_heartbeat_on_line_b_does_not_change_the_feed_of_a_new_session() {
-    let mut reader = CaptureReader::open(&capture("utp-uqdf/QuoteShortFormMessage.pcap")).unwrap();
-    let packet = reader.next_packet().unwrap().unwrap();
-    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    let payload = utp_quote();
     let (a, b) = ("239.1.1.1:30001", "239.1.1.2:30001");
     for lines in [[a, b, b], [b, a, b], [b, b, a]] {
         let mut feed = Feed::new(FeedOptions::default());
@@ -457,8 +461,7 @@ fn a_heartbeat_on_line_b_does_not_change_the_feed_of_a_new_session() {
         let mut next_session = payload.clone();
         next_session[9] = next_session[9].wrapping_add(1);
         next_session[10..18].copy_from_slice(&1_u64.to_be_bytes());
-        let mut heartbeat = next_session[..20].to_vec();
-        heartbeat[18..].fill(0);
+        let heartbeat = mold_heartbeat(&next_session);
         for line in lines {
             send(&mut feed, line, &heartbeat);
         }
