@@ -8,7 +8,7 @@
 //! DIR/schema=mbo/date=2025-11-14/bucket=03/nasdaq-0123456789ab.parquet     records of one task
 //! DIR/schema=cmbp-1/date=2025-11-14/bucket=03/nbbo.parquet
 //! DIR/manifest.json                                                       all results, written at the end of a run
-//! DIR/.tasks/settings.json                                                the settings behind the results
+//! DIR/.tasks/settings.json                                                the settings that the results were made with
 //! DIR/.tasks/2025-11-14-nasdaq-0123456789ab.json                          a finished task: see `Record`
 //! DIR/.tasks/….work/, DIR/.tasks/….publishing                             a task in progress: see `Folder`
 //! ```

@@ -52,8 +52,8 @@ pub(super) fn is_current(
     Ok(true)
 }
 
-/// Does a task and publishes its results in `folder`, in place of those of an earlier run. `observe` gets the bytes of its files that have
-/// been replayed, now and then, and may stop it; then nothing is published. Returns the record.
+/// Runs a task and publishes its results in `folder`, replacing those of an earlier run. `observe` is called from time to time with the
+/// bytes replayed so far; if it stops the task, nothing is published. Returns the record.
 ///
 /// # Errors
 /// [`TaskError`]. A file that turns out to be cut or damaged does not fail the task: the record has it.

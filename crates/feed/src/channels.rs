@@ -1,8 +1,8 @@
 //! The channels of a capture: which one a datagram belongs to, and when a channel starts over.
 //!
 //! A channel is named by its session, its port where the header does not name it, and its run: how many times the venue has started
-//! the numbers of this session over. The [router](crate::router) places datagrams by it, so that replay and analysis agree on every restart. A restart makes another
-//! channel, which begins with nothing of the old one.
+//! the numbers of this session over. Replay and analysis place datagrams through the [router](crate::router), so they agree on every
+//! restart. A restart makes another channel, which takes nothing from the old one.
 //!
 //! Cost: a datagram that continues its channel never gets here. Any other costs a look into a hash map, and its judgement by the
 //! channel's [`Run`].

@@ -54,13 +54,13 @@ pub struct Attributed {
 /// The route of a datagram that does not simply continue its destination's channel.
 #[derive(Debug)]
 pub enum Route {
-    /// It belongs to this channel, whose sequence decides what is new in it.
+    /// It belongs to this channel. The sequence of the channel determines which messages are new.
     Channel {
         /// The channel.
         index: usize,
         /// The line that it came on.
         line: Line,
-        /// Another feed, which the channel's earlier packets, all without messages, were not attributed to. The owner renames it.
+        /// The feed to rename the channel to: its earlier packets had no messages and were attributed to another feed.
         renamed: Option<Application>,
     },
     /// It belongs to this channel, and none of it is used.

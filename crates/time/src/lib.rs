@@ -38,7 +38,7 @@ impl ClockChange {
     ///
     /// After the clock was set forward, packets may already carry its new times before the change is noticed. A time closer to the new
     /// clock than to the old one is therefore left alone. After the clock was set back, every time moves: until the change is noticed,
-    /// no packet gets a time before that of its predecessor, so all of them are by the old clock.
+    /// each packet's time is at least that of the packet before it, so all remembered times are by the old clock.
     pub const fn moved(self, time: Nanos) -> Nanos {
         let before = self.now.set_by(self.ahead_ns.saturating_neg());
         if self.ahead_ns > 0 && time.0.abs_diff(self.now.0) < time.0.abs_diff(before.0) {

@@ -14,7 +14,7 @@ pub(super) struct NativeOrder {
     pub(super) client_order_id: Ascii<20>,
     /// The client order id of the cancel or amendment in progress, which its report carries.
     pub(super) request_id: Option<Ascii<20>>,
-    /// With what is executed.
+    /// Executed quantity included.
     pub(super) quantity: u32,
     pub(super) executed: u32,
     pub(super) display_qty: i32,
@@ -30,7 +30,7 @@ pub(super) struct NativeOrder {
 /// A change in progress that is not a replace, although the engine replaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
-    /// A cancel of so many.
+    /// A cancel that reduces the order by this quantity.
     Reduced(u32),
     Modified,
 }
@@ -42,7 +42,7 @@ pub(super) struct OuchOrder {
     /// The user reference number.
     pub(super) reference: u32,
     pub(super) side: inbound::Side,
-    /// With what is executed.
+    /// Executed quantity included.
     pub(super) quantity: u32,
     pub(super) executed: u32,
     pub(super) symbol: Ascii<8>,

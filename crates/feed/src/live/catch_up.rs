@@ -76,7 +76,7 @@ impl Sink<Event> for AsSnapshot<'_> {
     }
 }
 
-/// As [`AsSnapshot`], of the messages before a number; others are put out as they are.
+/// Applies [`AsSnapshot`] to events of messages before a number, and passes on the others unchanged.
 pub(super) struct CatchUp<'s> {
     pub(super) before: u64,
     pub(super) sink: &'s mut dyn Sink<Event>,

@@ -170,12 +170,12 @@ fn log_restored(restored: &Restored, store: &Path) {
     }
 }
 
-/// What is cut off behind the last sync.
+/// Describes the records after the last sync that were cut off.
 pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
     let copy =
         cut.set_aside.as_ref().map_or_else(String::new, |path| format!("; a copy is {}", path.display()));
     format!(
-        "the machine has lost power before the disk had all: what is behind record {} {what_is_done}: {} that the disk does not have, \
+        "power was lost before all records were on disk. Everything after record {} {what_is_done}: {} that the disk does not have, \
          and {} from {} to {}{copy}. Orders may be missing: compare with the venue",
         cut.from,
         counted(cut.lost, "record", "records"),
