@@ -97,7 +97,7 @@ def test_wrong_arguments_are_errors_of_their_kind(inputs, tmp_path):
     for arguments, text in wrong:
         with pytest.raises(tapeworks.UsageError, match=text):
             tapeworks.batch(inputs, out, **arguments)
-    with pytest.raises(tapeworks.UsageError, match="no pattern"):
+    with pytest.raises(tapeworks.UsageError, match="not a valid file pattern"):
         tapeworks.batch("a***", out)
     with pytest.raises(tapeworks.InputError, match="no file matches"):
         tapeworks.batch(tmp_path / "nowhere.pcap", out)

@@ -257,7 +257,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "list-forgets-a-new-symbol",
-        "crates/outputs/src/clients/distributor/client.rs",
+        "crates/outputs/src/clients/distributor/interest.rs",
         "a symbol on a client's list that appears later is not sent",
     ),
     bug(
