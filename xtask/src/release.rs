@@ -3,7 +3,7 @@
 //! The program is built so that the same sources give the same bytes wherever they lie: paths are rewritten, what is archived has the time of the
 //! commit. `--verify` builds it a second time from a checkout in another folder, and compares.
 //!
-//! Cost: the program by the profile `dist`, each crate once more from its package.
+//! Cost: both programs as users install them, each crate once more from its package.
 
 use std::path::{Path, PathBuf};
 
@@ -13,19 +13,45 @@ use crate::tools::{self, Lack};
 /// The version of cargo-cyclonedx that is installed where none is.
 const CYCLONEDX: &str = "0.5.9";
 
-/// The features of the program that is released, besides the default ones.
-const FEATURES: &str = "lab,tls";
+/// A program that is released, in an archive of its own.
+struct Program {
+    name: &'static str,
+    /// The folder of its package and the folder of its workspace, below the repository.
+    package: &'static str,
+    workspace: &'static str,
+    profile: &'static str,
+    /// Its features besides the default ones.
+    features: &'static str,
+    /// What lies beside it in the archive.
+    beside: &'static [&'static str],
+}
 
-/// What lies beside the program in its archive.
-const BESIDE: [&str; 6] =
-    ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "SECURITY.md", "deploy/systemd"];
+const TAPEWORKS: Program = Program {
+    name: "tapeworks",
+    package: "crates/cli",
+    workspace: ".",
+    profile: "dist",
+    features: "lab,tls",
+    beside: &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "SECURITY.md", "deploy/systemd"],
+};
+
+/// It takes eleven minutes to build, and few who ask a table a question have a compiler.
+const QUERY: Program = Program {
+    name: "tapeworks-query",
+    package: "query",
+    workspace: "query",
+    profile: "release",
+    features: "cloud",
+    beside: &["query/README.md", "LICENSE-APACHE", "LICENSE-MIT", "SECURITY.md"],
+};
 
 /// A part of a release, and what makes it.
 type Part = (&'static str, fn(&Release) -> Result<(), String>);
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     ("crates", Release::crates),
-    ("program", Release::program),
+    ("program", |release| release.program(&TAPEWORKS)),
+    ("query", |release| release.program(&QUERY)),
     ("wheel", Release::wheel),
     ("jar", Release::jar),
 ];
@@ -98,24 +124,21 @@ impl Release {
         cargo(["publish", "--workspace", "--dry-run", "--locked", "--target-dir"]).arg(folder).run()
     }
 
-    fn name(&self) -> String {
-        format!("tapeworks-{}-{}", self.version, self.target)
-    }
-
-    /// The program with its licences, its services' units and its bill of materials, in an archive.
-    fn program(&self) -> Result<(), String> {
-        let bill = self.bill_of_materials()?;
-        let built = build(process::root(), &process::target_folder(), &self.epoch)?;
-        let folder = self.folder.join(self.name());
+    /// A program with its licences and its bill of materials, in an archive.
+    fn program(&self, what: &Program) -> Result<(), String> {
+        let bill = self.bill_of_materials(what)?;
+        let built = what.build(process::root(), &process::target_folder(), &self.epoch)?;
+        let name = format!("{}-{}-{}", what.name, self.version, self.target);
+        let folder = self.folder.join(&name);
         let _none_is_fine = std::fs::remove_dir_all(&folder);
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         std::fs::create_dir_all(&folder).map_err(failed)?;
-        std::fs::copy(&built, folder.join("tapeworks")).map_err(failed)?;
-        std::fs::copy(&bill, folder.join("tapeworks.cdx.json")).map_err(failed)?;
-        for beside in BESIDE {
+        std::fs::copy(&built, folder.join(what.name)).map_err(failed)?;
+        std::fs::rename(&bill, folder.join(format!("{}.cdx.json", what.name))).map_err(failed)?;
+        for beside in what.beside {
             program("cp").args(["-r", beside]).arg(&folder).run()?;
         }
-        let archive = self.folder.join(self.name() + ".tar.gz");
+        let archive = self.folder.join(format!("{name}.tar.gz"));
         // The same names, times and owners in the same order give the same bytes; gzip is given no name and no time.
         program("tar")
             .args([
@@ -131,17 +154,17 @@ impl Release {
             .arg(&self.folder)
             .arg("--file")
             .arg(&archive)
-            .arg(self.name())
+            .arg(&name)
             .run()?;
         std::fs::remove_dir_all(&folder).map_err(failed)
     }
 
-    /// What the program is made of (SBOM), as CycloneDX describes it.
-    fn bill_of_materials(&self) -> Result<PathBuf, String> {
+    /// What a program is made of (SBOM), as CycloneDX describes it.
+    fn bill_of_materials(&self, what: &Program) -> Result<PathBuf, String> {
         let tool = had(tools::of_crate("cargo-cyclonedx", CYCLONEDX, &[]))?;
-        let manifest = ["cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--features", FEATURES];
+        let manifest = format!("{}/Cargo.toml", what.package);
         program(tool)
-            .args(manifest)
+            .args(["cyclonedx", "--manifest-path", &manifest, "--features", what.features])
             .args(["--format", "json", "--spec-version", "1.5", "--target"])
             .arg(&self.target)
             .args(["--override-filename", "tapeworks.cdx"])
@@ -153,14 +176,14 @@ impl Release {
             program("git").args(["ls-files", "--others", "--exclude-standard", "*.cdx.json"]).output()?;
         for path in listed.lines() {
             let path = process::root().join(path);
-            if path.parent().is_some_and(|folder| folder.ends_with("crates/cli")) {
-                let kept = self.folder.join("tapeworks.cdx.json");
+            if path.parent().is_some_and(|folder| folder == process::root().join(what.package)) {
+                let kept = self.folder.join(format!("{}.cdx.json", what.name));
                 std::fs::copy(&path, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
                 bill = Some(kept);
             }
             std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        bill.ok_or_else(|| "cargo-cyclonedx has written no bill of crates/cli".into())
+        bill.ok_or_else(|| format!("cargo-cyclonedx has written no bill of {}", what.package))
     }
 
     /// The Python package for this processor and every Python from 3.10 on.
@@ -188,10 +211,11 @@ impl Release {
 
     /// Builds the program of a checkout elsewhere, and compares it with the one that was built here.
     fn verify(&self) -> Result<(), String> {
-        let ours = build(process::root(), &process::target_folder(), &self.epoch)?;
+        let ours = TAPEWORKS.build(process::root(), &process::target_folder(), &self.epoch)?;
         let elsewhere = std::env::temp_dir().join(format!("tapeworks-verify-{}", std::process::id()));
         program("git").args(["worktree", "add", "--detach"]).arg(&elsewhere).run()?;
-        let same = build(&elsewhere, &elsewhere.join("built"), &self.epoch)
+        let same = TAPEWORKS
+            .build(&elsewhere, &elsewhere.join("built"), &self.epoch)
             .and_then(|theirs| same_bytes(&ours, &theirs));
         program("git").args(["worktree", "remove", "--force"]).arg(&elsewhere).run()?;
         if same? {
@@ -227,26 +251,29 @@ impl Release {
     }
 }
 
-/// Builds the program of a checkout, without a trace of where it lies.
-fn build(checkout: &Path, target: &Path, epoch: &str) -> Result<PathBuf, String> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let home = home.ok_or("neither CARGO_HOME nor HOME is set")?;
-    // Of several that fit a path the last one counts.
-    let renamed = [(checkout, "/tapeworks"), (target, "/target"), (&home, "/cargo")];
-    let rust =
-        renamed.map(|(from, to)| format!("\"--remap-path-prefix={}={to}\"", from.display())).join(", ");
-    let c = renamed.map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).join(" ");
-    cargo(["build", "--profile", "dist", "--locked", "--package", "tapeworks", "--features", FEATURES])
-        .arg("--config")
-        .arg(format!("target.'cfg(all())'.rustflags=[{rust}]"))
-        .arg("--target-dir")
-        .arg(target)
-        .folder(checkout)
-        .env("CFLAGS", c)
-        .env("SOURCE_DATE_EPOCH", epoch)
-        .run()?;
-    Ok(target.join("dist/tapeworks"))
+impl Program {
+    /// Builds it from a checkout, without a trace of where that lies.
+    fn build(&self, checkout: &Path, target: &Path, epoch: &str) -> Result<PathBuf, String> {
+        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+        let home = home.ok_or("neither CARGO_HOME nor HOME is set")?;
+        // Of several that fit a path the last one counts.
+        let renamed = [(checkout, "/tapeworks"), (target, "/target"), (&home, "/cargo")];
+        let rust =
+            renamed.map(|(from, to)| format!("\"--remap-path-prefix={}={to}\"", from.display())).join(", ");
+        let c = renamed.map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).join(" ");
+        cargo(["build", "--profile", self.profile, "--locked", "--package", self.name])
+            .args(["--features", self.features])
+            .arg("--config")
+            .arg(format!("target.'cfg(all())'.rustflags=[{rust}]"))
+            .arg("--target-dir")
+            .arg(target)
+            .folder(&checkout.join(self.workspace))
+            .env("CFLAGS", c)
+            .env("SOURCE_DATE_EPOCH", epoch)
+            .run()?;
+        Ok(target.join(self.profile).join(self.name))
+    }
 }
 
 fn same_bytes(one: &Path, other: &Path) -> Result<bool, String> {
