@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use crate::process;
 
 /// The stages of `xtask/measured`. Those of market data include the one before.
-const STAGES: [&str; 10] = [
+const STAGES: [&str; 12] = [
     "decode",
     "events",
+    "packets",
+    "live",
     "book",
     "nbbo",
     "fix-order",
@@ -119,7 +121,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, f64>, String> {
 
 fn written(measured: &BTreeMap<String, f64>) -> String {
     let mut text = String::from(
-        "# Instructions per message, counted by `cargo xtask instructions --bless`; each of the first four includes those before it.\n",
+        "# Instructions per message, counted by `cargo xtask instructions --bless`; events, book and nbbo include the stages before them.\n",
     );
     for stage in STAGES {
         if let Some(instructions) = measured.get(stage) {

@@ -119,9 +119,9 @@ struct Dumper<'d> {
     /// The transport header of the messages to come: as JSON without its closing brace, or as a line.
     header: String,
     /// The file that `header` is of.
-    file: usize,
+    file: u16,
     /// The packet whose header has been written.
-    last_packet: Option<(usize, u64, u64)>,
+    last_packet: Option<(u16, u64, u64)>,
     dumped: Dumped,
     /// Symbols that are wanted and that nothing was about so far.
     unseen: HashSet<Symbol>,
@@ -349,7 +349,7 @@ impl Dumper<'_> {
     fn json_start(&mut self, place: &Place) {
         let line = &mut self.line;
         line.push_str("{\"file\":");
-        quote(line, self.files.get(place.file).map_or("", |name| name));
+        quote(line, self.files.get(usize::from(place.file)).map_or("", |name| name));
         let _infallible = write!(line, ",\"packet\":{},\"offset\":{},\"time\":", place.number, place.offset);
         match place.time {
             Some(time) => {
@@ -445,7 +445,8 @@ impl Dumper<'_> {
     fn write_place(&self, text: &mut String, place: &Place) {
         let paint = &self.options.paint;
         if self.files.len() > 1 {
-            let _infallible = write!(text, "{}  ", self.files.get(place.file).map_or("", |name| name));
+            let _infallible =
+                write!(text, "{}  ", self.files.get(usize::from(place.file)).map_or("", |name| name));
         }
         let number = match place.time {
             Some(_) => format!("packet {}", place.number),

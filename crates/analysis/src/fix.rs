@@ -23,7 +23,7 @@ use tapeworks_wire::fix::{
 pub const LONGEST_BYTES: usize = 1 << 20;
 
 /// How every message starts.
-pub(crate) const START: &[u8] = b"8=FIX";
+const START: &[u8] = b"8=FIX";
 
 /// Tags whose values are not shown: Password and NewPassword.
 const SECRETS: [u32; 2] = [554, 925];
@@ -186,25 +186,6 @@ impl fmt::Display for FixFault {
     }
 }
 
-/// Calls `show` with each message in `bytes` and each garbled part, with their offsets, until it returns `false`. Returns how many bytes
-/// were used: the rest is the start of a message.
-pub(crate) fn messages(bytes: &[u8], mut show: impl FnMut(usize, &[u8], Option<Garbled>) -> bool) -> usize {
-    let mut at = 0;
-    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let (length, why) = match next_message(rest, LONGEST_BYTES) {
-            Framing::Message { length } => (length, None),
-            Framing::Garbled { length, why } => (length, Some(why)),
-            Framing::Incomplete | Framing::WrongLength => break,
-        };
-        let goes_on = show(at, rest.get(..length).unwrap_or_default(), why);
-        at += length;
-        if !goes_on {
-            break;
-        }
-    }
-    at
-}
-
 /// A log file, line by line.
 #[derive(Debug)]
 pub struct LogReader {
@@ -293,21 +274,22 @@ impl LogReader {
         if self.line.last() != Some(&SOH) {
             self.line.push(SOH);
         }
-        let (mut last, base) = (self.last, offset + start as u64);
-        let used = messages(&self.line, |at, bytes, why| {
-            if why.is_none()
+        let (base, mut used) = (offset + start as u64, 0);
+        while let Some(rest) = self.line.get(used..).filter(|rest| !rest.is_empty()) {
+            let (length, fault) = match next_message(rest, LONGEST_BYTES) {
+                Framing::Message { length } => (length, None),
+                Framing::Garbled { length, why } => (length, Some(FixFault::Garbled(why))),
+                Framing::Incomplete | Framing::WrongLength => (rest.len(), Some(FixFault::Cut)),
+            };
+            let bytes = rest.get(..length).unwrap_or_default();
+            if fault.is_none()
                 && let Some(time_ns) = field(bytes, 52).and_then(|value| read_timestamp(value).ok())
             {
-                last = Nanos(time_ns);
+                self.last = Nanos(time_ns);
             }
-            show(base + at as u64, bytes, why.map(FixFault::Garbled));
-            true
-        });
-        let cut = self.line.get(used..).unwrap_or_default();
-        if !cut.is_empty() {
-            show(base + used as u64, cut, Some(FixFault::Cut));
+            show(base + used as u64, bytes, fault);
+            used += length;
         }
-        self.last = last;
         true
     }
 }

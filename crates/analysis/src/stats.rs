@@ -297,7 +297,7 @@ impl Stats {
                 "protocol": protocol,
             })).collect::<Vec<_>>(),
             "first_problems": self.kept.iter().map(|problem| json!({
-                "file": self.files.get(problem.place.file).map(|file| &file.name),
+                "file": self.files.get(usize::from(problem.place.file)).map(|file| &file.name),
                 "packet": problem.place.number,
                 "offset": problem.place.offset,
                 "problem": problem.text,
@@ -375,8 +375,8 @@ impl Visitor for Counter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn packet(&mut self, file: usize, packet: &CapturedPacket<'_>) -> ControlFlow<()> {
-        if let Some(file) = self.stats.files.get_mut(file) {
+    fn packet(&mut self, file: u16, packet: &CapturedPacket<'_>) -> ControlFlow<()> {
+        if let Some(file) = self.stats.files.get_mut(usize::from(file)) {
             file.packets += 1;
             file.bytes += packet.bytes.len() as u64;
         }
@@ -463,7 +463,8 @@ impl Counter<'_> {
         }
         let bytes = message.bytes.len() as u64;
         let stats = &mut self.stats;
-        if let (ChannelIdentity::File { .. }, Some(file)) = (message.channel, stats.files.get_mut(place.file))
+        if let (ChannelIdentity::File { .. }, Some(file)) =
+            (message.channel, stats.files.get_mut(usize::from(place.file)))
         {
             file.packets += 1;
             file.bytes += bytes;
@@ -500,7 +501,8 @@ impl Counter<'_> {
         }
         let bytes = message.decoded.bytes.len() as u64;
         let stats = &mut self.stats;
-        if let (ChannelIdentity::File { .. }, Some(file)) = (message.channel, stats.files.get_mut(place.file))
+        if let (ChannelIdentity::File { .. }, Some(file)) =
+            (message.channel, stats.files.get_mut(usize::from(place.file)))
         {
             file.packets += 1;
             file.bytes += bytes;

@@ -7,6 +7,35 @@ use tapeworks_packet::net::Datagram;
 use tapeworks_session::SessionId;
 use tapeworks_time::Nanos;
 
+/// Where something lies in the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file, by its place among the inputs.
+    pub file: u16,
+    /// The packet in the file, from 1; in a file without packets, the message.
+    pub number: u64,
+    /// Bytes from the start of the file (of a compressed file, of its contents). Of a message in a TCP stream that begins in an earlier
+    /// segment, the payload of the segment that completes it.
+    pub offset: u64,
+    /// When the packet was captured; `None` in a file without packets.
+    pub time: Option<Nanos>,
+}
+
+impl Place {
+    /// The same packet or file, so many bytes further.
+    #[must_use]
+    pub const fn behind(self, bytes: u64) -> Self {
+        Self { offset: self.offset + bytes, ..self }
+    }
+}
+
+impl From<&Packet<'_>> for Place {
+    fn from(packet: &Packet<'_>) -> Self {
+        let Packet { file, number, offset, received, .. } = *packet;
+        Self { file, number, offset, time: Some(received) }
+    }
+}
+
 /// A captured datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {

@@ -11,12 +11,12 @@ use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 
-use crate::captured::{ChannelIdentity, Packet};
+use crate::captured::{ChannelIdentity, Packet, Place};
 use crate::channels::Sequenced;
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::router::RoutedChannel;
-use crate::sequence::{SequenceCounters, unread};
+use crate::sequence::{Arrival, SequenceCounters, unread};
 #[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
@@ -178,34 +178,18 @@ impl Channel {
 pub(crate) fn broken(error: FramingError, packet: &Packet<'_>, offset: u64, problems: &mut Problems) {
     if !packet.datagram.truncated {
         let kind = ProblemKind::Framing(error);
-        problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
+        problems.note(Problem::at(Place { offset, ..Place::from(packet) }, kind));
     }
 }
 
 impl Channel {
-    /// Takes a packet's place in the sequence. Returns how many of its messages to skip, `None` when all.
-    #[inline]
-    pub(crate) fn begin<S: Sink<Event>>(
-        &mut self,
-        count: u64,
-        is_end: bool,
-        context: &Context,
-        packet: &Packet<'_>,
-        problems: &mut Problems,
-        sink: &mut S,
-    ) -> Option<u64> {
-        self.counters.packets += 1;
-        if self.sequenced.tracker.advance(context.sequence, count) {
-            return Some(0);
-        }
-        self.begin_elsewhere(count, is_end, context, packet, problems, sink)
-    }
-
-    /// [`Channel::begin`] of a packet that is not the next one, or has no messages.
+    /// Takes a packet that is not the next one, or has no messages. Returns how many of its messages to skip, `None` when all.
+    #[expect(clippy::too_many_arguments, reason = "one call")]
     #[cold]
     #[inline(never)]
-    fn begin_elsewhere<S: Sink<Event>>(
+    pub(crate) fn arrived<S: Sink<Event>>(
         &mut self,
+        arrival: Arrival,
         count: u64,
         is_end: bool,
         context: &Context,
@@ -213,15 +197,14 @@ impl Channel {
         problems: &mut Problems,
         sink: &mut S,
     ) -> Option<u64> {
-        let arrival = self.sequenced.tracker.arrive(context.sequence, count);
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
-            problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
+            problems.note(Problem::at(packet, kind));
             self.put_gap(gap, context, packet.received, sink);
         }
         if let Some(refusal) = arrival.refusal {
             let kind = ProblemKind::Refused { first: context.sequence, refusal };
-            problems.note(Problem { file: packet.file, packet: packet.number, offset: packet.offset, kind });
+            problems.note(Problem::at(packet, kind));
             return None;
         }
         if count == 0 {
@@ -238,6 +221,25 @@ impl Channel {
     /// The publishers whose messages it carries.
     pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
         self.application().spec().publishers_on(self.publisher)
+    }
+
+    /// Events about the whole channel, without a message: one for each of its publishers.
+    pub(crate) fn events(&self, kind: EventKind, now: Nanos) -> impl Iterator<Item = Event> + '_ {
+        self.publishers().map(move |publisher| self.event(kind, (publisher, InstrumentId::ALL), now))
+    }
+
+    /// An event about one instrument of a publisher, without a message.
+    pub(crate) fn event(
+        &self,
+        kind: EventKind,
+        (publisher, instrument): (Publisher, InstrumentId),
+        now: Nanos,
+    ) -> Event {
+        let mut event = Event::new(kind, publisher, instrument);
+        (event.ts_event, event.ts_recv) = (now, now);
+        event.channel = self.number;
+        event.channel_sequence = self.sequenced.tracker.next().unwrap_or_default();
+        event
     }
 
     /// Puts out a gap for each publisher of the channel, at the receive time or, without one, at `otherwise`.
@@ -286,7 +288,7 @@ impl Channel {
                     if number >= skip {
                         context.sequence = first.saturating_add(number);
                         let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES as u64 };
-                        let place = (packet.file, packet.number, offset + prefix);
+                        let place = Place { offset: offset + prefix, ..Place::from(packet) };
                         self.message(message, &context, place, problems, symbols, sink);
                     }
                     number += 1;
@@ -300,38 +302,19 @@ impl Channel {
         }
     }
 
-    /// The last `unread` messages of a captured packet, which ends before `end`, are missing.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn lose<S: Sink<Event>>(
-        &mut self,
-        end: u64,
-        unread: u64,
-        mut context: Context,
-        received: Nanos,
-        sink: &mut S,
-    ) {
-        let gap = Gap { first: end.saturating_sub(unread), count: unread };
-        // The message before it, if that is of this packet.
-        context.sequence = context.sequence.max(gap.first.saturating_sub(1));
-        self.sequenced.tracker.lose(gap);
-        self.put_gap(gap, &context, received, sink);
-    }
-
     /// A message whose number is the next of its channel.
     #[inline(always)]
     pub(crate) fn numbered_message<S: Sink<Event>>(
         &mut self,
         message: &[u8],
-        received: Option<Nanos>,
-        place: (u16, u64, u64),
+        place: Place,
         problems: &mut Problems,
         symbols: &mut SymbolTable,
         sink: &mut S,
     ) {
         let sequence = self.next_number;
         self.next_number = sequence.saturating_add(1);
-        let context = Context { received, sequence, channel: self.number, line: Line::A };
+        let context = Context { received: place.time, sequence, channel: self.number, line: Line::A };
         if !self.sequenced.tracker.advance(sequence, 1)
             && self.renumbered(message, context, place, problems, sink)
         {
@@ -347,13 +330,13 @@ impl Channel {
         &mut self,
         message: &[u8],
         context: Context,
-        (file, packet, offset): (u16, u64, u64),
+        place: Place,
         problems: &mut Problems,
         sink: &mut S,
     ) -> bool {
         let arrival = self.sequenced.tracker.arrive_counted(context.sequence);
         if let Some(gap) = arrival.gap {
-            problems.note(Problem { file, packet, offset, kind: ProblemKind::Gap(gap) });
+            problems.note(Problem::at(place, ProblemKind::Gap(gap)));
             self.put_gap(gap, &context, self.normaliser.time_of(message), sink);
         }
         arrival.skip > 0
@@ -365,7 +348,7 @@ impl Channel {
         &mut self,
         message: &[u8],
         context: &Context,
-        place: (u16, u64, u64),
+        place: Place,
         problems: &mut Problems,
         symbols: &mut SymbolTable,
         sink: &mut S,
@@ -380,7 +363,7 @@ impl Channel {
         &mut self,
         message: &[u8],
         context: &Context,
-        place: (u16, u64, u64),
+        place: Place,
         problems: &mut Problems,
         symbols: &mut SymbolTable,
         sink: &mut S,
@@ -403,7 +386,7 @@ impl Channel {
         &mut self,
         message: &[u8],
         context: Context,
-        place: (u16, u64, u64),
+        place: Place,
         problems: &mut Problems,
         symbols: &mut SymbolTable,
         sink: &mut S,
@@ -411,9 +394,7 @@ impl Channel {
         match self.normaliser.message(message, &mut Target { context: &context, symbols, sink }) {
             Ok(None) => {}
             Ok(Some(contradiction)) => {
-                let (file, packet, offset) = place;
-                let kind = ProblemKind::Contradiction(contradiction);
-                problems.note(Problem { file, packet, offset, kind });
+                problems.note(Problem::at(place, ProblemKind::Contradiction(contradiction)));
             }
             Err(error) => self.bad_message(error, message, context, place, problems, sink),
         }
@@ -426,11 +407,11 @@ impl Channel {
         error: DecodeError,
         message: &[u8],
         context: Context,
-        (file, packet, offset): (u16, u64, u64),
+        place: Place,
         problems: &mut Problems,
         sink: &mut S,
     ) {
-        problems.note(Problem { file, packet, offset, kind: ProblemKind::Message(error) });
+        problems.note(Problem::at(place, ProblemKind::Message(error)));
         // A message of an unknown type does not change books. A message of a known type that cannot be read may have changed
         // one.
         if !matches!(error, DecodeError::UnknownMessage { .. }) {

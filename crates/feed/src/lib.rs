@@ -60,8 +60,9 @@ mod symbols;
 mod table;
 mod units;
 mod uqdf;
+pub mod walk;
 
-pub use captured::{ChannelIdentity, Frame, Packet};
+pub use captured::{ChannelIdentity, Frame, Packet, Place};
 pub use channel::{Channel, ChannelCounters};
 pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};
 pub use locates::Contradiction;

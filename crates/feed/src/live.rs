@@ -37,6 +37,7 @@ use tapeworks_time::{ClockChange, Nanos};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 use crate::feed::{Feed, FeedOptions};
+use crate::problem::{Problem, ProblemKind};
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::table::Application;
@@ -549,7 +550,7 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         if let Some(place) = channel.followed.place {
             channel.followed.is_stale = true;
-            for event in self.feed.events_of(place, EventKind::Gap, now) {
+            for event in self.feed.channel(place).events(EventKind::Gap, now) {
                 let gap = Gap { first: channel.arbiter.next().unwrap_or(event.channel_sequence), count: 0 };
                 sink.put(event.with_gap(gap));
             }
@@ -577,7 +578,7 @@ impl LiveFeed {
             let first = old.next().unwrap_or(u64::from(!has_begun));
             let is_same = old.session() == new.session() || !has_begun;
             let count = if is_same { new.next().unwrap_or_default().saturating_sub(first) } else { 0 };
-            for mut event in feed.events_of(place, EventKind::Gap, now) {
+            for mut event in feed.channel(place).events(EventKind::Gap, now) {
                 event.ts_recv = event.ts_recv.max(self.clock);
                 sink.put(event.with_gap(Gap { first, count }));
             }
@@ -619,7 +620,8 @@ impl LiveFeed {
         let mut target = Target { feed, number, options, followed, sink, unread: 0 };
         if let Err(error) = arbiter.packet(line, received, payload, &mut |delivery| target.deliver(delivery))
         {
-            self.feed.bad_header(&packet_at(payload, received), error);
+            let packet = packet_at(payload, received);
+            self.feed.note(Problem::at(&packet, ProblemKind::Message(error)));
             return;
         }
         if target.unread > 0 {
@@ -775,14 +777,14 @@ impl LiveFeed {
             return;
         }
         channel.followed.is_stale = false;
-        self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
+        self.feed.channel(place).events(EventKind::Recovered, now).for_each(|event| sink.put(event));
         // They stay stale through every later gap, until a snapshot or another session.
         for book in channel.followed.affected.iter().copied() {
             if planted!("late-messages-ignored") {
                 break;
             }
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
-            sink.put(self.feed.event_of(place, EventKind::Gap, book, now).with_gap(gap));
+            sink.put(self.feed.channel(place).event(EventKind::Gap, book, now).with_gap(gap));
         }
     }
 }

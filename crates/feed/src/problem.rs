@@ -8,6 +8,7 @@ use tapeworks_packet::net::HeaderError;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::FramingError;
 
+use crate::captured::Place;
 use crate::locates::Contradiction;
 use crate::sequence::Refusal;
 
@@ -25,6 +26,14 @@ pub struct Problem {
     pub offset: u64,
     /// Its kind.
     pub kind: ProblemKind,
+}
+
+impl Problem {
+    /// A problem of this packet or message.
+    pub fn at(place: impl Into<Place>, kind: ProblemKind) -> Self {
+        let Place { file, number: packet, offset, .. } = place.into();
+        Self { file, packet, offset, kind }
+    }
 }
 
 /// The kind of a problem.

@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use tapeworks_session::{Transport as _, for_transport};
 use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{BigEndian, Blocks};
-use tapeworks_wire::millennium;
 use tapeworks_wire::nasdaq::{ouch50, soupbintcp};
 use tapeworks_wire::schema::{Decoded, Value};
 
@@ -195,27 +194,6 @@ pub(crate) fn is_order_of_stream(packet: &[u8]) -> bool {
     }
 }
 
-/// Whether `stream`, the start of a TCP stream, is order entry, which no feed takes: native messages of Millennium, or OUCH over
-/// SoupBinTCP.
-pub(crate) fn order_entry(stream: &[u8]) -> bool {
-    let first = millennium::stream::Messages::new(stream).next();
-    if first.is_some_and(|found| found.is_ok_and(|found| millennium::native::Message::decode(found).is_ok()))
-    {
-        return true;
-    }
-    let (mut orders, mut others) = (0, 0);
-    for packet in soupbintcp::Packets::new(stream).filter_map(Result::ok).take(PROBED_MESSAGES) {
-        match soupbintcp::Message::decode(packet) {
-            Ok(packet) if is_order(&packet) => orders += 1,
-            Ok(soupbintcp::Message::SequencedData(_) | soupbintcp::Message::UnsequencedData(_)) | Err(_) => {
-                others += 1;
-            }
-            Ok(_) => {}
-        }
-    }
-    orders > 0 && others == 0
-}
-
 /// How a file without packets frames its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
@@ -286,16 +264,12 @@ mod tests {
 
     #[test]
     fn order_entry_is_distinguished_from_market_data() {
-        let native = b"\x02\x01\x000\x02\x02\x00N\x00";
         let cancel = b"\x00\x0aUX\0\0\0\x01\0\0\0\0";
         let canceled = b"\x00\x13SC\0\0\x28\x9b\x4d\x68\x13\x17\0\x75\x3a\x8d\0\0\0\x28U";
-        for stream in [&native[..], cancel, canceled, &[&b"\0\x01H"[..], canceled].concat()] {
-            assert!(order_entry(stream), "{stream:?}");
-        }
-        // An ITCH system event, a heartbeat, an unknown message, another start byte, a cut message.
-        let event = b"\x00\x0dSS\0\0\0\0\0\0\0\0\0\0O";
-        for stream in [&event[..], b"\0\x01H", b"\0\x03S~~", b"\x03\x01\x000", b"\x02\x02\x00N"] {
-            assert!(!order_entry(stream), "{stream:?}");
+        assert!(is_order_of_stream(cancel) && is_order_of_stream(canceled));
+        // An ITCH system event, a heartbeat, an unknown message.
+        for packet in [&b"\x00\x0dSS\0\0\0\0\0\0\0\0\0\0O"[..], b"\0\x01H", b"\0\x03S~~"] {
+            assert!(!is_order_of_stream(packet), "{packet:?}");
         }
         // OUCH 5.0 has no such side, and no such time of day: another revision of OUCH.
         let accepted = |side: u8, time: u64| {
@@ -313,11 +287,8 @@ mod tests {
             packet[..2].copy_from_slice(&length);
             packet
         };
-        assert!(order_entry(&accepted(b'B', 34_200_000_000_000)));
-        assert!(!order_entry(&accepted(b'r', 34_200_000_000_000)));
-        assert!(!order_entry(&accepted(b'B', 96_400_000_000_000)));
-        assert!(
-            is_order_of_stream(canceled) && !is_order_of_stream(event) && !is_order_of_stream(b"\0\x01H")
-        );
+        assert!(is_order_of_stream(&accepted(b'B', 34_200_000_000_000)));
+        assert!(!is_order_of_stream(&accepted(b'r', 34_200_000_000_000)));
+        assert!(!is_order_of_stream(&accepted(b'B', 96_400_000_000_000)));
     }
 }

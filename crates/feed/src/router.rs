@@ -159,6 +159,12 @@ impl<C: RoutedChannel> Router<C> {
         Some(Attributed { application, renamed })
     }
 
+    /// The publisher of a feed's packets to a destination.
+    #[must_use]
+    pub fn publisher(&self, application: Application, destination: SocketAddr) -> Publisher {
+        application.spec().publisher(self.publisher, Some(destination))
+    }
+
     /// Marks a destination's unrecognised packets as reported. Returns whether they were not.
     pub fn report_once(&mut self, destination: usize) -> bool {
         let destination = self.destinations.get_mut(destination);
@@ -201,7 +207,7 @@ impl<C: RoutedChannel> Router<C> {
             self.venue_conflict.get_or_insert(conflict);
             return Route::Unrecognised;
         }
-        let publisher = application.spec().publisher(self.publisher, Some(address));
+        let publisher = self.publisher(application, address);
         let channel = self.destinations.get(destination).and_then(|destination| destination.channel);
         let channel =
             channel.map(|(index, _)| index).or_else(|| self.channel_of_venue(application, publisher));

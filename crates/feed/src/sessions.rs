@@ -120,13 +120,6 @@ pub enum Start {
     No,
 }
 
-impl Start {
-    /// Whether the stream is of a session, even if of which is in doubt.
-    pub(crate) const fn is_session(&self) -> bool {
-        matches!(self, Self::Found(_) | Self::Doubt(_))
-    }
-}
-
 /// Looks at the start of a stream. `peer` is the session of the other direction, or the one that the user expects. At the end of a
 /// stream no more bytes come.
 pub fn start(stream: &[u8], peer: Option<Session>, is_end: bool) -> Start {

@@ -2,11 +2,13 @@
 //!
 //! It makes a seeded session of ITCH in memory, runs one of the [`STAGES`] over its first part to fill tables and
 //! caches of addresses, and then over the rest inside [`counted`], the one function that callgrind counts in. It
-//! prints how many messages that were. Of the translator it counts messages of FIX and of a venue instead, inside [`counted_messages`].
+//! prints how many messages that were. Packets, and messages of FIX and of a venue, lie in memory one by one and are counted inside
+//! [`counted_messages`].
 //!
-//!     tapeworks-measured <decode|events|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report|translate-order|translate-report>
+//!     tapeworks-measured <decode|events|packets|live|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report|translate-order|translate-report>
 
 mod fix;
+mod packets;
 mod translation;
 
 use std::hint::black_box;
@@ -23,10 +25,12 @@ use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 
 /// What can be counted, and what it includes.
-const STAGES: [(&str, &str); 10] = [
+const STAGES: [(&str, &str); 12] = [
     ("decode", "framing and decoding into typed views"),
     ("events", "and sequence, symbols and normalised events"),
-    ("book", "and the books"),
+    ("packets", "the same from captured datagrams of one message each"),
+    ("live", "the same from datagrams of a live line"),
+    ("book", "of messages in a file: and the books"),
     ("nbbo", "and the NBBO"),
     ("fix-order", "a new order of FIX read, all fields"),
     ("fix-report", "an execution report of FIX read, all fields"),
@@ -180,6 +184,8 @@ fn main() -> ExitCode {
     let mut feed = Feed::new(FeedOptions::default());
     let books = || BookStage::with_unnamed([], capacity);
     let messages = match stage.as_str() {
+        "packets" => packets::captured(parts, counted_messages),
+        "live" => packets::live(parts, counted_messages),
         "decode" => over(parts, &mut decode),
         "events" => over(parts, &mut |reader| {
             let mut taken = Taken::default();

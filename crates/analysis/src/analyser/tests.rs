@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use tapeworks_feed::{Application, Packet};
+use tapeworks_packet::net::{Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_session::{Content, SessionId, Stream};
 
 use super::*;
@@ -25,33 +27,41 @@ impl Visitor for Counted {
     }
 }
 
+/// Shows `visitor` a stream that comes in pieces of so many bytes.
+fn show_stream(stream: &[u8], piece: usize, visitor: &mut dyn Visitor) {
+    let mut analyser = Analyser::new(None);
+    let visitor = &mut Noticing::known(visitor);
+    for (index, payload) in stream.chunks(piece).enumerate() {
+        let sequence = 1 + (index * piece) as u32;
+        let header = TcpHeader { sequence, acknowledgment: 0, flags: TcpFlags::ACK };
+        let packet =
+            Packet { number: index as u64 + 1, ..packet(Transport::Tcp(header), "10.0.0.2:2", payload) };
+        assert!(analyser.datagram(&packet, None, visitor).is_continue());
+    }
+    assert!(analyser.end(visitor).is_continue());
+}
+
+/// A packet to this destination.
+fn packet<'p>(transport: Transport, destination: &str, payload: &'p [u8]) -> Packet<'p> {
+    let datagram = Datagram {
+        source: "10.0.0.1:1".parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        vlan: None,
+        transport,
+        payload,
+        payload_offset: 0,
+        truncated: false,
+    };
+    Packet { file: 0, number: 1, offset: 0, received: Nanos(0), datagram }
+}
+
 #[test]
 fn a_first_packet_in_two_segments_is_waited_for() {
-    let flow = Flow { source: "10.0.0.1:1".parse().unwrap(), destination: "10.0.0.2:2".parse().unwrap() };
-    let place = Place { file: 0, number: 1, offset: 0, time: None };
     // A login, and a stream of something else of which less than a packet comes.
     let login = [[0, 31, b'A'].as_slice(), b"SESSION1  ", format!("{:>20}", 1).as_bytes()].concat();
     for (bytes, expected) in [(&login[..], (1, 0)), (&login[..7], (0, 1))] {
-        let (mut connections, mut counted) = (HashMap::new(), Counted::default());
-        let (first, second) = bytes.split_at(5);
-        let opened = StreamEvent::Opened { flow, midway: false };
-        let events = [
-            opened,
-            StreamEvent::Bytes { flow, offset: 0, bytes: first },
-            StreamEvent::Bytes { flow, offset: 5, bytes: second },
-            StreamEvent::Closed { flow, length: bytes.len() as u64 },
-        ];
-        for event in events {
-            let flow = stream_event(
-                &mut connections,
-                ReadStreams::Recognised(None),
-                event,
-                &place,
-                None,
-                &mut Noticing::known(&mut counted),
-            );
-            assert!(flow.is_continue());
-        }
+        let mut counted = Counted::default();
+        show_stream(bytes, 5, &mut counted);
         assert_eq!((counted.headers, counted.troubles), expected);
     }
 }
@@ -77,19 +87,8 @@ impl Visitor for Named {
 
 /// What the analyser finds in a stream that comes in pieces of so many bytes.
 fn named(stream: &[u8], piece: usize) -> Vec<(&'static str, String)> {
-    let flow = Flow { source: "10.0.0.1:1".parse().unwrap(), destination: "10.0.0.2:2".parse().unwrap() };
-    let place = Place { file: 0, number: 1, offset: 0, time: None };
-    let (mut connections, mut named) = (HashMap::new(), Named::default());
-    let opened = StreamEvent::Opened { flow, midway: false };
-    let closed = StreamEvent::Closed { flow, length: stream.len() as u64 };
-    let pieces = stream.chunks(piece).map(|bytes| StreamEvent::Bytes { flow, offset: 0, bytes });
-    for event in std::iter::once(opened).chain(pieces).chain([closed]) {
-        let streams = ReadStreams::Recognised(None);
-        assert!(
-            stream_event(&mut connections, streams, event, &place, None, &mut Noticing::known(&mut named))
-                .is_continue()
-        );
-    }
+    let mut named = Named::default();
+    show_stream(stream, piece, &mut named);
     named.0
 }
 
@@ -153,7 +152,7 @@ fn a_destination_that_changes_its_feed_is_read_as_the_feed_of_each_session() {
             ControlFlow::Continue(())
         }
     }
-    let packet = |protocol| {
+    let payload_of = |protocol| {
         let session = SessionId::IexTp { protocol, channel: 1, session: 7 };
         let mut stream = Stream::new(session, 0);
         // A system event, which both feeds have.
@@ -163,18 +162,9 @@ fn a_destination_that_changes_its_feed_is_read_as_the_feed_of_each_session() {
     };
     let (mut analyser, mut schemas) = (Analyser::new(None), Schemas::default());
     // TOPS, DEEP, and a protocol that no feed here takes.
-    for payload in [packet(0x8003), packet(0x8004), packet(0x8003), packet(0x8006)] {
-        let datagram = Datagram {
-            source: "10.0.0.1:1".parse().unwrap(),
-            destination: "239.0.0.1:2".parse().unwrap(),
-            vlan: None,
-            transport: Transport::Udp,
-            payload: &payload,
-            payload_offset: 0,
-            truncated: false,
-        };
-        let place = Place { file: 0, number: 1, offset: 0, time: None };
-        assert!(analyser.datagram(&place, &datagram, None, &mut Noticing::known(&mut schemas)).is_continue());
+    for payload in [0x8003, 0x8004, 0x8003, 0x8006].map(payload_of) {
+        let packet = packet(Transport::Udp, "239.0.0.1:2", &payload);
+        assert!(analyser.datagram(&packet, None, &mut Noticing::known(&mut schemas)).is_continue());
     }
     assert_eq!(
         schemas.0,
@@ -220,23 +210,14 @@ fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
     let file =
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testdata/captures/utp-uqdf/QuoteShortFormMessage.pcap");
     let mut reader = tapeworks_packet::capture::CaptureReader::open(std::path::Path::new(file)).unwrap();
-    let packet = reader.next_packet().unwrap().unwrap();
-    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    let captured = reader.next_packet().unwrap().unwrap();
+    let payload = net::parse(captured.link_type, captured.bytes).unwrap().payload.to_vec();
     let mut heartbeat = payload[..20].to_vec();
     heartbeat[18..].fill(0);
     let (mut analyser, mut named) = (Analyser::new(None), Named::default());
     for (destination, payload) in [("233.46.176.16:55630", &heartbeat), ("233.46.177.16:55630", &payload)] {
-        let place = Place { file: 0, number: 1, offset: 0, time: Some(Nanos(packet.timestamp_ns)) };
-        let datagram = Datagram {
-            source: "10.0.0.1:1".parse().unwrap(),
-            destination: destination.parse().unwrap(),
-            vlan: None,
-            transport: Transport::Udp,
-            payload,
-            payload_offset: 0,
-            truncated: false,
-        };
-        assert!(analyser.datagram(&place, &datagram, None, &mut Noticing::known(&mut named)).is_continue());
+        let packet = packet(Transport::Udp, destination, payload);
+        assert!(analyser.datagram(&packet, None, &mut Noticing::known(&mut named)).is_continue());
     }
     assert_eq!(named.0, [(Application::UtpUqdf15.spec().schema.name, "QuoteShortForm".to_owned())]);
 }

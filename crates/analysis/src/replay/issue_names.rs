@@ -1,22 +1,27 @@
 //! The names of issues, which no event has room for: read from the messages by the schema alone, beside the feed.
 //!
-//! Cost: of a packet of a feed without names a compare of its destination, of one of no known feed the check of every feed, of another one that of the analyser at every
-//! message.
+//! Cost: of a packet of a feed without names a compare of its destination, of one of no known feed the check of every feed, of another one a
+//! look at the type of each message.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
-use tapeworks_feed::{Application, FEEDS, Naming, Packet};
+use tapeworks_feed::channels::Channels;
+use tapeworks_feed::sequence::unread;
+use tapeworks_feed::walk::streams::{Part, ReadStreams, Stream};
+use tapeworks_feed::walk::{Delivery, Opening, Walk, WalkSink};
+use tapeworks_feed::{Application, FeedSpec, Naming, Packet};
 use tapeworks_market::{Publisher, Symbol};
-use tapeworks_packet::net::Transport;
+use tapeworks_packet::net;
+use tapeworks_session::Transport;
+use tapeworks_time::Nanos;
+use tapeworks_wire::DecodeError;
 
 use super::Options;
-use crate::analyser::{Analyser, Item, Message, Noticing, Place, Visitor};
-use crate::sessions::ReadAs;
+use crate::analyser::{Channel, publisher_of};
 
 /// Reads names from what a replay takes.
 pub(super) struct IssueNames {
-    analyser: Analyser,
+    walk: Walk<Channel, ()>,
     found: Found,
 }
 
@@ -24,79 +29,101 @@ pub(super) struct IssueNames {
 struct Found {
     /// The publisher that the user sets.
     named: Option<Publisher>,
-    /// That of the last packet.
-    of_packet: Option<Publisher>,
     /// The last name of each symbol and publisher.
     names: BTreeMap<(Symbol, Publisher), Box<str>>,
-}
-
-/// Whether a feed sends names.
-fn has_names(application: Application) -> bool {
-    application.spec().naming.issue_name.is_some()
 }
 
 impl IssueNames {
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            analyser: Analyser::new(options.application.map(ReadAs::Feed)),
-            found: Found { named: options.publisher, of_packet: None, names: BTreeMap::new() },
+            walk: Walk::new(options.application, None, ReadStreams::Recognised(None)),
+            found: Found { named: options.publisher, names: BTreeMap::new() },
         }
     }
 
     /// Takes a packet. A cut one is read as far as it goes. What comes by TCP, or in a file without packets, is of a feed without names.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
-        if !matches!(packet.datagram.transport, Transport::Udp) {
-            return;
-        }
-        let attributed = self.analyser.attribute(&packet.datagram);
-        if let Some(attributed) = attributed.filter(|(_, application)| has_names(*application)) {
-            let place = Place {
-                file: packet.file.into(),
-                number: packet.number,
-                offset: packet.offset,
-                time: Some(packet.received),
-            };
-            let mut found = Noticing::known(&mut self.found);
-            let _never_ends =
-                self.analyser.attributed(&place, attributed, &packet.datagram, None, &mut found);
+        if matches!(packet.datagram.transport, net::Transport::Udp) {
+            self.walk.packet(packet, &mut self.found);
         }
     }
 
     /// The names by symbol and feed.
-    pub(super) fn finish(self) -> impl Iterator<Item = ((Symbol, Publisher), Box<str>)> {
+    pub(super) fn finish(mut self) -> impl Iterator<Item = ((Symbol, Publisher), Box<str>)> {
+        self.walk.finish(&mut self.found);
         self.found.names.into_iter()
     }
 }
 
-impl Visitor for Found {
-    fn visit(&mut self, _: &Place, item: Item<'_>) -> ControlFlow<()> {
-        match item {
-            Item::Header(header) => self.of_packet = header.publisher,
-            Item::Message(message) => {
-                self.learn(&message);
-            }
-            Item::Fix(_) | Item::Trouble(..) => {}
-        }
-        ControlFlow::Continue(())
+impl WalkSink for Found {
+    type Channel = Channel;
+    type Direction = ();
+
+    fn wants(&self, application: Application) -> bool {
+        application.spec().naming.issue_name.is_some()
     }
+
+    fn open(&mut self, opening: &Opening, _before: Option<&Channel>) -> Channel {
+        Channel::new(opening)
+    }
+
+    fn rename(
+        &mut self,
+        channel: &mut Channel,
+        application: Application,
+        publisher: Publisher,
+        _received: Nanos,
+    ) {
+        channel.rename(application, publisher);
+    }
+
+    fn deliver<T: Transport>(&mut self, channel: &mut Channel, delivery: Delivery<'_, '_, T::Prefix>) -> u64 {
+        let Delivery { packet, read, count, arrival, .. } = delivery;
+        channel.takes(count);
+        let application = channel.as_ref().application();
+        let of_packet = publisher_of(application, packet.datagram.destination);
+        for (block, whole) in read.blocks.zip(0..) {
+            match block {
+                Ok(message) => {
+                    self.learn(application.spec(), of_packet, message);
+                }
+                Err(_) => return unread(count, arrival.map_or(0, |arrival| arrival.skip), whole),
+            }
+        }
+        0
+    }
+
+    fn skip<T: Transport>(
+        &mut self,
+        _channel: &mut Channel,
+        _packet: &Packet<'_>,
+        _read: tapeworks_session::Packet<'_, T::Prefix>,
+        _arrival: tapeworks_feed::sequence::Arrival,
+    ) {
+    }
+
+    fn unrecognised(&mut self, _packet: &Packet<'_>, _is_heartbeat: bool, _is_first: bool) {}
+
+    fn bad_header(&mut self, _packet: &Packet<'_>, _error: DecodeError) {}
+
+    fn stream(&mut self, _channels: &mut Channels<Channel>, _stream: &mut Stream<'_, ()>, _part: Part<'_>) {}
 }
 
 impl Found {
     /// Takes the name of a message of the directory.
-    fn learn(&mut self, message: &Message<'_>) -> Option<()> {
-        let structure = message.decoded.structure?;
-        let feed = FEEDS.iter().find(|feed| feed.schema.name == message.schema.name)?;
+    fn learn(&mut self, feed: &FeedSpec, of_packet: Option<Publisher>, message: &[u8]) -> Option<()> {
+        let structure = feed.schema.message(feed.schema.tag_of(message)?)?;
         let Naming { directory, issue_name, symbol, suffix, .. } = feed.naming;
         if directory != Some(structure.name) {
             return None;
         }
         let text = |name| {
             let field = structure.field(name)?;
-            message.decoded.bytes.get(field.offset..field.offset + field.length)
+            message.get(field.offset..field.offset + field.length)
         };
         let name = std::str::from_utf8(text(issue_name?)?).ok()?.trim_matches([' ', '\0']);
         let symbol = feed.naming.symbol_of(text(symbol)?, suffix.and_then(text))?;
-        let of_packet = self.of_packet.filter(|publisher| feed.has(*publisher));
+        let of_packet = of_packet.filter(|publisher| feed.has(*publisher));
         let publisher = feed.publisher(self.named.or(of_packet), None);
         if !name.is_empty() && !name.contains(char::is_control) {
             self.names.insert((symbol, publisher), name.into());

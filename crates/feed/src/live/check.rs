@@ -152,7 +152,7 @@ pub(super) fn check(
         let message = message.map_err(|_| SnapshotFault::Unreadable)?;
         (spec.check)(message).map_err(|_| SnapshotFault::Unreadable)?;
         // It stands for the messages that follow, up to the next one.
-        if let of_next @ 1.. = feed.reach_of(place, message) {
+        if let of_next @ 1.. = feed.channel(place).normaliser.reach_of(message) {
             reach = of_next;
         }
         feed.aside(place, message, now, next.saturating_sub(1), &mut |event: Event| {
@@ -163,7 +163,7 @@ pub(super) fn check(
         });
     }
     // The books are checked here, not by the normaliser.
-    feed.forget_unnamed(place);
+    feed.channel_mut(place).normaliser.forget_unnamed();
     let begin_of = |event: &Event| begins.get(&event.instrument).copied().unwrap_or(next);
     let transport = channel.application.transport();
     let (mut effects, mut later) = (Effects::default(), Vec::new());

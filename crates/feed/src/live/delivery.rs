@@ -77,7 +77,7 @@ pub(super) fn place_of(
     let identity = ChannelIdentity::Datagrams { session, port: number, run: 0 };
     let midnight = feed.midnight(Some(now));
     let place = feed.admit(identity, options.application, options.publisher, midnight);
-    feed.set_number(place, number);
+    feed.channel_mut(place).number = number;
     place
 }
 
@@ -132,7 +132,7 @@ impl<S: Sink<Event>> Target<'_, S> {
 
     /// Puts out an event of the channel as a whole, for each of its publishers.
     fn put_all(&mut self, place: usize, kind: EventKind, now: Nanos) {
-        self.feed.events_of(place, kind, now).for_each(|event| self.sink.put(event));
+        self.feed.channel(place).events(kind, now).for_each(|event| self.sink.put(event));
     }
 
     #[cold]
@@ -158,7 +158,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                     // The earlier state is of another session.
                     self.put_all(place, EventKind::Clear, now);
                 }
-                self.feed.restart(place, first);
+                self.feed.channel_mut(place).sequenced.tracker.restart(first);
             }
             (Delivery::Joining { now }, Some(old)) => {
                 // The earlier state is of another session, and nothing is known of this one yet.
@@ -193,7 +193,7 @@ impl<S: Sink<Event>> Target<'_, S> {
             }
             (Delivery::Silent { now }, Some(place)) => {
                 self.followed.is_stale = true;
-                for next in self.feed.events_of(place, EventKind::Gap, now) {
+                for next in self.feed.channel(place).events(EventKind::Gap, now) {
                     self.sink.put(next.with_gap(Gap { first: next.channel_sequence, count: 0 }));
                 }
             }

@@ -228,7 +228,10 @@ impl LiveFeed {
         let Some(awaited) = &mut channel.followed.awaited else { return };
         let reaches = *awaited.reaches.get_or_insert_with(|| {
             let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
-            messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
+            messages
+                .map(|message| self.feed.channel(place).normaliser.reach_of(message))
+                .max()
+                .unwrap_or_default()
         });
         // The lines must confirm the number: otherwise it would hide whatever they deliver below it.
         let needed = next.max(reaches.saturating_add(1));
@@ -280,19 +283,19 @@ impl LiveFeed {
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
         channel.snapshots.applied += 1;
         channel.snapshots.last_fault = None;
-        for mut clear in self.feed.events_of(place, EventKind::Clear, now) {
+        for mut clear in self.feed.channel(place).events(EventKind::Clear, now) {
             clear.set_flags(Flags::SNAPSHOT);
             clear.set_line(Line::Snapshot);
             sink.put(clear);
         }
-        self.feed.forget_unnamed(place);
+        self.feed.channel_mut(place).normaliser.forget_unnamed();
         let mut as_snapshot = AsSnapshot(sink);
         for message in Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok) {
             channel.snapshots.messages += 1;
             self.feed.aside(place, message, now, next.saturating_sub(1), &mut as_snapshot);
         }
         // A venue whose books are of several numbers: the snapshot ends behind the last of them.
-        let reaches = self.feed.snapshot_reaches(place);
+        let reaches = self.feed.channel(place).normaliser.snapshot_reaches();
         channel.followed.caught_up = if reaches < next { 0 } else { reaches.saturating_add(1) };
         if !is_joining {
             let transport = channel.options.application.transport();
@@ -308,12 +311,12 @@ impl LiveFeed {
             }
         }
         // No book is stale now.
-        self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
+        self.feed.channel(place).events(EventKind::Recovered, now).for_each(|event| sink.put(event));
         channel.followed.is_stale = false;
         channel.followed.affected.clear();
         channel.arbiter.forget_missing();
         if is_joining {
-            self.feed.restart(place, next);
+            self.feed.channel_mut(place).sequenced.tracker.restart(next);
             let feed = &mut self.feed;
             let LiveChannel { arbiter, options, followed, .. } = channel;
             let mut target = Target { feed, number, options, followed, sink, unread: 0 };
