@@ -39,7 +39,7 @@ use std::ops::Range;
 
 use tapeworks_market::Line;
 use tapeworks_planted::planted;
-use tapeworks_session::{Header, Request, SessionId, TransportKind};
+use tapeworks_session::{Header, Request, SessionId, Transport, TransportKind};
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
@@ -441,7 +441,6 @@ impl Arbiter {
     /// # Errors
     /// A payload shorter than the transport's header; it is counted and changes nothing. A packet that does not continue the sequence
     /// and whose messages are not what its header says is counted in the same way, and no error.
-    #[inline]
     pub fn packet(
         &mut self,
         line: Line,
@@ -608,8 +607,55 @@ impl Arbiter {
         true
     }
 
-    /// A packet of the session.
+    /// Takes a packet of line A or B that is the next one, with nothing in the way. Returns whether it is; any other changes nothing, and
+    /// is for [`Arbiter::packet`].
+    ///
+    /// The caller, who has read the packet, hands its messages on: they are not [delivered](Delivery).
     #[inline]
+    pub fn next_packet<T: Transport>(
+        &mut self,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+    ) -> bool {
+        let is_next = line != Line::Recovery
+            && self.session == Some(read.header.session)
+            && self.is_in_order(&read.header);
+        if is_next {
+            self.go_behind(&read.header, line, received);
+            if let Some(Ok(message)) = read.blocks.clone().next() {
+                self.run.note(read.header.first, T::sent_ns(payload), message, received);
+            }
+        }
+        is_next
+    }
+
+    /// Whether a packet of the session is the next one, with nothing in the way.
+    #[inline]
+    fn is_in_order(&self, header: &Header) -> bool {
+        self.next == Some(header.first)
+            && header.count > 0
+            && self.held.is_empty()
+            && self.suspects.is_empty()
+            && !self.is_silent
+            && !header.is_end_of_session
+    }
+
+    /// Goes on behind a packet in order.
+    #[inline]
+    fn go_behind(&mut self, header: &Header, line: Line, received: Nanos) {
+        let count = header.count;
+        let of_line = &mut self.lines[place(line)];
+        of_line.see(header, received);
+        of_line.counters.won += count;
+        self.last = Some(received);
+        self.next = Some(header.first.saturating_add(count));
+        self.advanced = received;
+        self.counters.messages += count;
+    }
+
+    /// A packet of the session.
     fn of_session(
         &mut self,
         header: &Header,
@@ -618,21 +664,8 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
-        let is_in_order = self.next == Some(header.first)
-            && header.count > 0
-            && self.held.is_empty()
-            && self.suspects.is_empty()
-            && !self.is_silent
-            && !header.is_end_of_session;
-        if is_in_order {
-            // Nothing in the way.
-            self.lines[place(line)].see(header, received);
-            self.last = Some(received);
-            let count = header.count;
-            self.next = Some(header.first.saturating_add(count));
-            self.advanced = received;
-            self.lines[place(line)].counters.won += count;
-            self.counters.messages += count;
+        if self.is_in_order(header) {
+            self.go_behind(header, line, received);
             self.run.note_payload(self.transport, header.first, payload, received);
             deliver(Delivery::Packet { line, received, payload, header: *header });
             return;

@@ -36,6 +36,26 @@ impl From<&Packet<'_>> for Place {
     }
 }
 
+/// Where a packet comes from. Of a live line only the time is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) place: Place,
+    /// The capture kept only its beginning.
+    pub(crate) is_cut: bool,
+}
+
+impl Origin {
+    pub(crate) const fn live(received: Nanos) -> Self {
+        Self { place: Place { file: 0, number: 0, offset: 0, time: Some(received) }, is_cut: false }
+    }
+}
+
+impl From<&Packet<'_>> for Origin {
+    fn from(packet: &Packet<'_>) -> Self {
+        Self { place: packet.into(), is_cut: packet.datagram.truncated }
+    }
+}
+
 /// A captured datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {

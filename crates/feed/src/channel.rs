@@ -11,7 +11,7 @@ use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 
-use crate::captured::{ChannelIdentity, Packet, Place};
+use crate::captured::{ChannelIdentity, Origin, Place};
 use crate::channels::Sequenced;
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
@@ -175,10 +175,10 @@ impl Channel {
 /// A block of a packet is not whole.
 #[cold]
 #[inline(never)]
-pub(crate) fn broken(error: FramingError, packet: &Packet<'_>, offset: u64, problems: &mut Problems) {
-    if !packet.datagram.truncated {
-        let kind = ProblemKind::Framing(error);
-        problems.note(Problem::at(Place { offset, ..Place::from(packet) }, kind));
+pub(crate) fn broken(error: FramingError, origin: &Origin, offset: u64, problems: &mut Problems) {
+    // Of a packet that the capture cut, that is known.
+    if !origin.is_cut {
+        problems.note(Problem::at(Place { offset, ..origin.place }, ProblemKind::Framing(error)));
     }
 }
 
@@ -193,18 +193,18 @@ impl Channel {
         count: u64,
         is_end: bool,
         context: &Context,
-        packet: &Packet<'_>,
+        origin: &Origin,
         problems: &mut Problems,
         sink: &mut S,
     ) -> Option<u64> {
         if let Some(gap) = arrival.gap {
             let kind = ProblemKind::Gap(gap);
-            problems.note(Problem::at(packet, kind));
-            self.put_gap(gap, context, packet.received, sink);
+            problems.note(Problem::at(origin.place, kind));
+            self.put_gap(gap, context, Nanos(0), sink);
         }
         if let Some(refusal) = arrival.refusal {
             let kind = ProblemKind::Refused { first: context.sequence, refusal };
-            problems.note(Problem::at(packet, kind));
+            problems.note(Problem::at(origin.place, kind));
             return None;
         }
         if count == 0 {
@@ -272,7 +272,7 @@ impl Channel {
         count: u64,
         skip: u64,
         mut context: Context,
-        packet: &Packet<'_>,
+        origin: &Origin,
         problems: &mut Problems,
         symbols: &mut SymbolTable,
         sink: &mut S,
@@ -280,7 +280,7 @@ impl Channel {
         let first = context.sequence;
         let mut number = 0;
         loop {
-            let offset = packet.offset + (header + blocks.offset()) as u64;
+            let offset = origin.place.offset + (header + blocks.offset()) as u64;
             // The rest of the packet is lost when a block is broken. The numbers of its messages are known.
             let Some(block) = blocks.next() else { return 0 };
             match block {
@@ -288,13 +288,13 @@ impl Channel {
                     if number >= skip {
                         context.sequence = first.saturating_add(number);
                         let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES as u64 };
-                        let place = Place { offset: offset + prefix, ..Place::from(packet) };
+                        let place = Place { offset: offset + prefix, ..origin.place };
                         self.message(message, &context, place, problems, symbols, sink);
                     }
                     number += 1;
                 }
                 Err(error) => {
-                    broken(error, packet, offset, problems);
+                    broken(error, origin, offset, problems);
                     // Those before `skip` came in another packet.
                     return unread(count, skip, number);
                 }

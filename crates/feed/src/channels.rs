@@ -74,7 +74,9 @@ impl Sequenced {
     #[inline]
     #[must_use]
     pub fn carries(&self, session: &SessionId, port: u16) -> bool {
-        !self.is_replaced && self.identity.of_run(0) == ChannelIdentity::of_datagram(*session, port)
+        !self.is_replaced
+            && matches!(&self.identity, ChannelIdentity::Datagrams { session: own, port: of, .. }
+                if own == session && (*of == port || session.transport().names_channel()))
     }
 
     /// Changes the feed. The new feed must have the same transport.

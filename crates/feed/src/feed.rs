@@ -11,11 +11,12 @@ use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, Instruments, Line, Publisher, Symbol};
 use tapeworks_planted::planted;
-use tapeworks_session::{Transport, for_transport};
+use tapeworks_session::{Header, Transport, for_transport};
 use tapeworks_stage::{Sink, Stage};
 use tapeworks_time::Nanos;
+use tapeworks_wire::DecodeError;
 
-use crate::captured::{ChannelIdentity, Packet, Place};
+use crate::captured::{ChannelIdentity, Origin, Packet, Place};
 use crate::channel::Channel;
 use crate::channels::Channels;
 use crate::clock;
@@ -25,9 +26,9 @@ use crate::problem::{Problem, ProblemKind, Problems};
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::{Application, VenueConflict};
+use crate::walk::Walk;
 use crate::walk::streams::ReadStreams;
-use crate::walk::{Walk, WalkSink as _};
-use reading::{Connection, Reading};
+use reading::{Arrived, Connection, Reading};
 
 pub use files::FileFeed;
 
@@ -244,49 +245,57 @@ impl Feed {
 
     /// Ends the input: hands on packets and bytes that waited, and reports packets that the end cut. Nothing may come after.
     pub fn finish(&mut self, sink: &mut dyn Sink<Event>) {
-        self.walk.finish(&mut Reading::<_, true> { shared: &mut self.shared, sink: &mut AnySink(sink) });
+        self.walk.finish(&mut Reading { shared: &mut self.shared, sink: &mut AnySink(sink) });
     }
 
-    /// A packet that is known to be of this channel, in its sequence. Returns how many of its messages, the last, cannot be read: they
+    /// A packet of a live line, which continues its channel. Returns how many of its messages, the last, cannot be read: they
     /// are expected again.
     #[inline]
-    pub(crate) fn packet_of<S: Sink<Event>>(
+    pub(crate) fn live<T: Transport, S: Sink<Event>>(
         &mut self,
         index: usize,
         line: Line,
-        packet: &Packet<'_>,
+        received: Nanos,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
         sink: &mut S,
     ) -> u64 {
         let Self { walk, shared } = self;
         shared.counters.packets += 1;
-        let mut reading = Reading::<_, false> { shared, sink };
-        let transport = walk.channels()[index].application().transport();
-        let unread = for_transport!(transport, T => match T::packet(packet.datagram.payload) {
-            Ok(read) => {
-                let count = read.header.count;
-                walk.sequenced::<T, _>(index, line, packet, read, count, &mut reading)
-            }
-            Err(error) => {
-                reading.bad_header(packet, error);
-                0
-            }
-        });
+        let channel = &mut walk.channels_mut()[index];
+        let Header { first, count, .. } = read.header;
+        let arrival = channel.sequenced.tracker.judge(first, count);
+        let arrived = Arrived { origin: Origin::live(received), line, count, arrival };
+        let unread = shared.read(channel, arrived, read, sink);
         if unread > 0 {
-            walk.channels_mut()[index].sequenced.tracker.cannot_read(unread);
+            channel.sequenced.tracker.cannot_read(unread);
         }
         unread
     }
 
-    /// Like [`Self::packet_of`], for packets that are rare: one compiled copy serves every sink.
+    /// A packet that waited for others, or is one of an answer: like [`Self::live`], for every sink.
     #[cold]
-    pub(crate) fn rare_packet_of(
+    pub(crate) fn held(
         &mut self,
         index: usize,
         line: Line,
-        packet: &Packet<'_>,
+        received: Nanos,
+        payload: &[u8],
         sink: &mut dyn Sink<Event>,
     ) -> u64 {
-        self.packet_of(index, line, packet, &mut AnySink(sink))
+        let transport = self.channel(index).application().transport();
+        for_transport!(transport, T => match T::packet(payload) {
+            Ok(read) => self.live::<T, _>(index, line, received, &read, &mut AnySink(sink)),
+            Err(error) => {
+                self.bad_header(received, error);
+                0
+            }
+        })
+    }
+
+    /// A packet of a live line has no header that can be read.
+    #[cold]
+    pub(crate) fn bad_header(&mut self, received: Nanos, error: DecodeError) {
+        self.shared.note(Origin::live(received).place, ProblemKind::Message(error));
     }
 
     /// Reads a packet to recognise its feed and channel; discards its events.
@@ -371,7 +380,7 @@ impl<'p, S: Sink<Event>> Stage<Packet<'p>, S> for Feed {
             if packet.datagram.truncated {
                 shared.note(packet, ProblemKind::CutPacket);
             }
-            walk.packet(packet, &mut Reading::<_, true> { shared, sink });
+            walk.packet(packet, &mut Reading { shared, sink });
         }
     }
 }

@@ -31,17 +31,15 @@ use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::SelfHelpSchedule;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Publisher};
 use tapeworks_planted::planted;
-use tapeworks_session::SessionId;
+use tapeworks_session::{SessionId, Transport as _, for_transport};
 use tapeworks_stage::Sink;
 use tapeworks_time::{ClockChange, Nanos};
 
 use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 use crate::feed::{Feed, FeedOptions};
-use crate::problem::{Problem, ProblemKind};
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::table::Application;
-pub(crate) use delivery::packet_at;
 use delivery::{Followed, Target};
 use part::{OfPart, Part};
 use relayed::Relayed;
@@ -618,11 +616,20 @@ impl LiveFeed {
         let feed = &mut self.feed;
         let LiveChannel { arbiter, options, followed, .. } = channel;
         let mut target = Target { feed, number, options, followed, sink, unread: 0 };
-        if let Err(error) = arbiter.packet(line, received, payload, &mut |delivery| target.deliver(delivery))
-        {
-            let packet = packet_at(payload, received);
-            self.feed.note(Problem::at(&packet, ProblemKind::Message(error)));
-            return;
+        // The usual packet continues the sequence: its header is read once. Any other is copied, or judged by its bytes.
+        let is_next = for_transport!(options.application.transport(), T => match T::packet(payload) {
+            Ok(read) if arbiter.next_packet::<T>(&read, line, received, payload) => {
+                target.next_packet::<T>(line, received, &read, payload);
+                true
+            }
+            _ => false,
+        });
+        if !is_next {
+            let arrived = arbiter.packet(line, received, payload, &mut |delivery| target.deliver(delivery));
+            if let Err(error) = arrived {
+                self.feed.bad_header(received, error);
+                return;
+            }
         }
         if target.unread > 0 {
             arbiter.cannot_read(line, target.unread);

@@ -146,6 +146,12 @@ impl SequenceTracker {
         if self.advance(first, count) { Arrival::IN_ORDER } else { self.place(first, count, true) }
     }
 
+    /// Takes a packet like [`Self::arrive`]. `None`: it has messages, and is the next one.
+    #[inline]
+    pub fn judge(&mut self, first: u64, count: u64) -> Option<Arrival> {
+        if self.advance(first, count) { None } else { Some(self.place(first, count, true)) }
+    }
+
     /// Takes a message whose number the caller has counted from a login. No number is implausible: that of the next message confirms any.
     #[inline]
     pub fn arrive_counted(&mut self, number: u64) -> Arrival {

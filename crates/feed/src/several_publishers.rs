@@ -4,9 +4,11 @@
 //! (4 bytes), symbol (8 bytes). The transport is MoldUDP64.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use tapeworks_market::book::Capacity;
 use tapeworks_market::{BookStage, BookUpdate, Event, EventKind, InstrumentId, Line, Price, Publisher, Side};
+use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::{SessionId, Stream};
 use tapeworks_stage::{Sink, Stage as _};
 use tapeworks_time::Nanos;
@@ -210,7 +212,18 @@ fn a_gap_in_a_capture_is_put_out_for_every_publisher() {
     let mut gaps = Vec::new();
     let payloads = [0, 1, 2].map(|_| wire.packet(&both_sides(b"AAA     ")));
     for payload in [&payloads[0], &payloads[2]] {
-        let packet: Packet<'_> = crate::live::packet_at(payload, Nanos(1_763_130_600_000_000_000));
+        let received = Nanos(1_763_130_600_000_000_000);
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let datagram = Datagram {
+            source: nowhere,
+            destination: nowhere,
+            vlan: None,
+            transport: Transport::Udp,
+            payload,
+            payload_offset: 0,
+            truncated: false,
+        };
+        let packet = Packet { file: 0, number: 0, offset: 0, received, datagram };
         feed.process(&[packet], &mut |event: Event| {
             gaps.extend(event.gap().map(|gap| (event.publisher, event.instrument, gap.first, gap.count)));
         });

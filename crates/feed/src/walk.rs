@@ -34,7 +34,7 @@ pub struct Delivery<'a, 'p, Prefix> {
     /// The line that it came on.
     pub line: Line,
     /// Its header and messages.
-    pub read: tapeworks_session::Packet<'p, Prefix>,
+    pub read: &'a tapeworks_session::Packet<'p, Prefix>,
     /// How many messages it has: what its header says, or of a copy what it holds.
     pub count: u64,
     /// What its number says. `None`: it has messages, and is the next packet of its channel.
@@ -92,7 +92,7 @@ pub trait WalkSink {
         &mut self,
         channel: &mut Self::Channel,
         packet: &Packet<'_>,
-        read: tapeworks_session::Packet<'_, T::Prefix>,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
         arrival: Arrival,
     );
 
@@ -276,10 +276,12 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
             },
         };
         let first = read.header.first;
-        self.router.channels[index].as_mut().note::<T>(&read, packet);
-        let unread = self.sequenced::<T, K>(index, line, packet, read, count, sink);
+        let channel = &mut self.router.channels[index];
+        let sequenced = channel.as_mut();
+        sequenced.note::<T>(&read, packet);
+        let arrival = sequenced.tracker.judge(first, count);
+        let unread = sink.deliver::<T>(channel, Delivery { packet, line, read: &read, count, arrival });
         if unread > 0 {
-            let channel = &mut self.router.channels[index];
             if overcounted::<T>(packet).is_some() {
                 // The count is damaged, or the messages are missing. The next packet shows which.
                 channel.as_mut().tracker.cannot_read(unread);
@@ -289,27 +291,6 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
                 sink.lose(channel, packet, line, first, gap);
             }
         }
-    }
-
-    /// Takes a packet that is known to belong to a channel, in its sequence. Returns how many of its messages, the last, cannot be read.
-    #[inline]
-    pub fn sequenced<T: Transport, K>(
-        &mut self,
-        index: usize,
-        line: Line,
-        packet: &Packet<'_>,
-        read: tapeworks_session::Packet<'_, T::Prefix>,
-        count: u64,
-        sink: &mut K,
-    ) -> u64
-    where
-        K: WalkSink<Channel = C>,
-    {
-        let channel = &mut self.router.channels[index];
-        let tracker = &mut channel.as_mut().tracker;
-        let first = read.header.first;
-        let arrival = if tracker.advance(first, count) { None } else { Some(tracker.arrive(first, count)) };
-        sink.deliver::<T>(channel, Delivery { packet, line, read, count, arrival })
     }
 
     /// Places a packet that is not the next one of its destination's channel: returns its channel, line, and number of messages, unless nothing
@@ -349,7 +330,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
                 return None;
             }
             Route::Skipped(index, arrival) => {
-                sink.skip::<T>(&mut self.router.channels[index], packet, read.clone(), arrival);
+                sink.skip::<T>(&mut self.router.channels[index], packet, read, arrival);
                 return None;
             }
             Route::Restarted { from, to, held } => {
@@ -395,7 +376,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
             for_transport!(channel.as_ref().application().transport(), T => {
                 if let Ok(read) = T::packet(packet.datagram.payload) {
                     let arrival = Arrival::refused(read.header.count, refusal);
-                    sink.skip::<T>(channel, &packet, read, arrival);
+                    sink.skip::<T>(channel, &packet, &read, arrival);
                 }
             });
         }

@@ -288,7 +288,7 @@ impl WalkSink for Showing<'_, '_> {
         &mut self,
         channel: &mut Channel,
         packet: &Packet<'_>,
-        read: tapeworks_session::Packet<'_, T::Prefix>,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
         arrival: Arrival,
     ) {
         self.packet::<T>(channel, packet, read, arrival);
@@ -382,7 +382,7 @@ impl Showing<'_, '_> {
         &mut self,
         channel: &Channel,
         packet: &Packet<'_>,
-        read: tapeworks_session::Packet<'_, T::Prefix>,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
         arrival: Arrival,
     ) -> Option<u64> {
         let Datagram { source, destination, vlan, payload, truncated, .. } = packet.datagram;
@@ -404,7 +404,7 @@ impl Showing<'_, '_> {
         let is_end = |behind: &[u8]| !truncated && T::is_end(behind);
         let cut = self.cut.filter(|_| truncated);
         let place = packet.into();
-        self.blocks(&place, schema_of, is_end, &header, read.header_bytes, read.blocks, payload, cut)
+        self.blocks(&place, schema_of, is_end, &header, read.header_bytes, read.blocks.clone(), payload, cut)
     }
 
     /// A packet's header and the messages in it. `is_end`: whether a packet may end with these bytes behind its messages. Returns how many whole

@@ -82,7 +82,7 @@ impl WalkSink for Found {
         channel.takes(count);
         let application = channel.as_ref().application();
         let of_packet = publisher_of(application, packet.datagram.destination);
-        for (block, whole) in read.blocks.zip(0..) {
+        for (block, whole) in read.blocks.clone().zip(0..) {
             match block {
                 Ok(message) => {
                     self.learn(application.spec(), of_packet, message);
@@ -97,7 +97,7 @@ impl WalkSink for Found {
         &mut self,
         _channel: &mut Channel,
         _packet: &Packet<'_>,
-        _read: tapeworks_session::Packet<'_, T::Prefix>,
+        _read: &tapeworks_session::Packet<'_, T::Prefix>,
         _arrival: tapeworks_feed::sequence::Arrival,
     ) {
     }

@@ -170,7 +170,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
 
     let shown = stats.kept.len().min(SHOWN_PROBLEMS);
     for problem in stats.kept.iter().take(shown) {
-        let file = stats.files.get(problem.place.file).map_or("", |file| &file.name);
+        let file = stats.files.get(usize::from(problem.place.file)).map_or("", |file| &file.name);
         let place = format!(
             "{file}: packet {} at offset {}",
             thousands(problem.place.number),

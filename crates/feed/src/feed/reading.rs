@@ -7,10 +7,10 @@ use tapeworks_session::Transport;
 use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
-use tapeworks_wire::framing::FramingError;
+use tapeworks_wire::framing::{FramingError, LengthPrefix};
 use tapeworks_wire::nasdaq::soupbintcp;
 
-use crate::captured::{ChannelIdentity, Packet, Place};
+use crate::captured::{ChannelIdentity, Origin, Packet, Place};
 use crate::channel::{Channel, broken};
 use crate::channels::Channels;
 use crate::normaliser::Context;
@@ -24,10 +24,50 @@ use crate::walk::{Delivery, Opening, WalkSink};
 
 use super::{AnySink, Shared};
 
-/// Makes events of the messages. `CAPTURED`: packets and streams come from a capture; on a live line the order of the packets has been judged.
-pub(super) struct Reading<'f, S, const CAPTURED: bool> {
+/// Makes events of what the walk delivers.
+pub(super) struct Reading<'f, S> {
     pub(super) shared: &'f mut Shared,
     pub(super) sink: &'f mut S,
+}
+
+/// How a packet arrived.
+pub(super) struct Arrived {
+    pub(super) origin: Origin,
+    pub(super) line: Line,
+    /// Messages that it has.
+    pub(super) count: u64,
+    /// See [`Delivery::arrival`].
+    pub(super) arrival: Option<Arrival>,
+}
+
+impl Shared {
+    /// Reads the messages of a packet. Returns how many of them, the last, cannot be read.
+    #[inline]
+    pub(super) fn read<S: Sink<Event>, Prefix: LengthPrefix>(
+        &mut self,
+        channel: &mut Channel,
+        arrived: Arrived,
+        read: &tapeworks_session::Packet<'_, Prefix>,
+        sink: &mut S,
+    ) -> u64 {
+        let Arrived { origin, line, count, arrival } = arrived;
+        let Self { problems, symbols, .. } = self;
+        let (received, sequence) = (origin.place.time, read.header.first);
+        let context = Context { received, sequence, channel: channel.number, line };
+        channel.counters.packets += 1;
+        let skip = match arrival {
+            None => 0,
+            Some(arrival) => {
+                let is_end = read.header.is_end_of_session;
+                match channel.arrived(arrival, count, is_end, &context, &origin, problems, sink) {
+                    Some(skip) => skip,
+                    None => return 0,
+                }
+            }
+        };
+        let (blocks, header) = (read.blocks.clone(), read.header_bytes);
+        channel.messages(blocks, header, count, skip, context, &origin, problems, symbols, sink)
+    }
 }
 
 /// What a feed keeps of one direction of a TCP connection.
@@ -41,7 +81,7 @@ pub(super) struct Connection {
     is_noted: bool,
 }
 
-impl<S: Sink<Event>, const CAPTURED: bool> WalkSink for Reading<'_, S, CAPTURED> {
+impl<S: Sink<Event>> WalkSink for Reading<'_, S> {
     type Channel = Channel;
     type Direction = Connection;
 
@@ -70,32 +110,10 @@ impl<S: Sink<Event>, const CAPTURED: bool> WalkSink for Reading<'_, S, CAPTURED>
     #[inline]
     fn deliver<T: Transport>(&mut self, channel: &mut Channel, delivery: Delivery<'_, '_, T::Prefix>) -> u64 {
         let Delivery { packet, line, read, count, arrival } = delivery;
-        let Shared { problems, symbols, .. } = &mut *self.shared;
-        let context = Context {
-            received: Some(packet.received),
-            sequence: read.header.first,
-            channel: channel.number,
-            line,
-        };
-        channel.counters.packets += 1;
-        let skip = match arrival {
-            None => 0,
-            Some(arrival) => {
-                let is_end = read.header.is_end_of_session;
-                match channel.arrived(arrival, count, is_end, &context, packet, problems, self.sink) {
-                    Some(skip) => skip,
-                    None => return 0,
-                }
-            }
-        };
-        let (blocks, header) = (read.blocks, read.header_bytes);
-        if !CAPTURED {
-            return channel
-                .messages(blocks, header, count, skip, context, packet, problems, symbols, self.sink);
-        }
+        let arrived = Arrived { origin: packet.into(), line, count, arrival };
         let mut has = channel.has.take();
         let sink = &mut Noting { has: &mut has, sink: &mut *self.sink };
-        let unread = channel.messages(blocks, header, count, skip, context, packet, problems, symbols, sink);
+        let unread = self.shared.read(channel, arrived, read, sink);
         channel.has = has;
         unread
     }
@@ -104,7 +122,7 @@ impl<S: Sink<Event>, const CAPTURED: bool> WalkSink for Reading<'_, S, CAPTURED>
         &mut self,
         channel: &mut Channel,
         packet: &Packet<'_>,
-        read: tapeworks_session::Packet<'_, T::Prefix>,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
         arrival: Arrival,
     ) {
         let line = channel.line_of(packet.datagram.destination);
@@ -165,7 +183,7 @@ impl<S: Sink<Event>, const CAPTURED: bool> WalkSink for Reading<'_, S, CAPTURED>
 
     #[cold]
     fn miscounted(&mut self, packet: &Packet<'_>, error: FramingError) {
-        broken(error, packet, packet.offset, &mut self.shared.problems);
+        broken(error, &packet.into(), packet.offset, &mut self.shared.problems);
     }
 
     fn stream(

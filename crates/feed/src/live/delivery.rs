@@ -1,19 +1,17 @@
 //! Handles the arbiter's deliveries: hands packets to the feed, and puts out which books are stale or cleared.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
-use tapeworks_packet::net::{Datagram, Transport};
-use tapeworks_session::{Header, SessionId};
+use tapeworks_session::{Header, SessionId, Transport};
 use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
 
 use super::LiveChannelOptions;
 use super::catch_up::{Awaited, CatchUp, Since};
 use crate::arbitration::Delivery;
-use crate::captured::{ChannelIdentity, Packet};
+use crate::captured::ChannelIdentity;
 use crate::feed::Feed;
 
 /// The session that a channel follows, and the state of its books.
@@ -41,27 +39,6 @@ impl Followed {
         self.place
             .and_then(|place| feed.channels().get(place))
             .is_some_and(|channel| channel.sequence().gaps != self.known_gaps)
-    }
-}
-
-/// The addresses of a packet whose channel is known.
-const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-
-pub(crate) fn packet_at(payload: &[u8], received: Nanos) -> Packet<'_> {
-    Packet {
-        file: 0,
-        number: 0,
-        offset: 0,
-        received,
-        datagram: Datagram {
-            source: NOWHERE,
-            destination: NOWHERE,
-            vlan: None,
-            transport: Transport::Udp,
-            payload,
-            payload_offset: 0,
-            truncated: false,
-        },
     }
 }
 
@@ -93,7 +70,27 @@ pub(super) struct Target<'t, S> {
 }
 
 impl<S: Sink<Event>> Target<'_, S> {
+    /// Takes a packet that the arbiter found to be the next one.
     #[inline]
+    pub(super) fn next_packet<T: Transport>(
+        &mut self,
+        line: Line,
+        received: Nanos,
+        read: &tapeworks_session::Packet<'_, T::Prefix>,
+        payload: &[u8],
+    ) {
+        match self.followed.place {
+            Some(place)
+                if self.followed.awaited.is_none() && read.header.first >= self.followed.caught_up =>
+            {
+                self.unread = self.feed.live::<T, S>(place, line, received, read, self.sink);
+            }
+            _ => self.deliver(Delivery::Packet { line, received, payload, header: read.header }),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     pub(super) fn deliver(&mut self, delivery: Delivery<'_>) {
         match (delivery, self.followed.place) {
             (Delivery::Packet { line, received, payload, header }, Some(place)) => {
@@ -103,7 +100,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 if header.first < self.followed.caught_up {
                     return self.catch_up(place, line, received, payload);
                 }
-                self.unread = self.feed.packet_of(place, line, &packet_at(payload, received), self.sink);
+                self.unread = self.feed.held(place, line, received, payload, self.sink);
             }
             (other, place) => self.other(other, place),
         }
@@ -113,7 +110,7 @@ impl<S: Sink<Event>> Target<'_, S> {
     #[cold]
     fn catch_up(&mut self, place: usize, line: Line, received: Nanos, payload: &[u8]) {
         let mut sink = CatchUp { before: self.followed.caught_up, sink: self.sink };
-        self.unread = self.feed.rare_packet_of(place, line, &packet_at(payload, received), &mut sink);
+        self.unread = self.feed.held(place, line, received, payload, &mut sink);
     }
 
     /// Keeps a copy to apply behind the requested snapshot.
