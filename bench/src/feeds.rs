@@ -18,18 +18,7 @@ use crate::rounds::Rounds;
 pub type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
-const KINDS: [VenueKind; 10] = [
-    VenueKind::Nasdaq,
-    VenueKind::Memx,
-    VenueKind::IexDeepPlus,
-    VenueKind::Bzx,
-    VenueKind::Nyse,
-    VenueKind::Lse,
-    VenueKind::Uqdf,
-    VenueKind::Cqs,
-    VenueKind::IexDeep,
-    VenueKind::IexTops,
-];
+const KINDS: [VenueKind; 10] = VenueKind::each(["nasdaq", "memx", "iex-deep-plus", "bzx", "nyse", "lse", "uqdf", "cqs", "iex-deep", "iex-tops"]);
 
 /// One minute of a venue from the open on: some thirty messages in a packet.
 fn frames(kind: VenueKind, options: &Options) -> (Vec<Frame>, u64) {

@@ -40,7 +40,7 @@ fn with_conditions(path: &Path, change: impl Fn(usize, u8) -> u8) -> Vec<u8> {
 
 #[test]
 fn bars_of_iex_count_each_trade_by_its_own_flags() {
-    for kind in [VenueKind::IexTops, VenueKind::IexDeep, VenueKind::IexDeepPlus] {
+    for kind in VenueKind::each(["iex-tops", "iex-deep", "iex-deep-plus"]) {
         compare(kind);
     }
 }

@@ -14,7 +14,7 @@ use tapeworks_time::Nanos;
 
 /// The packets of a generated session: their times and frames.
 fn session() -> Vec<(u64, Vec<u8>)> {
-    let venues = [VenueKind::Nasdaq, VenueKind::IexDeep];
+    let venues = VenueKind::each(["nasdaq", "iex-deep"]);
     let venues = venues.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).into();
     let scenario = Scenario { venues, seed: 7, ..Scenario::full_session(2_000, 5) };
     let file = tempfile::NamedTempFile::new().unwrap();

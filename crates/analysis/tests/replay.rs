@@ -21,14 +21,14 @@ fn run(options: &Options) -> Summary {
     replay::replay(options, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-const VENUES: [VenueKind; 3] = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep];
+const VENUES: [VenueKind; 3] = VenueKind::each(["nasdaq", "bx", "iex-deep"]);
 
 #[test]
 fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.pcap");
     // Only a SIP has statistics.
-    let venues = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep, VenueKind::Uqdf];
+    let venues = VenueKind::each(["nasdaq", "bx", "iex-deep", "uqdf"]);
     session(&input, &venues, 1);
     let outputs = Schema::ALL.into_iter().map(|schema| Output {
         path: folder.path().join(format!("{schema}.csv")),
@@ -50,7 +50,7 @@ fn every_schema_of_a_whole_session_has_records_and_nothing_is_left_over() {
 fn a_named_venue_that_a_known_group_contradicts_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.pcap");
-    session(&input, &[VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx], 3);
+    session(&input, &VenueKind::each(["nasdaq", "bx", "psx"]), 3);
     let path = folder.path().join("out.csv");
     let outputs = vec![Output {
         path: path.clone(),
@@ -63,7 +63,7 @@ fn a_named_venue_that_a_known_group_contradicts_is_refused() {
     assert!(error.contains(" is a group of Nasdaq, not of Nasdaq BX, which was named"), "{error}");
     assert!(!path.exists());
     // Of the venue alone it is no contradiction.
-    session(&input, &[VenueKind::Bx, VenueKind::IexDeep], 3);
+    session(&input, &VenueKind::each(["bx", "iex-deep"]), 3);
     assert!(run(&options).messages > 0);
 }
 
@@ -185,7 +185,7 @@ fn a_replay_that_leaves_out_what_is_unused_writes_the_same_records() {
 fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, rest) = (folder.path().join("whole.pcap"), folder.path().join("rest.pcap"));
-    session(&whole, &[VenueKind::Nasdaq], 11);
+    session(&whole, &VenueKind::each(["nasdaq"]), 11);
     let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
     let mut writer = tapeworks_packet::capture::Writer::create(&rest).unwrap();
     let mut packets = 0;
@@ -226,7 +226,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
 #[test]
 fn files_of_one_venue_each_merge_to_the_result_of_one_file_of_all() {
     let folder = tempfile::tempdir().unwrap();
-    let both = [VenueKind::Nasdaq, VenueKind::Bx];
+    let both = VenueKind::each(["nasdaq", "bx"]);
     let whole = folder.path().join("whole.pcap");
     session(&whole, &both, 7);
     // The same packets, distinguished by their destination.
@@ -549,7 +549,7 @@ fn inputs_that_other_threads_decompress_give_the_same_file() {
 fn a_damaged_input_is_the_same_error_whichever_thread_decompresses_it() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("whole.pcap");
-    session(&plain, &[VenueKind::Nasdaq], 5);
+    session(&plain, &VenueKind::each(["nasdaq"]), 5);
     for name in ["cut.pcap.gz", "cut.pcap.zst", "flipped.pcap.gz", "flipped.pcap.zst"] {
         let path = compress(&plain, name);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -578,7 +578,7 @@ fn a_damaged_input_is_the_same_error_whichever_thread_decompresses_it() {
 fn a_replay_that_is_interrupted_ends_its_threads_and_keeps_what_came_so_far() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("whole.pcap");
-    session(&plain, &[VenueKind::Nasdaq], 6);
+    session(&plain, &VenueKind::each(["nasdaq"]), 6);
     let path = folder.path().join("orders.parquet");
     let options = tapeworks_store::Options::default();
     let options = Options {
@@ -597,7 +597,7 @@ fn a_replay_that_is_interrupted_ends_its_threads_and_keeps_what_came_so_far() {
 fn a_full_disk_is_the_same_error_with_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.pcap");
-    session(&input, &[VenueKind::Nasdaq], 7);
+    session(&input, &VenueKind::each(["nasdaq"]), 7);
     let fails = |threads: usize| {
         let format = Some(tapeworks_store::Format::Parquet);
         let options = tapeworks_store::Options { format, ..Default::default() };
@@ -617,7 +617,7 @@ fn a_full_disk_is_the_same_error_with_any_number_of_threads() {
 fn a_venue_under_self_help_is_in_no_nbbo_of_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let (input, path) = (folder.path().join("session.pcap"), folder.path().join("nbbo.csv"));
-    session(&input, &[VenueKind::Nasdaq, VenueKind::Bx], 3);
+    session(&input, &VenueKind::each(["nasdaq", "bx"]), 3);
     let (first, last) = run(&Options { inputs: vec![input.clone()], ..Options::default() }).times.unwrap();
     let from = Nanos(first.0 + (last.0 - first.0) / 3);
     let until = Nanos(first.0 + (last.0 - first.0) / 2);

@@ -158,21 +158,21 @@ fn a_killed_plant_loses_and_repeats_nothing_for_a_client_that_resumes() {
     let mut text = String::new();
     let mut venues = Vec::new();
     for (number, (name, kind, protocol, publisher)) in [
-        ("Nasdaq", VenueKind::Nasdaq, "itch", "XNAS.ITCH"),
-        ("BX", VenueKind::Bx, "itch", "XBOS.ITCH"),
-        ("IEX", VenueKind::IexDeep, "deep", "IEXG.DEEP"),
-        ("IEX DEEP+", VenueKind::IexDeepPlus, "deep+", "IEXG.DEEPPLUS"),
-        ("MEMX", VenueKind::Memx, "memoir", "MEMX.MEMOIR"),
-        ("BZX", VenueKind::Bzx, "pitch", "BATS.PITCH"),
-        ("Arca", VenueKind::Arca, "integrated", "ARCX.PILLAR"),
-        ("LSE", VenueKind::Lse, "mitch", "XLON.MITCH"),
-        ("UTP", VenueKind::Uqdf, "uqdf", "EQUS.SIP"),
+        ("Nasdaq", "nasdaq", "itch", "XNAS.ITCH"),
+        ("BX", "bx", "itch", "XBOS.ITCH"),
+        ("IEX", "iex-deep", "deep", "IEXG.DEEP"),
+        ("IEX DEEP+", "iex-deep-plus", "deep+", "IEXG.DEEPPLUS"),
+        ("MEMX", "memx", "memoir", "MEMX.MEMOIR"),
+        ("BZX", "bzx", "pitch", "BATS.PITCH"),
+        ("Arca", "arca", "integrated", "ARCX.PILLAR"),
+        ("LSE", "lse", "mitch", "XLON.MITCH"),
+        ("UTP", "uqdf", "uqdf", "EQUS.SIP"),
     ]
     .into_iter()
     .enumerate()
     {
         let group = |line| SocketAddrV4::new(Ipv4Addr::new(239, 196, number as u8, line), port);
-        let mut venue = Venue::new(name, kind, vec![group(1), group(2)]);
+        let mut venue = Venue::new(name, VenueKind::by_key(kind).unwrap(), vec![group(1), group(2)]);
         venue.live.faults.iter_mut().for_each(|faults| faults.lost_per_million = 5_000);
         venue.retransmission = Some(free_port(2 * number as u32));
         venue.snapshot = Some(free_port(2 * number as u32 + 1));

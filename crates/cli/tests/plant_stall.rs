@@ -16,12 +16,16 @@ use tapeworks_venues::{Config, Venue, Venues};
 #[test]
 fn a_plant_that_was_stopped_does_not_report_silence_while_it_catches_up() {
     let folder = Folder::new("stall");
-    let kinds = [("Nasdaq", VenueKind::Nasdaq, "XNAS"), ("BX", VenueKind::Bx, "XBOS")];
+    let kinds = [("Nasdaq", "nasdaq", "XNAS"), ("BX", "bx", "XBOS")];
     let (mut venues, mut text) = (Vec::new(), "interface = \"127.0.0.1\"\n".to_owned());
     for (number, (name, kind, mic)) in (70u8..).zip(kinds) {
         let address = free_port(number.into());
         let lines = [1, 2].map(|line| format!("239.197.{number}.{line}:{}", address.port()));
-        venues.push(Venue::new(name, kind, lines.iter().map(|line| line.parse().unwrap()).collect()));
+        venues.push(Venue::new(
+            name,
+            VenueKind::by_key(kind).unwrap(),
+            lines.iter().map(|line| line.parse().unwrap()).collect(),
+        ));
         text.push_str(&format!(
             "[[venue]]\nname = \"{name}\"\nprotocol = \"itch\"\npublisher = \"{mic}.ITCH\"\nlines = {lines:?}\nsilence = \"1s\"\n"
         ));

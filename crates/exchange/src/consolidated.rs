@@ -9,6 +9,7 @@
 //! offer below the lower one do not count in it. The bands follow from the trades of the direct feeds.
 
 use tapeworks_market::round_lots::SipSizes;
+use tapeworks_session::SessionId;
 use tapeworks_time::Nanos;
 use tapeworks_wire::cta::cqs191 as cqs;
 use tapeworks_wire::nasdaq::itch50::TradingState;
@@ -17,8 +18,9 @@ use tapeworks_wire::{Ascii, Decimal, Nanoseconds, NanosecondsSinceEpoch, Seconds
 
 use crate::bands::Bands;
 use crate::book::{Book, Side};
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, SessionName};
 use crate::instrument::Instrument;
+use crate::kinds::Speaks;
 use crate::outbox::{Outbox, Print, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueConfig, VenueKind};
 
@@ -36,37 +38,15 @@ pub(crate) const fn latency_ns(source: usize) -> u64 {
     LATENCY_NS + MORE_LATENCY_NS * source as u64
 }
 
+/// Whether a SIP is CTA's.
+fn is_cta(kind: VenueKind) -> bool {
+    kind.row().speaks == Speaks::Cqs
+}
+
 /// Whether a symbol is of the tapes of this SIP: every second one is CTA's, if its round lot has a hundred shares, as CQS counts.
 pub(crate) fn is_on_tape(kind: VenueKind, index: u32, instrument: &Instrument) -> bool {
     let is_ctas = index % 2 == 1 && instrument.round_lot == 100;
-    match kind {
-        VenueKind::Uqdf => !is_ctas,
-        VenueKind::Cqs => is_ctas,
-        _ => false,
-    }
-}
-
-/// The letter of a venue in quotes of a SIP. `None`: it is no participant.
-fn letter(kind: VenueKind, of: VenueKind) -> Option<u8> {
-    Some(match of {
-        VenueKind::Nasdaq if kind == VenueKind::Cqs => b'T',
-        VenueKind::Nasdaq => b'Q',
-        VenueKind::Bx => b'B',
-        VenueKind::Psx => b'X',
-        VenueKind::IexTops | VenueKind::IexDeep | VenueKind::IexDeepPlus => b'V',
-        VenueKind::Memx => b'U',
-        VenueKind::Bzx => b'Z',
-        VenueKind::Byx => b'Y',
-        VenueKind::Edga => b'J',
-        VenueKind::Edgx => b'K',
-        VenueKind::Nyse => b'N',
-        VenueKind::Arca => b'P',
-        VenueKind::American => b'A',
-        VenueKind::National => b'C',
-        VenueKind::Texas => b'M',
-        VenueKind::Lse => return None,
-        VenueKind::Uqdf | VenueKind::Cqs => b'H',
-    })
+    kind.is_sip() && is_ctas == is_cta(kind)
 }
 
 /// Price in 1e-4 dollars and round lots of bid and offer; zeros where there is none.
@@ -138,25 +118,30 @@ impl Sip {
     /// The SIP at this place among the venues, before its first quote. `None`: the venue there is none.
     pub(crate) fn new(venue: usize, venues: &[VenueConfig], symbols: usize) -> Option<Self> {
         let kind = venues.get(venue).map(|venue| venue.kind).filter(|kind| kind.is_sip())?;
-        let mut letters: Vec<Option<u8>> = Vec::new();
+        let mut reporting: Vec<Option<u8>> = Vec::new();
         for (place, of) in venues.iter().enumerate() {
-            let letter = letter(kind, of.kind).filter(|_| !of.kind.is_sip() || place == venue);
+            let letters = of.kind.row().letters;
+            let letter = letters
+                .map(|[uqdf, cqs]| if is_cta(kind) { *cqs } else { *uqdf })
+                .filter(|_| !of.kind.is_sip() || place == venue);
             // Of several feeds of one market the first reports, each of its units.
             let reports = |letter: &u8| {
-                let first =
-                    letters.iter().position(|one| *one == Some(*letter)).and_then(|first| venues.get(first));
+                let first = reporting
+                    .iter()
+                    .position(|one| *one == Some(*letter))
+                    .and_then(|first| venues.get(first));
                 first.is_none_or(|first| {
                     first.kind == of.kind && first.unit.of == of.unit.of && first.unit != of.unit
                 })
             };
             let letter = letter.filter(reports);
-            letters.push(letter);
+            reporting.push(letter);
         }
         let quotes = vec![Lots::default(); symbols * venues.len()];
         Some(Self {
             venue,
             kind,
-            letters,
+            letters: reporting,
             quotes,
             national: vec![[(0, 0, b' '); 2]; symbols],
             bands: vec![Bands::default(); symbols],
@@ -356,7 +341,7 @@ impl Sip {
     ) {
         let bands = self.bands_of(symbol);
         let prices = if bands.hold() { bands.prices } else { [0; 2] };
-        if self.kind == VenueKind::Cqs {
+        if is_cta(self.kind) {
             cqs_bands(outbox, stamp, instrument, prices, indicator);
         } else {
             say_uqdf!(
@@ -479,7 +464,7 @@ fn say(
         ..*quote
     };
     let mut bytes = [0; LONGEST];
-    let written = if kind == VenueKind::Cqs {
+    let written = if is_cta(kind) {
         cqs_quote(&mut bytes, participant_ns, instrument, quote, luld)
     } else {
         uqdf_quote(&mut bytes, stamp, participant_ns, instrument, quote, luld)
@@ -825,6 +810,10 @@ impl Dialect for Uqdf {
     /// Behind the version and the category.
     const TYPE_OFFSET: usize = 2;
 
+    fn session(name: &SessionName) -> SessionId {
+        SessionId::MoldUdp64(name.text)
+    }
+
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         match code {
             b'O' => say_uqdf!(outbox, stamp, StartOfDayFields {}),
@@ -838,13 +827,13 @@ impl Dialect for Uqdf {
 
     fn directory(
         outbox: &mut Outbox,
-        _: VenueKind,
+        kind: VenueKind,
         stamp: &Stamp,
         index: u32,
         instrument: &Instrument,
         standing: &Standing,
     ) {
-        if !is_on_tape(VenueKind::Uqdf, index, instrument) {
+        if !is_on_tape(kind, index, instrument) {
             return;
         }
         let symbol = long_symbol(instrument.symbol);
@@ -869,7 +858,7 @@ impl Dialect for Uqdf {
             reg_sho(outbox, stamp, instrument.symbol, uqdf::RegShoAction::RegShoRestrictionRemainsInEffect);
         }
         if standing.short_sale_test {
-            Self::short_sale_test(outbox, VenueKind::Uqdf, stamp, instrument.symbol, standing);
+            Self::short_sale_test(outbox, kind, stamp, instrument.symbol, standing);
         }
     }
 
@@ -934,6 +923,10 @@ impl Dialect for Cqs {
     const HAS_ORDERS: bool = false;
     /// Behind the length and the category.
     const TYPE_OFFSET: usize = 3;
+
+    fn session(_: &SessionName) -> SessionId {
+        SessionId::CtaBlock(tapeworks_wire::cta::block::CQS)
+    }
 
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         match code {

@@ -3,6 +3,7 @@
 //! The [generator](crate::generator) makes the events; a [`Dialect`] is one file that writes them in one protocol.
 //! `for_dialect!` turns the kind of a venue into the type, so that nothing else here matches on a protocol.
 
+use tapeworks_session::SessionId;
 use tapeworks_wire::Ascii;
 
 use crate::instrument::Instrument;
@@ -16,8 +17,20 @@ pub(crate) fn stamp_unit_message(message: &mut [u8], time: u64) {
     }
 }
 
+/// What a session is named by. Each transport has a part of it.
+pub(crate) struct SessionName {
+    pub(crate) text: [u8; 10],
+    pub(crate) number: u32,
+    /// The number of the venue's unit, from 1.
+    pub(crate) unit: u8,
+    /// The venue's number in its own messages.
+    pub(crate) code: u16,
+}
+
 /// A protocol of a simulated venue. It omits events that the protocol does not have.
 pub(crate) trait Dialect {
+    /// Prices are kept within the bands of limit up, limit down.
+    const HAS_BANDS: bool = true;
     /// Every order is published. Otherwise levels or quotes are, at the end of an event.
     const HAS_ORDERS: bool;
     /// A changed order keeps its number. Otherwise another one replaces it.
@@ -26,6 +39,9 @@ pub(crate) trait Dialect {
     const TYPE_OFFSET: usize = 0;
     /// The market-wide circuit breaker is published.
     const HAS_BREAKER: bool = false;
+
+    /// A session of this name.
+    fn session(name: &SessionName) -> SessionId;
 
     /// A phase of the day, by its ITCH letter.
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8);

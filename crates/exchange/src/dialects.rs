@@ -1,50 +1,43 @@
-//! The dialects by kind of venue: the one place that names them all.
+//! The dialects: the one place that names them all.
 
-/// Runs an expression with the type of the dialect that a [`VenueKind`] speaks.
+/// Runs an expression with the type of the dialect that a [`VenueKind`](crate::VenueKind) speaks.
 macro_rules! for_dialect {
     ($kind:expr, $dialect:ident => $body:expr) => {
-        match $kind {
-            $crate::VenueKind::Nasdaq | $crate::VenueKind::Bx | $crate::VenueKind::Psx => {
+        match $kind.row().speaks {
+            $crate::kinds::Speaks::Itch => {
                 type $dialect = $crate::nasdaq::Itch;
                 $body
             }
-            $crate::VenueKind::IexTops | $crate::VenueKind::IexDeep => {
+            $crate::kinds::Speaks::Iex => {
                 type $dialect = $crate::iex::Iex;
                 $body
             }
-            $crate::VenueKind::IexDeepPlus => {
+            $crate::kinds::Speaks::DeepPlus => {
                 type $dialect = $crate::iex::DeepPlus;
                 $body
             }
-            $crate::VenueKind::Bzx
-            | $crate::VenueKind::Byx
-            | $crate::VenueKind::Edga
-            | $crate::VenueKind::Edgx => {
+            $crate::kinds::Speaks::Memoir => {
+                type $dialect = $crate::memoir::Memoir;
+                $body
+            }
+            $crate::kinds::Speaks::Pitch => {
                 type $dialect = $crate::pitch::Pitch;
                 $body
             }
-            $crate::VenueKind::Nyse
-            | $crate::VenueKind::Arca
-            | $crate::VenueKind::American
-            | $crate::VenueKind::National
-            | $crate::VenueKind::Texas => {
+            $crate::kinds::Speaks::Integrated => {
                 type $dialect = $crate::integrated::Integrated;
                 $body
             }
-            $crate::VenueKind::Lse => {
+            $crate::kinds::Speaks::Mitch => {
                 type $dialect = $crate::mitch::Mitch;
                 $body
             }
-            $crate::VenueKind::Uqdf => {
+            $crate::kinds::Speaks::Uqdf => {
                 type $dialect = $crate::consolidated::Uqdf;
                 $body
             }
-            $crate::VenueKind::Cqs => {
+            $crate::kinds::Speaks::Cqs => {
                 type $dialect = $crate::consolidated::Cqs;
-                $body
-            }
-            $crate::VenueKind::Memx => {
-                type $dialect = $crate::memoir::Memoir;
                 $body
             }
         }

@@ -23,6 +23,7 @@ use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::iex::{self, Quote};
 use crate::instrument::{Instrument, symbol};
+use crate::kinds::Shows;
 use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::popularity::Chooser;
@@ -206,11 +207,7 @@ impl Generator {
                 reference: 0,
                 match_number: 0,
                 last_print: None,
-                quotes: if venue.kind == VenueKind::IexTops {
-                    vec![Quote::default(); symbols]
-                } else {
-                    Vec::new()
-                },
+                quotes: if venue.kind.is_tops() { vec![Quote::default(); symbols] } else { Vec::new() },
                 phases: Vec::new(),
                 breaker: (false, false),
             })
@@ -348,7 +345,7 @@ impl Generator {
         if let Some(sip) = self.sips.iter().find(|sip| sip.venue == venue) {
             return sip.image(outbox, &stamp, symbol, instrument);
         }
-        if kind == VenueKind::IexTops {
+        if kind.is_tops() {
             let quote = self.venues[venue].quotes.get(symbol as usize).copied().unwrap_or_default();
             iex::quote(outbox, &stamp, stock, quote, book.halted);
             return;
@@ -837,7 +834,7 @@ impl Generator {
         let stock = self.instruments[symbol as usize].symbol;
         let index = self.book_index(venue, symbol);
         let book = &self.books[index];
-        if self.venues[venue].kind == VenueKind::IexDeep {
+        if self.venues[venue].kind.row().shows == Shows::Levels {
             let last = self.touched.len() - 1;
             for (number, touched) in self.touched.iter().enumerate() {
                 iex::level(&mut self.outbox, &stamp, stock, book, *touched, number == last);
@@ -1036,7 +1033,7 @@ impl Generator {
                 let imbalance = i64::from(self.random.below(20_001)) - 10_000;
                 let instrument = &self.instruments[symbol as usize];
                 let outbox = &mut self.outbox;
-                if kind == VenueKind::Nasdaq {
+                if kind.row().is_main {
                     let cross_type = CrossType::from_raw(code);
                     nasdaq::imbalance(outbox, &stamp, instrument, paired, imbalance, cross_type);
                 } else {
@@ -1082,7 +1079,8 @@ impl Generator {
 
     /// Whether a venue holds the auctions of a symbol: the market that lists it does. Nasdaq is asked for those of others where these have none.
     fn holds_auctions(&self, kind: VenueKind, symbol: u32) -> bool {
-        kind == VenueKind::Nasdaq || kind.listing_letter() == Some(self.instruments[symbol as usize].listing)
+        let row = kind.row();
+        row.is_main || row.listing == Some(self.instruments[symbol as usize].listing)
     }
 
     fn trading_state(&mut self, venue: usize, symbol: u32, state: TradingState, reason: ReasonCode) {
@@ -1145,7 +1143,7 @@ impl Generator {
         let venues: Vec<usize> = self.carriers_of(symbol).collect();
         for venue in venues {
             let index = self.book_index(venue, symbol);
-            if self.books[index].halted || self.venues[venue].kind == VenueKind::Lse {
+            if self.books[index].halted || !for_dialect!(self.venues[venue].kind, D => D::HAS_BANDS) {
                 continue;
             }
             let is_within = |order: &Order| if up { order.price <= band } else { order.price >= band };
@@ -1196,7 +1194,7 @@ impl Generator {
     /// A quote of TOPS has a flag for a halt, and a SIP shows no quote of a halted venue.
     fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
         self.report(venue, symbol);
-        if self.venues[venue].kind == VenueKind::IexTops {
+        if self.venues[venue].kind.is_tops() {
             let book = &self.books[self.book_index(venue, symbol)];
             let (quote, halted) = ([book.top(Side::Buy), book.top(Side::Sell)], book.halted);
             let (stamp, stock) = (self.stamp(venue, Some(symbol)), self.instruments[symbol as usize].symbol);
@@ -1212,7 +1210,7 @@ impl Generator {
         let price = self.instruments[symbol as usize].reference_price();
         let kind = self.venues[venue].kind;
         self.note_auction(venue, symbol, code, price);
-        if kind != VenueKind::Nasdaq {
+        if !kind.row().is_main {
             // Orders of the book do not take part: Cboe cannot say that they are not printed twice.
             let (stamp, instrument) = (self.stamp(venue, Some(symbol)), &self.instruments[symbol as usize]);
             let (outbox, shares) = (&mut self.outbox, cross_shares as u32);

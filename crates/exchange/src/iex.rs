@@ -1,12 +1,14 @@
 //! The dialects of IEX: quotes in TOPS 1.6, price levels in DEEP 1.0, orders in DEEP+ 1.0; most other messages are the same in all.
 
+use tapeworks_session::SessionId;
 use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, SecondsSinceEpoch};
 
 use crate::book::{Book, Order, Side};
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, SessionName};
 use crate::instrument::{Instrument, is_tier_1};
+use crate::kinds::Shows;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{SECOND_NS, VenueKind};
 
@@ -29,9 +31,9 @@ macro_rules! say_in {
 /// Encodes a message that TOPS and DEEP share, in the venue's protocol.
 macro_rules! say {
     ($outbox:expr, $kind:expr, $stamp:expr, $($message:tt)*) => {
-        match $kind {
-            VenueKind::IexTops => say_in!(tops16, $outbox, $stamp, $($message)*),
-            _ => say_in!(deep10, $outbox, $stamp, $($message)*),
+        match $kind.row().shows {
+            Shows::Quotes => say_in!(tops16, $outbox, $stamp, $($message)*),
+            Shows::Levels | Shows::Orders => say_in!(deep10, $outbox, $stamp, $($message)*),
         }
     };
 }
@@ -39,9 +41,9 @@ macro_rules! say {
 /// Encodes a message that TOPS, DEEP and DEEP+ share, in the venue's protocol.
 macro_rules! say_in_all {
     ($outbox:expr, $kind:expr, $stamp:expr, $($message:tt)*) => {
-        match $kind {
-            VenueKind::IexDeepPlus => say_in!(deep_plus10, $outbox, $stamp, $($message)*),
-            kind => say!($outbox, kind, $stamp, $($message)*),
+        match $kind.row().shows {
+            Shows::Orders => say_in!(deep_plus10, $outbox, $stamp, $($message)*),
+            Shows::Levels | Shows::Quotes => say!($outbox, $kind, $stamp, $($message)*),
         }
     };
 }
@@ -145,10 +147,10 @@ pub(crate) fn security_event(
             })
         };
     }
-    match kind {
-        VenueKind::IexDeep => event!(deep10),
-        VenueKind::IexDeepPlus => event!(deep_plus10),
-        _ => {}
+    match kind.row().shows {
+        Shows::Levels => event!(deep10),
+        Shows::Orders => event!(deep_plus10),
+        Shows::Quotes => {}
     }
 }
 
@@ -176,7 +178,7 @@ pub(crate) fn auction(
     (code, scheduled_ns): (u8, u64),
     paired_shares: u32,
 ) {
-    if kind == VenueKind::IexDeepPlus {
+    if kind.row().shows == Shows::Orders {
         return;
     }
     let reference = instrument.reference_price();
@@ -204,7 +206,7 @@ fn cross(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, instrument: &Instr
     let (shares, match_number) = trade;
     let mut print = Print::new(stamp, instrument, shares, instrument.reference_price(), match_number);
     print.conditions |= SINGLE_PRICE_CROSS;
-    if kind == VenueKind::IexDeepPlus {
+    if kind.row().shows == Shows::Orders {
         return deep_plus_trade(outbox, stamp, &print);
     }
     self::trade(outbox, kind, stamp, &print);
@@ -285,6 +287,11 @@ pub(crate) fn level(
 /// What all dialects of IEX do alike.
 macro_rules! alike {
     () => {
+        /// Every feed is on channel 1.
+        fn session(name: &SessionName) -> SessionId {
+            SessionId::IexTp { protocol: name.code, channel: 1, session: name.number }
+        }
+
         fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
             system_event(outbox, kind, stamp, code);
         }

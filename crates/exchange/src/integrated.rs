@@ -4,12 +4,13 @@
 //! which receivers of whole channels do not need, is always 0.
 
 use tapeworks_market::symbology;
+use tapeworks_session::SessionId;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 use tapeworks_wire::nyse::integrated::{self, *};
 use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
 
 use crate::book;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, SessionName};
 use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{CLOSE_NS, HOUR_NS, MINUTE_NS, SECOND_NS, VenueKind};
@@ -233,6 +234,10 @@ impl Dialect for Integrated {
     const HAS_ORDERS: bool = true;
     const TYPE_OFFSET: usize = 2;
 
+    fn session(_: &SessionName) -> SessionId {
+        SessionId::Pillar
+    }
+
     /// NYSE has no phases but those of its symbols. Numbers begin anew.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         if code == b'O' {
@@ -265,13 +270,7 @@ impl Dialect for Integrated {
             symbol_index: u32::from(stamp.locate),
             symbol: Ascii(symbol),
             reserved_1: 0,
-            market_id: match kind {
-                VenueKind::Arca => Market::ArcaEquities,
-                VenueKind::American => Market::AmericanEquities,
-                VenueKind::National => Market::NationalEquities,
-                VenueKind::Texas => Market::TexasEquities,
-                _ => Market::NyseEquities,
-            },
+            market_id: Market::from_raw(kind.row().code),
             system_id: SYSTEM,
             exchange_code: ListingMarket::from_raw(instrument.listing),
             price_scale_code: places(instrument),

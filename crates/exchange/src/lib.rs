@@ -34,6 +34,7 @@ mod iex;
 mod instrument;
 mod integrated;
 pub mod itch_line;
+mod kinds;
 mod lines;
 pub mod live;
 pub mod matching;

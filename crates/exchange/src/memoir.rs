@@ -1,12 +1,13 @@
 //! The dialect of MEMX: MEMOIR Depth 1.3.
 
 use tapeworks_market::symbology;
+use tapeworks_session::SessionId;
 use tapeworks_wire::memx::depth13::{self, *};
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::book;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, SessionName};
 use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
@@ -98,6 +99,12 @@ impl Dialect for Memoir {
     const HAS_ORDERS: bool = true;
     const TYPE_OFFSET: usize = 2;
 
+    /// The upper half of a session's number is four letters, the last of which counts the units.
+    fn session(name: &SessionName) -> SessionId {
+        let unit = u64::from(u32::from_be_bytes(*b"TWX1")) - 1 + u64::from(name.unit);
+        SessionId::Memoir(unit << 32 | u64::from(name.number))
+    }
+
     /// The start and the end of messages, which MEMX does not send, are those of the system hours.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         let trading_session = match code {
@@ -112,7 +119,7 @@ impl Dialect for Memoir {
     /// The book is cleared first, for receivers with another one from before a restart.
     fn directory(
         outbox: &mut Outbox,
-        _: VenueKind,
+        kind: VenueKind,
         stamp: &Stamp,
         _: u32,
         instrument: &Instrument,
@@ -134,7 +141,7 @@ impl Dialect for Memoir {
             }
         );
         say!(outbox, stamp, ClearBook, ClearBookFields { security_id: stamp.locate });
-        Self::trading_state(outbox, VenueKind::Memx, stamp, instrument.symbol, standing);
+        Self::trading_state(outbox, kind, stamp, instrument.symbol, standing);
         if standing.operational_halt {
             status(outbox, stamp, TradingStatus::Halted, TradingStatusReason::Administrative);
         }

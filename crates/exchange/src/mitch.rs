@@ -6,12 +6,13 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tapeworks_market::identifiers::Isin;
+use tapeworks_session::SessionId;
 use tapeworks_wire::millennium::mitch::{self, *};
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, Nanoseconds, SecondsSinceMidnight};
 
 use crate::book;
-use crate::dialect::{Dialect, stamp_unit_message};
+use crate::dialect::{Dialect, SessionName, stamp_unit_message};
 use crate::instrument::Instrument;
 use crate::nasdaq::MPIDS;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
@@ -192,6 +193,12 @@ impl Dialect for Mitch {
     const HAS_ORDERS: bool = true;
     const KEEPS_REFERENCES: bool = true;
     const TYPE_OFFSET: usize = 1;
+    const HAS_BANDS: bool = false;
+
+    /// The market data group. Messages name no session.
+    fn session(name: &SessionName) -> SessionId {
+        SessionId::MitchUnit((b'1' - 1).wrapping_add(name.unit))
+    }
 
     /// MITCH has no phases but those of its symbols, and both ends of the day.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {

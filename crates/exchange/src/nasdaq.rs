@@ -1,10 +1,11 @@
 //! The dialect of the venues of the Nasdaq family: TotalView-ITCH 5.0.
 
+use tapeworks_session::SessionId;
 use tapeworks_wire::nasdaq::itch50::{self, *};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidnight};
 
 use crate::book::Side;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, SessionName};
 use crate::instrument::{Instrument, is_tier_1};
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
@@ -25,11 +26,7 @@ fn indicator(side: Side) -> BuySellIndicator {
 }
 
 fn market_code(kind: VenueKind) -> MarketCode {
-    match kind {
-        VenueKind::Bx => MarketCode::NasdaqTexas,
-        VenueKind::Psx => MarketCode::Psx,
-        _ => MarketCode::Nasdaq,
-    }
+    MarketCode::from_raw(kind.row().code as u8)
 }
 
 /// Encodes one message: the header's fields, which all have, and its own.
@@ -398,6 +395,10 @@ pub(crate) struct Itch;
 impl Dialect for Itch {
     const HAS_ORDERS: bool = true;
     const HAS_BREAKER: bool = true;
+
+    fn session(name: &SessionName) -> SessionId {
+        SessionId::MoldUdp64(name.text)
+    }
 
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         system_event(outbox, stamp, code);

@@ -95,7 +95,7 @@ impl NonsenseMaker {
     }
 
     fn note(&mut self, message: &[u8]) {
-        if !matches!(self.kind, VenueKind::Nasdaq | VenueKind::Bx | VenueKind::Psx) {
+        if !self.kind.is_in_files() {
             return;
         }
         match message.first() {

@@ -2,12 +2,13 @@
 //!
 //! A time is split: before the first message of a second comes the time message ([`Dialect::full_second`]).
 
+use tapeworks_session::SessionId;
 use tapeworks_wire::cboe::pitch::{self, *};
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, Nanoseconds, SecondsSinceMidnight};
 
 use crate::book;
-use crate::dialect::{Dialect, stamp_unit_message};
+use crate::dialect::{Dialect, SessionName, stamp_unit_message};
 use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueKind};
@@ -174,6 +175,10 @@ impl Dialect for Pitch {
     const HAS_ORDERS: bool = true;
     const KEEPS_REFERENCES: bool = true;
     const TYPE_OFFSET: usize = 1;
+
+    fn session(name: &SessionName) -> SessionId {
+        SessionId::CboeUnit(name.unit)
+    }
 
     /// PITCH has no phases but the end of the session. The book is cleared first, for receivers with another one from before a restart.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {

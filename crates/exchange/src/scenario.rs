@@ -4,7 +4,12 @@ use std::net::SocketAddrV4;
 
 use tapeworks_market::Publisher;
 use tapeworks_session::{SessionId, TransportKind};
-use tapeworks_wire::iex::tp::MessageProtocolId;
+
+use crate::dialect::{Dialect as _, SessionName};
+use crate::dialects::for_dialect;
+use crate::kinds::{KINDS, KindRow, Shows, Speaks};
+
+pub use crate::kinds::VenueKind;
 
 /// Nanoseconds of one second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
@@ -21,267 +26,8 @@ pub(crate) const CLOSE_NS: u64 = 16 * HOUR_NS;
 /// Friday, 2025-11-14, 00:00 in New York: 05:00 UTC, in nanoseconds since 1970-01-01 00:00 UTC.
 pub const DEFAULT_MIDNIGHT_NS: u64 = 1_763_096_400 * SECOND_NS;
 
-/// Which market a venue is, and in which protocol it speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum VenueKind {
-    /// Nasdaq: TotalView-ITCH 5.0, the listing market with auctions.
-    Nasdaq,
-    /// Nasdaq BX: TotalView-ITCH 5.0, no auctions.
-    Bx,
-    /// Nasdaq PSX: TotalView-ITCH 5.0, no auctions.
-    Psx,
-    /// IEX TOPS 1.6: best quotes and trades.
-    IexTops,
-    /// IEX DEEP 1.0: price levels and trades.
-    IexDeep,
-    /// MEMX: MEMOIR Depth 1.3, no auctions.
-    Memx,
-    /// IEX DEEP+ 1.0: every order and trade, no auctions.
-    IexDeepPlus,
-    /// Cboe BZX: PITCH 2.41 of one unit, no auctions.
-    Bzx,
-    /// Cboe BYX: PITCH 2.41 of one unit, no auctions.
-    Byx,
-    /// Cboe EDGA: PITCH 2.41 of one unit, no auctions.
-    Edga,
-    /// Cboe EDGX: PITCH 2.41 of one unit, no auctions.
-    Edgx,
-    /// NYSE: the Integrated feed of one channel, auctions with [`Scenario::listing_auctions`].
-    Nyse,
-    /// NYSE Arca: the Integrated feed of one channel, auctions with [`Scenario::listing_auctions`].
-    Arca,
-    /// NYSE American: the Integrated feed of one channel, auctions with [`Scenario::listing_auctions`].
-    American,
-    /// NYSE National: the Integrated feed of one channel, no auctions.
-    National,
-    /// NYSE Texas: the Integrated feed of one channel, no auctions.
-    Texas,
-    /// London Stock Exchange: MITCH 11.9 of one market data group, no auctions.
-    Lse,
-    /// The securities information processor of tape C: quotes of all venues in UQDF 1.5, of half of the symbols.
-    Uqdf,
-    /// The securities information processor of tapes A and B: quotes of all venues in CQS 1.91, of the other symbols.
-    Cqs,
-}
-
-/// The facts of a kind of venue.
-#[derive(Debug)]
-struct KindRow {
-    kind: VenueKind,
-    /// For configuration files and the command line: the first is the usual one.
-    keys: &'static [&'static str],
-    name: &'static str,
-    /// Its feed.
-    publisher: Publisher,
-    transport: TransportKind,
-    /// IEX-TP: the message protocol.
-    protocol: MessageProtocolId,
-    /// The multicast groups of lines A and B, and their port.
-    groups: ([[u8; 4]; 2], u16),
-    /// The addresses that the packets of lines A and B come from.
-    sources: [[u8; 4]; 2],
-}
-
-/// Of kinds that IEX-TP does not carry.
-const NO_PROTOCOL: MessageProtocolId = MessageProtocolId::Unknown(0);
-
-/// Every kind, in the order of the enum.
-static KINDS: &[KindRow] = &[
-    KindRow {
-        kind: VenueKind::Nasdaq,
-        keys: &["nasdaq"],
-        name: "Nasdaq",
-        publisher: Publisher::XNAS_ITCH,
-        transport: TransportKind::MoldUdp64,
-        protocol: NO_PROTOCOL,
-        groups: ([[233, 54, 12, 111], [233, 49, 196, 111]], 26_477),
-        sources: [[206, 200, 43, 72], [206, 200, 131, 72]],
-    },
-    KindRow {
-        kind: VenueKind::Bx,
-        keys: &["bx"],
-        name: "BX",
-        publisher: Publisher::XBOS_ITCH,
-        transport: TransportKind::MoldUdp64,
-        protocol: NO_PROTOCOL,
-        groups: ([[233, 54, 12, 40], [233, 49, 196, 40]], 25_475),
-        sources: [[206, 200, 43, 73], [206, 200, 131, 73]],
-    },
-    KindRow {
-        kind: VenueKind::Psx,
-        keys: &["psx"],
-        name: "PSX",
-        publisher: Publisher::XPSX_ITCH,
-        transport: TransportKind::MoldUdp64,
-        protocol: NO_PROTOCOL,
-        groups: ([[233, 54, 12, 45], [233, 49, 196, 45]], 26_478),
-        sources: [[206, 200, 43, 74], [206, 200, 131, 74]],
-    },
-    KindRow {
-        kind: VenueKind::IexTops,
-        keys: &["iex-tops"],
-        name: "IEX TOPS",
-        publisher: Publisher::IEXG_TOPS,
-        transport: TransportKind::IexTp,
-        protocol: MessageProtocolId::Tops,
-        groups: ([[233, 215, 21, 4], [233, 215, 21, 132]], 10_378),
-        sources: [[23, 226, 155, 131], [23, 226, 155, 195]],
-    },
-    KindRow {
-        kind: VenueKind::IexDeep,
-        keys: &["iex-deep", "iex"],
-        name: "IEX DEEP",
-        publisher: Publisher::IEXG_DEEP,
-        transport: TransportKind::IexTp,
-        protocol: MessageProtocolId::Deep,
-        groups: ([[233, 215, 21, 241], [233, 215, 21, 113]], 32_001),
-        sources: [[23, 226, 155, 132], [23, 226, 155, 196]],
-    },
-    KindRow {
-        kind: VenueKind::Memx,
-        keys: &["memx"],
-        name: "MEMX",
-        publisher: Publisher::MEMX_MEMOIR,
-        transport: TransportKind::Memoir,
-        protocol: NO_PROTOCOL,
-        groups: ([[233, 142, 18, 1], [233, 142, 18, 65]], 19_780),
-        sources: [[74, 119, 48, 2], [74, 119, 48, 66]],
-    },
-    KindRow {
-        kind: VenueKind::IexDeepPlus,
-        keys: &["iex-deep-plus"],
-        name: "IEX DEEP+",
-        publisher: Publisher::IEXG_DEEP_PLUS,
-        transport: TransportKind::IexTp,
-        protocol: MessageProtocolId::DeepPlus,
-        groups: ([[233, 215, 21, 8], [233, 215, 21, 138]], 10_378),
-        sources: [[23, 226, 155, 133], [23, 226, 155, 197]],
-    },
-    KindRow {
-        kind: VenueKind::Bzx,
-        keys: &["bzx"],
-        name: "Cboe BZX",
-        publisher: Publisher::BATS_PITCH,
-        transport: TransportKind::CboeUnit,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 130, 1], [239, 192, 131, 1]], 30001),
-        sources: [[174, 136, 160, 2], [174, 136, 161, 2]],
-    },
-    KindRow {
-        kind: VenueKind::Byx,
-        keys: &["byx"],
-        name: "Cboe BYX",
-        publisher: Publisher::BATY_PITCH,
-        transport: TransportKind::CboeUnit,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 130, 2], [239, 192, 131, 2]], 30101),
-        sources: [[174, 136, 160, 3], [174, 136, 161, 3]],
-    },
-    KindRow {
-        kind: VenueKind::Edga,
-        keys: &["edga"],
-        name: "Cboe EDGA",
-        publisher: Publisher::EDGA_PITCH,
-        transport: TransportKind::CboeUnit,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 130, 3], [239, 192, 131, 3]], 30201),
-        sources: [[174, 136, 160, 4], [174, 136, 161, 4]],
-    },
-    KindRow {
-        kind: VenueKind::Edgx,
-        keys: &["edgx"],
-        name: "Cboe EDGX",
-        publisher: Publisher::EDGX_PITCH,
-        transport: TransportKind::CboeUnit,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 130, 4], [239, 192, 131, 4]], 30301),
-        sources: [[174, 136, 160, 5], [174, 136, 161, 5]],
-    },
-    KindRow {
-        kind: VenueKind::Nyse,
-        keys: &["nyse"],
-        name: "NYSE",
-        publisher: Publisher::XNYS_PILLAR,
-        transport: TransportKind::Pillar,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 140, 1], [239, 192, 141, 1]], 29153),
-        sources: [[198, 140, 33, 2], [198, 140, 34, 2]],
-    },
-    KindRow {
-        kind: VenueKind::Arca,
-        keys: &["arca"],
-        name: "NYSE Arca",
-        publisher: Publisher::ARCX_PILLAR,
-        transport: TransportKind::Pillar,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 140, 2], [239, 192, 141, 2]], 29253),
-        sources: [[198, 140, 33, 3], [198, 140, 34, 3]],
-    },
-    KindRow {
-        kind: VenueKind::American,
-        keys: &["american"],
-        name: "NYSE American",
-        publisher: Publisher::XASE_PILLAR,
-        transport: TransportKind::Pillar,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 140, 3], [239, 192, 141, 3]], 29353),
-        sources: [[198, 140, 33, 4], [198, 140, 34, 4]],
-    },
-    KindRow {
-        kind: VenueKind::National,
-        keys: &["national"],
-        name: "NYSE National",
-        publisher: Publisher::XCIS_PILLAR,
-        transport: TransportKind::Pillar,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 140, 4], [239, 192, 141, 4]], 29453),
-        sources: [[198, 140, 33, 5], [198, 140, 34, 5]],
-    },
-    KindRow {
-        kind: VenueKind::Texas,
-        keys: &["texas"],
-        name: "NYSE Texas",
-        publisher: Publisher::XCHI_PILLAR,
-        transport: TransportKind::Pillar,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 140, 5], [239, 192, 141, 5]], 29553),
-        sources: [[198, 140, 33, 6], [198, 140, 34, 6]],
-    },
-    KindRow {
-        kind: VenueKind::Lse,
-        keys: &["lse"],
-        name: "LSE",
-        publisher: Publisher::XLON_MITCH,
-        transport: TransportKind::MitchUnit,
-        protocol: NO_PROTOCOL,
-        groups: ([[239, 192, 150, 1], [239, 192, 151, 1]], 60_400),
-        sources: [[194, 169, 8, 2], [194, 169, 9, 2]],
-    },
-    KindRow {
-        kind: VenueKind::Uqdf,
-        keys: &["uqdf", "utp"],
-        name: "UTP UQDF",
-        publisher: Publisher::SIP_UTP,
-        transport: TransportKind::MoldUdp64,
-        protocol: NO_PROTOCOL,
-        groups: ([[233, 46, 176, 16], [233, 46, 177, 16]], 55_630),
-        sources: [[69, 10, 251, 128], [69, 10, 252, 128]],
-    },
-    KindRow {
-        kind: VenueKind::Cqs,
-        keys: &["cqs", "cta"],
-        name: "CTA CQS",
-        publisher: Publisher::SIP_CTA,
-        transport: TransportKind::CtaBlock,
-        protocol: NO_PROTOCOL,
-        groups: ([[233, 200, 79, 9], [233, 200, 79, 137]], 61_009),
-        sources: [[159, 125, 48, 5], [159, 125, 49, 5]],
-    },
-];
-
 impl VenueKind {
-    fn row(self) -> &'static KindRow {
+    pub(crate) fn row(self) -> &'static KindRow {
         KINDS.get(self as usize).unwrap_or(&KINDS[0])
     }
 
@@ -298,38 +44,64 @@ impl VenueKind {
 
     /// The kind of a name in a configuration file or on the command line.
     #[must_use]
-    pub fn by_key(key: &str) -> Option<Self> {
-        KINDS.iter().find(|row| row.keys.contains(&key)).map(|row| row.kind)
+    pub const fn by_key(key: &str) -> Option<Self> {
+        let mut row = 0;
+        while row < KINDS.len() {
+            let mut place = 0;
+            while place < KINDS[row].keys.len() {
+                if is_same(KINDS[row].keys[place], key) {
+                    return Some(KINDS[row].kind);
+                }
+                place += 1;
+            }
+            row += 1;
+        }
+        None
+    }
+
+    /// The kinds of these names.
+    ///
+    /// # Panics
+    /// A name is unknown.
+    #[must_use]
+    pub const fn each<const N: usize>(keys: [&str; N]) -> [Self; N] {
+        let mut kinds = [KINDS[0].kind; N];
+        let mut place = 0;
+        while place < N {
+            match Self::by_key(keys[place]) {
+                Some(kind) => kinds[place] = kind,
+                None => panic!("no venue has this name"),
+            }
+            place += 1;
+        }
+        kinds
     }
 
     /// Raw files of messages hold its protocol: ITCH.
     #[must_use]
     pub fn is_in_files(self) -> bool {
-        matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
+        self.row().speaks == Speaks::Itch
     }
 
     /// Publishes the quotes of the other venues: a securities information processor.
     #[must_use]
     pub fn is_sip(self) -> bool {
-        matches!(self, Self::Uqdf | Self::Cqs)
+        matches!(self.row().speaks, Speaks::Uqdf | Speaks::Cqs)
+    }
+
+    /// Its auctions and halts are IEX's.
+    pub(crate) fn is_iex(self) -> bool {
+        matches!(self.row().speaks, Speaks::Iex | Speaks::DeepPlus)
+    }
+
+    /// Publishes quotes of its own book: TOPS.
+    pub(crate) fn is_tops(self) -> bool {
+        self.is_iex() && self.row().shows == Shows::Quotes
     }
 
     /// Publishes IEX's auctions.
     pub(crate) fn has_iex_auctions(self) -> bool {
-        matches!(self, Self::IexTops | Self::IexDeep)
-    }
-
-    /// The letter that symbols which it lists have in directories, if it lists some.
-    pub(crate) fn listing_letter(self) -> Option<u8> {
-        match self {
-            Self::Nasdaq => Some(b'Q'),
-            Self::Nyse => Some(b'N'),
-            Self::Arca => Some(b'P'),
-            Self::American => Some(b'A'),
-            Self::Bzx => Some(b'Z'),
-            Self::IexTops | Self::IexDeep | Self::IexDeepPlus => Some(b'V'),
-            _ => None,
-        }
+        self.row().speaks == Speaks::Iex
     }
 
     /// Its feed.
@@ -341,28 +113,14 @@ impl VenueKind {
     /// The transport that carries it.
     #[must_use]
     pub fn transport(self) -> TransportKind {
-        self.row().transport
+        self.session([b' '; 10], 0, Unit::WHOLE).transport()
     }
 
     /// A session of a unit of this venue: by its name, or by its number where the transport has numbers.
     #[must_use]
     pub fn session(self, name: [u8; 10], number: u32, unit: Unit) -> SessionId {
-        let protocol = self.row().protocol;
-        match self.transport() {
-            TransportKind::MoldUdp64 => SessionId::MoldUdp64(name),
-            TransportKind::IexTp => {
-                SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
-            }
-            TransportKind::Memoir => {
-                SessionId::Memoir((MEMX_UNIT - 1 + u64::from(unit.number)) << 32 | u64::from(number))
-            }
-            TransportKind::CboeUnit => SessionId::CboeUnit(unit.number),
-            TransportKind::Pillar => SessionId::Pillar,
-            TransportKind::MitchUnit => {
-                SessionId::MitchUnit((MARKET_DATA_GROUP - 1).wrapping_add(unit.number))
-            }
-            TransportKind::CtaBlock => SessionId::CtaBlock(tapeworks_wire::cta::block::CQS),
-        }
+        let code = self.row().code;
+        for_dialect!(self, D => D::session(&SessionName { text: name, number, unit: unit.number, code }))
     }
 
     /// A name for people.
@@ -385,14 +143,15 @@ impl VenueKind {
     }
 }
 
-/// MEMX: the upper half of a session's number, four letters.
-const MEMX_UNIT: u64 = u32::from_be_bytes(*b"TWX1") as u64;
-
-/// MITCH: the market data group. Its messages name no session.
-const MARKET_DATA_GROUP: u8 = b'1';
-
-/// IEX-TP: the channel of every feed.
-const IEX_CHANNEL: u32 = 1;
+/// Compares texts in constants.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut place = 0;
+    while place < one.len() && place < other.len() && one[place] == other[place] {
+        place += 1;
+    }
+    place == one.len() && place == other.len()
+}
 
 /// One venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -612,8 +371,7 @@ pub(crate) const fn is_listed_at_iex(index: u32) -> bool {
 impl Scenario {
     /// Whether directories say which symbols IEX lists, and some of them are halted.
     pub(crate) fn lists_at_iex(&self) -> bool {
-        self.listing_auctions
-            && self.venues.iter().any(|venue| venue.kind.transport() == TransportKind::IexTp)
+        self.listing_auctions && self.venues.iter().any(|venue| venue.kind.is_iex())
     }
 
     /// The market that lists a symbol, by the letter that the SIPs and the venues' directories have for it.
@@ -1117,7 +875,6 @@ mod tests {
         for (place, row) in KINDS.iter().enumerate() {
             assert_eq!(row.kind as usize, place);
             assert_eq!(VenueKind::by_key(row.kind.key()), Some(row.kind));
-            assert_eq!(row.kind.session(*b"AA00000007", 7, Unit::WHOLE).transport(), row.transport);
             let others = KINDS.iter().filter(|other| other.groups == row.groups).count();
             assert_eq!(others, 1, "{} shares its groups", row.name);
         }

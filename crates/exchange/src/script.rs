@@ -1,6 +1,5 @@
 //! Scripted steps besides the order flow: phases, the directory, auctions, halts and so on, each at its time.
 
-use tapeworks_session::TransportKind;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
 use crate::bands::LIMIT_STATE_NS;
@@ -211,19 +210,12 @@ pub(crate) fn scripts(run: &Run) -> Vec<Script> {
         writer.venue = number as u8;
         start_of_day(&mut writer, venue.kind, run);
         phases(&mut writer, run.is_cut);
-        // From the first on every so many symbols.
-        let listed: &[(u32, u32)] = match venue.kind {
-            VenueKind::Nasdaq => &[(0, 2)],
-            VenueKind::Nyse if scenario.listing_auctions => &[(1, 8), (3, 16)],
-            VenueKind::Arca if scenario.listing_auctions => &[(5, 8)],
-            VenueKind::Bzx if scenario.listing_auctions => &[(7, 8)],
-            VenueKind::American if scenario.listing_auctions => &[(11, 16)],
-            _ => &[],
-        };
+        let row = venue.kind.row();
+        let listed = if row.is_main || scenario.listing_auctions { row.auctions } else { &[] };
         for (first, stride) in listed {
             auctions(&mut writer, *first, *stride);
         }
-        if venue.kind.transport() == TransportKind::IexTp {
+        if venue.kind.is_iex() {
             iex_auctions(&mut writer, venue.kind);
         }
         if venue.kind.is_sip() {
@@ -368,11 +360,11 @@ fn halt(writer: &mut Writer<'_>, kind: VenueKind, halt: Halt) {
         writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
     }
     if reopens(writer.scenario, kind, symbol, is_pause) {
-        if is_pause && kind == VenueKind::Nasdaq {
+        if is_pause && kind.row().is_main {
             writer.add(start_ns + 1_000_000, Step::Collar, symbol);
         }
         // IEX has a letter for each.
-        let is_iex = kind.transport() == TransportKind::IexTp;
+        let is_iex = kind.is_iex();
         let code = if is_iex && is_pause { b'V' } else { b'H' };
         let prepared =
             if is_iex { Step::IexAuction { code, scheduled_ns: resume_ns } } else { Step::Imbalance(code) };
@@ -386,10 +378,10 @@ fn halt(writer: &mut Writer<'_>, kind: VenueKind, halt: Halt) {
 
 /// Whether a venue reopens a symbol with an auction: the one that lists it. In scenarios without auctions at other markets Nasdaq ends every pause with one.
 fn reopens(scenario: &Scenario, kind: VenueKind, symbol: u32, is_pause: bool) -> bool {
-    if kind == VenueKind::Nasdaq {
+    if kind.row().is_main {
         return nasdaq::is_listed(symbol) || is_pause && !scenario.listing_auctions;
     }
-    scenario.listing_auctions && kind.listing_letter() == Some(scenario.listing_market(symbol))
+    scenario.listing_auctions && kind.row().listing == Some(scenario.listing_market(symbol))
 }
 
 /// An IPO at 10:30, a direct listing with capital raise at 11:00.
@@ -402,7 +394,7 @@ fn new_issues(writer: &mut Writer<'_>, kind: VenueKind) {
     let (direct, ipo) = (scenario.symbols - 2, scenario.symbols - 1);
     for (symbol, release_ns) in [(ipo, 10 * HOUR_NS + 30 * MINUTE_NS), (direct, 11 * HOUR_NS)] {
         let trading = |state, reason| Step::Trading { state, reason };
-        if kind == VenueKind::Nasdaq {
+        if kind.row().is_main {
             if symbol == ipo {
                 for before_ns in [HOUR_NS, 10 * MINUTE_NS] {
                     writer.add(release_ns - before_ns, Step::IpoQuotingPeriod { release_ns }, symbol);

@@ -122,7 +122,7 @@ fn time_of(kind: VenueKind, message: &[u8]) -> u64 {
 
 #[test]
 fn a_message_carries_its_due_time_and_is_sent_no_earlier() {
-    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx];
+    let kinds = VenueKind::each(["nasdaq", "iex-deep", "memx"]);
     let options = LiveOptions {
         bursts: vec![LiveBurst {
             at_ns: SECOND / 10,
@@ -157,7 +157,7 @@ fn lines_carry_every_message_that_is_not_counted_as_dropped_and_the_store_has_al
         reordered_per_million: 20_000,
         ..LineFaults::default()
     };
-    let kinds = [VenueKind::Bx, VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
+    let kinds = VenueKind::each(["bx", "bx", "iex-deep", "memx"]);
     let venues = kinds.map(|kind| LiveVenue { faults: [faults(40_000), faults(60_000)], ..venue(kind) });
     let (collected, report) = run(&options(Some(60_000), venues.to_vec()));
     for (index, venue) in report.venues.iter().enumerate() {

@@ -21,7 +21,7 @@ use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{iex, memx, nasdaq};
 
 fn every_venue(messages: u64, symbols: u32) -> Scenario {
-    let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx, VenueKind::IexTops, VenueKind::IexDeep];
+    let kinds = VenueKind::each(["nasdaq", "bx", "psx", "iex-tops", "iex-deep"]);
     Scenario {
         venues: kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec(),
         heartbeat_ns: 60_000_000_000,
@@ -74,7 +74,7 @@ fn every_book_stays_valid_through_a_day_of_five_venues_and_every_message_type_oc
 
 #[test]
 fn memxs_book_stays_valid_through_a_day_beside_others() {
-    let kinds = [VenueKind::Memx, VenueKind::Bx, VenueKind::IexDeep];
+    let kinds = VenueKind::each(["memx", "bx", "iex-deep"]);
     let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let scenario = Scenario { venues, ..Scenario::full_session(60_000, 30) };
     let mut generator = Generator::new(&scenario).unwrap();
@@ -147,7 +147,7 @@ fn a_raw_file_of_random_symbols_is_valid_and_has_the_mix_of_a_real_day() {
 
 #[test]
 fn venues_together_are_locked_or_crossed_only_for_moments() {
-    let kinds = [VenueKind::Nasdaq, VenueKind::Psx, VenueKind::Bx];
+    let kinds = VenueKind::each(["nasdaq", "psx", "bx"]);
     let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let scenario = Scenario { venues, ..Scenario::full_session(200_000, 20) };
     let mut generator = Generator::new(&scenario).unwrap();

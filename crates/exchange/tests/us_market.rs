@@ -11,7 +11,7 @@ use tapeworks_wire::{cboe, cta, iex, memx, millennium, nasdaq, nyse, utp};
 /// The US market, London, and the two feeds of IEX that the market has no place for.
 fn every_feed(messages: u64, symbols: u32) -> Scenario {
     let mut scenario = Scenario { symbols, bursts: Vec::new(), ..Scenario::us_market(messages) };
-    let others = [VenueKind::Lse, VenueKind::IexTops, VenueKind::IexDeep];
+    let others = VenueKind::each(["lse", "iex-tops", "iex-deep"]);
     scenario.venues.extend(others.map(|kind| VenueConfig { kind, share: 20, unit: Unit::WHOLE }));
     scenario
 }
@@ -76,23 +76,22 @@ const CQS: Protocol = (
     ],
 );
 
-/// The protocol of a venue.
+/// The protocol of each venue.
+const PROTOCOLS: [(&[&str], Protocol); 10] = [
+    (&["nasdaq", "bx", "psx"], ITCH),
+    (&["iex-tops"], TOPS),
+    (&["iex-deep"], DEEP),
+    (&["iex-deep-plus"], DEEP_PLUS),
+    (&["memx"], MEMOIR),
+    (&["bzx", "byx", "edga", "edgx"], PITCH),
+    (&["nyse", "arca", "american", "national", "texas"], INTEGRATED),
+    (&["lse"], MITCH),
+    (&["uqdf"], UQDF),
+    (&["cqs"], CQS),
+];
+
 fn protocol(kind: VenueKind) -> Protocol {
-    match kind {
-        VenueKind::Nasdaq | VenueKind::Bx | VenueKind::Psx => ITCH,
-        VenueKind::IexTops => TOPS,
-        VenueKind::IexDeep => DEEP,
-        VenueKind::IexDeepPlus => DEEP_PLUS,
-        VenueKind::Memx => MEMOIR,
-        VenueKind::Bzx | VenueKind::Byx | VenueKind::Edga | VenueKind::Edgx => PITCH,
-        VenueKind::Nyse | VenueKind::Arca | VenueKind::American | VenueKind::National | VenueKind::Texas => {
-            INTEGRATED
-        }
-        VenueKind::Lse => MITCH,
-        VenueKind::Uqdf => UQDF,
-        VenueKind::Cqs => CQS,
-        other => panic!("{other:?} has no protocol here"),
-    }
+    PROTOCOLS.iter().find(|(kinds, _)| kinds.contains(&kind.key())).unwrap().1
 }
 
 #[test]

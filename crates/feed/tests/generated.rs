@@ -68,17 +68,9 @@ fn taken(scenario: &Scenario) -> (Vec<Event>, Feed, u64) {
 /// shows here.
 #[test]
 fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
-    for kind in [
-        VenueKind::Nasdaq,
-        VenueKind::Bx,
-        VenueKind::Memx,
-        VenueKind::IexDeepPlus,
-        VenueKind::Bzx,
-        VenueKind::Edgx,
-        VenueKind::Nyse,
-        VenueKind::Arca,
-        VenueKind::Lse,
-    ] {
+    for kind in
+        VenueKind::each(["nasdaq", "bx", "memx", "iex-deep-plus", "bzx", "edgx", "nyse", "arca", "lse"])
+    {
         let (events, _) = events_of(kind, 30_000);
         let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
         let mut stage = BookStage::new([(kind.publisher(), capacity)]);
@@ -147,15 +139,7 @@ fn the_us_market_is_read_whole_and_its_listing_markets_have_auctions() {
 /// Each halt of a venue alone, and each of the market, ends: nothing that a feed says of trading lasts longer than the venue says it.
 #[test]
 fn halted_instruments_trade_again() {
-    for kind in [
-        VenueKind::Nasdaq,
-        VenueKind::Memx,
-        VenueKind::IexDeep,
-        VenueKind::IexDeepPlus,
-        VenueKind::Edgx,
-        VenueKind::Nyse,
-        VenueKind::Lse,
-    ] {
+    for kind in VenueKind::each(["nasdaq", "memx", "iex-deep", "iex-deep-plus", "edgx", "nyse", "lse"]) {
         let (events, _) = events_of(kind, 60_000);
         let mut states = BTreeMap::new();
         let (mut halts, mut resumptions) = (0, 0);
@@ -294,7 +278,7 @@ struct Banded {
 fn price_bands_follow_from_the_trades_and_the_limit_states_from_the_bands() {
     const SECOND: u64 = 1_000_000_000;
     const OPEN: u64 = DEFAULT_MIDNIGHT_NS + 34_200 * SECOND;
-    let kinds = [VenueKind::Nasdaq, VenueKind::Bzx, VenueKind::Nyse, VenueKind::Uqdf, VenueKind::Cqs];
+    let kinds = VenueKind::each(["nasdaq", "bzx", "nyse", "uqdf", "cqs"]);
     let scenario = Scenario {
         venues: kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec(),
         symbols: 24,
@@ -442,7 +426,7 @@ fn deep_plus_says_its_day_in_events() {
 /// London's symbols are its own, so it is in no NBBO of a US symbol, and no US venue in one of London's. Cboe's units have the same header.
 #[test]
 fn london_counts_in_no_nbbo_of_another_market() {
-    let kinds = [VenueKind::Lse, VenueKind::Nasdaq, VenueKind::Bzx];
+    let kinds = VenueKind::each(["lse", "nasdaq", "bzx"]);
     let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
     assert_eq!(feed.channels().len(), 3);
@@ -469,7 +453,7 @@ fn london_counts_in_no_nbbo_of_another_market() {
 #[test]
 fn split_times_are_those_of_the_packets_on_every_day() {
     const DAY_NS: u64 = 24 * 3_600 * 1_000_000_000;
-    for kind in [VenueKind::Bzx, VenueKind::Nyse, VenueKind::Lse] {
+    for kind in VenueKind::each(["bzx", "nyse", "lse"]) {
         // 2025-11-14 has New York's winter, 2025-07-14 its summer; in March the clocks of both change on days of their own.
         for midnight_ns in
             [DEFAULT_MIDNIGHT_NS, 1_752_465_600_000_000_000, 1_752_465_600_000_000_000 - 116 * DAY_NS]
@@ -503,7 +487,7 @@ fn last_quotes(events: &[Event], feed: &Feed, until: Nanos) -> Quotes {
 /// A SIP shows what the books of the direct feeds make: each venue's round-lot best, and the best of these.
 #[test]
 fn a_sip_shows_the_quotes_of_the_direct_feeds_and_the_best_of_them() {
-    let kinds = [VenueKind::Nasdaq, VenueKind::Bzx, VenueKind::IexDeep, VenueKind::Uqdf, VenueKind::Cqs];
+    let kinds = VenueKind::each(["nasdaq", "bzx", "iex-deep", "uqdf", "cqs"]);
     let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
     assert_eq!(feed.channels().len(), 5);
@@ -569,7 +553,7 @@ fn a_sip_shows_the_quotes_of_the_direct_feeds_and_the_best_of_them() {
 #[test]
 fn the_quotes_of_a_sip_are_in_no_synthetic_nbbo() {
     let with_sip = |sip: Option<VenueKind>| {
-        let kinds = [VenueKind::Nasdaq, VenueKind::Bzx].into_iter().chain(sip);
+        let kinds = VenueKind::each(["nasdaq", "bzx"]).into_iter().chain(sip);
         let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).collect();
         events_in(&Scenario { venues, ..Scenario::full_session(40_000, 20) })
     };
@@ -610,7 +594,7 @@ fn the_quotes_of_a_sip_are_in_no_synthetic_nbbo() {
 /// A capture of a SIP alone: its own book is one participant's, which is the national best. A heartbeat before the first message is taken for ITCH's.
 #[test]
 fn a_sip_alone_is_read_back() {
-    for kind in [VenueKind::Uqdf, VenueKind::Cqs] {
+    for kind in VenueKind::each(["uqdf", "cqs"]) {
         let (events, _) = events_of(kind, 20_000);
         let quotes = |publisher| {
             let of = |event: &&Event| event.kind == EventKind::Quote && event.publisher == publisher;
@@ -635,16 +619,7 @@ proptest! {
         self_help in prop::collection::vec((0..rules::FEEDS.len(), any::<prop::sample::Index>(), any::<bool>()), 0..8),
     ) {
         const SYMBOLS: u32 = 5;
-        let kinds = [
-            VenueKind::Nasdaq,
-            VenueKind::Bx,
-            VenueKind::Bzx,
-            VenueKind::Nyse,
-            VenueKind::IexTops,
-            VenueKind::IexDeep,
-            VenueKind::Uqdf,
-            VenueKind::Cqs,
-        ];
+        let kinds = VenueKind::each(["nasdaq", "bx", "bzx", "nyse", "iex-tops", "iex-deep", "uqdf", "cqs"]);
         let lost = LineFaults { lost_per_million, ..LineFaults::default() };
         let scenario = Scenario {
             venues: kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec(),

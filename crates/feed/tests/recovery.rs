@@ -16,6 +16,8 @@ use tapeworks_wire::Ascii;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
 
+const MOLD: TransportKind = TransportKind::MoldUdp64;
+
 const SESSION: [u8; 10] = *b"SESSION001";
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -199,11 +201,7 @@ fn run(
 ) -> Outcome {
     let mut draw = Draw(seed);
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
-    let mut run = Run {
-        arbiter: Arbiter::new(TransportKind::MoldUdp64, options),
-        delivered: Vec::new(),
-        gaps: Vec::new(),
-    };
+    let mut run = Run { arbiter: Arbiter::new(MOLD, options), delivered: Vec::new(), gaps: Vec::new() };
     let mut due: BTreeMap<(u64, u64), (Line, Vec<u8>)> = BTreeMap::new();
     let (mut number, mut first, mut at) = (0, 1, 0);
     while first <= messages {
@@ -437,11 +435,7 @@ fn many_gaps(
     mut is_answered: impl FnMut(u64, &Request) -> bool,
 ) -> (Arbiter, Vec<(u64, u64)>, u64) {
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
-    let mut run = Run {
-        arbiter: Arbiter::new(TransportKind::MoldUdp64, options),
-        delivered: Vec::new(),
-        gaps: Vec::new(),
-    };
+    let mut run = Run { arbiter: Arbiter::new(MOLD, options), delivered: Vec::new(), gaps: Vec::new() };
     for gap in 0..=gaps {
         let payload = right(10 * gap + 1..10 * gap + 10);
         run.each(|arbiter, deliver| {
@@ -519,7 +513,7 @@ fn a_gap_that_is_hopeless_takes_no_gap_behind_it_along() {
 fn a_gap_whose_tries_are_over_is_filled_by_an_answer_that_comes_before_its_turn() {
     let retransmission = RetransmissionOptions { attempts: 2, ..RetransmissionOptions::default() };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut arbiter = Arbiter::new(MOLD, options);
     let mut gaps = 0;
     let mut deliver = |delivery: Delivery<'_>| gaps += u64::from(matches!(delivery, Delivery::Gap { .. }));
     // A gap that is answered message by message, and one behind it whose answer is late.
@@ -550,7 +544,7 @@ fn requesting(transport: TransportKind) -> Arbiter {
 
 #[test]
 fn only_answers_that_bring_missing_messages_are_needed() {
-    let mut arbiter = requesting(TransportKind::MoldUdp64);
+    let mut arbiter = requesting(MOLD);
     let mut deliver = |_: Delivery<'_>| {};
     assert_eq!(
         arbiter.usefulness_of_answer(&right(1..2)),
@@ -595,7 +589,7 @@ fn a_gap_that_is_over_does_not_wait_when_the_one_before_it_makes_room() {
     let retransmission = RetransmissionOptions { limit_messages: 5, ..RetransmissionOptions::default() };
     let options =
         ArbiterOptions { retransmission: Some(retransmission), held_bytes: 300, ..ArbiterOptions::default() };
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut arbiter = Arbiter::new(MOLD, options);
     let mut gaps = Vec::new();
     let mut deliver = |delivery: Delivery<'_>| {
         if let Delivery::Gap { missing, .. } = delivery {
@@ -622,7 +616,7 @@ fn a_gap_that_is_over_does_not_wait_when_the_one_before_it_makes_room() {
 #[test]
 fn so_many_gaps_are_open_at_once_and_no_more() {
     const MOST: u64 = 1 << 16;
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+    let mut arbiter = Arbiter::new(MOLD, ArbiterOptions::default());
     let (mut gaps, mut delivered) = (0, 0);
     let mut deliver = |delivery: Delivery<'_>| match delivery {
         Delivery::Gap { .. } => gaps += 1,
@@ -651,7 +645,7 @@ fn an_answer_that_comes_after_its_request_was_given_up_still_counts() {
         ..RetransmissionOptions::default()
     };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
-    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut arbiter = Arbiter::new(MOLD, options);
     let mut deliver = |_: Delivery<'_>| {};
     for numbers in [1..2, 42..43] {
         arbiter.packet(Line::A, Nanos(0), &right(numbers), &mut deliver).unwrap();
@@ -730,7 +724,7 @@ fn messages_that_a_server_of_nyse_calls_unavailable_are_given_up_at_once() {
 
 #[test]
 fn packets_that_waited_in_a_socket_time_no_request_out() {
-    let mut arbiter = requesting(TransportKind::MoldUdp64);
+    let mut arbiter = requesting(MOLD);
     let mut gaps = 0;
     let mut deliver = |delivery: Delivery<'_>| gaps += u64::from(matches!(delivery, Delivery::Gap { .. }));
     arbiter.packet(Line::A, Nanos(0), &right(1..11), &mut deliver).unwrap();
@@ -753,7 +747,7 @@ fn packets_that_waited_in_a_socket_time_no_request_out() {
 
 #[test]
 fn a_stray_packet_far_ahead_costs_requests_for_a_moment_and_no_message() {
-    let mut arbiter = requesting(TransportKind::MoldUdp64);
+    let mut arbiter = requesting(MOLD);
     let (mut delivered, mut gaps, mut sessions, mut last_request) = (0, 0, 0, 0);
     let mut deliver = |delivery: Delivery<'_>| match delivery {
         Delivery::Packet { header, .. } => delivered += header.count,

@@ -23,19 +23,19 @@ use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;
 
-const KINDS: [VenueKind; 11] = [
-    VenueKind::Nasdaq,
-    VenueKind::Bx,
-    VenueKind::IexTops,
-    VenueKind::IexDeep,
-    VenueKind::IexDeepPlus,
-    VenueKind::Memx,
-    VenueKind::Bzx,
-    VenueKind::Nyse,
-    VenueKind::Lse,
-    VenueKind::Uqdf,
-    VenueKind::Cqs,
-];
+const KINDS: [VenueKind; 11] = VenueKind::each([
+    "nasdaq",
+    "bx",
+    "iex-tops",
+    "iex-deep",
+    "iex-deep-plus",
+    "memx",
+    "bzx",
+    "nyse",
+    "lse",
+    "uqdf",
+    "cqs",
+]);
 
 const HOUR_NS: u64 = 3_600 * Nanos::SECOND;
 
@@ -347,7 +347,7 @@ fn late_copies_of_the_old_run_are_copies_after_the_restart_too() {
 #[test]
 fn late_copies_from_further_back_than_is_remembered_are_copies_after_the_restart_too() {
     // Messages of these have times, but their packets do not.
-    for kind in [VenueKind::Nasdaq, VenueKind::Uqdf] {
+    for kind in VenueKind::each(["nasdaq", "uqdf"]) {
         let (first, second) = (run(kind, 1, 0, 5, 0), run(kind, 2, 0, 12, 0));
         let expected = alone([&first, &second]);
         for at in [12, 100] {

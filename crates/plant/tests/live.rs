@@ -48,8 +48,8 @@ fn free_port() -> Option<SocketAddr> {
     })
 }
 
-fn venue(name: &str, kind: VenueKind) -> Venue {
-    let mut venue = Venue::new(name, kind, lines());
+fn venue(name: &str, kind: &str) -> Venue {
+    let mut venue = Venue::new(name, VenueKind::by_key(kind).unwrap(), lines());
     venue.live.line_b = true;
     venue.retransmission = free_port();
     venue.snapshot = free_port();
@@ -73,11 +73,11 @@ fn server(venue: &Venue) -> Option<RetransmissionServer> {
 
 fn five_venues() -> Vec<Venue> {
     vec![
-        venue("Nasdaq", VenueKind::Nasdaq),
-        venue("BX", VenueKind::Bx),
-        venue("PSX", VenueKind::Psx),
-        venue("IEX", VenueKind::IexDeep),
-        venue("MEMX", VenueKind::Memx),
+        venue("Nasdaq", "nasdaq"),
+        venue("BX", "bx"),
+        venue("PSX", "psx"),
+        venue("IEX", "iex-deep"),
+        venue("MEMX", "memx"),
     ]
 }
 
@@ -249,7 +249,7 @@ fn by_tcp(kinds: &[(&str, VenueKind)]) -> Vec<Venue> {
     let with_group = |(name, kind): &(&str, VenueKind)| Venue {
         retransmission_group: lines().first().copied(),
         snapshot: None,
-        ..venue(name, *kind)
+        ..venue(name, kind.key())
     };
     kinds.iter().map(with_group).collect()
 }
@@ -259,7 +259,7 @@ fn units() -> Vec<Venue> {
     let kinds = [(VenueKind::Edgx, 3), (VenueKind::Arca, 2)];
     let of = |(kind, of): (VenueKind, u8)| (1..=of).map(move |number| (kind, Unit { number, of }));
     let unit = |(kind, unit): (VenueKind, Unit)| {
-        let mut venue = venue(&format!("{} {}", kind.key(), unit.number), kind);
+        let mut venue = venue(&format!("{} {}", kind.key(), unit.number), kind.key());
         venue.live.unit = unit;
         venue
     };
@@ -301,7 +301,7 @@ fn the_units_of_a_market_join_and_recover_each_for_itself() {
 
 #[test]
 fn servers_that_take_requests_over_tcp_bring_what_both_lines_lose() {
-    let kinds = [VenueKind::Edgx, VenueKind::Bzx, VenueKind::Nyse, VenueKind::Arca];
+    let kinds = VenueKind::each(["edgx", "bzx", "nyse", "arca"]);
     let mut venues = by_tcp(&["EDGX", "BZX", "NYSE", "Arca"].into_iter().zip(kinds).collect::<Vec<_>>());
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
@@ -364,12 +364,12 @@ fn messages_that_a_request_server_refuses_are_a_gap_and_a_snapshot_follows() {
 
 fn lossy(topology: Topology, name: &str) {
     let mut venues = five_venues();
-    venues.push(venue("IEX by order", VenueKind::IexDeepPlus));
-    venues.push(venue("EDGX", VenueKind::Edgx));
-    venues.push(venue("Arca", VenueKind::Arca));
-    venues.push(venue("London", VenueKind::Lse));
-    venues.push(venue("UTP", VenueKind::Uqdf));
-    venues.push(venue("CTA", VenueKind::Cqs));
+    venues.push(venue("IEX by order", "iex-deep-plus"));
+    venues.push(venue("EDGX", "edgx"));
+    venues.push(venue("Arca", "arca"));
+    venues.push(venue("London", "lse"));
+    venues.push(venue("UTP", "uqdf"));
+    venues.push(venue("CTA", "cqs"));
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;
@@ -449,7 +449,7 @@ fn lossy(topology: Topology, name: &str) {
 
 #[test]
 fn frames_of_an_interface_give_the_same_result() {
-    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq), venue("IEX", VenueKind::IexDeep)];
+    let venues = vec![venue("Nasdaq", "nasdaq"), venue("IEX", "iex-deep")];
     let mut options = options(&venues);
     options.receive.source = Source::Packet { device: "lo".to_owned() };
     let config = config(venues, 10_000);
@@ -568,7 +568,7 @@ fn contradicted(topology: Topology, name: &str) {
     let mut messages: Vec<_> = std::iter::from_fn(next).collect();
     messages.insert(600, unknown_order().to_vec());
     messages.insert(900, unknown_order().to_vec());
-    let mut venue = venue("Nasdaq", VenueKind::Nasdaq);
+    let mut venue = venue("Nasdaq", "nasdaq");
     let line = free_port().unwrap();
     let SocketAddr::V4(address) = line else { unreachable!("it is of IPv4") };
     (venue.lines, venue.retransmission) = (vec![address], None);
@@ -631,7 +631,7 @@ fn twenty_five_feeds_at_once() {
     let venues: Vec<Venue> = (0..25)
         .map(|number| {
             let kind = if number % 5 == 3 { VenueKind::IexDeep } else { VenueKind::Nasdaq };
-            let mut venue = venue(&format!("venue {number}"), kind);
+            let mut venue = venue(&format!("venue {number}"), kind.key());
             venue.live.faults[0].lost_per_million = 10_000;
             venue.live.faults[1].lost_per_million = 10_000;
             venue
@@ -652,7 +652,7 @@ fn twenty_five_feeds_at_once() {
 
 #[test]
 fn a_failed_disk_stops_the_journal_and_not_the_clients() {
-    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+    let venues = vec![venue("Nasdaq", "nasdaq")];
     let mut options = options(&venues);
     let config = config(venues, 5_000);
     let folder = Folder::new("full");
@@ -676,7 +676,7 @@ fn a_failed_disk_stops_the_journal_and_not_the_clients() {
 #[test]
 fn a_journal_that_is_removed_is_reported_and_ends_a_plant_that_must_journal() {
     for when_failing in [WhenFailing::GoOn, WhenFailing::Stop] {
-        let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+        let venues = vec![venue("Nasdaq", "nasdaq")];
         let mut options = options(&venues);
         let folder = Folder::new("removed");
         let mut journal = JournalSetting::new(folder.0.join("journal"));
@@ -701,7 +701,7 @@ fn a_journal_that_is_removed_is_reported_and_ends_a_plant_that_must_journal() {
 
 #[test]
 fn a_plant_that_must_journal_ends_when_it_cannot() {
-    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+    let venues = vec![venue("Nasdaq", "nasdaq")];
     let mut options = options(&venues);
     let config = config(venues, 10_000);
     let folder = Folder::new("must");

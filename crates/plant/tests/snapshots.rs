@@ -190,7 +190,7 @@ fn good_books(events: &[Event]) -> (BTreeMap<(u16, String), String>, usize) {
 }
 
 /// Kinds whose snapshots have a form of the venue's own.
-const KINDS: [VenueKind; 4] = [VenueKind::Nyse, VenueKind::Arca, VenueKind::Lse, VenueKind::Memx];
+const KINDS: [VenueKind; 4] = VenueKind::each(["nyse", "arca", "lse", "memx"]);
 
 #[test]
 fn a_plant_that_joins_late_has_the_books_of_one_that_saw_everything() {

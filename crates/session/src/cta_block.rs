@@ -60,6 +60,10 @@ impl Transport for CtaBlock {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = HEADER_BYTES;
     const NAMES_CHANNEL: bool = false;
+
+    fn session(number: u32) -> SessionId {
+        SessionId::CtaBlock(number as u8)
+    }
     const MARKS_END: bool = false;
 
     fn prefix() -> Prefix {

@@ -40,6 +40,11 @@ impl Transport for IexTp {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = 40;
     const NAMES_CHANNEL: bool = true;
+
+    /// Of DEEP, on its channel.
+    fn session(number: u32) -> SessionId {
+        SessionId::IexTp { protocol: MessageProtocolId::Deep.raw(), channel: 1, session: number }
+    }
     const MARKS_END: bool = false;
 
     fn prefix() -> LittleEndian {

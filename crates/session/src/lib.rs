@@ -10,6 +10,7 @@ mod moldudp64;
 pub mod native;
 mod outgoing;
 mod pillar;
+mod protocols;
 pub mod requests;
 pub mod retransmission;
 pub mod sequence;

@@ -11,6 +11,7 @@ use tapeworks_wire::memx::udp::{
 };
 use tapeworks_wire::schema::{Decoded, Schema};
 
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
 
 /// MEMOIR UDP.
@@ -36,6 +37,12 @@ impl Transport for Memoir {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = 20;
     const NAMES_CHANNEL: bool = false;
+    const REQUESTS: Option<RequestProtocol> = Some(RequestProtocol::Memx);
+    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Memx;
+
+    fn session(number: u32) -> SessionId {
+        SessionId::Memoir(u64::from(number))
+    }
     const MARKS_END: bool = true;
 
     fn prefix() -> BigEndian {

@@ -8,7 +8,9 @@ use tapeworks_wire::nasdaq::moldudp64::{
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError};
 
-use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+use crate::transport::{
+    Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind, digits,
+};
 
 /// MoldUDP64.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,10 @@ impl Transport for MoldUdp64 {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = 20;
     const NAMES_CHANNEL: bool = false;
+
+    fn session(number: u32) -> SessionId {
+        SessionId::MoldUdp64(digits(number).0)
+    }
     const MARKS_END: bool = true;
 
     fn prefix() -> BigEndian {

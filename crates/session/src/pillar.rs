@@ -18,6 +18,7 @@ use tapeworks_wire::nyse::packet::{
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError, Nanoseconds, SecondsSinceEpoch};
 
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -36,6 +37,12 @@ impl Transport for Pillar {
     const SCHEMA: &'static Schema = &SCHEMA;
     const HEADER_BYTES: usize = HEADER_BYTES;
     const NAMES_CHANNEL: bool = false;
+    const REQUESTS: Option<RequestProtocol> = Some(RequestProtocol::Pillar);
+    const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = Some(SnapshotProtocol::Refresh);
+
+    fn session(_: u32) -> SessionId {
+        SessionId::Pillar
+    }
     const MARKS_END: bool = false;
 
     fn prefix() -> Prefix {

@@ -36,7 +36,7 @@ use tapeworks_wire::nyse::packet::{
 };
 use tapeworks_wire::{Nanoseconds, SecondsSinceEpoch};
 
-use crate::transport::TransportKind;
+pub use crate::protocols::RequestProtocol;
 
 pub(crate) use client::token_login;
 pub use client::{Requester, RequesterCounters, RequesterEnd};
@@ -53,32 +53,7 @@ pub(crate) const UNIT_HEADER_BYTES: usize = 8;
 /// A heartbeat of Cboe: a header without messages.
 pub(crate) const UNIT_HEARTBEAT: [u8; UNIT_HEADER_BYTES] = [8, 0, 0, 0, 0, 0, 0, 0];
 
-/// How requests are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RequestProtocol {
-    /// Cboe's Gap Request Proxy.
-    Grp,
-    /// NYSE's request server.
-    Pillar,
-    /// MITCH's replay channel.
-    Mitch,
-    /// MEMX's gap fill.
-    Memx,
-}
-
 impl RequestProtocol {
-    /// That of a channel's transport; `None`: its venue takes no requests over TCP.
-    #[must_use]
-    pub const fn of(transport: TransportKind) -> Option<Self> {
-        match transport {
-            TransportKind::CboeUnit => Some(Self::Grp),
-            TransportKind::Pillar => Some(Self::Pillar),
-            TransportKind::MitchUnit => Some(Self::Mitch),
-            TransportKind::Memoir => Some(Self::Memx),
-            TransportKind::MoldUdp64 | TransportKind::IexTp | TransportKind::CtaBlock => None,
-        }
-    }
-
     /// Whether the messages come to a group. Otherwise they come over the connection.
     #[must_use]
     pub const fn answers_to_group(self) -> bool {
@@ -96,17 +71,6 @@ impl RequestProtocol {
             Self::Grp | Self::Mitch => &UNIT_HEARTBEAT,
             Self::Memx => &[0; HEADER_BYTES],
             Self::Pillar => &[],
-        }
-    }
-
-    /// The transport of the channels whose messages are requested so.
-    #[must_use]
-    pub const fn transport(self) -> TransportKind {
-        match self {
-            Self::Grp => TransportKind::CboeUnit,
-            Self::Pillar => TransportKind::Pillar,
-            Self::Mitch => TransportKind::MitchUnit,
-            Self::Memx => TransportKind::Memoir,
         }
     }
 

@@ -268,31 +268,15 @@ fn copy<Prefix: LengthPrefix>(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tapeworks_wire::Ascii;
     use tapeworks_wire::framing::write_block;
     use tapeworks_wire::iex::tp::Segment;
     use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 
     use super::*;
+    use crate::{IexTp, MoldUdp64};
 
-    const MOLD: TransportKind = TransportKind::MoldUdp64;
-    const IEX: TransportKind = TransportKind::IexTp;
-
-    fn name(number: u32) -> [u8; 10] {
-        format!("AA{number:08}").into_bytes().try_into().unwrap()
-    }
-
-    fn session(transport: TransportKind, number: u32) -> SessionId {
-        match transport {
-            TransportKind::MoldUdp64 => SessionId::MoldUdp64(name(number)),
-            TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: number },
-            TransportKind::Memoir => SessionId::Memoir(u64::from(number)),
-            TransportKind::CboeUnit => SessionId::CboeUnit(number as u8),
-            TransportKind::Pillar => SessionId::Pillar,
-            TransportKind::MitchUnit => SessionId::MitchUnit(number as u8),
-            TransportKind::CtaBlock => SessionId::CtaBlock(number as u8),
-        }
-    }
+    const MOLD: TransportKind = MoldUdp64::KIND;
+    const IEX: TransportKind = IexTp::KIND;
 
     /// The bytes of message `number`.
     fn message(number: u64) -> Vec<u8> {
@@ -318,13 +302,13 @@ mod tests {
     }
 
     fn request(transport: TransportKind, number: u32, first: u64, count: u16) -> Vec<u8> {
-        Request { session: session(transport, number), first, count }.encode()
+        Request { session: transport.session(number), first, count }.encode()
     }
 
     #[test]
     fn repeated_requests_bring_every_message_again() {
         let mut store = Store::new(MOLD, 1 << 20);
-        store.begin_session(session(MOLD, 7));
+        store.begin_session(MOLD.session(7));
         fill(&mut store, MOLD, 50, 7);
         let (mut next, mut answer) = (3, Vec::new());
         while next < 351 {
@@ -333,7 +317,7 @@ mod tests {
             let packet = DownstreamPacket::decode(&answer).unwrap();
             assert_eq!(
                 (packet.session(), packet.sequence_number(), packet.count()),
-                (Ascii(name(7)), next, count)
+                (crate::transport::digits(7), next, count)
             );
             for block in packet.blocks() {
                 assert_eq!(block.unwrap(), message(next));
@@ -348,7 +332,7 @@ mod tests {
     #[test]
     fn an_iex_answer_is_a_segment_with_its_place_in_the_stream() {
         let mut store = Store::new(IEX, 1 << 20);
-        store.begin_session(session(IEX, 7));
+        store.begin_session(IEX.session(7));
         fill(&mut store, IEX, 5, 4);
         let mut answer = Vec::new();
         assert_eq!(store.answer(&request(IEX, 7, 6, 8), 99, &mut answer), Ok(8));
@@ -367,7 +351,7 @@ mod tests {
         let mut answer = Vec::new();
         let mut answer_to = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);
         assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::UnknownSession));
-        store.begin_session(session(MOLD, 1));
+        store.begin_session(MOLD.session(1));
         assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotSent));
         fill(&mut store, MOLD, 100, 10);
         assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotKept));
@@ -378,10 +362,10 @@ mod tests {
         for bad in [&b"short"[..], &[0; 21], &request(IEX, 1, 1, 1)] {
             assert_eq!(answer_to(&store, bad), Err(Refusal::Malformed));
         }
-        store.begin_session(session(MOLD, 2));
+        store.begin_session(MOLD.session(2));
         fill(&mut store, MOLD, 1, 1);
         assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Ok(1), "the session before");
-        store.begin_session(session(MOLD, 3));
+        store.begin_session(MOLD.session(3));
         assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Err(Refusal::UnknownSession));
     }
 
@@ -394,17 +378,9 @@ mod tests {
             room in 0_usize..8_000,
             packets in 0_u64..40,
         ) {
-            for transport in [
-                MOLD,
-                IEX,
-                TransportKind::Memoir,
-                TransportKind::CboeUnit,
-                TransportKind::Pillar,
-                TransportKind::MitchUnit,
-                TransportKind::CtaBlock,
-            ] {
+            for transport in TransportKind::ALL {
                 let mut store = Store::new(transport, room);
-                store.begin_session(session(transport, 5));
+                store.begin_session(transport.session(5));
                 fill(&mut store, transport, packets, 9);
                 let mut answer = Vec::new();
                 let good = request(transport, 5, first % 400, count);

@@ -7,7 +7,7 @@ use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, DownstreamPacketFields
 
 use crate::retransmission::{Made, Refusal, Store};
 use crate::stream::Stream;
-use crate::transport::{Content, MAX_PAYLOAD_BYTES, SessionId, TransportKind};
+use crate::transport::{Content, MAX_PAYLOAD_BYTES, SessionId, Transport as _};
 
 /// Bytes of a packet's header, and of a message's length.
 const HEADER_BYTES: usize = 20;
@@ -33,7 +33,7 @@ impl Sequence {
     /// A session of this name before its first message, which keeps `store_bytes` of messages and their lengths.
     pub fn new(name: [u8; 10], store_bytes: usize) -> Self {
         let session = SessionId::MoldUdp64(name);
-        let mut store = Store::new(TransportKind::MoldUdp64, store_bytes);
+        let mut store = Store::new(crate::MoldUdp64::KIND, store_bytes);
         store.begin_session(session);
         Self {
             name,

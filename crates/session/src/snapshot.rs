@@ -42,7 +42,9 @@ use tapeworks_wire::nasdaq::soupbintcp::{EndOfSession, Packets, SequencedData};
 use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch};
 
 use crate::requests::{UNIT_HEARTBEAT, append_sequenced, complete_by_memx};
-use crate::transport::{SessionId, TransportKind};
+use crate::transport::SessionId;
+
+pub use crate::protocols::SnapshotProtocol;
 
 pub use client::{Fetched, SnapshotClient, SnapshotLogin};
 pub use failure::SnapshotFailure;
@@ -59,45 +61,7 @@ enum Step {
     End(u64),
 }
 
-/// How snapshots are requested and framed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SnapshotProtocol {
-    /// Nasdaq's, over SoupBinTCP.
-    Glimpse,
-    /// Cboe's.
-    Spin,
-    /// NYSE's: requests over TCP, answers to a multicast group.
-    Refresh,
-    /// MITCH's recovery channel.
-    Mitch,
-    /// MEMX's.
-    Memx,
-}
-
 impl SnapshotProtocol {
-    /// That of a channel's transport whose snapshots come over the connection.
-    #[must_use]
-    pub const fn of(transport: TransportKind) -> Self {
-        match transport {
-            TransportKind::CboeUnit => Self::Spin,
-            TransportKind::MitchUnit => Self::Mitch,
-            TransportKind::Memoir => Self::Memx,
-            TransportKind::MoldUdp64
-            | TransportKind::IexTp
-            | TransportKind::Pillar
-            | TransportKind::CtaBlock => Self::Glimpse,
-        }
-    }
-
-    /// That of a channel's transport whose snapshots come to a group; `None`: its venue has none.
-    #[must_use]
-    pub const fn by_group(transport: TransportKind) -> Option<Self> {
-        match transport {
-            TransportKind::Pillar => Some(Self::Refresh),
-            _ => None,
-        }
-    }
-
     /// The most characters of a user's name; of a refresh, of the source.
     #[must_use]
     pub const fn user_characters(self) -> usize {

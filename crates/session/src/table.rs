@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use tapeworks_wire::DecodeError;
 
-use crate::transport::{Header, Request, Transport, TransportKind};
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
+use crate::transport::{Header, Request, SessionId, Transport, TransportKind};
 
 /// Runs an expression with the type of a [`TransportKind`].
 ///
@@ -51,6 +52,23 @@ macro_rules! for_transport {
 }
 
 impl TransportKind {
+    /// Every transport.
+    pub const ALL: [Self; 7] = [
+        Self::MoldUdp64,
+        Self::IexTp,
+        Self::Memoir,
+        Self::CboeUnit,
+        Self::Pillar,
+        Self::MitchUnit,
+        Self::CtaBlock,
+    ];
+
+    /// See [`Transport::session`].
+    #[must_use]
+    pub fn session(self, number: u32) -> SessionId {
+        for_transport!(self, T => T::session(number))
+    }
+
     /// Reads the header of a payload.
     ///
     /// # Errors
@@ -152,35 +170,46 @@ impl Request {
     }
 }
 
+impl RequestProtocol {
+    /// That of a channel's transport; `None`: its venue takes no requests over TCP.
+    #[must_use]
+    pub const fn of(transport: TransportKind) -> Option<Self> {
+        for_transport!(transport, T => T::REQUESTS)
+    }
+
+    /// The transport of the channels whose messages are requested so.
+    #[must_use]
+    pub fn transport(self) -> TransportKind {
+        let of = |transport: &TransportKind| Self::of(*transport) == Some(self);
+        TransportKind::ALL.into_iter().find(of).unwrap_or(TransportKind::ALL[0])
+    }
+}
+
+impl SnapshotProtocol {
+    /// That of a channel's transport whose snapshots come over the connection.
+    #[must_use]
+    pub const fn of(transport: TransportKind) -> Self {
+        for_transport!(transport, T => T::SNAPSHOTS)
+    }
+
+    /// That of a channel's transport whose snapshots come to a group; `None`: its venue has none.
+    #[must_use]
+    pub const fn by_group(transport: TransportKind) -> Option<Self> {
+        for_transport!(transport, T => T::GROUP_SNAPSHOTS)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tapeworks_wire::framing::{LengthPrefix, write_block};
 
     use super::*;
-    use crate::transport::{Content, Outgoing, SessionId};
+    use crate::transport::{Content, Outgoing};
     use crate::{IexTp, MoldUdp64};
-
-    const ALL: [TransportKind; 7] = [
-        TransportKind::CtaBlock,
-        TransportKind::MoldUdp64,
-        TransportKind::IexTp,
-        TransportKind::Memoir,
-        TransportKind::CboeUnit,
-        TransportKind::Pillar,
-        TransportKind::MitchUnit,
-    ];
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        for session in [
-            SessionId::MoldUdp64(*b"AA00000007"),
-            SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
-            SessionId::Memoir(7),
-            SessionId::CboeUnit(7),
-            SessionId::Pillar,
-            SessionId::MitchUnit(b'1'),
-            SessionId::CtaBlock(b'Q'),
-        ] {
+        for session in TransportKind::ALL.map(|transport| transport.session(7)) {
             // The numbers of units have 32 bits, their counts 8.
             let (first, count) = match session {
                 SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) => (1 << 31, 255),
@@ -196,15 +225,7 @@ mod tests {
     /// A packet of three messages with this count in its header.
     fn packet(transport: TransportKind, messages: u16) -> Vec<u8> {
         for_transport!(transport, T => {
-            let session = match transport {
-                TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
-                TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
-                TransportKind::Memoir => SessionId::Memoir(7),
-                TransportKind::CboeUnit => SessionId::CboeUnit(7),
-                TransportKind::Pillar => SessionId::Pillar,
-                TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
-                TransportKind::CtaBlock => SessionId::CtaBlock(b'Q'),
-            };
+            let session = transport.session(7);
             let mut blocks = [0; 100];
             let mut end = 0;
             // A length that counts itself is the beginning of its message.
@@ -224,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_sound_if_its_messages_are_what_the_header_says() {
-        for transport in ALL {
+        for transport in TransportKind::ALL {
             let sound = packet(transport, 3);
             assert!(transport.is_sound(&sound));
             for end in 0..sound.len() {
@@ -236,27 +257,19 @@ mod tests {
                 assert!(!transport.is_sound(&packet(transport, count)), "{transport:?} {count}");
             }
         }
-        let mut segment = packet(TransportKind::IexTp, 3);
+        let mut segment = packet(IexTp::KIND, 3);
         // The payload length, less and more than there is.
         for length in [segment.len() as u16 - 41, segment.len() as u16 - 39] {
             segment[12..14].copy_from_slice(&length.to_le_bytes());
-            assert!(!TransportKind::IexTp.is_sound(&segment), "{length}");
+            assert!(!IexTp::KIND.is_sound(&segment), "{length}");
         }
     }
 
     #[test]
     fn a_heartbeat_is_sound_without_a_byte_behind_it() {
-        for transport in ALL {
+        for transport in TransportKind::ALL {
             for_transport!(transport, T => {
-                let session = match transport {
-                    TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
-                    TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
-                    TransportKind::Memoir => SessionId::Memoir(7),
-                    TransportKind::CboeUnit => SessionId::CboeUnit(7),
-                    TransportKind::Pillar => SessionId::Pillar,
-                    TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
-                    TransportKind::CtaBlock => SessionId::CtaBlock(b'Q'),
-                };
+                let session = transport.session(7);
                 for content in [Content::Heartbeat, Content::EndOfSession] {
                     let header =
                         Outgoing { session, sequence: 5, messages: 0, content, stream_offset: 0, payload_bytes: 0, send_time_ns: 0 };

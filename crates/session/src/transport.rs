@@ -18,6 +18,8 @@ use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use tapeworks_wire::schema::{Decoded, Schema};
 use tapeworks_wire::{Ascii, DecodeError};
 
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
+
 /// The longest UDP payload that is sent, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1_400;
 
@@ -238,6 +240,12 @@ pub trait Transport {
     const HEADER_BYTES: usize;
     /// The header names the channel. Otherwise the port does.
     const NAMES_CHANNEL: bool;
+    /// How missing messages are requested over TCP, if the venue takes such requests.
+    const REQUESTS: Option<RequestProtocol> = None;
+    /// How snapshots are requested that come over the connection.
+    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Glimpse;
+    /// How snapshots are requested that come to a group, if the venue has such.
+    const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = None;
     /// A packet marks the end of a session.
     const MARKS_END: bool;
 
@@ -284,6 +292,10 @@ pub trait Transport {
             }
         }
     }
+
+    /// A session with this number, as far as a session's name has room for one.
+    #[must_use]
+    fn session(number: u32) -> SessionId;
 
     /// The fields of a datagram's header, for tools that show them.
     fn fields(payload: &[u8]) -> Decoded<'_>;

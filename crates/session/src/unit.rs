@@ -11,12 +11,17 @@ use tapeworks_wire::cboe::unit::{self as cboe, PREFIX, Prefix, SequencedUnit, Se
 use tapeworks_wire::millennium::unit::{self as mitch, UnitHeader};
 use tapeworks_wire::schema::{Decoded, Schema};
 
+use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
 
 /// What the protocols with this header call things.
 pub trait Units {
     /// The transport.
     const KIND: TransportKind;
+    /// See [`Transport::REQUESTS`].
+    const REQUESTS: RequestProtocol;
+    /// See [`Transport::SNAPSHOTS`].
+    const SNAPSHOTS: SnapshotProtocol;
     /// Its declaration.
     const SCHEMA: &'static Schema;
 
@@ -36,6 +41,8 @@ pub struct OfCboe;
 
 impl Units for OfCboe {
     const KIND: TransportKind = TransportKind::CboeUnit;
+    const REQUESTS: RequestProtocol = RequestProtocol::Grp;
+    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Spin;
     const SCHEMA: &'static Schema = &cboe::SCHEMA;
 
     fn session(unit: u8) -> SessionId {
@@ -60,6 +67,8 @@ pub struct OfMitch;
 
 impl Units for OfMitch {
     const KIND: TransportKind = TransportKind::MitchUnit;
+    const REQUESTS: RequestProtocol = RequestProtocol::Mitch;
+    const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Mitch;
     const SCHEMA: &'static Schema = &mitch::SCHEMA;
 
     fn session(unit: u8) -> SessionId {
@@ -110,6 +119,12 @@ impl<Of: Units> Transport for Unit<Of> {
     const SCHEMA: &'static Schema = Of::SCHEMA;
     const HEADER_BYTES: usize = HEADER;
     const NAMES_CHANNEL: bool = false;
+    const REQUESTS: Option<RequestProtocol> = Some(Of::REQUESTS);
+    const SNAPSHOTS: SnapshotProtocol = Of::SNAPSHOTS;
+
+    fn session(number: u32) -> SessionId {
+        Of::session(number as u8)
+    }
     const MARKS_END: bool = false;
 
     fn prefix() -> Prefix {

@@ -714,7 +714,7 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
         let mut draw = Draw(Random::new(seed ^ 0x706C_616E));
-        let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx, VenueKind::IexDeep, VenueKind::Memx];
+        let kinds = VenueKind::each(["nasdaq", "bx", "psx", "iex-deep", "memx"]);
         let mut kinds = kinds.to_vec();
         let venues = (0..=draw.0.below(3))
             .map(|_| {
@@ -907,15 +907,7 @@ impl Plan {
             return;
         }
         let venue = self.venues.len();
-        let mut kinds = vec![
-            VenueKind::Byx,
-            VenueKind::Edgx,
-            VenueKind::Nyse,
-            VenueKind::Arca,
-            VenueKind::Texas,
-            VenueKind::Lse,
-            VenueKind::Memx,
-        ];
+        let mut kinds = VenueKind::each(["byx", "edgx", "nyse", "arca", "texas", "lse", "memx"]).to_vec();
         // Two channels of one venue with the same symbols would fill one set of books.
         kinds.retain(|kind| self.venues.iter().all(|venue| venue.kind != *kind));
         let kind = draw.one(&kinds);

@@ -26,16 +26,16 @@ pub struct Scenario {
 }
 
 /// Venues whose orders keep their numbers when they change.
-const KEPT_NUMBERS: [VenueKind; 3] = [VenueKind::IexDeepPlus, VenueKind::Byx, VenueKind::Edgx];
+const KEPT_NUMBERS: [VenueKind; 3] = VenueKind::each(["iex-deep-plus", "byx", "edgx"]);
 
 /// Venues whose mapping explains indices and prices.
-const SYMBOL_INDICES: [VenueKind; 3] = [VenueKind::Nyse, VenueKind::Arca, VenueKind::Texas];
+const SYMBOL_INDICES: [VenueKind; 3] = VenueKind::each(["nyse", "arca", "texas"]);
 
 /// London, whose symbols are of no other venue here, beside two venues of the United States; Cboe's units have the same header.
-const LONDON: [VenueKind; 3] = [VenueKind::Lse, VenueKind::Byx, VenueKind::Nasdaq];
+const LONDON: [VenueKind; 3] = VenueKind::each(["lse", "byx", "nasdaq"]);
 
 /// The SIPs, each of whose channels carries all participants, beside a direct feed with the transport of one of them.
-const SIPS: [VenueKind; 3] = [VenueKind::Uqdf, VenueKind::Cqs, VenueKind::Nasdaq];
+const SIPS: [VenueKind; 3] = VenueKind::each(["uqdf", "cqs", "nasdaq"]);
 
 /// The first venues are of these kinds, without snapshots. Their lines lose, repeat and hold back, the plant is killed, and its machine loses its power.
 fn lossy(plan: &mut Plan, kinds: [VenueKind; 3]) {
@@ -351,7 +351,7 @@ impl Scenario {
             name: "lying-snapshots",
             story: "the plant starts late, a line of each venue is out, and snapshot servers claim numbers that are not theirs, answer for another session, send what cannot be read, or nothing",
             change: |plan| {
-                late(plan, [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx]);
+                late(plan, VenueKind::each(["nasdaq", "iex-deep", "memx"]));
                 for venue in &mut plan.venues {
                     venue.snapshots = SnapshotFaults {
                         ahead_per_million: 200_000,
@@ -387,7 +387,7 @@ impl Scenario {
             name: "own-recovery-late",
             story: "NYSE's refreshes, and the replays and snapshots of London and MEMX over their connections: answers are lost; the plant starts late, and one line of each is out for two seconds",
             change: |plan| {
-                late(plan, [VenueKind::Nyse, VenueKind::Lse, VenueKind::Memx]);
+                late(plan, VenueKind::each(["nyse", "lse", "memx"]));
                 for venue in &mut plan.venues {
                     (venue.requests_by_tcp, venue.answers_lost_per_million) = (true, 20_000);
                     venue.refreshes = true;
@@ -398,7 +398,7 @@ impl Scenario {
             name: "tcp-recovery",
             story: "Cboe's and NYSE's own recovery, with requests over TCP: lines lose, answers are lost, connections are reset and out, and the plant is killed",
             change: |plan| {
-                lossy(plan, [VenueKind::Edgx, VenueKind::Nyse, VenueKind::Byx]);
+                lossy(plan, VenueKind::each(["edgx", "nyse", "byx"]));
                 plan.arbiter.attempts = 1_000;
                 for venue in &mut plan.venues {
                     (venue.requests_by_tcp, venue.answers_lost_per_million) = (true, 20_000);
@@ -485,7 +485,7 @@ impl Scenario {
         let mut plan = Plan {
             seed,
             trouble_ns: 10 * SECOND,
-            venues: [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep].map(venue).to_vec(),
+            venues: VenueKind::each(["nasdaq", "bx", "iex-deep"]).map(venue).to_vec(),
             rate: 5_000,
             symbols: 20,
             schedule: Schedule::default(),

@@ -202,35 +202,14 @@ fn spoil(transport: TransportKind, wrong: Wrong, packet: &mut [u8], random: &mut
 #[cfg(test)]
 mod tests {
     use tapeworks_session::Made;
+    use tapeworks_session::requests::RequestProtocol;
     use tapeworks_wire::framing::write_block;
 
     use super::*;
 
-    const ALL: [TransportKind; 7] = [
-        TransportKind::CtaBlock,
-        TransportKind::MoldUdp64,
-        TransportKind::IexTp,
-        TransportKind::Memoir,
-        TransportKind::CboeUnit,
-        TransportKind::Pillar,
-        TransportKind::MitchUnit,
-    ];
-
-    fn session(transport: TransportKind) -> SessionId {
-        match transport {
-            TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
-            TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
-            TransportKind::Memoir => SessionId::Memoir(7),
-            TransportKind::CboeUnit => SessionId::CboeUnit(7),
-            TransportKind::Pillar => SessionId::Pillar,
-            TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
-            TransportKind::CtaBlock => SessionId::CtaBlock(b'Q'),
-        }
-    }
-
     fn store(transport: TransportKind) -> Store {
         let mut store = Store::new(transport, 1 << 20);
-        store.begin_session(session(transport));
+        store.begin_session(transport.session(7));
         for first in 1..=500 {
             let mut blocks = [0; 64];
             let written = for_transport!(transport, T => {
@@ -244,9 +223,9 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_has_sound_framing() {
-        for transport in ALL {
+        for transport in TransportKind::ALL {
             let (store, mut random, mut bytes) = (store(transport), Random::new(1), Vec::new());
-            let request = Request { session: session(transport), first: 300, count: 10 };
+            let request = Request { session: transport.session(7), first: 300, count: 10 };
             let mut wrong = |wrong| {
                 let asked = request.encode();
                 let messages = answer(&store, &asked, wrong, 0, &mut random, &mut bytes).unwrap();
@@ -264,13 +243,8 @@ mod tests {
             assert!(wrong(Some(Wrong::More)).0.count > 10);
             assert_ne!(wrong(Some(Wrong::OtherRange)).0.first, 300);
             let (other, _) = wrong(Some(Wrong::OtherSession));
-            let has_sessions = !matches!(
-                transport,
-                TransportKind::CboeUnit
-                    | TransportKind::Pillar
-                    | TransportKind::MitchUnit
-                    | TransportKind::CtaBlock
-            );
+            let (one, two) = (transport.session(1), transport.session(2));
+            let has_sessions = one != two && one.is_of_channel_of(&two);
             assert_eq!(other.session != right.session, has_sessions);
             assert!(other.session.is_of_channel_of(&right.session));
             for fault in [Wrong::Garbage, Wrong::Unreadable] {
@@ -283,9 +257,9 @@ mod tests {
 
     #[test]
     fn an_answer_in_parts_has_all_that_is_requested_in_sound_packets() {
-        for transport in [TransportKind::CboeUnit, TransportKind::Pillar] {
+        for transport in [RequestProtocol::Grp, RequestProtocol::Pillar].map(RequestProtocol::transport) {
             let (store, mut random) = (store(transport), Random::new(1));
-            let request = |first, count| Request { session: session(transport), first, count };
+            let request = |first, count| Request { session: transport.session(7), first, count };
             let mut parts = |request, wrong| answer_in_parts(&store, request, wrong, 0, &mut random);
             let all = parts(request(101, 300), None).unwrap();
             assert!(all.len() > 3);
@@ -297,7 +271,7 @@ mod tests {
                 next += header.count;
             }
             assert_eq!(next, 401);
-            let is_pillar = transport == TransportKind::Pillar;
+            let is_pillar = RequestProtocol::of(transport) == Some(RequestProtocol::Pillar);
             assert!(!is_pillar || all.iter().all(|(packet, _)| packet[2] == 15));
             let one = parts(request(101, 3), None).unwrap();
             assert!(one.len() == 1 && (!is_pillar || one[0].0[2] == 13));

@@ -136,7 +136,7 @@ fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
         reordered_per_million: 10_000,
         ..LineFaults::default()
     };
-    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx, VenueKind::Byx];
+    let kinds = VenueKind::each(["nasdaq", "iex-deep", "memx", "byx"]);
     let mut lines: Vec<Line> = (1..=8).map(|number| Line::join([239, 192, 77, number])).collect();
     let mut venues: Vec<Venue> = Vec::new();
     for (index, kind) in kinds.into_iter().enumerate() {
@@ -418,7 +418,7 @@ fn packet_of(session: SessionId, number: u64, message: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_receiver_that_joins_by_a_snapshot_has_the_books_of_one_that_saw_everything() {
-    let kinds = [VenueKind::Bx, VenueKind::IexDeep, VenueKind::IexDeepPlus];
+    let kinds = VenueKind::each(["bx", "iex-deep", "iex-deep-plus"]);
     let mut lines: Vec<Line> =
         [[239, 192, 78, 1], [239, 192, 78, 2], [239, 192, 78, 3]].map(Line::join).into();
     let venues = kinds.into_iter().zip(&lines).map(|(kind, line)| {
@@ -490,8 +490,8 @@ impl Outlet for LineA {
 #[test]
 fn books_after_a_restart_equal_those_without_it() {
     let start = 1_763_130_600_000_000_000;
-    let kinds = [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops, VenueKind::Memx];
-    for kind in kinds.into_iter().chain([VenueKind::IexDeepPlus]) {
+    let kinds = VenueKind::each(["psx", "iex-deep", "iex-tops", "memx"]);
+    for kind in kinds.into_iter().chain(VenueKind::each(["iex-deep-plus"])) {
         let books = |restart_after: Vec<u64>| {
             let venue = LiveVenue { restart_after, ..Venue::new("", kind, Vec::new()).live };
             let options = LiveOptions {
@@ -585,7 +585,7 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn twenty_five_venues_run_in_one_process() {
-    let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops];
+    let kinds = VenueKind::each(["nasdaq", "bx", "psx", "iex-deep", "iex-tops"]);
     let mut lines: Vec<Line> = (1..=25).map(|number| Line::join([239, 192, 79, number])).collect();
     let venues = lines.iter().enumerate().map(|(number, line)| {
         let mut venue =

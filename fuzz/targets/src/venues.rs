@@ -19,7 +19,7 @@ pub(crate) const SESSION: [u8; 10] = *b"AA00000007";
 /// is filled.
 pub fn retransmission(bytes: &[u8]) {
     let Some((shape, request)) = bytes.split_first() else { return };
-    for kind in [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx, VenueKind::Cqs] {
+    for kind in VenueKind::each(["nasdaq", "iex-deep", "memx", "cqs"]) {
         let (transport, session) = (kind.transport(), kind.session(SESSION, 7, Unit::WHOLE));
         let mut store = Store::new(transport, 2_000 + usize::from(shape >> 4) * 200);
         store.begin_session(session);

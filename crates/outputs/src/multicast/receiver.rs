@@ -26,6 +26,9 @@ use tapeworks_wire::framing::{BigEndian, Blocks};
 use crate::subscriber::{Records, SubscribeError};
 use tapeworks_runtime::world::{DatagramReceiver as _, Poll as _, Ready, Source as _, System, World};
 
+/// The transport of a plant's own multicast.
+const TRANSPORT: TransportKind = TransportKind::MoldUdp64;
+
 /// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
 
@@ -275,7 +278,7 @@ impl<W: World> Receiver<W> {
             may_have_more: true,
             pool: Pool::new(BUFFERS, DATAGRAM_BYTES),
             opened: (W::time_of_day(), W::instant()),
-            arbiter: Arbiter::new(TransportKind::MoldUdp64, arbiter),
+            arbiter: Arbiter::new(TRANSPORT, arbiter),
             queue: RecordQueue::default(),
             too_long: 0,
             unsent_requests: 0,
@@ -441,7 +444,7 @@ mod tests {
     fn messages_that_cannot_be_read_are_reported_once() {
         let messages = [vec![1; 40], vec![2; 40], vec![3; 40]];
         let payload = packet(1, &messages);
-        let header = TransportKind::MoldUdp64.header(&payload).unwrap();
+        let header = TRANSPORT.header(&payload).unwrap();
         let mut queue = RecordQueue::default();
         for (end, unread) in
             [(20, Some(3)), (20 + 42 + 41, Some(2)), (20 + 2 * 42, Some(1)), (20 + 3 * 42, None)]
@@ -477,7 +480,7 @@ mod tests {
                     bytes
                 })
                 .collect();
-            let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+            let mut arbiter = Arbiter::new(TRANSPORT, ArbiterOptions::default());
             let mut queue = RecordQueue::default();
             arbiter.packet(Line::A, Nanos(1), &packet(1, &messages), &mut |one| queue.take(one)).unwrap();
             let records = messages.iter().filter(|message| is_record(message)).count();
@@ -539,7 +542,7 @@ mod tests {
     #[test]
     fn a_message_that_was_given_up_is_not_passed_on_with_those_behind_it() {
         let message = trade();
-        let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+        let mut arbiter = Arbiter::new(TRANSPORT, ArbiterOptions::default());
         let mut queue = RecordQueue::default();
         // Message 2 is missing, and is given up.
         for (at, first) in [(1, 1), (2, 3)] {
@@ -565,7 +568,7 @@ mod tests {
     #[test]
     fn a_repeated_record_is_passed_on_once() {
         let message = trade();
-        let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+        let mut arbiter = Arbiter::new(TRANSPORT, ArbiterOptions::default());
         let mut queue = RecordQueue::default();
         let mut take = |first, count, queue: &mut RecordQueue| {
             let bytes = packet(first, &vec![message.clone(); count]);

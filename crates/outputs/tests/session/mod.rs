@@ -29,7 +29,7 @@ pub const DATASET: &str = "TAPEWORKS.DEMO";
 
 /// A day of three venues, one with price levels: every schema has records. Without heartbeats, which would be nine packets in ten.
 pub fn scenario(messages: u64, symbols: u32, seed: u64) -> Scenario {
-    let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep];
+    let kinds = VenueKind::each(["nasdaq", "bx", "iex-deep"]);
     let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     Scenario { venues, seed, heartbeat_ns: 0, ..Scenario::full_session(messages, symbols) }
 }

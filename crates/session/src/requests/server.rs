@@ -23,7 +23,7 @@ use super::{
     DayTime, PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, pillar_of, unit_of,
 };
 use crate::outgoing::Outgoing;
-use crate::transport::{Request, SessionId, TransportKind};
+use crate::transport::{Request, SessionId};
 
 /// How long a client may take to log in, in ns.
 const LOGIN_NS: u64 = 10 * SECOND_NS;
@@ -454,7 +454,7 @@ impl RequestServer {
             RequestProtocol::Mitch => packets.iter().for_each(|packet| self.put(packet, now_ns)),
             RequestProtocol::Memx => {
                 let (mut messages, mut count) = (Vec::new(), 0);
-                let header = |packet: &Vec<u8>| TransportKind::Memoir.header(packet).ok();
+                let header = |packet: &Vec<u8>| <crate::Memoir as crate::Transport>::KIND.header(packet).ok();
                 let first = packets.first().and_then(header).map_or(request.first, |header| header.first);
                 for packet in packets {
                     // A message has no number here: it is the next one.
@@ -462,7 +462,7 @@ impl RequestServer {
                     if !header(packet).is_some_and(|header| is_next(header.first)) {
                         break;
                     }
-                    TransportKind::Memoir.each_message(packet, |_, message| {
+                    <crate::Memoir as crate::Transport>::KIND.each_message(packet, |_, message| {
                         count += 1;
                         append_sequenced(message, &mut messages);
                     });

@@ -131,7 +131,8 @@ fn sequenced(bytes: std::ops::Range<u8>) -> Vec<u8> {
 fn answers_of(client: &mut Requester) -> Vec<(u64, u8)> {
     let mut got = Vec::new();
     while let Some(packet) = client.take_answer() {
-        TransportKind::Memoir.each_message(&packet, |number, message| got.push((number, message[0])));
+        <crate::Memoir as crate::Transport>::KIND
+            .each_message(&packet, |number, message| got.push((number, message[0])));
     }
     got
 }
