@@ -1,5 +1,11 @@
 //! The dialects: the one place that names them all.
 
+use tapeworks_session::{SessionId, TransportKind};
+
+use crate::dialect::{Dialect as _, SessionName};
+use crate::kinds::VenueKind;
+use crate::scenario::Unit;
+
 /// Runs an expression with the type of the dialect that a [`VenueKind`](crate::VenueKind) speaks.
 macro_rules! for_dialect {
     ($kind:expr, $dialect:ident => $body:expr) => {
@@ -44,3 +50,18 @@ macro_rules! for_dialect {
     };
 }
 pub(crate) use for_dialect;
+
+impl VenueKind {
+    /// The transport that carries it.
+    #[must_use]
+    pub fn transport(self) -> TransportKind {
+        self.session([b' '; 10], 0, Unit::WHOLE).transport()
+    }
+
+    /// A session of a unit of this venue: by its name, or by its number where the transport has numbers.
+    #[must_use]
+    pub fn session(self, name: [u8; 10], number: u32, unit: Unit) -> SessionId {
+        let code = self.row().code;
+        for_dialect!(self, D => D::session(&SessionName { text: name, number, unit: unit.number, code }))
+    }
+}

@@ -3,10 +3,7 @@
 use std::net::SocketAddrV4;
 
 use tapeworks_market::Publisher;
-use tapeworks_session::{SessionId, TransportKind};
 
-use crate::dialect::{Dialect as _, SessionName};
-use crate::dialects::for_dialect;
 use crate::kinds::{KINDS, KindRow, Shows, Speaks};
 
 pub use crate::kinds::VenueKind;
@@ -108,19 +105,6 @@ impl VenueKind {
     #[must_use]
     pub fn publisher(self) -> Publisher {
         self.row().publisher
-    }
-
-    /// The transport that carries it.
-    #[must_use]
-    pub fn transport(self) -> TransportKind {
-        self.session([b' '; 10], 0, Unit::WHOLE).transport()
-    }
-
-    /// A session of a unit of this venue: by its name, or by its number where the transport has numbers.
-    #[must_use]
-    pub fn session(self, name: [u8; 10], number: u32, unit: Unit) -> SessionId {
-        let code = self.row().code;
-        for_dialect!(self, D => D::session(&SessionName { text: name, number, unit: unit.number, code }))
     }
 
     /// A name for people.
