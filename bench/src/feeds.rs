@@ -18,7 +18,18 @@ use crate::rounds::Rounds;
 pub type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
-const KINDS: [VenueKind; 10] = VenueKind::each(["nasdaq", "memx", "iex-deep-plus", "bzx", "nyse", "lse", "uqdf", "cqs", "iex-deep", "iex-tops"]);
+const KINDS: [VenueKind; 10] = VenueKind::each([
+    "nasdaq",
+    "memx",
+    "iex-deep-plus",
+    "bzx",
+    "nyse",
+    "lse",
+    "uqdf",
+    "cqs",
+    "iex-deep",
+    "iex-tops",
+]);
 
 /// One minute of a venue from the open on: some thirty messages in a packet.
 fn frames(kind: VenueKind, options: &Options) -> (Vec<Frame>, u64) {

@@ -10,6 +10,7 @@ use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
 use tapeworks_feed::ChannelIdentity;
+use tapeworks_feed::walk::streams::{FIX_START, LONGEST_FIX_BYTES};
 use tapeworks_market::Symbol;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_time::Nanos;
@@ -20,10 +21,7 @@ use tapeworks_wire::fix::{
 };
 
 /// The longest message, and the longest line of a log, in bytes.
-pub const LONGEST_BYTES: usize = 1 << 20;
-
-/// How every message starts.
-const START: &[u8] = b"8=FIX";
+pub const LONGEST_BYTES: usize = LONGEST_FIX_BYTES;
 
 /// Tags whose values are not shown: Password and NewPassword.
 const SECRETS: [u32; 2] = [554, 925];
@@ -206,8 +204,8 @@ pub fn is_log(start: &[u8]) -> bool {
 
 /// Where in a line a message starts, and what ends its fields.
 fn message_at(line: &[u8]) -> Option<(usize, &'static [u8])> {
-    let start = line.windows(START.len()).position(|window| window == START)?;
-    let behind = line.get(start + START.len()..)?;
+    let start = line.windows(FIX_START.len()).position(|window| window == FIX_START)?;
+    let behind = line.get(start + FIX_START.len()..)?;
     let end = behind.iter().take(10).position(|byte| matches!(*byte, SOH | b'|' | b'^'))?;
     let rest = behind.get(end..)?;
     let separators: [&'static [u8]; 3] = [&[SOH], b"|", b"^A"];

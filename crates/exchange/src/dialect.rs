@@ -17,7 +17,7 @@ pub(crate) fn stamp_unit_message(message: &mut [u8], time: u64) {
     }
 }
 
-/// What a session is named by. Each transport has a part of it.
+/// Parts of a session's name. Each transport uses some of them.
 pub(crate) struct SessionName {
     pub(crate) text: [u8; 10],
     pub(crate) number: u32,
@@ -29,7 +29,7 @@ pub(crate) struct SessionName {
 
 /// A protocol of a simulated venue. It omits events that the protocol does not have.
 pub(crate) trait Dialect {
-    /// Prices are kept within the bands of limit up, limit down.
+    /// Whether limit up, limit down bands apply.
     const HAS_BANDS: bool = true;
     /// Every order is published. Otherwise levels or quotes are, at the end of an event.
     const HAS_ORDERS: bool;

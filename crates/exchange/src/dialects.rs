@@ -1,4 +1,4 @@
-//! The dialects: the one place that names them all.
+//! Maps each venue to its dialect.
 
 use tapeworks_session::{SessionId, TransportKind};
 

@@ -1,11 +1,11 @@
-//! The venues that can be simulated: a row each.
+//! Simulated venues, one row each.
 
 use tapeworks_market::Publisher;
 use tapeworks_wire::iex::tp::MessageProtocolId;
 use tapeworks_wire::nasdaq::itch50::MarketCode;
 use tapeworks_wire::nyse::integrated::Market;
 
-/// The protocol that a venue speaks, and how it uses it: a [dialect](crate::dialect).
+/// Protocol of a venue, as a [dialect](crate::dialect).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Itch,
@@ -44,11 +44,11 @@ pub(crate) struct KindRow {
     pub(crate) code: u16,
     /// Its letters in quotes of UQDF and CQS, if it is a participant.
     pub(crate) letters: Option<&'static [u8; 2]>,
-    /// The letter that symbols which it lists have in directories, if it lists some.
+    /// Listing-market letter in directories; `None` if it lists no symbols.
     pub(crate) listing: Option<u8>,
-    /// The symbols whose auctions it holds: from the first on every so many.
+    /// Symbols with auctions here, as `(first, stride)`. All but the main market need [`Scenario::listing_auctions`](crate::Scenario::listing_auctions).
     pub(crate) auctions: &'static [(u32, u32)],
-    /// It holds the auctions of symbols whose own market holds none.
+    /// Holds auctions for symbols whose listing market has none.
     pub(crate) is_main: bool,
     /// The multicast groups of lines A and B, and their port.
     pub(crate) groups: ([[u8; 4]; 2], u16),
@@ -177,7 +177,7 @@ kinds! {
         groups: ([[233, 215, 21, 8], [233, 215, 21, 138]], 10_378),
         sources: [[23, 226, 155, 133], [23, 226, 155, 197]],
     }
-    /// Cboe BZX: PITCH 2.41 of one unit, no auctions.
+    /// Cboe BZX: PITCH 2.41 of one unit, auctions with [`Scenario::listing_auctions`](crate::Scenario::listing_auctions).
     Bzx {
         keys: &["bzx"],
         name: "Cboe BZX",

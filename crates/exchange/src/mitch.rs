@@ -195,7 +195,7 @@ impl Dialect for Mitch {
     const TYPE_OFFSET: usize = 1;
     const HAS_BANDS: bool = false;
 
-    /// The market data group. Messages name no session.
+    /// Uses the market data group, because messages carry no session.
     fn session(name: &SessionName) -> SessionId {
         SessionId::MitchUnit((b'1' - 1).wrapping_add(name.unit))
     }

@@ -86,12 +86,12 @@ impl VenueKind {
         matches!(self.row().speaks, Speaks::Uqdf | Speaks::Cqs)
     }
 
-    /// Its auctions and halts are IEX's.
+    /// Whether it uses IEX's auctions and halts.
     pub(crate) fn is_iex(self) -> bool {
         matches!(self.row().speaks, Speaks::Iex | Speaks::DeepPlus)
     }
 
-    /// Publishes quotes of its own book: TOPS.
+    /// Whether it publishes quotes of its own book: TOPS.
     pub(crate) fn is_tops(self) -> bool {
         self.is_iex() && self.row().shows == Shows::Quotes
     }

@@ -471,7 +471,7 @@ impl Arbiter {
         Ok(())
     }
 
-    /// The consumer could not read the last `unread` messages of the packet that [`Arbiter::packet`] has just handed on: they are
+    /// The consumer could not read the last `unread` messages of the packet that [`Arbiter::packet`] or [`Arbiter::next_packet`] has just handed on: they are
     /// missing. Only a packet of line A or B that came in order can have such messages.
     #[cold]
     pub fn cannot_read(&mut self, line: Line, unread: u64) {
@@ -607,10 +607,10 @@ impl Arbiter {
         true
     }
 
-    /// Takes a packet of line A or B that is the next one, with nothing in the way. Returns whether it is; any other changes nothing, and
-    /// is for [`Arbiter::packet`].
+    /// Accepts a packet of line A or B if it is next in sequence and nothing is pending. Otherwise returns `false` and changes nothing; pass
+    /// the packet to [`Arbiter::packet`].
     ///
-    /// The caller, who has read the packet, hands its messages on: they are not [delivered](Delivery).
+    /// The caller forwards the messages, which it has already parsed: there is no [`Delivery`].
     #[inline]
     pub fn next_packet<T: Transport>(
         &mut self,
@@ -619,11 +619,12 @@ impl Arbiter {
         received: Nanos,
         payload: &[u8],
     ) -> bool {
+        debug_assert_eq!(T::KIND, self.transport);
         let is_next = line != Line::Recovery
             && self.session == Some(read.header.session)
             && self.is_in_order(&read.header);
         if is_next {
-            self.go_behind(&read.header, line, received);
+            self.advance_past(&read.header, line, received);
             if let Some(Ok(message)) = read.blocks.clone().next() {
                 self.run.note(read.header.first, T::sent_ns(payload), message, received);
             }
@@ -642,9 +643,9 @@ impl Arbiter {
             && !header.is_end_of_session
     }
 
-    /// Goes on behind a packet in order.
+    /// Advances past an in-order packet.
     #[inline]
-    fn go_behind(&mut self, header: &Header, line: Line, received: Nanos) {
+    fn advance_past(&mut self, header: &Header, line: Line, received: Nanos) {
         let count = header.count;
         let of_line = &mut self.lines[place(line)];
         of_line.see(header, received);
@@ -665,7 +666,7 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         if self.is_in_order(header) {
-            self.go_behind(header, line, received);
+            self.advance_past(header, line, received);
             self.run.note_payload(self.transport, header.first, payload, received);
             deliver(Delivery::Packet { line, received, payload, header: *header });
             return;

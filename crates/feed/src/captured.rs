@@ -22,9 +22,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// The same packet or file, so many bytes further.
+    /// This place, `bytes` further on.
     #[must_use]
-    pub const fn behind(self, bytes: u64) -> Self {
+    pub const fn plus(self, bytes: u64) -> Self {
         Self { offset: self.offset + bytes, ..self }
     }
 }
@@ -36,11 +36,11 @@ impl From<&Packet<'_>> for Place {
     }
 }
 
-/// Where a packet comes from. Of a live line only the time is known.
+/// Origin of a packet. Live packets have only a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) place: Place,
-    /// The capture kept only its beginning.
+    /// The capture kept only the beginning of it.
     pub(crate) is_cut: bool,
 }
 

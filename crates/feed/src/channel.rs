@@ -176,7 +176,7 @@ impl Channel {
 #[cold]
 #[inline(never)]
 pub(crate) fn broken(error: FramingError, origin: &Origin, offset: u64, problems: &mut Problems) {
-    // Of a packet that the capture cut, that is known.
+    // A truncated packet has already been reported.
     if !origin.is_cut {
         problems.note(Problem::at(Place { offset, ..origin.place }, ProblemKind::Framing(error)));
     }

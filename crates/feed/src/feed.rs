@@ -95,7 +95,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The channel of this identity; a new one speaks `application` and is of the feed `publisher`.
+    /// Returns the channel with this identity, creating it for `application` and `publisher` if needed.
     fn admit(
         &self,
         channels: &mut Channels<Channel>,
@@ -228,7 +228,7 @@ impl Feed {
         self.shared.problems.note(problem);
     }
 
-    /// The channel of this identity; a new one speaks `application` and is of the feed `publisher`.
+    /// Returns the channel with this identity, creating it for `application` and `publisher` if needed.
     pub(crate) fn admit(
         &mut self,
         identity: ChannelIdentity,
@@ -243,13 +243,13 @@ impl Feed {
         self.shared.options.midnight_at(received)
     }
 
-    /// Ends the input: hands on packets and bytes that waited, and reports packets that the end cut. Nothing may come after.
+    /// Flushes held packets and buffered bytes, and reports truncated packets. Must be the last call.
     pub fn finish(&mut self, sink: &mut dyn Sink<Event>) {
         self.walk.finish(&mut Reading { shared: &mut self.shared, sink: &mut AnySink(sink) });
     }
 
-    /// A packet of a live line, which continues its channel. Returns how many of its messages, the last, cannot be read: they
-    /// are expected again.
+    /// Reads a live packet that continues its channel. Returns the number of trailing messages that could not be read; they are
+    /// expected again.
     #[inline]
     pub(crate) fn live<T: Transport, S: Sink<Event>>(
         &mut self,
@@ -272,7 +272,7 @@ impl Feed {
         unread
     }
 
-    /// A packet that waited for others, or is one of an answer: like [`Self::live`], for every sink.
+    /// Reads a held or retransmitted packet: [`Self::live`] with a type-erased sink.
     #[cold]
     pub(crate) fn held(
         &mut self,
@@ -292,7 +292,7 @@ impl Feed {
         })
     }
 
-    /// A packet of a live line has no header that can be read.
+    /// Reports a live packet with an unreadable header.
     #[cold]
     pub(crate) fn bad_header(&mut self, received: Nanos, error: DecodeError) {
         self.shared.note(Origin::live(received).place, ProblemKind::Message(error));

@@ -616,7 +616,7 @@ impl LiveFeed {
         let feed = &mut self.feed;
         let LiveChannel { arbiter, options, followed, .. } = channel;
         let mut target = Target { feed, number, options, followed, sink, unread: 0 };
-        // The usual packet continues the sequence: its header is read once. Any other is copied, or judged by its bytes.
+        // Most packets are next in sequence and are parsed once. All others go through the arbiter.
         let is_next = for_transport!(options.application.transport(), T => match T::packet(payload) {
             Ok(read) if arbiter.next_packet::<T>(&read, line, received, payload) => {
                 target.next_packet::<T>(line, received, &read, payload);

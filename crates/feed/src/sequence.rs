@@ -146,7 +146,7 @@ impl SequenceTracker {
         if self.advance(first, count) { Arrival::IN_ORDER } else { self.place(first, count, true) }
     }
 
-    /// Takes a packet like [`Self::arrive`]. `None`: it has messages, and is the next one.
+    /// Takes a packet like [`Self::arrive`]. Returns `None` for a packet with messages that is next in sequence.
     #[inline]
     pub fn judge(&mut self, first: u64, count: u64) -> Option<Arrival> {
         if self.advance(first, count) { None } else { Some(self.place(first, count, true)) }

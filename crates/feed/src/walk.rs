@@ -1,10 +1,10 @@
 //! The walk over captured packets: from a datagram or TCP segment to the messages of a channel.
 //!
-//! There is one walk. It recognises feeds and sessions, finds each datagram's channel, compares the numbers, holds packets that may restart a
-//! channel, and puts TCP streams together. Whatever reads captured packets is a [`WalkSink`]: the [`Feed`](crate::Feed) makes events of the
-//! messages, an analyser shows them.
+//! All captured packets take this path: it recognises the feed, finds the channel, checks sequence numbers, holds packets that may start a
+//! restart, and reassembles TCP streams. Every reader of captured packets implements [`WalkSink`]: the [`Feed`](crate::Feed) turns messages
+//! into events, an analyser shows them.
 //!
-//! Cost of a datagram that continues its channel: one read of its header, and two compares (address, number).
+//! Cost of an in-order datagram: parsing its header, and comparing its address and sequence number.
 
 pub mod streams;
 
@@ -35,13 +35,13 @@ pub struct Delivery<'a, 'p, Prefix> {
     pub line: Line,
     /// Its header and messages.
     pub read: &'a tapeworks_session::Packet<'p, Prefix>,
-    /// How many messages it has: what its header says, or of a copy what it holds.
+    /// Number of messages: the header's count, or the actual number for a copy with a damaged count.
     pub count: u64,
-    /// What its number says. `None`: it has messages, and is the next packet of its channel.
+    /// Result of the sequence check. `None` for a packet with messages that is next in sequence.
     pub arrival: Option<Arrival>,
 }
 
-/// A channel that begins.
+/// A new channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
     /// Its identity.
@@ -56,14 +56,14 @@ pub struct Opening {
     pub number: usize,
 }
 
-/// What a walk delivers to.
+/// Receiver of a walk's packets and stream parts.
 pub trait WalkSink {
-    /// What the sink keeps of a channel.
+    /// The sink's state per channel.
     type Channel: RoutedChannel;
-    /// What the sink keeps of one direction of a TCP connection.
+    /// The sink's state per direction of a TCP connection.
     type Direction: Default;
 
-    /// Whether the sink reads packets of a feed. A packet of another feed changes nothing.
+    /// Whether the sink reads packets of a feed. Packets of other feeds are ignored.
     fn wants(&self, _application: Application) -> bool {
         true
     }
@@ -80,14 +80,14 @@ pub trait WalkSink {
         received: Nanos,
     );
 
-    /// Takes a packet of a channel. Returns how many of its messages, the last, cannot be read.
+    /// Takes a packet of a channel. Returns the number of trailing messages that could not be read.
     fn deliver<T: Transport>(
         &mut self,
         channel: &mut Self::Channel,
         delivery: Delivery<'_, '_, T::Prefix>,
     ) -> u64;
 
-    /// Takes a packet of a channel of which nothing is used: [refused](Arrival::is_refused), or a copy.
+    /// Takes a packet whose messages are all ignored: [refused](Arrival::is_refused), or a copy.
     fn skip<T: Transport>(
         &mut self,
         channel: &mut Self::Channel,
@@ -107,7 +107,7 @@ pub trait WalkSink {
     ) {
     }
 
-    /// A channel takes the place of another. The packets of the new one follow.
+    /// Called when a channel replaces another. The new channel's packets follow.
     fn restart(&mut self, _channels: &mut Channels<Self::Channel>, _from: usize, _to: usize, _now: Nanos) {}
 
     /// Takes a datagram of no feed. `is_first`: it is the first to its destination that may have carried messages.
@@ -116,7 +116,7 @@ pub trait WalkSink {
     /// Takes a datagram whose transport header cannot be read.
     fn bad_header(&mut self, packet: &Packet<'_>, error: DecodeError);
 
-    /// A copy of messages that came before promises more than it holds.
+    /// Reports a duplicate packet whose header counts more messages than it contains.
     fn miscounted(&mut self, _packet: &Packet<'_>, _error: FramingError) {}
 
     /// Takes a part of a TCP stream.
@@ -136,7 +136,7 @@ pub struct Walk<C, D> {
 }
 
 impl<C: RoutedChannel, D: Default> Walk<C, D> {
-    /// A walk that has seen nothing. The user may name the feed, the venue of feeds that several venues share, and what streams are read as.
+    /// Creates an empty walk. The user can set the feed, the venue (for feeds that venues share), and the protocol of streams.
     #[must_use]
     pub fn new(
         application: Option<Application>,
@@ -293,8 +293,8 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         }
     }
 
-    /// Places a packet that is not the next one of its destination's channel: returns its channel, line, and number of messages, unless nothing
-    /// of it is read now. Packets that waited for it are read before.
+    /// Finds the channel, line and message count of a packet that is not next in sequence; `None` if it is held, skipped or unrecognised. Reads
+    /// the held packets that it confirms first.
     #[cold]
     #[inline(never)]
     fn place<T: Transport, K>(
@@ -348,7 +348,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         let Some((held, error)) = sequenced.count_of_copy::<T>(&read.header, packet) else {
             return Some((index, line, count));
         };
-        // What is new in it is read, and the error found there.
+        // If the copy has new messages, reading them reports this error.
         if !sequenced.tracker.overlaps(first, held) {
             sink.miscounted(packet, error);
         }
@@ -365,7 +365,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         for_transport!(application.transport(), T => self.datagram::<T, K>(at, application, &packet, sink));
     }
 
-    /// Hands over the packets that waited and were refused.
+    /// Passes refused held packets to the sink.
     fn refused<K>(&mut self, sink: &mut K)
     where
         K: WalkSink<Channel = C>,

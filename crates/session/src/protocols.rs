@@ -1,4 +1,4 @@
-//! The protocols by which missing messages and snapshots are requested. Each transport names its own.
+//! Request and snapshot protocols. Each transport declares the ones it uses.
 
 /// How requests are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

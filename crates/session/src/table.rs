@@ -171,7 +171,7 @@ impl Request {
 }
 
 impl RequestProtocol {
-    /// That of a channel's transport; `None`: its venue takes no requests over TCP.
+    /// The request protocol of a transport, if its venue accepts requests over TCP.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Option<Self> {
         for_transport!(transport, T => T::REQUESTS)
@@ -181,18 +181,20 @@ impl RequestProtocol {
     #[must_use]
     pub fn transport(self) -> TransportKind {
         let of = |transport: &TransportKind| Self::of(*transport) == Some(self);
-        TransportKind::ALL.into_iter().find(of).unwrap_or(TransportKind::ALL[0])
+        let transport = TransportKind::ALL.into_iter().find(of);
+        debug_assert!(transport.is_some(), "every protocol is declared by a transport");
+        transport.unwrap_or(TransportKind::ALL[0])
     }
 }
 
 impl SnapshotProtocol {
-    /// That of a channel's transport whose snapshots come over the connection.
+    /// The protocol of snapshots that arrive over the connection.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Self {
         for_transport!(transport, T => T::SNAPSHOTS)
     }
 
-    /// That of a channel's transport whose snapshots come to a group; `None`: its venue has none.
+    /// The protocol of snapshots that arrive on a group, if the venue has such.
     #[must_use]
     pub const fn by_group(transport: TransportKind) -> Option<Self> {
         for_transport!(transport, T => T::GROUP_SNAPSHOTS)

@@ -240,11 +240,11 @@ pub trait Transport {
     const HEADER_BYTES: usize;
     /// The header names the channel. Otherwise the port does.
     const NAMES_CHANNEL: bool;
-    /// How missing messages are requested over TCP, if the venue takes such requests.
+    /// How missing messages are requested over TCP. `None` if the venue has no request server.
     const REQUESTS: Option<RequestProtocol> = None;
-    /// How snapshots are requested that come over the connection.
+    /// How snapshots are requested that arrive over the connection.
     const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Glimpse;
-    /// How snapshots are requested that come to a group, if the venue has such.
+    /// How snapshots are requested that arrive on a group. `None` if the venue has none.
     const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = None;
     /// A packet marks the end of a session.
     const MARKS_END: bool;
@@ -293,7 +293,7 @@ pub trait Transport {
         }
     }
 
-    /// A session with this number, as far as a session's name has room for one.
+    /// Builds a session ID from a number, truncated to fit.
     #[must_use]
     fn session(number: u32) -> SessionId;
 

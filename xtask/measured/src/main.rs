@@ -30,7 +30,7 @@ const STAGES: [(&str, &str); 12] = [
     ("events", "and sequence, symbols and normalised events"),
     ("packets", "the same from captured datagrams of one message each"),
     ("live", "the same from datagrams of a live line"),
-    ("book", "of messages in a file: and the books"),
+    ("book", "events from a file, plus the books"),
     ("nbbo", "and the NBBO"),
     ("fix-order", "a new order of FIX read, all fields"),
     ("fix-report", "an execution report of FIX read, all fields"),

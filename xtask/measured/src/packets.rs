@@ -18,7 +18,7 @@ use tapeworks_time::Nanos;
 /// When the first packet is received: a morning in New York.
 const START: Nanos = Nanos(1_763_044_200_000_000_000);
 
-/// Datagrams one behind the other.
+/// Consecutive datagrams.
 #[derive(Default)]
 struct Packets {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl Packets {
         self.each.push(start..self.bytes.len());
     }
 
-    /// Each datagram with the time of its reception, from the `first` on.
+    /// Each datagram with its receive time, starting at number `first`.
     fn iter(&self, first: usize) -> impl Iterator<Item = (Nanos, &[u8])> {
         let times = (first as u64..).map(|number| Nanos(START.0 + number * 1_000));
         times.zip(self.each.iter().map(|range| &self.bytes[range.clone()]))

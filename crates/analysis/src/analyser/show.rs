@@ -138,11 +138,13 @@ impl Analyser {
         };
         let cut = packet.is_cut().then_some((packet.bytes.len(), packet.original_length));
         let offset = packet.offset + datagram.payload_offset as u64;
-        let datagram = Datagram { truncated: datagram.truncated || cut.is_some(), ..datagram };
+        // A TCP segment may lack nothing but padding.
+        let is_cut = cut.is_some() && matches!(datagram.transport, net::Transport::Udp);
+        let datagram = Datagram { truncated: datagram.truncated || is_cut, ..datagram };
         self.datagram(&Packet { file, number: packet.number, offset, received, datagram }, cut, visitor)
     }
 
-    /// Shows a datagram or segment, of which the capture kept so many bytes of so many.
+    /// Shows a datagram or segment. `cut`: bytes kept and original length, if truncated.
     pub(super) fn datagram(
         &mut self,
         packet: &Packet<'_>,
@@ -251,10 +253,10 @@ impl Carrier {
     }
 }
 
-/// Shows a visitor what the walk delivers, until the visitor ends it.
+/// Shows a visitor what the walk delivers, until the visitor stops.
 struct Showing<'a, 'v> {
     visitor: &'a mut Noticing<'v>,
-    /// Of the packet that is read: bytes that the capture kept, and bytes that it had, if it is cut.
+    /// Of the current packet, if truncated: bytes kept and original length.
     cut: Option<(usize, u32)>,
     flow: ControlFlow<()>,
 }
@@ -346,11 +348,11 @@ impl WalkSink for Showing<'_, '_> {
                     Trouble::InDoubt { source, destination, is_stream, bytes, protocols, is_heartbeat };
                 self.put(place, Item::Trouble(&trouble, stream));
             }
-            Part::Cut(rest) => {
+            Part::Cut(_, rest) => {
                 let trouble = Trouble::StreamCut { bytes: rest.len() };
                 self.put(place, Item::Trouble(&trouble, without_secrets(rest)));
             }
-            Part::Hole(lost) => self.put(place, Item::Trouble(&Trouble::StreamHole { lost }, &[])),
+            Part::Hole { lost, .. } => self.put(place, Item::Trouble(&Trouble::StreamHole { lost }, &[])),
         }
     }
 }
@@ -362,7 +364,7 @@ impl Showing<'_, '_> {
         }
     }
 
-    /// A message of its own, which came once.
+    /// Shows a message that belongs to no numbered packet.
     fn message(
         &mut self,
         place: &Place,
@@ -427,7 +429,7 @@ impl Showing<'_, '_> {
         let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES };
         loop {
             let start = header_bytes + blocks.offset() + prefix;
-            let at = place.behind(start as u64);
+            let at = place.plus(start as u64);
             let Some(block) = blocks.next() else { break };
             let (bytes, is_cut) = match block {
                 Ok(bytes) => (bytes, false),
@@ -499,7 +501,7 @@ impl Showing<'_, '_> {
         if is_sequenced {
             *next_sequence = next_sequence.and_then(|number| number.checked_add(1));
         }
-        let place = place.behind(3);
+        let place = place.plus(3);
         // Unsequenced messages of clients are orders, not market data.
         let market = application.filter(|_| is_sequenced).map(|application| {
             // The end of a snapshot is in none of the protocols of its messages.
@@ -538,7 +540,7 @@ impl Showing<'_, '_> {
                 let messages = u64::from(payload.is_some());
                 self.put(place, Item::Header(Header { messages, first_sequence: number, ..header }));
                 if let Some(bytes) = payload {
-                    let place = place.behind((packet.len() - bytes.len()) as u64);
+                    let place = place.plus((packet.len() - bytes.len()) as u64);
                     self.message(&place, market, bytes, of.channel, number);
                 }
             }

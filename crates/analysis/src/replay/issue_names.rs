@@ -1,7 +1,7 @@
 //! The names of issues, which no event has room for: read from the messages by the schema alone, beside the feed.
 //!
-//! Cost: of a packet of a feed without names a compare of its destination, of one of no known feed the check of every feed, of another one a
-//! look at the type of each message.
+//! Cost per packet: one address compare for feeds without names; every feed's check for unknown destinations; otherwise one type lookup per
+//! message.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl IssueNames {
         }
     }
 
-    /// Takes a packet. A cut one is read as far as it goes. What comes by TCP, or in a file without packets, is of a feed without names.
+    /// Takes a packet. The whole messages of a truncated one are read. What comes by TCP, or in a file without packets, is of a feed without names.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
         if matches!(packet.datagram.transport, net::Transport::Udp) {
             self.walk.packet(packet, &mut self.found);

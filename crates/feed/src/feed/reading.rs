@@ -1,4 +1,4 @@
-//! What a feed does with what its walk delivers.
+//! Turns a walk's packets and stream parts into events.
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::orders::MAX_INSTRUMENTS;
@@ -24,7 +24,7 @@ use crate::walk::{Delivery, Opening, WalkSink};
 
 use super::{AnySink, Shared};
 
-/// Makes events of what the walk delivers.
+/// Makes events from a walk's packets and streams.
 pub(super) struct Reading<'f, S> {
     pub(super) shared: &'f mut Shared,
     pub(super) sink: &'f mut S,
@@ -75,7 +75,7 @@ impl Shared {
 pub(super) struct Connection {
     /// The channel of its messages.
     channel: Option<usize>,
-    /// It is known, and has no market data.
+    /// Recognised, and without market data.
     is_session: bool,
     /// What cannot be read of it has been reported.
     is_noted: bool,
@@ -199,8 +199,8 @@ impl<S: Sink<Event>> WalkSink for Reading<'_, S> {
 
 /// Takes messages that come without a transport of datagrams: of SoupBinTCP connections in a capture, and of files.
 ///
-/// Neither numbers its messages: the login names the first number, and each message has the next. A file or stream names no
-/// protocol, so all are of the one feed whose row says so.
+/// Neither carries sequence numbers: the login gives the first, and each message increments it. Neither names a protocol, so all use
+/// [`Application::OF_STREAMS`].
 pub(super) struct Messages<'f, S> {
     pub(super) shared: &'f mut Shared,
     pub(super) sink: &'f mut S,
@@ -232,67 +232,71 @@ impl<S: Sink<Event>> Messages<'_, S> {
                     channel.counters.packets += 1;
                     let is_numbered = packet.get(2) == Some(&soupbintcp::SequencedData::TAG);
                     channel.next_number = channel.next_number.saturating_add(u64::from(is_numbered));
-                    self.shared.counters.session_bytes += packet.len() as u64;
-                    return;
+                    return self.count(false, packet.len());
                 }
                 // Without its length; what follows is the type and the body.
                 self.soup_packet(channel, packet.get(2..).unwrap_or_default(), place);
             }
-            Part::Packet(Protocol::Soup(None), packet) if !recognise::is_order_of_stream(packet) => {
-                let is_data = matches!(
+            Part::Packet(Protocol::Soup(None), packet) => {
+                let has_data = matches!(
                     packet.get(2),
                     Some(&(soupbintcp::SequencedData::TAG | soupbintcp::UnsequencedData::TAG))
                 );
-                if is_data {
+                if has_data && !recognise::is_order_of_stream(packet) {
                     self.unread(stream, packet.len());
                 } else {
-                    self.shared.counters.session_bytes += packet.len() as u64;
+                    self.count(stream.own.is_noted, packet.len());
                 }
             }
             Part::Packet(_, bytes) | Part::Garbled(bytes, _) | Part::Doubt(_, bytes) => {
                 stream.own.is_session = true;
-                self.shared.counters.session_bytes += bytes.len() as u64;
+                self.count(false, bytes.len());
             }
             Part::Unread(bytes) => self.unread(stream, bytes.len()),
-            Part::Cut(rest) => match stream.own.channel {
+            Part::Cut(protocol, rest) => match stream.own.channel {
                 Some(index) => {
                     let needed = recognise::first_packet_bytes(rest);
                     let cut = FramingError::Cut { offset: 0, needed, got: rest.len() };
-                    self.lose(&mut channels[index], ProblemKind::Framing(cut), place);
+                    self.lose(&mut channels[index], ProblemKind::Framing(cut), stream);
                 }
-                None => self.unread(stream, rest.len()),
+                None => self.count(matches!(protocol, Protocol::Soup(_)), rest.len()),
             },
-            Part::Hole(lost) => {
-                // What follows it is not another problem.
+            Part::Hole { lost, begun } => {
+                // Unreadable bytes after a hole are part of the same problem.
                 stream.own.is_noted = true;
-                if let Some(index) = stream.own.channel {
-                    self.lose(&mut channels[index], ProblemKind::StreamHole { lost }, place);
+                match stream.own.channel {
+                    Some(index) => self.lose(&mut channels[index], ProblemKind::StreamHole { lost }, stream),
+                    None => begun.into_iter().for_each(|(protocol, rest)| {
+                        self.count(matches!(protocol, Protocol::Soup(_)), rest.len());
+                    }),
                 }
             }
         }
     }
 
+    /// Counts bytes that are not read: of a session, or skipped.
+    fn count(&mut self, is_skipped: bool, bytes: usize) {
+        let counters = &mut self.shared.counters;
+        let count = if is_skipped { &mut counters.skipped_stream_bytes } else { &mut counters.session_bytes };
+        *count += bytes as u64;
+    }
+
     /// Counts bytes that cannot be read, and notes the first ones of a stream.
     fn unread(&mut self, stream: &mut Stream<'_, Connection>, bytes: usize) {
-        let counters = &mut self.shared.counters;
-        if stream.own.is_session {
-            counters.session_bytes += bytes as u64;
-            return;
-        }
-        counters.skipped_stream_bytes += bytes as u64;
-        if !std::mem::replace(&mut stream.own.is_noted, true) {
-            counters.unrecognised_packets += 1;
+        self.count(!stream.own.is_session, bytes);
+        if !stream.own.is_session && !std::mem::replace(&mut stream.own.is_noted, true) {
+            self.shared.counters.unrecognised_packets += 1;
             let (destination, possible) = (stream.flow.destination, Vec::new());
             self.shared.note(stream.place, ProblemKind::UnknownProtocol { destination, possible });
         }
     }
 
-    /// A stream lost something of unknown content: at least one message.
-    fn lose(&mut self, channel: &mut Channel, kind: ProblemKind, place: Place) {
-        self.shared.note(place, kind);
+    /// Reports a loss of unknown size as one missing message.
+    fn lose(&mut self, channel: &mut Channel, kind: ProblemKind, stream: &Stream<'_, Connection>) {
+        self.shared.note(stream.place, kind);
         let gap = Gap { first: channel.next_number, count: 1 };
         channel.sequenced.tracker.lose(gap);
-        let (received, sequence) = (place.time, channel.next_number);
+        let (received, sequence) = (stream.now, channel.next_number);
         let context = Context { received, sequence, channel: channel.number, line: Line::A };
         channel.put_gap(gap, &context, Nanos(0), self.sink);
     }

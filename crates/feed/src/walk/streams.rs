@@ -1,15 +1,15 @@
 //! TCP streams: recognises the protocol of each direction by its bytes, and cuts the direction into the packets of that protocol.
 //!
-//! A stream is FIX, SoupBinTCP, or one of the [sessions]. Behind a hole the start of the next packet is unknown, so that only FIX, whose
-//! messages have a start to look for, continues.
+//! A stream is FIX, SoupBinTCP, or one of the [sessions]. After a hole the next packet boundary is unknown. Only FIX resumes, because
+//! `8=FIX` marks the start of a message.
 //!
-//! Cost: a hash lookup for each segment. A packet that lies within its segment is not copied; of one in several segments each byte is
-//! copied once.
+//! Cost: two hash lookups per segment (here and in the reassembler). A packet within one segment is not copied, and a packet that spans
+//! segments is copied once. An incomplete packet is kept until it is whole: up to 64 KiB, or 1 MiB of FIX ([`LONGEST_FIX_BYTES`]).
 
 use std::collections::HashMap;
 
-use tapeworks_packet::net::Datagram;
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_time::Nanos;
 use tapeworks_wire::fix::{Framing, Garbled, next_message};
 use tapeworks_wire::nasdaq::soupbintcp;
 
@@ -19,7 +19,7 @@ use crate::sessions::{self, Session, Start};
 use crate::table::Application;
 
 /// How every FIX message starts.
-const FIX_START: &[u8] = b"8=FIX";
+pub const FIX_START: &[u8] = b"8=FIX";
 
 /// The longest FIX message, in bytes.
 pub const LONGEST_FIX_BYTES: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub const LONGEST_FIX_BYTES: usize = 1 << 20;
 /// How streams are read.
 #[derive(Debug, Clone, Copy)]
 pub enum ReadStreams {
-    /// By their bytes; where these leave a doubt, as this session.
+    /// Detects the protocol; if it is ambiguous, assumes this session.
     Recognised(Option<Session>),
     /// As SoupBinTCP with messages of this feed.
     Soup(Application),
@@ -40,7 +40,7 @@ pub enum ReadStreams {
 pub enum Protocol {
     /// FIX.
     Fix,
-    /// SoupBinTCP. If its data are messages of a feed, that feed.
+    /// SoupBinTCP, with the feed that it carries, if known.
     Soup(Option<Application>),
     /// A session.
     Session(Session),
@@ -49,18 +49,23 @@ pub enum Protocol {
 /// A part of a stream.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// A whole packet or message of a protocol, of SoupBinTCP with its length.
+    /// A whole packet or message. SoupBinTCP packets include their length.
     Packet(Protocol, &'a [u8]),
     /// Bytes between the messages of FIX.
     Garbled(&'a [u8], Garbled),
-    /// Bytes of no known protocol, behind a hole, or behind bytes that start no packet.
+    /// Bytes that cannot be read: of an unknown protocol, after a hole, or after an invalid packet.
     Unread(&'a [u8]),
-    /// Bytes of one of these sessions, which the bytes do not tell apart.
+    /// Bytes that fit several sessions.
     Doubt(Vec<&'static str>, &'a [u8]),
-    /// The stream ends inside a packet: its start.
-    Cut(&'a [u8]),
-    /// The capture lacks so many bytes.
-    Hole(u64),
+    /// The start of a packet of this protocol, at the end of the stream.
+    Cut(Protocol, &'a [u8]),
+    /// Bytes that are missing from the capture.
+    Hole {
+        /// How many.
+        lost: u64,
+        /// The start of the packet in which they are missing, if it had begun, and its protocol.
+        begun: Option<(Protocol, &'a [u8])>,
+    },
 }
 
 /// The direction that a [`Part`] is of.
@@ -68,8 +73,10 @@ pub enum Part<'a> {
 pub struct Stream<'a, D> {
     /// Its addresses.
     pub flow: Flow,
-    /// Where the part lies.
+    /// Where the part lies. Of a part that waited, the last segment of this direction.
     pub place: Place,
+    /// When the walk's last segment was captured: what waits comes no earlier than that.
+    pub now: Option<Nanos>,
     /// The VLAN of the segment.
     pub vlan: Option<u16>,
     /// What the sink keeps of the direction.
@@ -83,7 +90,7 @@ enum State {
     #[default]
     Begins,
     Known(Protocol),
-    /// No packet of it can be found any more.
+    /// Packet boundaries are lost.
     Lost,
 }
 
@@ -93,6 +100,8 @@ struct Direction<D> {
     state: State,
     /// The start of an incomplete packet.
     rest: Vec<u8>,
+    /// Its session, also when packet boundaries are lost.
+    session: Option<Session>,
     /// The session of the other direction.
     peer: Option<Session>,
     /// The segment that the last bytes came in.
@@ -113,28 +122,40 @@ pub(super) struct Streams<D> {
     read: ReadStreams,
     reassembler: Reassembler,
     directions: HashMap<Flow, Direction<D>>,
+    /// When the last segment was captured.
+    now: Option<Nanos>,
 }
 
 /// The receiver of parts.
 type Sink<'s, D> = dyn FnMut(&mut Stream<'_, D>, Part<'_>) + 's;
 
+/// What a direction is read with.
+struct Reading<'a, 's, D> {
+    read: ReadStreams,
+    flow: Flow,
+    segment: Segment,
+    now: Option<Nanos>,
+    sink: &'a mut Sink<'s, D>,
+}
+
 impl<D: Default> Streams<D> {
     pub(super) fn new(read: ReadStreams) -> Self {
-        Self { read, reassembler: Reassembler::new(Limits::default()), directions: HashMap::new() }
+        let reassembler = Reassembler::new(Limits::default());
+        Self { read, reassembler, directions: HashMap::new(), now: None }
     }
 
     /// Takes a segment.
     pub(super) fn push(&mut self, packet: &Packet<'_>, sink: &mut Sink<'_, D>) {
-        let Datagram { vlan, .. } = packet.datagram;
-        let segment = Segment { place: packet.into(), vlan };
-        let (directions, read) = (&mut self.directions, self.read);
-        self.reassembler.push(&packet.datagram, |event| take(directions, read, event, Some(segment), sink));
+        self.now = Some(packet.received);
+        let segment = Segment { place: packet.into(), vlan: packet.datagram.vlan };
+        let Self { read, reassembler, directions, now } = self;
+        reassembler.push(&packet.datagram, |event| take(directions, *read, event, Some(segment), *now, sink));
     }
 
     /// Ends all streams: hands over what waited.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_, D>) {
-        let (directions, read) = (&mut self.directions, self.read);
-        self.reassembler.finish(|event| take(directions, read, event, None, sink));
+        let Self { read, reassembler, directions, now } = self;
+        reassembler.finish(|event| take(directions, *read, event, None, *now, sink));
         self.directions.clear();
     }
 }
@@ -144,83 +165,75 @@ const fn reverse(flow: Flow) -> Flow {
     Flow { source: flow.destination, destination: flow.source }
 }
 
-/// Takes what the reassembler reports, because of this segment or at the end.
+/// Takes an event of the reassembler, caused by this segment or by the end.
 fn take<D: Default>(
     directions: &mut HashMap<Flow, Direction<D>>,
     read: ReadStreams,
     event: StreamEvent<'_>,
     segment: Option<Segment>,
+    now: Option<Nanos>,
     sink: &mut Sink<'_, D>,
 ) {
-    let nowhere = Segment { place: Place { file: 0, number: 0, offset: 0, time: None }, vlan: None };
+    let nowhere = Segment { place: Place { file: 0, number: 0, offset: 0, time: now }, vlan: None };
     match event {
         StreamEvent::Opened { flow, .. } => {
-            let peer = directions.get(&reverse(flow)).and_then(Direction::session);
+            let peer = directions.get(&reverse(flow)).and_then(|other| other.session);
             directions.insert(flow, Direction { peer, ..Direction::default() });
         }
         StreamEvent::Bytes { flow, bytes, .. } => {
             let direction = directions.entry(flow).or_default();
-            let known = direction.session();
+            let was_known = direction.session.is_some();
             let segment = segment.or(direction.segment).unwrap_or(nowhere);
             direction.segment = Some(segment);
-            direction.bytes(bytes, read, flow, segment, sink);
-            let session = direction.session();
-            if known.is_none()
-                && session.is_some()
+            direction.bytes(bytes, &mut Reading { read, flow, segment, now, sink });
+            if let Some(session) = direction.session.filter(|_| !was_known)
                 && let Some(other) = directions.get_mut(&reverse(flow))
             {
-                other.peer = session;
+                other.peer = Some(session);
             }
         }
         StreamEvent::Hole { flow, lost, .. } => {
             let direction = directions.entry(flow).or_default();
             let before = direction.segment.or(segment).unwrap_or(nowhere);
-            direction.end_start(read, flow, before, sink);
-            direction.rest.clear();
+            direction.end_start(&mut Reading { read, flow, segment: before, now, sink });
+            let rest = std::mem::take(&mut direction.rest);
+            let begun = match direction.state {
+                State::Known(protocol) if !rest.is_empty() => Some((protocol, &rest[..])),
+                State::Known(_) | State::Begins | State::Lost => None,
+            };
             if !matches!(direction.state, State::Known(Protocol::Fix)) {
                 direction.state = State::Lost;
             }
-            direction.put(flow, segment.unwrap_or(before), 0, Part::Hole(lost), sink);
+            let segment = segment.unwrap_or(before);
+            let part = Part::Hole { lost, begun };
+            direction.put(0, part, &mut Reading { read, flow, segment, now, sink });
         }
         StreamEvent::Closed { flow, .. } => {
             let mut direction = directions.remove(&flow).unwrap_or_default();
-            // Not that of the segment that closes the connection, which may have no bytes.
+            // The closing segment may be empty, so the place is that of the last one with data.
             let segment = direction.segment.or(segment).unwrap_or(nowhere);
-            direction.end_start(read, flow, segment, sink);
+            let to = &mut Reading { read, flow, segment, now, sink };
+            direction.end_start(to);
             let rest = std::mem::take(&mut direction.rest);
-            if !rest.is_empty() {
-                direction.put(flow, segment, 0, Part::Cut(&rest), sink);
+            if let (State::Known(protocol), false) = (direction.state, rest.is_empty()) {
+                direction.put(0, Part::Cut(protocol, &rest), to);
             }
         }
     }
 }
 
 impl<D: Default> Direction<D> {
-    const fn session(&self) -> Option<Session> {
-        match self.state {
-            State::Known(Protocol::Session(session)) => Some(session),
-            _ => None,
-        }
-    }
-
-    /// Hands over a part that lies so many bytes behind the start of the segment's payload.
-    fn put(&mut self, flow: Flow, segment: Segment, offset: usize, part: Part<'_>, sink: &mut Sink<'_, D>) {
-        let Segment { place, vlan } = segment;
-        let place = place.behind(offset as u64);
-        sink(&mut Stream { flow, place, vlan, own: &mut self.own }, part);
+    /// Hands over a part at `offset` from the start of the segment's payload.
+    fn put(&mut self, offset: usize, part: Part<'_>, to: &mut Reading<'_, '_, D>) {
+        let Segment { place, vlan } = to.segment;
+        let place = place.plus(offset as u64);
+        (to.sink)(&mut Stream { flow: to.flow, place, now: to.now, vlan, own: &mut self.own }, part);
     }
 
     /// Takes the next bytes.
-    fn bytes(
-        &mut self,
-        bytes: &[u8],
-        read: ReadStreams,
-        flow: Flow,
-        segment: Segment,
-        sink: &mut Sink<'_, D>,
-    ) {
+    fn bytes(&mut self, bytes: &[u8], to: &mut Reading<'_, '_, D>) {
         if self.rest.is_empty() {
-            let used = self.read(bytes, 0, read, flow, segment, sink);
+            let used = self.read(bytes, 0, to);
             self.rest.extend_from_slice(bytes.get(used..).unwrap_or_default());
             return;
         }
@@ -230,7 +243,7 @@ impl<D: Default> Direction<D> {
             return;
         }
         let mut stream = std::mem::take(&mut self.rest);
-        let used = self.read(&stream, waiting, read, flow, segment, sink);
+        let used = self.read(&stream, waiting, to);
         stream.drain(..used);
         self.rest = stream;
     }
@@ -244,22 +257,22 @@ impl<D: Default> Direction<D> {
         }
     }
 
+    /// The stream is of this protocol.
+    fn recognise(&mut self, protocol: Protocol) {
+        self.state = State::Known(protocol);
+        if let Protocol::Session(session) = protocol {
+            self.session = Some(session);
+        }
+    }
+
     /// Reads a stream from where the last packet ended; its first `waiting` bytes came in earlier segments. Returns how many bytes were used.
-    fn read(
-        &mut self,
-        stream: &[u8],
-        waiting: usize,
-        read: ReadStreams,
-        flow: Flow,
-        segment: Segment,
-        sink: &mut Sink<'_, D>,
-    ) -> usize {
+    fn read(&mut self, stream: &[u8], waiting: usize, to: &mut Reading<'_, '_, D>) -> usize {
         if matches!(self.state, State::Begins) {
-            match begin(stream, read, self.peer) {
-                Some(Begin::Is(protocol)) => self.state = State::Known(protocol),
+            match begin(stream, to.read, self.peer) {
+                Some(Begin::Is(protocol)) => self.recognise(protocol),
                 Some(Begin::Doubt(protocols)) => {
                     self.state = State::Lost;
-                    self.put(flow, segment, 0, Part::Doubt(protocols, stream), sink);
+                    self.put(0, Part::Doubt(protocols, stream), to);
                     return stream.len();
                 }
                 Some(Begin::Unknown) => self.state = State::Lost,
@@ -269,10 +282,10 @@ impl<D: Default> Direction<D> {
         match self.state {
             State::Begins => 0,
             State::Lost => {
-                self.put(flow, segment, 0, Part::Unread(stream), sink);
+                self.put(0, Part::Unread(stream), to);
                 stream.len()
             }
-            State::Known(protocol) => self.packets(protocol, stream, waiting, flow, segment, sink),
+            State::Known(protocol) => self.packets(protocol, stream, waiting, to),
         }
     }
 
@@ -282,13 +295,11 @@ impl<D: Default> Direction<D> {
         protocol: Protocol,
         stream: &[u8],
         waiting: usize,
-        flow: Flow,
-        segment: Segment,
-        sink: &mut Sink<'_, D>,
+        to: &mut Reading<'_, '_, D>,
     ) -> usize {
         let mut used = 0;
         while let Some(rest) = stream.get(used..).filter(|rest| !rest.is_empty()) {
-            let (length, part) = match protocol {
+            let (length, garbled) = match protocol {
                 Protocol::Fix => match next_message(rest, LONGEST_FIX_BYTES) {
                     Framing::Message { length } => (length, None),
                     Framing::Garbled { length, why } => (length, Some(why)),
@@ -303,28 +314,28 @@ impl<D: Default> Direction<D> {
                 }
                 Protocol::Session(_) => {
                     self.state = State::Lost;
-                    self.put(flow, segment, used.saturating_sub(waiting), Part::Unread(rest), sink);
+                    self.put(used.saturating_sub(waiting), Part::Unread(rest), to);
                     return stream.len();
                 }
             };
             let Some(packet) = rest.get(..length).filter(|packet| !packet.is_empty()) else { break };
-            let part = match part {
+            let part = match garbled {
                 None => Part::Packet(protocol, packet),
                 Some(why) => Part::Garbled(packet, why),
             };
-            self.put(flow, segment, used.saturating_sub(waiting), part, sink);
+            self.put(used.saturating_sub(waiting), part, to);
             used += length;
         }
         used
     }
 
-    /// No more bytes come to say which protocol the stream is: decides by those that wait.
-    fn end_start(&mut self, read: ReadStreams, flow: Flow, segment: Segment, sink: &mut Sink<'_, D>) {
+    /// Decides the protocol from the buffered bytes, because no more will arrive.
+    fn end_start(&mut self, to: &mut Reading<'_, '_, D>) {
         if !matches!(self.state, State::Begins) || self.rest.is_empty() {
             return;
         }
         let stream = std::mem::take(&mut self.rest);
-        let start = match read {
+        let start = match to.read {
             ReadStreams::Recognised(expected) => sessions::start(&stream, self.peer.or(expected), true),
             ReadStreams::Soup(_) | ReadStreams::Session(_) => Start::No,
         };
@@ -332,12 +343,12 @@ impl<D: Default> Direction<D> {
         match start {
             Start::Found(session) => {
                 let protocol = Protocol::Session(session);
-                self.state = State::Known(protocol);
-                let used = self.packets(protocol, &stream, stream.len(), flow, segment, sink);
+                self.recognise(protocol);
+                let used = self.packets(protocol, &stream, stream.len(), to);
                 self.rest = stream.get(used..).unwrap_or_default().to_vec();
             }
-            Start::Doubt(protocols) => self.put(flow, segment, 0, Part::Doubt(protocols, &stream), sink),
-            Start::Wait | Start::No => self.put(flow, segment, 0, Part::Unread(&stream), sink),
+            Start::Doubt(protocols) => self.put(0, Part::Doubt(protocols, &stream), to),
+            Start::Wait | Start::No => self.put(0, Part::Unread(&stream), to),
         }
     }
 }
@@ -367,7 +378,7 @@ fn begin(stream: &[u8], read: ReadStreams, peer: Option<Session>) -> Option<Begi
     match sessions::start(stream, peer.or(expected), false) {
         Start::Found(session) => return Some(Begin::Is(Protocol::Session(session))),
         Start::Doubt(protocols) => return Some(Begin::Doubt(protocols)),
-        // A whole packet of SoupBinTCP is the start of no session's.
+        // No session starts with bytes that form a whole SoupBinTCP packet.
         Start::Wait if !is_soup => return None,
         Start::Wait | Start::No => {}
     }
