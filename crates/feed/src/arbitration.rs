@@ -1,31 +1,31 @@
-//! Makes one sequence of lines A and B and of retransmissions.
+//! Merges lines A and B and retransmissions into one sequence.
 //!
-//! An [`Arbiter`] follows one channel. It takes the first copy of each message, from either line. Behind a sequence gap it
-//! holds the packets that come, in order. Between them there may be further gaps. For each it
+//! An [`Arbiter`] follows one channel. It delivers the first copy of each message, whichever line brings it. After a sequence gap
+//! it holds the packets that follow, in order; there may be further gaps between them. For each gap it
 //!
-//! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the gap;
-//! 2. requests the missing messages, several requests at a time for all gaps together, as long as answers bring missing messages,
-//!    within limits in messages and time for each gap ([`RetransmissionOptions`]);
-//! 3. gives the gap up: it hands on the packets that it holds, the consumer sees the numbers jump, and the channel requests a
-//!    snapshot if it has a server.
+//! 1. waits for a reorder window: the other line, or an overtaken packet, may fill the gap;
+//! 2. requests the missing messages for as long as answers bring any, with several requests in flight for all gaps together, and
+//!    limits per gap in messages and time ([`RetransmissionOptions`]);
+//! 3. gives the gap up: it delivers the held packets, the consumer sees the sequence numbers jump, and the channel requests a
+//!    snapshot if it has a snapshot server.
 //!
-//! An answer may come late, twice, out of order, or in part. The arbiter counts an answer without a missing message, of another
-//! session, or with fewer messages than it says; such an answer changes nothing.
+//! An answer may be late, duplicated, out of order, or partial. An answer that brings no missing message, belongs to another
+//! session, or holds fewer messages than its header claims is counted and otherwise ignored.
 //!
-//! It has no clock and no socket: times come with the packets and with [`Arbiter::advance`], and the caller sends the requests. Same
-//! input, same output.
+//! The arbiter has no clock and no socket: times come with the packets and with [`Arbiter::advance`], and the caller sends the
+//! requests. The same input produces the same output.
 //!
 //! # Damage
-//! A packet that does not continue the sequence is followed only if it is sound: its messages are what its header says, to the last
-//! byte. Any other is counted and changes nothing: no session begins or ends by it, no number is reset, nothing waits for what it
-//! claims. A packet in order is not looked at twice: the consumer reads its messages anyway, and reports those that it cannot read
-//! ([`Arbiter::cannot_read`]). They are missing then, as if they had not been sent.
+//! A packet that does not continue the sequence is followed only if it is sound: its messages match its header, to the last byte.
+//! Any other packet is counted and changes nothing: it starts or ends no session, resets no number, and opens no gap. An in-order
+//! packet is not parsed twice: the consumer reads its messages anyway, and reports those that it cannot read
+//! ([`Arbiter::cannot_read`]). They then count as missing, as if they had never been sent.
 //!
-//! A sound packet of another session does not end the session that is followed: [`ArbiterOptions::silence_ns`].
+//! A sound packet of another session does not end the current session: see [`ArbiterOptions::silence_ns`].
 //!
 //! # Cost
-//! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its line).
-//! Only packets behind a sequence gap are copied, into reused buffers.
+//! An in-order packet costs the header's cache line and about ten compares (session, place in the channel, place on the line).
+//! Only packets after a sequence gap are copied, into reused buffers.
 
 mod clock;
 mod counters;
@@ -55,46 +55,46 @@ use session::{Past, Successor};
 pub use crate::recovery::{GapReason, RetransmissionOptions};
 pub use counters::{ArbiterCounters, LineCounters, RecoveryReport, Usefulness};
 
-/// Most buffers of packets that are kept for reuse.
+/// Maximum number of packet buffers kept for reuse.
 const MOST_SPARE: usize = 1024;
 
-/// Most sequence gaps of a channel that are open at the same time. Beyond it the first is given up, as beyond
+/// Maximum number of open sequence gaps per channel. When it is exceeded, the first gap is given up, as with
 /// [`ArbiterOptions::held_bytes`].
 const MOST_GAPS: usize = 1 << 16;
 
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
 
-/// Where a channel begins at its first packet.
+/// Where to begin when a channel's first packet arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Join {
-    /// With the session's first message: messages before the first packet are a sequence gap like any other.
+    /// At the session's first message: messages before the first packet are a sequence gap like any other.
     #[default]
     Beginning,
-    /// With a snapshot, unless the session has just begun.
+    /// At a snapshot, unless the session has just begun.
     Snapshot,
-    /// With the first packet; no earlier message is missing. Later sessions begin with their first message.
+    /// At the first packet; no earlier message counts as missing. Later sessions begin at their first message.
     FirstHeard,
 }
 
-/// How a channel is followed.
+/// How the arbiter follows a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArbiterOptions {
-    /// How long a sequence gap may be filled by the other line or by a packet that was overtaken, in ns.
+    /// Reorder window in ns: how long the other line or an overtaken packet may fill a gap before it is requested or given up.
     pub reorder_window_ns: u64,
-    /// Retransmission requests; `None` where there is no server for them.
+    /// Retransmission requests; `None` if there is no retransmission server.
     pub retransmission: Option<RetransmissionOptions>,
-    /// Bytes of payload held behind a sequence gap or while joining, at most. Beyond it the arbiter gives the sequence gap up. It must
-    /// hold the packets that come while a sequence gap is filled.
+    /// Maximum bytes of payload held after a sequence gap or while joining. When it is exceeded, the arbiter gives the gap up. It
+    /// must have room for the packets that arrive while a gap is being filled.
     pub held_bytes: usize,
-    /// A line, or the channel, that brings nothing for so long is silent, in ns; venues send heartbeats about once a
-    /// second. Another session follows when the one before has said its end, or has brought nothing for so long: half of it, if the
-    /// other is there from its first message on.
+    /// Time without packets, in ns, after which a line or the channel is silent; venues send heartbeats about once a second.
+    /// Another session takes over after the current one has announced its end, or after this much silence: half of it if the
+    /// other session is present from its first message.
     pub silence_ns: u64,
-    /// Where a channel that is joined in mid-session begins.
+    /// Where to begin in a channel joined mid-session.
     pub join: Join,
-    /// A publisher that numbers from 1 again takes another session name, as a plant's own does: an old number is a late copy on every
-    /// day. Venues restart under the same name.
+    /// Whether a publisher that restarts at number 1 also changes its session name, as a plant's own publisher does. An old
+    /// number is then a late copy on any day. Venues restart under the same name.
     pub restarts_rename: bool,
 }
 
@@ -114,61 +114,62 @@ impl Default for ArbiterOptions {
 /// The arbiter's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery<'a> {
-    /// A packet that continues the sequence, or a heartbeat. Its first messages may have been handed on already, and messages
+    /// A packet that continues the sequence, or a heartbeat. Its first messages may already have been delivered, and messages
     /// before it may have been given up.
     Packet {
         /// The line that brought it first.
         line: Line,
-        /// When.
+        /// When it was received.
         received: Nanos,
         /// The transport's header and the messages.
         payload: &'a [u8],
-        /// What the header says.
+        /// The parsed header.
         header: Header,
     },
-    /// A packet with messages that were given up before.
+    /// A packet with messages that had been given up.
     Late {
         /// The transport's header and the messages.
         payload: &'a [u8],
-        /// What the header says.
+        /// The parsed header.
         header: Header,
-        /// The numbers of those messages. The others came before, or come in their order: the packet is handed on for those next.
+        /// The numbers of those messages. The packet's other messages came earlier, or are next in sequence; in that case the
+        /// packet is delivered again for them.
         numbers: &'a [Range<u64>],
     },
-    /// The messages are given up: the next packet lies behind them.
+    /// Messages were given up: the next packet is after them.
     Gap {
-        /// Their numbers.
+        /// The first missing number, and how many messages are missing.
         missing: (u64, u64),
         /// When they were given up.
         now: Nanos,
     },
-    /// A session begins, with the message numbered so.
+    /// A session begins.
     Session {
         /// The session.
         session: SessionId,
-        /// The first number.
+        /// The number of its first message.
         first: u64,
-        /// When.
+        /// When it began.
         now: Nanos,
     },
-    /// A session was joined in its middle: it gives no events before a snapshot.
+    /// A session was joined midway: the channel emits no events before a snapshot.
     Joining {
-        /// When.
+        /// When it was joined.
         now: Nanos,
     },
     /// No packet came for too long: the books may be stale.
     Silent {
-        /// When.
+        /// When the silence was noticed.
         now: Nanos,
     },
-    /// Packets come again, and none was missed.
+    /// Packets arrive again, and none was missed.
     Heard {
-        /// When.
+        /// When the silence ended.
         now: Nanos,
     },
 }
 
-/// A packet that waits.
+/// A packet waiting for its turn.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 struct Held {
@@ -180,18 +181,18 @@ struct Held {
 }
 
 impl Held {
-    /// The first number behind it.
+    /// The number after its last message.
     const fn end(&self) -> u64 {
         self.header.first.saturating_add(self.header.count)
     }
 }
 
-/// Makes one sequence of a channel's lines: see the [module](self).
+/// Merges a channel's lines into one sequence: see the [module](self).
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub struct Arbiter {
     transport: TransportKind,
-    /// The feed whose sessions are followed; `None`: every session of the transport.
+    /// The feed whose sessions are followed; `None` follows every session of the transport.
     application: Option<Application>,
     #[cfg_attr(feature = "serde", serde(skip))]
     options: ArbiterOptions,
@@ -199,37 +200,37 @@ pub struct Arbiter {
     /// The number of the next message; `None` before the first packet and while joining.
     next: Option<u64>,
     is_joining: bool,
-    /// The session said where it ends.
+    /// Where the session ends, once it has announced that.
     end: Option<u64>,
     lines: [LineFollower; LINES],
-    /// Packets behind a sequence gap, by number; while joining, all.
+    /// Packets after a sequence gap, by number; while joining, all packets.
     held: VecDeque<Held>,
     held_bytes: usize,
-    /// The first number behind all held packets, while there are any.
+    /// The number after all held packets, if there are any.
     reach: u64,
     /// The sequence gaps before and between the held packets.
     gaps: OpenGaps,
     given_up: Ranges,
     retry: Retry,
-    /// Numbers given up that are no longer remembered.
+    /// How many given-up numbers are no longer remembered.
     forgotten: u64,
-    /// Sessions that may follow.
+    /// Sessions that may follow the current one.
     successors: Vec<Successor>,
     /// Distinguishes copies from a restart.
     run: Run,
     /// Packets that may begin a restart: see [`Run`].
     suspects: Vec<Held>,
-    /// The sessions that were followed before, the last one last.
+    /// Sessions followed earlier, the most recent last.
     past: Vec<Past>,
-    /// When the session was joined: right before its first packet.
+    /// When the session was joined: just before its first packet.
     began: Nanos,
-    /// When the sequence last went on by a message.
+    /// When a message last advanced the sequence.
     advanced: Nanos,
-    /// When a heartbeat last confirmed where it is.
+    /// When a heartbeat last confirmed the position in the sequence.
     confirmed: Nanos,
-    /// When a message that had been given up last came.
+    /// When a given-up message last arrived.
     came_late: Nanos,
-    /// When a line last brought a packet of the session that was not an old one; `None` if the silence since then is known.
+    /// When a line last brought a current packet of the session; `None` once the silence since then has been noticed.
     last: Option<Nanos>,
     is_silent: bool,
     last_recovery: Option<RecoveryReport>,
@@ -248,12 +249,12 @@ const fn place(line: Line) -> usize {
 }
 
 impl Arbiter {
-    /// A channel of a feed before its first packet. Sessions of other feeds are counted and not followed.
+    /// Creates the arbiter of a feed's channel, before its first packet. Sessions of other feeds are counted and not followed.
     pub fn of_feed(application: Application, options: ArbiterOptions) -> Self {
         Self { application: Some(application), ..Self::new(application.transport(), options) }
     }
 
-    /// A channel of any session of a transport before its first packet.
+    /// Creates an arbiter for any session of a transport, before its first packet.
     pub fn new(transport: TransportKind, options: ArbiterOptions) -> Self {
         Self {
             transport,
@@ -288,7 +289,7 @@ impl Arbiter {
         }
     }
 
-    /// A restored arbiter with the options of `other`. `None` when it is of another transport or feed.
+    /// Returns a restored arbiter with the options of `other`, or `None` if it belongs to another transport or feed.
     #[cfg(feature = "serde")]
     pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
         self.options = other.options;
@@ -298,7 +299,7 @@ impl Arbiter {
         (self.transport == other.transport && self.application == other.application).then_some(self)
     }
 
-    /// Whether a restored state is valid.
+    /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let waiting = self.successors.iter().flat_map(|successor| &successor.packets);
@@ -314,7 +315,7 @@ impl Arbiter {
             && self.lines.iter().all(|line| line.gaps.is_sound())
     }
 
-    /// Whether the open gaps are what the held packets leave out.
+    /// Returns whether the open gaps match the numbers missing between the held packets.
     #[cfg(feature = "serde")]
     fn are_gaps_sound(&self) -> bool {
         let Some(next) = self.next else { return self.gaps.is_sound(std::iter::empty()) };
@@ -327,85 +328,86 @@ impl Arbiter {
         (self.held.is_empty() || self.reach == reach) && self.gaps.is_sound(missing.into_iter())
     }
 
-    /// The session; `None` before the first packet.
+    /// Returns the session; `None` before the first packet.
     pub const fn session(&self) -> Option<SessionId> {
         self.session
     }
 
-    /// The number of the next message; `None` before the first packet and while it waits for a snapshot to begin from.
+    /// Returns the number of the next message; `None` before the first packet and while waiting for a snapshot.
     pub const fn next(&self) -> Option<u64> {
         self.next
     }
 
-    /// The channel's counters.
+    /// Returns the channel's counters.
     pub const fn counters(&self) -> &ArbiterCounters {
         &self.counters
     }
 
-    /// The counters of lines A and B and of the retransmissions.
+    /// Returns the counters of lines A and B and of the retransmissions.
     pub fn lines(&self) -> [LineCounters; LINES] {
         [self.lines[0].counters, self.lines[1].counters, self.lines[2].counters]
     }
 
-    /// Whether a line is silent: it brought packets once, and none for a while.
+    /// Returns whether a line is silent: it has brought packets, but none for a while.
     pub fn is_line_silent(&self, line: Line) -> bool {
         self.lines[place(line)].is_silent
     }
 
-    /// Whether the whole channel is silent.
+    /// Returns whether the whole channel is silent.
     pub const fn is_silent(&self) -> bool {
         self.is_silent
     }
 
-    /// Whether it waits for a snapshot to begin from.
+    /// Returns whether the channel waits for a snapshot to begin from.
     pub const fn is_joining(&self) -> bool {
         self.is_joining
     }
 
-    /// Whether something is missing and it waits for it or requests it.
+    /// Returns whether messages are missing that the channel still awaits or requests.
     pub fn is_recovering(&self) -> bool {
         !self.gaps.is_empty()
     }
 
-    /// Since when the first messages that are requested have been missing; `None` if none are requested.
+    /// Returns since when the first requested messages have been missing; `None` if none are requested.
     pub fn recovering_since(&self) -> Option<Nanos> {
         self.gaps.requested_since()
     }
 
-    /// The number behind the last packet that is held; `None`: none is.
+    /// Returns the number after the last held packet; `None` if none is held.
     pub(crate) fn held_to(&self) -> Option<u64> {
         self.held.back().map(Held::end)
     }
 
-    /// The payloads of the held packets, in the order of their numbers.
+    /// Returns the payloads of the held packets, ordered by number.
     pub(crate) fn held_payloads(&self) -> impl Iterator<Item = &[u8]> {
         self.held.iter().map(|held| held.payload.as_slice())
     }
 
-    /// The number after the last message that a line delivered or a heartbeat announced; `None`: nothing came.
+    /// Returns the number after the last message that a line delivered or a heartbeat announced; `None` if nothing came.
     pub(crate) fn heard_to(&self) -> Option<u64> {
         self.held_to().max(self.next)
     }
 
-    /// Packets held behind a sequence gap, while joining, or of sessions that may follow.
+    /// Returns how many packets are held: after a sequence gap, while joining, as suspects, or for sessions that may follow.
     pub fn held_packets(&self) -> usize {
         self.held.len()
             + self.suspects.len()
             + self.successors.iter().map(|successor| successor.packets.len()).sum::<usize>()
     }
 
-    /// Whether packets of another session wait.
+    /// Returns whether packets of another session are waiting.
     #[inline]
     pub const fn has_successor(&self) -> bool {
         !self.successors.is_empty()
     }
 
-    /// The last requested gap that was filled or given up, of those that had a thousand messages or took a second.
+    /// Returns the last long recovery: a requested gap, filled or given up, that spanned at least 1,000 messages or took at least
+    /// a second.
     pub const fn last_recovery(&self) -> Option<&RecoveryReport> {
         self.last_recovery.as_ref()
     }
 
-    /// The next request to send, if there is one. There may be several: take them until there is none.
+    /// Returns the next request to send. There may be several: call this until it returns `None`.
     pub fn take_request(&mut self) -> Option<Request> {
         let session = self.session?;
         let wanted = self.gaps.take_request().or_else(|| self.retry.take())?;
@@ -414,12 +416,13 @@ impl Arbiter {
         Some(Request { session, first: wanted.start, count })
     }
 
-    /// Whether a snapshot is wanted, since the last call: the channel was joined in mid-session, or messages were given up.
+    /// Returns whether a snapshot has become necessary since the last call: the channel was joined mid-session, or messages were
+    /// given up.
     pub const fn take_snapshot_request(&mut self) -> bool {
         std::mem::replace(&mut self.wants_snapshot, false)
     }
 
-    /// The earliest time at which [`Arbiter::advance`] has something to do.
+    /// Returns the earliest time at which [`Arbiter::advance`] has something to do.
     pub fn deadline(&self) -> Option<Nanos> {
         let gaps = self.gap_deadline();
         let successor =
@@ -436,11 +439,12 @@ impl Arbiter {
             .min()
     }
 
-    /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
+    /// Processes a packet of a line; retransmissions come as [`Line::Recovery`].
     ///
     /// # Errors
-    /// A payload shorter than the transport's header; it is counted and changes nothing. A packet that does not continue the sequence
-    /// and whose messages are not what its header says is counted in the same way, and no error.
+    /// Returns an error for a payload shorter than the transport's header; the packet is counted and changes nothing. A packet
+    /// that does not continue the sequence and whose messages do not match its header is counted in the same way, but is not an
+    /// error.
     pub fn packet(
         &mut self,
         line: Line,
@@ -471,8 +475,8 @@ impl Arbiter {
         Ok(())
     }
 
-    /// The consumer could not read the last `unread` messages of the packet that [`Arbiter::packet`] or [`Arbiter::next_packet`] has just handed on: they are
-    /// missing. Only a packet of line A or B that came in order can have such messages.
+    /// Marks the last `unread` messages of the packet just delivered by [`Arbiter::packet`] or [`Arbiter::next_packet`] as
+    /// missing, because the consumer could not read them. Only an in-order packet of line A or B can have such messages.
     #[cold]
     pub fn cannot_read(&mut self, line: Line, unread: u64) {
         let Some(next) = self.next else { return };
@@ -482,12 +486,13 @@ impl Arbiter {
         self.lines[place(line)].cannot_read(first, next);
     }
 
-    /// When the sequence last went on, or a heartbeat confirmed where it is.
+    /// Returns when the sequence last advanced, or a heartbeat last confirmed its position.
     const fn stood(&self) -> Nanos {
         if self.advanced.0 > self.confirmed.0 { self.advanced } else { self.confirmed }
     }
 
-    /// Whether a packet is a copy of one that was delivered. Of two lines every second packet is one, and is not walked.
+    /// Returns whether a packet is a copy of a delivered one. With two lines every second packet is a copy; its messages are not
+    /// walked.
     #[inline]
     fn is_known(&self, header: &Header, received: Nanos, payload: &[u8]) -> bool {
         let end = header.first.saturating_add(header.count);
@@ -499,14 +504,14 @@ impl Arbiter {
             && self.run.is_copy(self.transport, header.first, payload)
     }
 
-    /// Whether the messages of a packet are what its header says.
+    /// Returns whether a packet's messages match its header.
     #[cold]
     #[inline(never)]
     fn is_whole(&self, payload: &[u8]) -> bool {
         self.transport.is_sound(payload)
     }
 
-    /// Whether a packet has a message of an unknown type, or one that cannot be decoded.
+    /// Returns whether a packet has a message of an unknown type, or one that cannot be decoded.
     #[cold]
     fn has_unreadable(&self, payload: &[u8]) -> bool {
         let Some(application) = self.application else { return false };
@@ -517,9 +522,9 @@ impl Arbiter {
         is_any
     }
 
-    /// Whether an answer to a request brings missing messages. [`Arbiter::packet`] would change nothing but counters for any other answer, so
-    /// a caller may discard those: a server that repeats itself, or sends messages that were never requested, then costs no memory and no
-    /// room in a journal.
+    /// Returns whether an answer to a request brings missing messages. Any other answer would only change counters in
+    /// [`Arbiter::packet`], so the caller may discard it: a server that repeats itself, or sends messages that were never
+    /// requested, then costs no memory and no room in a journal.
     #[cold]
     pub fn usefulness_of_answer(&self, payload: &[u8]) -> Usefulness {
         match self.transport.header(payload) {
@@ -531,7 +536,7 @@ impl Arbiter {
     }
 
     fn usefulness(&self, header: &Header, payload: &[u8]) -> Usefulness {
-        // Unreadable messages stay missing: counted as recovered, they would leave wrong books without a flag.
+        // Unreadable messages stay missing: if they counted as recovered, the books would be wrong without a flag.
         let is_readable = || !self.has_unreadable(payload) || planted!("unreadable-answer-recovered");
         if !self.transport.is_sound(payload) || !is_readable() {
             return Usefulness::Malformed;
@@ -542,7 +547,7 @@ impl Arbiter {
         let numbers = header.first..header.first.saturating_add(header.count);
         let is_needed = match self.next {
             None => false,
-            // Some servers answer that they no longer have the messages with a packet without any.
+            // Some servers send a packet without messages when they no longer have the requested ones.
             Some(_) if numbers.is_empty() => !header.is_end_of_session && !self.gaps.is_empty(),
             Some(next) if numbers.end <= next => {
                 self.given_up.within(&numbers).next().is_some() || self.retry.awaits(&numbers)
@@ -552,7 +557,7 @@ impl Arbiter {
         if is_needed { Usefulness::Needed } else { Usefulness::Unneeded }
     }
 
-    /// An answer to a request, if it is one. Its messages were requested, or were given up before, or are duplicates.
+    /// Processes an answer: its messages were requested, had been given up, or are duplicates.
     #[cold]
     #[inline(never)]
     fn answer(
@@ -594,7 +599,7 @@ impl Arbiter {
         self.go_on(now, deliver);
     }
 
-    /// An answer that the server does not have messages any more. `false`: it is none.
+    /// Handles an answer that reports messages as no longer available. Returns `false` for any other payload.
     #[cold]
     #[inline(never)]
     fn is_unavailable(&mut self, now: Nanos, payload: &[u8], deliver: &mut impl FnMut(Delivery<'_>)) -> bool {
@@ -607,8 +612,8 @@ impl Arbiter {
         true
     }
 
-    /// Accepts a packet of line A or B if it is next in sequence and nothing is pending. Otherwise returns `false` and changes nothing; pass
-    /// the packet to [`Arbiter::packet`].
+    /// Accepts a packet of line A or B if it is next in sequence and nothing is pending. Otherwise returns `false` and changes
+    /// nothing; pass the packet to [`Arbiter::packet`].
     ///
     /// The caller forwards the messages, which it has already parsed: there is no [`Delivery`].
     #[inline]
@@ -632,7 +637,7 @@ impl Arbiter {
         is_next
     }
 
-    /// Whether a packet of the session is the next one, with nothing in the way.
+    /// Returns whether a packet of the session is next in sequence and nothing is pending.
     #[inline]
     fn is_in_order(&self, header: &Header) -> bool {
         self.next == Some(header.first)
@@ -656,7 +661,7 @@ impl Arbiter {
         self.counters.messages += count;
     }
 
-    /// A packet of the session.
+    /// Processes a packet of the current session.
     fn of_session(
         &mut self,
         header: &Header,
@@ -674,7 +679,8 @@ impl Arbiter {
         self.not_in_order(header, line, received, payload, deliver);
     }
 
-    /// A packet that is not the next one, or that something is in the way of: its framing and its number are checked first.
+    /// Processes a packet that is not next in sequence, or that arrives while something is pending: checks its framing and its
+    /// number first.
     #[cold]
     #[inline(never)]
     fn not_in_order(
@@ -699,10 +705,10 @@ impl Arbiter {
             }
         }
         self.lines[place(line)].see(header, received);
-        // An old packet is no sign of life: copies of a session come for a while after another has replaced it.
+        // An old packet is no sign of life: copies of a session keep coming for a while after another has replaced it.
         let end = header.first.saturating_add(header.count);
         let reach = self.next.map(|next| if self.held.is_empty() { next } else { next.max(self.reach) });
-        // Some heartbeats are numbered 0.
+        // Some heartbeats have the number 0.
         let is_current = |reach| end > reach || header.count == 0 && (end == reach || header.first == 0);
         if reach.is_none_or(is_current) {
             self.last = Some(received);
@@ -710,8 +716,8 @@ impl Arbiter {
         self.out_of_order(header, line, received, payload, deliver);
     }
 
-    /// Whether a sound packet that is not the next one belongs to the run that is followed. The first packets of another run are held
-    /// until they are confirmed; then it begins with them.
+    /// Returns whether a sound packet that is not next in sequence belongs to the current run. The first packets of another run
+    /// are held until confirmed; the new run then begins with them.
     fn is_of_run(
         &mut self,
         header: &Header,
@@ -721,7 +727,7 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
         let end = header.first.saturating_add(header.count);
-        // While joining, the packets held are all that is known of the run.
+        // While joining, only the held packets show where the run is.
         let reached = self.next.or_else(|| self.held_to());
         let may_restart = |next: &u64| *next != header.first && !self.options.restarts_rename;
         let Some(next) = reached.filter(may_restart) else {
@@ -771,14 +777,14 @@ impl Arbiter {
         }
     }
 
-    /// Whether the first of these numbers lies in a gap between two packets held while joining.
+    /// Returns whether the first of these numbers lies in a gap between two packets held while joining.
     fn is_between_held(&self, numbers: &Range<u64>) -> bool {
         let at = self.held.partition_point(|held| held.header.first <= numbers.start);
         let before = at.checked_sub(1).and_then(|before| self.held.get(before));
         before.is_some_and(|before| before.end() <= numbers.start)
     }
 
-    /// The venue has started the numbers over: follows them from 1, beginning with the suspects and this packet.
+    /// Follows the numbers from 1, because the venue restarted them: begins with the suspects and this packet.
     #[cold]
     fn restart(
         &mut self,
@@ -792,7 +798,7 @@ impl Arbiter {
         let suspects = std::mem::take(&mut self.suspects);
         self.deliver_the_rest(received, deliver);
         let run = self.run.next_run(self.next.unwrap_or_default());
-        // Whatever was wanted was to join the run that has ended.
+        // Any snapshot still wanted was for the run that has ended.
         self.wants_snapshot = false;
         self.begin(header.session, 1, received, deliver);
         self.run = run;
@@ -806,7 +812,7 @@ impl Arbiter {
         self.of_session(header, line, received, payload, deliver);
     }
 
-    /// Nothing confirms the packets that may have begun a restart.
+    /// Refuses the packets that might have begun a restart, because nothing confirmed them.
     fn refuse_suspects(&mut self) {
         self.run.refuse_suspects();
         self.drop_suspects();
@@ -864,7 +870,7 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         self.lines[place(line)].counters.implausible += 1;
-        // The lines bring nothing else for a while: the number is right, and the sequence goes on from it.
+        // The lines have brought nothing else for a while, so the number is right and the sequence continues from it.
         if received.since(self.stood()) > self.options.silence_ns {
             self.counters.sequence_resets += 1;
             self.deliver_the_rest(received, deliver);
@@ -884,7 +890,7 @@ impl Arbiter {
         let Some(next) = self.next.filter(|next| *next < first) else { return };
         let count = first - next;
         self.counters.gaps += 1;
-        // No packet of the session came before.
+        // No earlier packet of the session has arrived.
         let is_late = next == 1 && reason == GapReason::NoServer;
         let reason = if is_late { GapReason::JoinedLate } else { reason };
         self.counters.gaps_by[reason as usize] += 1;
@@ -898,14 +904,14 @@ impl Arbiter {
         deliver(Delivery::Gap { missing: (next, count), now });
     }
 
-    /// No message is missing: the silence is over if a line brought one. The answer of a server does not end it.
+    /// Ends the silence if a line ended it and no message is missing. An answer from a server does not end it.
     fn heard(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.last.is_some() && std::mem::replace(&mut self.is_silent, false) {
             deliver(Delivery::Heard { now });
         }
     }
 
-    /// Takes a packet whose first message is the next one or one before it.
+    /// Delivers a packet that starts at or before the next message.
     fn take(
         &mut self,
         header: &Header,
@@ -919,7 +925,7 @@ impl Arbiter {
         let old = header.first..end.min(next);
         let counters = &mut self.lines[place(line)].counters;
         if old.start < old.end {
-            // Mostly none, and then no memory is taken.
+            // Usually empty, and then nothing is allocated.
             let numbers: Vec<_> = self.given_up.within(&old).collect();
             let (late, forgotten) = self.given_up.remove_within_limit(old.clone());
             self.forgotten = self.forgotten.saturating_add(forgotten);
@@ -947,7 +953,7 @@ impl Arbiter {
         }
     }
 
-    /// Keeps a packet that lies behind a sequence gap, or that comes while joining.
+    /// Holds a packet that is after a sequence gap, or that arrives while joining.
     fn hold(
         &mut self,
         header: &Header,
@@ -957,7 +963,7 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         let end = header.first.saturating_add(header.count);
-        // Most packets belong behind the last.
+        // Most packets go to the back.
         let at = self.held.partition_point(|held| held.header.first <= header.first);
         let is_known = self
             .held
@@ -981,11 +987,11 @@ impl Arbiter {
         if self.held_bytes > self.options.held_bytes || self.gaps.len() > MOST_GAPS {
             self.counters.overflows += 1;
             if self.is_joining {
-                // The snapshot takes too long: what was held first would be needed most.
+                // The snapshot takes too long. The packets held first would be needed most, so none is dropped.
                 self.join_without_snapshot(received, deliver);
             } else {
                 self.give_up(GapReason::HeldBytes, received, deliver);
-                // The next one may be over already, and requests are free for others.
+                // The next gap may be over already, and there is room for other requests.
                 self.work_on_gaps(received, false, deliver);
             }
         } else if self.gap_deadline().is_some_and(|deadline| received >= deadline) {
@@ -993,7 +999,7 @@ impl Arbiter {
         }
     }
 
-    /// A copy of a packet, in a reused buffer if there is one.
+    /// Copies a packet, into a reused buffer if there is one.
     fn copy_of(&mut self, header: &Header, line: Line, received: Nanos, payload: &[u8]) -> Held {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
@@ -1002,7 +1008,7 @@ impl Arbiter {
         Held { header: *header, line, received, payload: copy }
     }
 
-    /// A kept packet is finished: its buffer is free for reuse.
+    /// Returns a finished packet's buffer for reuse.
     fn let_go(&mut self, payload: Vec<u8>) {
         if self.spare.len() < MOST_SPARE {
             self.spare.push(payload);
@@ -1014,7 +1020,7 @@ impl Arbiter {
         self.let_go(held.payload);
     }
 
-    /// Hands on what is held, as far as there is no gap before it.
+    /// Delivers the held packets up to the first gap.
     fn release(&mut self, deliver: &mut impl FnMut(Delivery<'_>)) {
         while let Some(next) = self.next
             && let Some(held) = self.held.pop_front_if(|held| held.header.first <= next)
@@ -1025,12 +1031,12 @@ impl Arbiter {
         }
     }
 
-    /// Time has come to `now`: ends reorder windows, times requests out, and finds silent lines.
+    /// Advances time to `now`: ends reorder windows, times out requests, and detects silent lines.
     pub fn advance(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.pass(now, true, deliver);
     }
 
-    /// A packet that is to come was received at `now`: as [`Arbiter::advance`], but no request times out.
+    /// Advances time to `now`, the receive time of an upcoming packet: like [`Arbiter::advance`], but no request times out.
     pub fn advance_to_packet(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.pass(now, false, deliver);
     }
@@ -1069,18 +1075,18 @@ impl Arbiter {
         }
     }
 
-    /// The numbers given up and not come since.
+    /// Returns the given-up numbers that have not arrived since.
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.given_up.iter()
     }
 
-    /// Whether all given-up messages came late. The sequence must have gone on since: a venue that numbers anew sends such numbers too, and
-    /// others than the next.
+    /// Returns whether all given-up messages have arrived late. The sequence must have advanced since then, because a venue that
+    /// restarts its numbers sends such numbers too, but not the next one.
     pub fn is_complete(&self) -> bool {
         self.given_up.is_empty() && self.forgotten == 0 && self.came_late < self.stood()
     }
 
-    /// Forgets the given-up messages: a snapshot replaces them.
+    /// Forgets the given-up messages, because a snapshot replaces them.
     pub fn forget_missing(&mut self) {
         self.given_up.clear();
         self.retry.clear();
@@ -1101,7 +1107,7 @@ mod tests {
         arbiter.held.push_back(held);
         assert!(arbiter.is_sound());
         for wrong in [2, 4] {
-            // Otherwise removing the held packets would go below zero, or leave bytes over.
+            // Otherwise removing the held packets would underflow the count, or leave bytes over.
             arbiter.held_bytes = wrong;
             assert!(!arbiter.is_sound());
         }

@@ -1,10 +1,10 @@
 //! The regular trading hours of the US equity markets by date.
 //!
-//! Source: "Holidays & Trading Hours" of NYSE, which Nasdaq, Cboe, IEX and MEMX follow. Days off are computed from the rules of NYSE
-//! Rule 7.2; days of mourning and storms are listed by date. Every day from 2005 to 2028 agrees with the calendar `XNYS` of
-//! exchange_calendars 4.13.2, from which the tests have the years from 2018 on. Earlier years follow the same rules and are not verified.
+//! Source: "Holidays & Trading Hours" of NYSE, which Nasdaq, Cboe, IEX and MEMX follow. Holidays are computed from the rules of
+//! NYSE Rule 7.2; days of mourning and storms are listed by date. Every day from 2005 to 2028 agrees with the calendar `XNYS` of
+//! exchange_calendars 4.13.2; the tests include the years from 2018 on. Earlier years follow the same rules and are not verified.
 //!
-//! Cost: a few divisions for a date; a caller keeps the answer for the day.
+//! Cost: a few divisions per date; callers keep the answer for the day.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ const CLOSE: u64 = 960 * MINUTE;
 /// 13:00.
 const EARLY_CLOSE: u64 = 780 * MINUTE;
 
-/// Days on which the markets stayed closed for another reason than a yearly holiday.
+/// Days on which the markets were closed for a reason other than a yearly holiday.
 const SPECIAL_CLOSINGS: [(i16, i8, i8); 5] = [
     // A day of mourning for president Gerald Ford.
     (2007, 1, 2),
@@ -49,7 +49,7 @@ enum Day {
     Closed,
 }
 
-/// The regular hours of a day in New York. `None`: the markets are closed on that day.
+/// Returns the regular hours of a day in New York, or `None` if the markets are closed on that day.
 #[must_use]
 pub fn regular_hours(date: Date) -> Option<Range<Nanos>> {
     let close = match day_of(date) {
@@ -62,7 +62,7 @@ pub fn regular_hours(date: Date) -> Option<Range<Nanos>> {
     Some(Nanos(midnight.checked_add(OPEN)?)..Nanos(midnight.checked_add(close)?))
 }
 
-/// Midnight in New York of each trading day after the one of this instant.
+/// Returns midnight in New York of each trading day after the day of this instant.
 pub fn trading_days_after(instant: Nanos) -> impl Iterator<Item = Nanos> {
     let next = |date: &Date| clock::day_after(*date);
     let days = std::iter::successors(clock::date_at(instant).as_ref().and_then(next), next);
@@ -89,7 +89,7 @@ fn is_weekend(date: Date) -> bool {
     matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday)
 }
 
-/// Whether the market is closed on a weekday: for a holiday, or in place of one that falls on a weekend.
+/// Returns whether the market is closed on a weekday: for a holiday, or in place of one that falls on a weekend.
 fn is_holiday(date: Date) -> bool {
     let (year, month, day, weekday) = (date.year(), date.month(), date.day(), date.weekday());
     // Ordinal of this weekday within the month, from 1.
@@ -106,7 +106,7 @@ fn is_holiday(date: Date) -> bool {
         _ => false,
     };
     let fixed = match (month, day) {
-        // New Year's Day is not made up for if it is a Saturday: the year's last Friday is a trading day.
+        // New Year's Day is not observed if it is a Saturday: the year's last Friday is a trading day.
         (1, 1) => true,
         (1, 2) => weekday == Weekday::Monday,
         (6, 18..=20) => year >= JUNETEENTH_FROM && is_observed(date, 19),
@@ -117,7 +117,8 @@ fn is_holiday(date: Date) -> bool {
     yearly || fixed || Some(date) == good_friday(year) || SPECIAL_CLOSINGS.contains(&(year, month, day))
 }
 
-/// Whether a holiday on this day of the month is observed on a weekday: on the Friday before a Saturday, the Monday after a Sunday.
+/// Returns whether a holiday on this day of the month is observed on a weekday: on the Friday before a Saturday, or the Monday
+/// after a Sunday.
 fn is_observed(date: Date, holiday: i8) -> bool {
     match date.day() - holiday {
         0 => true,
@@ -127,7 +128,7 @@ fn is_observed(date: Date, holiday: i8) -> bool {
     }
 }
 
-/// Good Friday, two days before Easter (the anonymous Gregorian computus).
+/// Returns Good Friday, two days before Easter (the anonymous Gregorian computus).
 fn good_friday(year: i16) -> Option<Date> {
     let of_year = i32::from(year);
     let (golden, century, rest) = (of_year % 19, of_year / 100, of_year % 100);

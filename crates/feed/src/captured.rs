@@ -1,4 +1,4 @@
-//! What a capture holds: packets and messages with their places, and the identities of the channels that they belong to.
+//! The contents of a capture: packets and messages with their positions, and the identities of their channels.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,22 +7,22 @@ use tapeworks_packet::net::Datagram;
 use tapeworks_session::SessionId;
 use tapeworks_time::Nanos;
 
-/// Where something lies in the inputs.
+/// A position in the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, by its place among the inputs.
+    /// Index of the file among the inputs.
     pub file: u16,
-    /// The packet in the file, from 1; in a file without packets, the message.
+    /// Number of the packet in the file, from 1; in a file without packets, of the message.
     pub number: u64,
-    /// Bytes from the start of the file (of a compressed file, of its contents). Of a message in a TCP stream that begins in an earlier
-    /// segment, the payload of the segment that completes it.
+    /// Offset from the start of the file, in bytes (for a compressed file, of its contents). For a message in a TCP stream that
+    /// begins in an earlier segment: the payload of the segment that completes it.
     pub offset: u64,
     /// When the packet was captured; `None` in a file without packets.
     pub time: Option<Nanos>,
 }
 
 impl Place {
-    /// This place, `bytes` further on.
+    /// Returns this position, `bytes` further on.
     #[must_use]
     pub const fn plus(self, bytes: u64) -> Self {
         Self { offset: self.offset + bytes, ..self }
@@ -36,11 +36,11 @@ impl From<&Packet<'_>> for Place {
     }
 }
 
-/// Origin of a packet. Live packets have only a time.
+/// The origin of a packet. Live packets have only a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) place: Place,
-    /// The capture kept only the beginning of it.
+    /// Whether the capture kept only the beginning of it.
     pub(crate) is_cut: bool,
 }
 
@@ -59,11 +59,11 @@ impl From<&Packet<'_>> for Origin {
 /// A captured datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// The file, by its place among the inputs.
+    /// Index of the file among the inputs.
     pub file: u16,
-    /// The packet in the file, from 1.
+    /// Number of the packet in the file, from 1.
     pub number: u64,
-    /// Where its payload starts in the file, in bytes.
+    /// Offset of its payload in the file, in bytes.
     pub offset: u64,
     /// When it was received.
     pub received: Nanos,
@@ -74,9 +74,9 @@ pub struct Packet<'a> {
 /// A message of a file without packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// The file, by its place among the inputs.
+    /// Index of the file among the inputs.
     pub file: u16,
-    /// Where the message starts in the file, in bytes.
+    /// Offset of the message in the file, in bytes.
     pub offset: u64,
     /// The message, without its length.
     pub bytes: &'a [u8],
@@ -86,39 +86,39 @@ pub struct Frame<'a> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ChannelIdentity {
-    /// A session of a UDP transport: both lines of a channel have the same.
+    /// A session of a UDP transport: both lines of a channel share it.
     Datagrams {
         /// The session.
         session: SessionId,
-        /// The UDP port, where the transport's header does not name the channel; else 0. Live channels have their place
-        /// in the configuration here.
+        /// The UDP port if the transport's header does not name the channel; otherwise 0. For live channels, their index in the
+        /// configuration.
         port: u16,
-        /// How many times the venue has started the numbers of the session over.
+        /// How many times the venue has restarted the numbers of the session.
         run: u16,
     },
     /// One direction of a TCP connection.
     SoupBinTcp {
-        /// Who sends.
+        /// The sender.
         source: SocketAddr,
-        /// Who receives.
+        /// The receiver.
         destination: SocketAddr,
     },
     /// A file without packets.
     File {
-        /// The file, by its place among the inputs.
+        /// Index of the file among the inputs.
         file: u16,
     },
     /// One direction of a TCP connection in a protocol that is its own transport.
     Stream {
-        /// Who sends.
+        /// The sender.
         source: SocketAddr,
-        /// Who receives.
+        /// The receiver.
         destination: SocketAddr,
     },
 }
 
 impl ChannelIdentity {
-    /// The channel of a datagram of this session to this port.
+    /// Returns the channel of a datagram of this session to this port.
     #[inline]
     #[must_use]
     pub const fn of_datagram(session: SessionId, port: u16) -> Self {
@@ -126,7 +126,7 @@ impl ChannelIdentity {
         Self::Datagrams { session, port, run: 0 }
     }
 
-    /// The channel after a restart.
+    /// Returns the channel after a restart.
     #[must_use]
     pub const fn next_run(self) -> Self {
         match self {
@@ -135,7 +135,7 @@ impl ChannelIdentity {
         }
     }
 
-    /// The same session with this run.
+    /// Returns the same session with another run.
     #[must_use]
     pub const fn of_run(self, run: u16) -> Self {
         match self {

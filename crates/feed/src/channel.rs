@@ -1,6 +1,6 @@
-//! One channel: its place in the sequence, its messages, its counters.
+//! One channel: its position in the sequence, its messages, its counters.
 //!
-//! Cost: one compare of the sequence number for each packet; per message, the cost of its [normaliser](crate::normaliser).
+//! Cost: one compare of the sequence number per packet; per message, the cost of its [normaliser](crate::normaliser).
 
 use std::net::SocketAddr;
 
@@ -28,13 +28,13 @@ use crate::table::{Application, ChannelNormaliser};
 pub struct ChannelCounters {
     /// Packets, duplicates included.
     pub packets: u64,
-    /// Of those, the packets without a new message, by line A and B.
+    /// Packets without a new message, by line A and B.
     pub duplicate_packets: [u64; 2],
-    /// Messages handed on.
+    /// Messages delivered.
     pub messages: u64,
     /// Packets without messages.
     pub heartbeats: u64,
-    /// Ends of session.
+    /// Announced ends of session.
     pub ends_of_session: u64,
 }
 
@@ -45,12 +45,13 @@ pub struct Channel {
     pub(crate) sequenced: Sequenced,
     publisher: Publisher,
     pub(crate) number: u16,
-    /// Of a stream or file, whose messages carry no numbers: the next one's.
+    /// Number of the next message in a stream or file, whose messages carry no numbers.
     pub(crate) next_number: u64,
     pub(crate) normaliser: ChannelNormaliser,
-    /// Destinations that carry it: line A first.
+    /// Destinations that carry the channel: line A first.
     lines: Vec<SocketAddr>,
-    /// Whether an instrument is one of its own, by number. Only kept in a capture; `None` of a feed whose venues have one channel.
+    /// Whether the channel has carried an instrument, by instrument number. Only kept for captures; `None` for feeds whose venues
+    /// have a single channel.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) has: Option<Vec<bool>>,
     pub(crate) counters: ChannelCounters,
@@ -92,8 +93,8 @@ impl RoutedChannel for Channel {
 }
 
 impl Channel {
-    /// A channel before its first message. Events have 16 bits for its number: channels beyond 65,536 share the numbers, and keep
-    /// their own sequence numbers.
+    /// Creates a channel before its first message. Events have 16 bits for its number: channels beyond 65,536 share the numbers,
+    /// but keep separate sequence numbers.
     pub(crate) fn new(
         identity: ChannelIdentity,
         application: Application,
@@ -113,14 +114,14 @@ impl Channel {
         }
     }
 
-    /// It is of another feed than was thought, with the same transport. It has had no message.
+    /// Changes the feed to another one with the same transport. The channel must not have had a message yet.
     pub(crate) fn rename(&mut self, application: Application, start: &Start) {
         self.sequenced.rename(application);
         self.publisher = start.publisher;
         self.normaliser = ChannelNormaliser::new(application, start);
     }
 
-    /// Whether a restored state is valid.
+    /// Checks that a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
         ensure(self.sequenced.tracker.is_sound(), "a channel's gaps")?;
@@ -130,49 +131,49 @@ impl Channel {
         ensure(self.normaliser.is_sound(symbols), "a channel's instruments")
     }
 
-    /// Its identity.
+    /// Returns the channel's identity.
     pub const fn identity(&self) -> &ChannelIdentity {
         self.sequenced.identity()
     }
 
-    /// Its protocol.
+    /// Returns the channel's feed.
     pub const fn application(&self) -> Application {
         self.sequenced.application()
     }
 
-    /// The publisher that the channel was opened for. Of a feed whose channels are shared, one of several.
+    /// Returns the publisher that the channel was opened for. If the feed's channels are shared, it is one of several.
     pub const fn publisher(&self) -> Publisher {
         self.publisher
     }
 
-    /// Its counters.
+    /// Returns the channel's counters.
     pub const fn counters(&self) -> &ChannelCounters {
         &self.counters
     }
 
-    /// Duplicate, late and missing messages.
+    /// Returns the counts of duplicate, late and missing messages.
     pub const fn sequence(&self) -> &SequenceCounters {
         self.sequenced.tracker.counters()
     }
 
-    /// Where it was sent: line A first.
+    /// Returns the channel's destinations: line A first.
     pub fn lines(&self) -> &[SocketAddr] {
         &self.lines
     }
 
-    /// It takes the place of a channel, and has its lines.
+    /// Inherits the lines of the channel that this one replaces.
     pub(crate) fn takes_lines_of(&mut self, before: &Self) {
         self.lines.clone_from(&before.lines);
     }
 
-    /// The instruments that it has carried in a capture.
+    /// Returns the instruments that the channel has carried in a capture.
     pub(crate) fn instruments(&self) -> Vec<InstrumentId> {
         let numbers = self.has.iter().flatten().enumerate().filter(|(_, has)| **has);
         numbers.map(|(number, _)| InstrumentId(number as u32)).collect()
     }
 }
 
-/// A block of a packet is not whole.
+/// Reports a packet with an incomplete block.
 #[cold]
 #[inline(never)]
 pub(crate) fn broken(error: FramingError, origin: &Origin, offset: u64, problems: &mut Problems) {
@@ -183,7 +184,8 @@ pub(crate) fn broken(error: FramingError, origin: &Origin, offset: u64, problems
 }
 
 impl Channel {
-    /// Takes a packet that is not the next one, or has no messages. Returns how many of its messages to skip, `None` when all.
+    /// Processes a packet that is not next in sequence, or has no messages. Returns how many of its messages to skip, or `None`
+    /// to skip all.
     #[expect(clippy::too_many_arguments, reason = "one call")]
     #[cold]
     #[inline(never)]
@@ -218,17 +220,17 @@ impl Channel {
         Some(arrival.skip)
     }
 
-    /// The publishers whose messages it carries.
+    /// Returns the publishers whose messages the channel carries.
     pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
         self.application().spec().publishers_on(self.publisher)
     }
 
-    /// Events about the whole channel, without a message: one for each of its publishers.
+    /// Returns events about the whole channel, one for each of its publishers, that no message caused.
     pub(crate) fn events(&self, kind: EventKind, now: Nanos) -> impl Iterator<Item = Event> + '_ {
         self.publishers().map(move |publisher| self.event(kind, (publisher, InstrumentId::ALL), now))
     }
 
-    /// An event about one instrument of a publisher, without a message.
+    /// Returns an event about one instrument of a publisher that no message caused.
     pub(crate) fn event(
         &self,
         kind: EventKind,
@@ -242,7 +244,7 @@ impl Channel {
         event
     }
 
-    /// Puts out a gap for each publisher of the channel, at the receive time or, without one, at `otherwise`.
+    /// Emits a gap for each publisher of the channel, at the receive time or, without one, at `otherwise`.
     #[cold]
     pub(crate) fn put_gap<S: Sink<Event>>(
         &self,
@@ -262,7 +264,8 @@ impl Channel {
         }
     }
 
-    /// Translates the messages of one packet. Returns how many of those behind `skip` cannot be read: the last.
+    /// Translates the messages of one packet. Returns how many messages after `skip` could not be read; they are always the last
+    /// ones.
     #[expect(clippy::too_many_arguments, reason = "one call; a struct would only rename them")]
     #[inline]
     pub(crate) fn messages<'b, S: Sink<Event>, Prefix: LengthPrefix>(
@@ -281,7 +284,7 @@ impl Channel {
         let mut number = 0;
         loop {
             let offset = origin.place.offset + (header + blocks.offset()) as u64;
-            // The rest of the packet is lost when a block is broken. The numbers of its messages are known.
+            // A broken block loses the rest of the packet. The numbers of the lost messages are known.
             let Some(block) = blocks.next() else { return 0 };
             match block {
                 Ok(message) => {
@@ -295,14 +298,14 @@ impl Channel {
                 }
                 Err(error) => {
                     broken(error, origin, offset, problems);
-                    // Those before `skip` came in another packet.
+                    // Messages before `skip` came in another packet.
                     return unread(count, skip, number);
                 }
             }
         }
     }
 
-    /// A message whose number is the next of its channel.
+    /// Translates a message that carries no number, giving it the channel's next one.
     #[inline(always)]
     pub(crate) fn numbered_message<S: Sink<Event>>(
         &mut self,
@@ -323,7 +326,8 @@ impl Channel {
         self.message(message, &context, place, problems, symbols, sink);
     }
 
-    /// A message that does not follow the last one: a login began elsewhere. `true` when it came before.
+    /// Handles a message that does not follow the last one, because a login began elsewhere. Returns `true` if the message came
+    /// before.
     #[cold]
     #[inline(never)]
     fn renumbered<S: Sink<Event>>(
@@ -342,7 +346,7 @@ impl Channel {
         arrival.skip > 0
     }
 
-    /// Translates one message.
+    /// Counts and translates one message.
     #[inline(always)]
     pub(crate) fn message<S: Sink<Event>>(
         &mut self,
@@ -380,7 +384,7 @@ impl Channel {
         self.other_message(message, *context, place, problems, symbols, sink);
     }
 
-    /// Translates a message that is none of the frequent ones.
+    /// Translates a message of a less frequent type.
     #[inline(never)]
     fn other_message<S: Sink<Event>>(
         &mut self,
@@ -412,8 +416,7 @@ impl Channel {
         sink: &mut S,
     ) {
         problems.note(Problem::at(place, ProblemKind::Message(error)));
-        // A message of an unknown type does not change books. A message of a known type that cannot be read may have changed
-        // one.
+        // A message of an unknown type does not change the books. An unreadable message of a known type may have changed one.
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
             self.sequenced.tracker.lose(gap);

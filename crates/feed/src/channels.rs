@@ -1,10 +1,10 @@
-//! The channels of a capture: which one a datagram belongs to, and when a channel starts over.
+//! The channels of a capture: which one a datagram belongs to, and when a channel restarts.
 //!
-//! A channel is named by its session, its port where the header does not name it, and its run: how many times the venue has started
-//! the numbers of this session over. Replay and analysis place datagrams through the [router](crate::router), so they agree on every
-//! restart. A restart makes another channel, which takes nothing from the old one.
+//! A channel is identified by its session, its port if the header does not name the channel, and its run: how many times the
+//! venue has restarted the numbers of this session. Replay and analysis place datagrams through the [router](crate::router), so
+//! they agree on every restart. A restart creates another channel, which inherits nothing from the old one.
 //!
-//! Cost: a datagram that continues its channel never gets here. Any other costs a look into a hash map, and its judgement by the
+//! Cost: a datagram that continues its channel never gets here. Any other costs a hash map lookup and a judgement by the
 //! channel's [`Run`].
 
 use std::collections::HashMap;
@@ -19,27 +19,27 @@ use crate::run::{Dialect, Evidence, Run, Verdict};
 use crate::sequence::{Arrival, Refusal, SequenceTracker};
 use crate::table::Application;
 
-/// What sequencing knows of a channel.
+/// The sequencing state of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub struct Sequenced {
     identity: ChannelIdentity,
     application: Application,
-    /// Its numbers.
+    /// Its sequence numbers.
     pub tracker: SequenceTracker,
-    /// Distinguishes its copies from a restart. A live channel's [arbiter](crate::arbitration) has its own.
+    /// Distinguishes copies from a restart. A live channel's [arbiter](crate::arbitration) has its own.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub run: Run,
-    /// Suspects, until they are confirmed or refused.
+    /// Suspects that are not yet confirmed or refused.
     #[cfg_attr(feature = "serde", serde(skip))]
     held: Vec<HeldPacket>,
-    /// Another run or session has taken its place.
+    /// Whether another run or session has replaced this channel.
     #[cfg_attr(feature = "serde", serde(skip))]
     is_replaced: bool,
 }
 
 impl Sequenced {
-    /// A channel before its first packet.
+    /// Creates a channel before its first packet.
     #[must_use]
     pub fn new(identity: ChannelIdentity, application: Application) -> Self {
         Self {
@@ -52,25 +52,25 @@ impl Sequenced {
         }
     }
 
-    /// Its identity.
+    /// Returns the channel's identity.
     #[must_use]
     pub const fn identity(&self) -> &ChannelIdentity {
         &self.identity
     }
 
-    /// Its protocol.
+    /// Returns the channel's feed.
     #[must_use]
     pub const fn application(&self) -> Application {
         self.application
     }
 
-    /// Whether another run or session has taken its place.
+    /// Returns whether another run or session has replaced this channel.
     #[must_use]
     pub const fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// Whether this channel carries a session on a port.
+    /// Returns whether this channel carries a session on a port.
     #[inline]
     #[must_use]
     pub fn carries(&self, session: &SessionId, port: u16) -> bool {
@@ -84,7 +84,7 @@ impl Sequenced {
         self.application = application;
     }
 
-    /// Whether a packet is the next one, with nothing to be judged.
+    /// Returns whether a packet is next in sequence and there is nothing to judge.
     #[inline]
     #[must_use]
     pub fn is_next(&self, header: &Header) -> bool {
@@ -92,14 +92,14 @@ impl Sequenced {
     }
 }
 
-/// A copy of a packet that waits for those which confirm it.
+/// A copy of a packet that waits for others to confirm it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeldPacket {
-    /// The file, by its place among the inputs.
+    /// Index of the file among the inputs.
     pub file: u16,
-    /// The packet in the file, from 1.
+    /// Number of the packet in the file, from 1.
     pub number: u64,
-    /// Where its payload starts in the file, in bytes.
+    /// Offset of its payload in the file, in bytes.
     pub offset: u64,
     /// When it was received.
     pub received: Nanos,
@@ -124,7 +124,7 @@ impl HeldPacket {
         }
     }
 
-    /// The packet as it came.
+    /// Returns the packet as it was captured.
     #[must_use]
     pub fn packet(&self) -> Packet<'_> {
         Packet {
@@ -145,27 +145,27 @@ impl HeldPacket {
     }
 }
 
-/// What to do with a datagram that does not simply continue its channel.
+/// The outcome of placing a datagram that does not simply continue its channel.
 #[derive(Debug)]
 pub enum Step {
-    /// It is of this channel, whose sequence decides what is new in it.
+    /// It belongs to this channel. The channel's sequence determines which messages are new.
     OfChannel(usize),
-    /// It is of this channel, and none of it is used.
+    /// It belongs to this channel, and none of its messages is used.
     Skipped(usize, Arrival),
     /// It was copied, and waits for others to confirm a restart.
     Held,
-    /// A channel starts over, or another session takes its place. Its first packets were held; the datagram follows them.
+    /// A channel restarts, or another session replaces it. The held packets come first, then the datagram.
     Restarted {
         /// The channel that ends.
         from: usize,
         /// The channel that begins.
         to: usize,
-        /// The packets that were held.
+        /// The held packets.
         held: Vec<HeldPacket>,
     },
 }
 
-/// A datagram to be placed.
+/// A datagram to place.
 #[derive(Clone, Copy, Debug)]
 pub struct Arriving<'a, 'p> {
     /// The datagram.
@@ -174,7 +174,7 @@ pub struct Arriving<'a, 'p> {
     pub header: Header,
     /// Its feed.
     pub application: Application,
-    /// The channel of the last packet to its destination, or the channel of its venue, if there is one.
+    /// The channel of the last packet to its destination, or its venue's channel, if there is one.
     pub channel: Option<usize>,
 }
 
@@ -192,19 +192,19 @@ impl Arriving<'_, '_> {
         }
     }
 
-    /// Whether its messages are what its header says, so that it may restart a channel.
+    /// Returns whether the datagram's messages match its header, so that it may restart a channel.
     fn is_sound(&self) -> bool {
         !self.packet.datagram.truncated && self.application.transport().is_sound(self.packet.datagram.payload)
     }
 }
 
-/// The channels, each with what its owner keeps of it.
+/// All channels, each with its owner's data.
 #[derive(Debug)]
 pub struct Channels<C> {
     all: Vec<C>,
     /// The current run of each session.
     by_session: HashMap<ChannelIdentity, usize>,
-    /// Suspects that were refused since the owner last took them, with their channels.
+    /// Suspects refused since the owner last took them, with their channels.
     refused: Vec<(usize, HeldPacket, Refusal)>,
 }
 
@@ -231,13 +231,13 @@ impl<C> std::ops::DerefMut for Channels<C> {
 }
 
 impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
-    /// The current channel of a session.
+    /// Returns the current channel of a session.
     #[must_use]
     pub fn current(&self, identity: &ChannelIdentity) -> Option<usize> {
         self.by_session.get(&identity.of_run(0)).copied()
     }
 
-    /// Adds a channel, the current one of its session. Returns its place.
+    /// Adds a channel as the current one of its session. Returns its index.
     pub fn add(&mut self, channel: C) -> usize {
         let index = self.all.len();
         self.by_session.insert(channel.as_ref().identity.of_run(0), index);
@@ -245,12 +245,12 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         index
     }
 
-    /// The suspects that were refused since the last call, each with its channel and the reason.
+    /// Takes the suspects that were refused since the last call, each with its channel and the reason.
     pub fn take_refused(&mut self) -> Vec<(usize, HeldPacket, Refusal)> {
         std::mem::take(&mut self.refused)
     }
 
-    /// The channel whose place a session takes: the last one to the same destination, or the one that the header names.
+    /// Returns the channel that a session replaces: the last one to the same destination, or the one that the header names.
     fn predecessor(&self, arriving: &Arriving<'_, '_>) -> Option<usize> {
         let session = &arriving.header.session;
         let has_place = |channel: &C| {
@@ -266,7 +266,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         self.all.get(index).is_some_and(has_place).then_some(index)
     }
 
-    /// Places a datagram that is not the next one of its destination's channel. `make` makes a channel.
+    /// Places a datagram that is not the next one of its destination's channel. `make` creates a channel.
     #[cold]
     #[inline(never)]
     pub fn place(
@@ -279,7 +279,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         if let Some(index) = self.current(&identity) {
             let channel = self.all[index].as_mut();
             if channel.is_replaced {
-                // A late packet of a session that another has replaced: the books are the other's now.
+                // A late packet of a session that another has replaced: the books now follow the other session.
                 let (first, next) = (arriving.header.first, channel.tracker.next());
                 let is_new = next.is_some_and(|next| first.saturating_add(count) > next)
                     || channel.tracker.is_missing(first, count);
@@ -320,7 +320,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         }
         let verdict = match next {
             _ if is_late => Verdict::OfRun,
-            // Of two lines every second packet is a copy, and is not walked.
+            // With two lines every second packet is a copy; its messages are not walked.
             Some(next)
                 if first.saturating_add(count) <= next
                     && !channel.run.is_next_day(arriving.packet.received)
@@ -332,7 +332,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
             {
                 Verdict::OfRun
             }
-            // What is implausibly far is for the tracker to judge, and what is damaged restarts nothing.
+            // The tracker judges implausibly distant numbers, and a damaged packet restarts nothing.
             Some(next) if !channel.tracker.is_unconfirmed() || next <= first.saturating_add(count) => {
                 if first != next && arriving.is_sound() {
                     channel.run.judge(&arriving.evidence(), next)
@@ -387,7 +387,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
                 let old = self.all[index].as_ref();
                 if old.identity.of_run(0) == channel.as_ref().identity.of_run(0) {
                     channel.as_mut().run = old.run.next_run(old.tracker.next().unwrap_or_default());
-                    // Within a day the venue numbers from 1, and what the capture lacks of that is missing.
+                    // Within a day the venue numbers from 1 again, so anything the capture lacks from there is missing.
                     if !old.run.is_next_day(arriving.packet.received) {
                         channel.as_mut().tracker.restart(1);
                     }
@@ -398,7 +398,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         }
     }
 
-    /// A channel ends. Returns the suspects that the datagram confirms; any others are refused.
+    /// Ends a channel. Returns the suspects that the datagram confirms; any others are refused.
     fn end_of(&mut self, index: usize, arriving: &Arriving<'_, '_>) -> Vec<HeldPacket> {
         let session = arriving.header.session;
         let transport = arriving.application.transport();
@@ -417,7 +417,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         confirmed
     }
 
-    /// Refuses the suspects of a channel: a packet of the run came.
+    /// Refuses a channel's suspects, because a packet of the current run arrived.
     fn refuse_held(&mut self, index: usize) {
         self.all[index].as_mut().run.refuse_suspects();
         self.drop_held(index);
@@ -428,7 +428,7 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         self.refuse(index, held);
     }
 
-    /// Refuses held packets. The reason is the packet's own: it is of another session, or it contradicts this one.
+    /// Refuses held packets. Each has its own reason: it belongs to another session, or it contradicts this one.
     fn refuse(&mut self, index: usize, packets: Vec<HeldPacket>) {
         let channel = self.all[index].as_mut();
         let transport = channel.application.transport();
@@ -453,7 +453,8 @@ impl<C: AsRef<Sequenced> + AsMut<Sequenced>> Channels<C> {
         }
     }
 
-    /// The input ends. Returns the suspects of another session that nothing contradicted: read again, they begin it. Others are refused.
+    /// Ends the input. Returns the suspects of another session that nothing contradicted; processed again, they begin that
+    /// session. Other suspects are refused.
     pub fn finish(&mut self) -> Vec<(Application, HeldPacket)> {
         let mut begins = Vec::new();
         for index in 0..self.all.len() {

@@ -1,7 +1,7 @@
 //! The trading day, from midnight in New York, Chicago or London; times as text.
 //!
-//! ITCH gives times as nanoseconds since midnight of the exchange's day. The receive time of the packets gives the day; for a
-//! file without receive times, its name or an option does. Time zone and daylight-saving rules are those of the IANA zone
+//! ITCH sends times as nanoseconds since midnight of the exchange's day. The receive time of the packets determines the day; for
+//! a file without receive times, its name or an option does. Time zone and daylight-saving rules are those of the IANA zone
 //! `America/New_York`, never a fixed offset.
 
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use tapeworks_time::Nanos;
 /// The zone of the US equity markets.
 pub const ZONE: &str = "America/New_York";
 
-/// Nanoseconds of half a day: no time of day is farther from its receive time, by the right day.
+/// Half a day in ns: with the right day, no time of day is farther from its receive time.
 pub(crate) const HALF_A_DAY_NS: u64 = 12 * 3_600 * Nanos::SECOND;
 
 /// The zone by which a venue counts its day.
@@ -26,7 +26,7 @@ pub(crate) enum Zone {
 }
 
 impl Zone {
-    /// The time zone; UTC if the zone data were missing, which the bundled database excludes.
+    /// Returns the time zone; UTC if the zone data were missing, which the bundled database excludes.
     fn rules(self) -> TimeZone {
         let name = match self {
             Self::NewYork => ZONE,
@@ -46,8 +46,8 @@ impl Zone {
         Some(timestamp.to_zoned(self.rules()).date())
     }
 
-    /// The midnight that began the day of a time of day: the day that brings the time nearest to its receive time. A message is
-    /// received some time after or, by clocks that differ, before.
+    /// Returns the midnight that began the day of a time of day: the day that places the time nearest to its receive time. A
+    /// message is received some time after it was sent or, if clocks differ, before.
     #[cold]
     #[inline(never)]
     pub(crate) fn nearest_midnight(self, since_midnight_ns: u64, received: Nanos) -> Option<Nanos> {
@@ -55,14 +55,14 @@ impl Zone {
         self.midnight_before(Nanos(noon))
     }
 
-    /// The midnight that began the day of `time` here.
+    /// Returns the midnight that began the day of `time` in this zone.
     pub(crate) fn midnight_before(self, time: Nanos) -> Option<Nanos> {
         self.midnight_of(self.date_at(time)?)
     }
 }
 
-/// Parses an instant: nanoseconds since 1970, or ISO 8601 with `Z`, an offset, or the name of a zone. A time without a zone is none: some
-/// readers would take it for New York's and some for UTC.
+/// Parses an instant: nanoseconds since 1970, or ISO 8601 with `Z`, an offset, or the name of a zone. A time without a zone is
+/// rejected, because some readers would assume New York and some UTC.
 pub fn instant(text: &str) -> Option<Nanos> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok().map(Nanos);
@@ -72,26 +72,26 @@ pub fn instant(text: &str) -> Option<Nanos> {
     u64::try_from(timestamp.ok()?.as_nanosecond()).ok().map(Nanos)
 }
 
-/// What [`instant`] takes.
+/// The forms that [`instant`] accepts.
 pub const INSTANT_FORM: &str = "nanoseconds since 1970, or ISO 8601 with a zone: 2025-11-14T14:30:00Z, 2025-11-14T09:30-05:00 or \
                                 2025-11-14T09:30[America/New_York]";
 
-/// The instant of midnight in New York at the start of `date`. `None` for dates before 1970 or beyond 2500.
+/// Returns the instant of midnight in New York at the start of `date`; `None` for dates before 1970 or beyond 2500.
 pub fn midnight_of(date: Date) -> Option<Nanos> {
     Zone::NewYork.midnight_of(date)
 }
 
-/// The date in New York at `time`.
+/// Returns the date in New York at `time`.
 pub fn date_at(time: Nanos) -> Option<Date> {
     Zone::NewYork.date_at(time)
 }
 
-/// The midnight that began the New York day of `time`.
+/// Returns the midnight that began the New York day of `time`.
 pub fn midnight_before(time: Nanos) -> Option<Nanos> {
     Zone::NewYork.midnight_before(time)
 }
 
-/// The time of a message that has only the nanoseconds of its second: that nearest to its receive time.
+/// Returns the time of a message that has only the nanoseconds within its second: the one nearest to its receive time.
 #[cold]
 #[inline(never)]
 pub(crate) fn nearest(offset_ns: u64, received: Option<Nanos>) -> Nanos {
@@ -101,13 +101,13 @@ pub(crate) fn nearest(offset_ns: u64, received: Option<Nanos>) -> Nanos {
     Nanos(second.saturating_mul(Nanos::SECOND).saturating_add(offset_ns))
 }
 
-/// The day after `date`, for ranges that exclude their end.
+/// Returns the day after `date`, for ranges that exclude their end.
 pub fn day_after(date: Date) -> Option<Date> {
     date.checked_add(1.day()).ok()
 }
 
-/// A date as people and Nasdaq's files write it: `2025-11-14`, `20251114` or `11142025`, anywhere in `text` as a word
-/// of digits. The last form is that of `11142025.NASDAQ_ITCH50.gz`; `S111425` is that of `S111425-v50.txt.gz`.
+/// Finds a date in the forms that people and Nasdaq's files use: `2025-11-14`, `20251114` or `11142025`, anywhere in `text` as a
+/// word of digits. The last form is that of `11142025.NASDAQ_ITCH50.gz`; `S111425` is that of `S111425-v50.txt.gz`.
 pub fn date_in(text: &str) -> Option<Date> {
     let iso = |word: &str| word.parse::<Date>().ok();
     if let Some(date) = (0..text.len()).find_map(|start| text.get(start..start + 10).and_then(iso)) {
@@ -131,7 +131,7 @@ pub fn date_in(text: &str) -> Option<Date> {
         match digits.len() {
             8 => date(number(0, 4)?, number(4, 6)?, number(6, 8)?)
                 .or_else(|| date(number(4, 8)?, number(0, 2)?, number(2, 4)?)),
-            // Six digits alone, or at the end of a word, may as well be a time of day; and ITCH 5.0 is of 2014.
+            // Six digits alone, or at the end of a word, may also be a time of day; and ITCH 5.0 dates from 2014.
             6 if before.strip_suffix('S').is_some_and(|start| !start.ends_with(char::is_alphanumeric)) => {
                 date(2000 + number(4, 6)?, number(0, 2)?, number(2, 4)?).filter(|date| date.year() >= 2010)
             }
@@ -150,7 +150,7 @@ pub fn iso_time(out: &mut String, time: Nanos) {
     debug_assert!(written.is_ok(), "writing to a string");
 }
 
-/// The time as [`iso_time`] writes it.
+/// Returns the time as [`iso_time`] writes it.
 #[must_use]
 pub fn iso(time: Nanos) -> String {
     let mut text = String::new();

@@ -1,14 +1,15 @@
-//! The numbers of a channel whose messages have the nanoseconds of a second that an earlier message has: behind a break the second is unknown.
+//! Detects breaks in a channel whose messages carry only nanoseconds, within a second that an earlier message sent. After a break
+//! the second is unknown.
 
 use tapeworks_market::Line;
 
 use crate::normaliser::Context;
 
-/// The message before.
+/// The position after the last message.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(crate) struct Continuity {
-    /// The number of the next message of the sequence; [`NONE`] behind one of a snapshot, which is outside of the sequence.
+    /// The sequence's next number; [`NONE`] after a snapshot message, which is outside the sequence.
     next: u64,
     state: State,
 }
@@ -21,7 +22,7 @@ enum State {
     OfSnapshot,
 }
 
-/// The greatest number, which no message is expected to have.
+/// The greatest number, which is never expected.
 const NONE: u64 = u64::MAX;
 
 impl Default for Continuity {
@@ -31,28 +32,28 @@ impl Default for Continuity {
 }
 
 impl Continuity {
-    /// No message has come.
+    /// Returns whether no message has come yet.
     pub(crate) const fn is_new(&self) -> bool {
         matches!(self.state, State::New)
     }
 
-    /// Whether a message is the next one, and neither is of a snapshot.
+    /// Returns whether a message is next in sequence, and neither it nor the last one belongs to a snapshot.
     #[inline(always)]
     pub(crate) fn goes_on_at(&self, context: &Context) -> bool {
         context.sequence == self.next && context.line != Line::Snapshot
     }
 
-    /// Follows a message with which it [goes on](Self::goes_on_at).
+    /// Advances past a message that [continues](Self::goes_on_at) the sequence.
     #[inline(always)]
     pub(crate) const fn go_on(&mut self, context: &Context) {
         (self.next, self.state) = (context.sequence.wrapping_add(1), State::OfSequence);
     }
 
-    /// Follows the next message. `true`: messages before it are missing, or a snapshot begins or ends.
+    /// Advances past any message. Returns `true` if messages before it are missing, or a snapshot begins or ends.
     #[inline]
     pub(crate) fn breaks_at(&mut self, context: &Context) -> bool {
         if context.line == Line::Snapshot {
-            // All messages of a snapshot have one number.
+            // All messages of a snapshot have the same number.
             let begins = self.state != State::OfSnapshot;
             *self = Self { next: NONE, state: State::OfSnapshot };
             return begins;
@@ -83,7 +84,7 @@ mod tests {
         ];
         for (line, sequence, breaks) in follows.into_iter().chain(snapshot) {
             let context = Context { received: None, sequence, channel: 0, line };
-            // Nothing goes on with a message of a snapshot or behind one, nor with a number that is missing.
+            // A message of a snapshot, the one after it, and one after a gap do not continue the sequence.
             assert_eq!(continuity.goes_on_at(&context), !breaks && line != Snapshot, "{line:?} {sequence}");
             assert_eq!(continuity.breaks_at(&context), breaks, "{line:?} {sequence}");
         }

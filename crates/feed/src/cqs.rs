@@ -1,21 +1,23 @@
 //! CTA's CQS 1.91 to normalised events.
 //!
-//! Every message names its participant by a letter, and a quote its instrument by symbol. A quote becomes two events of the participant's publisher and, where it
-//! says something of the national best bid and offer, events of the SIP's: [`Quotes`]. The SIP's own time is that of the block, which a message does not
-//! have: all events have the participant's time.
+//! Every message names its participant by a letter, and a quote its instrument by symbol. A quote becomes two events of the
+//! participant's publisher and, if it affects the national best bid and offer, events of the SIP's: [`Quotes`]. The SIP's own
+//! time is in the block, not in the message, so all events have the participant's time.
 //!
-//! Sizes are in round lots, and nothing says how many shares these have: a hundred. From November 2025 on they are in shares.
+//! Sizes are in round lots, and no message states how many shares a lot has: a hundred. From November 2025 on they are in shares.
 //!
-//! Suffixes are of CQS' convention, and are spelled as at the other venues: `XYZpA` becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
+//! Suffixes follow CQS's convention, and are normalised to the spelling of the other venues: `XYZpA` becomes `XYZ-A`
+//! ([`symbology`](tapeworks_market::symbology)).
 //!
-//! A long quote may have price bands in the place of prices: it is no quote of the participant's. One of FINRA's may be a market maker's that leaves FINRA's
-//! best as it was, or say that FINRA has none.
+//! A long quote may have price bands in place of prices: it is then not a quote of the participant. A FINRA quote may be a market
+//! maker's that leaves FINRA's best unchanged, or may state that FINRA has none.
 //!
-//! The security status of a quote is a status of the SIP's where it is regulatory: news, a pause, a circuit breaker. Any other halt is the participant's alone:
-//! an imbalance, its systems, sub-penny trading, no opening. A resumption is the participant's, and the SIP's if the listing market says it. The short-sale
-//! restriction is a status of the SIP's when it changes.
+//! The security status of a quote is a status of the SIP if it is regulatory: news, a pause, a circuit breaker. Any other halt
+//! belongs to the participant alone: an imbalance, its systems, sub-penny trading, no opening. A resumption belongs to the
+//! participant, and to the SIP too if the listing market sends it. The short-sale restriction is a status of the SIP when it
+//! changes.
 //!
-//! Cost: the message's own lines, one lookup of the symbol (two where it has a suffix), and up to four events.
+//! Cost: the message's own cache lines, one lookup of the symbol (two if it has a suffix), and up to four events.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -44,7 +46,7 @@ use crate::probe::packet_fits;
 use crate::sip::{self, Best, OF_CTA, Quote, Quotes, USUAL_LOT};
 use crate::symbols::{SymbolHasher, UNWANTED};
 
-/// Messages name their symbol.
+/// A message names its symbol.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "security_symbol",
     suffix: None,
@@ -58,34 +60,34 @@ pub(crate) const NAMING: Naming = Naming {
 /// The SIP's own publisher.
 const SIP: Publisher = Publisher::SIP_CTA;
 
-/// So many symbols with a suffix are remembered; further ones are translated at each message. The tapes have some 3,000.
+/// Maximum number of symbols with a suffix to remember; further ones are translated at each message. The tapes have about 3,000.
 const MOST_SUFFIXED: usize = 1 << 16;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Whether a message can be read.
+/// Checks that a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// Whether a message begins the day, or resets the block sequence number.
+/// Returns whether a message begins the day, or resets the block sequence number.
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::StartOfDay(_) | Message::ResetBlockSequenceNumber(_)))
 }
 
-/// The participant's time of a message, in nanoseconds since 1970.
+/// Returns the participant's time of a message, in nanoseconds since 1970.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let number =
         |from: usize| message.get(from..)?.first_chunk().map(|bytes| u64::from(u32::from_be_bytes(*bytes)));
     Some(number(5)? * SECOND_NS + number(9)?)
 }
 
-/// DBN's status reason of an imbalance of orders.
+/// DBN's status reason for an order imbalance.
 const ORDER_IMBALANCE: u16 = 40;
 
-/// Whether a UDP payload is a block of CQS.
+/// Returns whether a UDP payload is a CQS block.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
-    // The block says how long it is.
+    // The block states its length.
     let is_whole = payload
         .get(1..3)
         .is_some_and(|size| usize::from(size[0]) << 8 | usize::from(size[1]) == payload.len());
@@ -95,7 +97,7 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
         && packet_fits::<CtaBlock>(payload, check)
 }
 
-/// Whether a session of blocks is of CQS.
+/// Returns whether a session of blocks belongs to CQS.
 pub(crate) fn has_session(session: &SessionId) -> bool {
     matches!(session, SessionId::CtaBlock(CQS))
 }
@@ -108,7 +110,7 @@ type Suffixed = HashMap<[u8; 11], InstrumentId, BuildHasherDefault<SymbolHasher>
 #[derive(Debug)]
 pub(crate) struct CqsNormaliser {
     quotes: Quotes,
-    /// What the table of symbols says of those with a suffix, which it has in another spelling.
+    /// Caches the instruments of symbols with a suffix, which the symbol table has in another spelling.
     #[cfg_attr(feature = "serde", serde(skip))]
     suffixed: Suffixed,
     /// By instrument: whether a short-sale price test restricts it.
@@ -156,7 +158,7 @@ const fn nanos(seconds: SecondsSinceEpoch, nanoseconds: Nanoseconds) -> Nanos {
     Nanos(seconds.0 as u64 * SECOND_NS + nanoseconds.0)
 }
 
-/// A quote that counts. What it says of the national best has the participant's time, and nothing says how many shares a lot has.
+/// Returns an eligible quote. Its national best has the participant's time, and no message states how many shares a lot has.
 #[inline]
 const fn quote_of(
     participant: Option<Publisher>,
@@ -216,7 +218,7 @@ impl CqsNormaliser {
             sides = [(Decimal(0), 0); 2];
         }
         if has_bands {
-            // Bands are the best of nobody.
+            // Price bands are not anyone's best.
             national.iter_mut().filter(|side| **side == NationalSide::OfQuote).for_each(|side| {
                 *side = NationalSide::Unchanged;
             });
@@ -254,7 +256,7 @@ impl CqsNormaliser {
         let national = m.national()?;
         let instrument = self.resolve(m.security_symbol().0, to);
         let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
-        // The best of its market makers; the quote is of one of them.
+        // FINRA's best of its market makers; the quote itself is one of theirs.
         let sides = [
             (m.finra_best_bid_price(), m.finra_best_bid_size()),
             (m.finra_best_offer_price(), m.finra_best_offer_size()),
@@ -277,7 +279,7 @@ impl CqsNormaliser {
         Ok(())
     }
 
-    /// Puts what a message says of the security's state.
+    /// Emits the security's state from a message.
     #[inline]
     fn hear<S: Sink<Event>>(
         &mut self,
@@ -339,7 +341,7 @@ impl CqsNormaliser {
         }
     }
 
-    /// The instrument of a symbol.
+    /// Returns the instrument of a symbol.
     #[inline]
     fn resolve<S: Sink<Event>>(&mut self, symbol: [u8; 11], to: &mut Target<'_, S>) -> InstrumentId {
         if let [a, b, c, d, e, f, g, h, b' ', b' ', b' '] = symbol
@@ -366,7 +368,7 @@ impl CqsNormaliser {
         instrument
     }
 
-    /// A message that is no quote.
+    /// Translates a message that is not a quote.
     #[cold]
     #[inline(never)]
     fn no_quote<S: Sink<Event>>(&mut self, message: Message<'_>, bytes: &[u8], to: &mut Target<'_, S>) {
@@ -396,7 +398,7 @@ impl CqsNormaliser {
     }
 }
 
-/// What a message says of its security beside the quote.
+/// The information about the security beside the quote.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     security: Security,
@@ -406,7 +408,7 @@ struct Said {
 }
 
 impl Said {
-    /// Whether a short-sale price test restricts it; `None` where the letter is not known.
+    /// Returns whether a short-sale price test restricts it; `None` for an unknown letter.
     #[inline]
     const fn is_restricted(self) -> Option<bool> {
         match self.restriction {
@@ -418,7 +420,8 @@ impl Said {
         }
     }
 
-    /// The status, whether it is of the SIP, and whether it is of the participant. `None`: the security status is none.
+    /// Returns the status, whether it belongs to the SIP, and whether it belongs to the participant; `None` if the security
+    /// status is not a trading status.
     fn status(self) -> Option<(Status, bool, bool)> {
         const REGULATORY: (bool, bool) = (true, false);
         const OWN: (bool, bool) = (false, true);
@@ -545,7 +548,7 @@ mod tests {
         assert_eq!(kinds, [(EventKind::Status, SIP), own, own]);
     }
 
-    /// A long quote of FINRA or of a participant, with these bytes at these places.
+    /// Returns a long quote of FINRA or of a participant, with these bytes at these places.
     fn long_quote(changes: &[(usize, u8)]) -> Vec<u8> {
         let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
         let structure = SCHEMA.structure("LongQuote").unwrap();

@@ -1,4 +1,4 @@
-//! The feed stage: datagrams or file messages in, events out.
+//! The feed stage: turns datagrams or file messages into events.
 
 mod files;
 mod reading;
@@ -35,28 +35,28 @@ pub use files::FileFeed;
 /// Settings that override recognition.
 #[derive(Clone, Debug, Default)]
 pub struct FeedOptions {
-    /// The protocol of every channel, instead of recognising it.
+    /// The feed of every channel, instead of recognising it.
     pub application: Option<Application>,
-    /// The feed of ITCH channels; without it the multicast group names the feed.
+    /// The publisher of channels whose feed has it; otherwise the multicast group decides.
     pub publisher: Option<Publisher>,
-    /// Midnight of the day in New York, instead of taking it from the receive times.
+    /// Midnight of the day in New York, instead of deriving it from the receive times.
     pub midnight: Option<Nanos>,
-    /// The wanted symbols; others are dropped.
+    /// The wanted symbols; others are dropped. `None` keeps all.
     pub symbols: Option<HashSet<Symbol>>,
-    /// When venues are under self-help. A [`LiveFeed`](crate::live::LiveFeed) puts out the events of it; around a [`Feed`] a
+    /// When venues are under self-help. A [`LiveFeed`](crate::live::LiveFeed) emits the events; around a [`Feed`] a
     /// [`SelfHelpSink`](tapeworks_market::nbbo::SelfHelpSink) does.
     pub self_help: Vec<SelfHelp>,
-    /// What the sizes of the SIPs' quotes count.
+    /// How to interpret the sizes of the SIPs' quotes.
     pub sip_sizes: SipSizes,
 }
 
 impl FeedOptions {
-    /// The start of a channel.
+    /// Returns the start of a channel.
     const fn start(&self, publisher: Publisher, midnight: Nanos) -> Start {
         Start { publisher, midnight, is_midnight_fixed: self.midnight.is_some(), sip_sizes: self.sip_sizes }
     }
 
-    /// Midnight of the day of a receive time.
+    /// Returns midnight of the day of a receive time.
     fn midnight_at(&self, received: Option<Nanos>) -> Nanos {
         self.midnight.or_else(|| received.and_then(clock::midnight_before)).unwrap_or_default()
     }
@@ -66,15 +66,15 @@ impl FeedOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FeedCounters {
-    /// Datagrams taken.
+    /// Datagrams processed.
     pub packets: u64,
     /// Datagrams and stream segments in an unknown protocol.
     pub unrecognised_packets: u64,
-    /// Packets that are sound and neither UDP nor TCP over IP (ARP, IGMP, later fragments).
+    /// Sound packets that are neither UDP nor TCP over IP (ARP, IGMP, later fragments).
     pub foreign_packets: u64,
-    /// Skipped bytes of streams that are known and have no market data: order entry, requests for missed messages and snapshots.
+    /// Skipped bytes of streams that are known and carry no market data: order entry, retransmission and snapshot requests.
     pub session_bytes: u64,
-    /// Skipped bytes of streams: behind a gap, or in an unknown protocol.
+    /// Skipped bytes of streams: after a gap, or in an unknown protocol.
     pub skipped_stream_bytes: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct Feed {
     shared: Shared,
 }
 
-/// What the channels of a feed share.
+/// State shared by the channels of a feed.
 #[derive(Debug)]
 struct Shared {
     options: FeedOptions,
@@ -110,7 +110,7 @@ impl Shared {
         current.unwrap_or_else(|| channels.add(Channel::new(identity, application, number, &start)))
     }
 
-    /// The channel of a stream or file.
+    /// Returns the channel of a stream or file, creating it if needed.
     fn admit_stream(
         &self,
         channels: &mut Channels<Channel>,
@@ -129,7 +129,7 @@ impl Shared {
 }
 
 impl Feed {
-    /// A feed that has seen nothing.
+    /// Creates an empty feed.
     pub fn new(options: FeedOptions) -> Self {
         Self {
             walk: Walk::new(options.application, options.publisher, ReadStreams::Recognised(None)),
@@ -142,7 +142,7 @@ impl Feed {
         }
     }
 
-    /// Its options.
+    /// Returns the options.
     pub(crate) const fn options(&self) -> &FeedOptions {
         &self.shared.options
     }
@@ -156,7 +156,7 @@ impl Feed {
         writer.put(&self.shared.counters)
     }
 
-    /// The feed that was saved.
+    /// Restores a saved feed.
     #[cfg(feature = "serde")]
     pub(crate) fn restore(options: FeedOptions, reader: &mut Reader<'_>) -> Result<Self, StateError> {
         let mut feed = Self::new(options);
@@ -173,47 +173,47 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Gives a symbol of another plant's events its number.
+    /// Numbers a symbol of another plant's events.
     pub(crate) fn learn(&mut self, symbol: Symbol) {
         self.shared.symbols.learn(symbol);
     }
 
-    /// The symbols seen so far.
+    /// Returns the instruments seen so far.
     pub const fn instruments(&self) -> &Instruments {
         self.shared.symbols.instruments()
     }
 
-    /// The channels seen so far.
+    /// Returns the channels seen so far.
     pub fn channels(&self) -> &[Channel] {
         self.walk.channels()
     }
 
-    /// The problems found.
+    /// Returns the problems found.
     pub const fn problems(&self) -> &Problems {
         &self.shared.problems
     }
 
-    /// Counters of input.
+    /// Returns the input counters.
     pub const fn counters(&self) -> &FeedCounters {
         &self.shared.counters
     }
 
-    /// The first group that contradicts [`FeedOptions::publisher`]; its packets are not read.
+    /// Returns the first group that contradicts [`FeedOptions::publisher`]. Its packets are not read.
     pub const fn venue_conflict(&self) -> Option<VenueConflict> {
         self.walk.venue_conflict()
     }
 
-    /// The destinations whose protocol was [inferred](recognise), in the order of their first packets.
+    /// Returns the destinations whose feed was [inferred](recognise), in the order of their first packets.
     pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
         self.walk.inferred()
     }
 
-    /// Unreadable symbols: blank, or not ASCII. Their messages have no instrument.
+    /// Returns the number of unreadable symbols: blank, or not ASCII. Their messages have no instrument.
     pub const fn unreadable_symbols(&self) -> u64 {
         self.shared.symbols.unreadable()
     }
 
-    /// Messages handed on so far, over all channels.
+    /// Returns the number of messages delivered so far, over all channels.
     pub fn messages(&self) -> u64 {
         self.walk.channels().iter().map(|channel| channel.counters.messages).sum()
     }
@@ -223,7 +223,7 @@ impl Feed {
         self.shared.counters.foreign_packets += 1;
     }
 
-    /// Notes a problem that the caller found before the packet got here (its network headers).
+    /// Records a problem that the caller found before the packet got here (in its network headers).
     pub fn note(&mut self, problem: Problem) {
         self.shared.problems.note(problem);
     }
@@ -303,7 +303,7 @@ impl Feed {
         self.process(&[*packet], &mut AnySink(&mut |_| {}));
     }
 
-    /// Messages of a channel are given up: puts out the gap at `now`.
+    /// Gives up messages of a channel: emits the gap at `now`.
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
         let channel = self.channel_mut(index);
@@ -316,7 +316,7 @@ impl Feed {
         channel.put_gap(gap, &context, now, sink);
     }
 
-    /// A message of a channel outside its sequence: of a snapshot, or of a sequence gap that was given up. Not counted.
+    /// Translates a message outside a channel's sequence: from a snapshot, or from a gap that was given up. It is not counted.
     pub(crate) fn aside(
         &mut self,
         index: usize,
@@ -333,17 +333,17 @@ impl Feed {
         channel.translate(message, &context, nowhere, problems, symbols, &mut AnySink(sink));
     }
 
-    /// A channel.
+    /// Returns a channel.
     pub(crate) fn channel(&self, index: usize) -> &Channel {
         &self.walk.channels()[index]
     }
 
-    /// A channel.
+    /// Returns a channel.
     pub(crate) fn channel_mut(&mut self, index: usize) -> &mut Channel {
         &mut self.walk.channels_mut()[index]
     }
 
-    /// The venue starts the numbers of a channel's session over. Returns the channel that takes its place.
+    /// Replaces a channel whose session restarts its numbers. Returns the new channel.
     pub(crate) fn next_run(&mut self, index: usize, now: Nanos) -> usize {
         let old = &self.walk.channels()[index];
         let start = self.shared.options.start(old.publisher(), self.midnight(Some(now)));
@@ -354,7 +354,7 @@ impl Feed {
 
 /// A type-erased sink, for streams, snapshots, checks and late messages.
 ///
-/// Every type of sink compiles all normalisers once more. That pays off on the path of a message only.
+/// Each type of sink compiles all normalisers again. That pays off only on the message path.
 struct AnySink<'s>(&'s mut dyn Sink<Event>);
 
 impl Sink<Event> for AnySink<'_> {

@@ -1,10 +1,10 @@
 //! IEX TOPS, DEEP and DEEP+ to normalised events.
 //!
-//! Every message names its instrument by symbol; TOPS sends both sides of a quote at once, which become two events, the second
-//! with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the book is consistent; DEEP+ sends orders, and a
-//! changed order keeps its number; a quote's flag can say that the symbol is halted without a status message.
+//! Every message names its instrument by symbol. TOPS sends both sides of a quote together, which become two events, the second
+//! with [`Flags::LAST`]. DEEP sends price levels, and its event flag marks when the book is consistent. DEEP+ sends orders, and a
+//! changed order keeps its number. A quote's flag can mark the symbol as halted without a status message.
 //!
-//! Cost: the message's own line, one lookup of the symbol and the event or events.
+//! Cost: the message's own cache line, one lookup of the symbol and the event or events.
 
 use tapeworks_market::event::{Definition, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
@@ -23,16 +23,16 @@ use crate::normaliser::{
 };
 use crate::symbols::UNWANTED;
 
-/// Translates the messages of one channel of IEX.
+/// Translates the messages of one IEX channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 struct IexNormaliser {
     publisher: Publisher,
-    /// By instrument: whether the last quote said that the symbol is halted.
+    /// By instrument: whether the last quote marked the symbol as halted.
     halted: Vec<bool>,
 }
 
-/// The messages that TOPS, DEEP and DEEP+ share, field for field; `$more` has those that fewer of them share.
+/// The messages that TOPS, DEEP and DEEP+ share, field for field; `$more` has those that only some of them share.
 macro_rules! shared_messages {
     ($normaliser:ident, $message:ident, $protocol:ident, $to:ident, $more:ident) => {
         match $message {
@@ -136,7 +136,7 @@ macro_rules! shared_messages {
     };
 }
 
-/// The messages that TOPS and DEEP share besides: every trade in one message, and auctions.
+/// The messages that only TOPS and DEEP share: every trade in one message, and auctions.
 macro_rules! trades_and_auctions {
     ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
         match $message {
@@ -184,14 +184,14 @@ macro_rules! trades_and_auctions {
     };
 }
 
-/// No more messages are shared.
+/// No further shared messages.
 macro_rules! no_more {
     ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
         return Some($message)
     };
 }
 
-/// Messages name their symbol.
+/// A message names its symbol.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
@@ -202,24 +202,24 @@ pub(crate) const NAMING: Naming = Naming {
     issue_name: None,
 };
 
-/// The time of a message, in nanoseconds since 1970: all these feeds have it behind the type and one byte.
+/// Returns the time of a message, in nanoseconds since 1970. All these feeds have it after the type and one byte.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*message.get(2..)?.first_chunk::<8>()?))
 }
 
-/// The feed of a segment.
+/// Returns the feed of a segment.
 fn feed_of(payload: &[u8]) -> Option<MessageProtocolId> {
     let segment = Segment::decode(payload).ok()?;
     let length = usize::from(segment.payload_length());
-    // Ethernet pads short frames, so there may be more bytes than the header says; never fewer in a whole packet, but
-    // a capture may have cut it.
+    // Ethernet pads short frames, so there may be more bytes than the header states; never fewer in a complete packet, but a
+    // capture may have truncated it.
     let is_sound = segment.version() == 1
         && segment.reserved() == [0]
         && (segment.message_count() == 0) == (length == 0);
     is_sound.then(|| segment.message_protocol_id())
 }
 
-/// One of IEX's feeds: the messages that it alone has, and how it is recognised.
+/// Implements one IEX feed: the messages that only it has, and its recognition.
 macro_rules! iex_feed {
     ($(#[$doc:meta])* $name:ident, $protocol:ident, $id:ident, $translate:ident $(, $frequent:ident)?) => {
         $(#[$doc])*
@@ -302,7 +302,7 @@ const ORDERS: OrderMessages = {
         .with(&deep_plus10::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
 };
 
-/// The deletion of an order that is not there.
+/// The deletion of a nonexistent order.
 pub(crate) static HARMLESS: [u8; 26] = {
     let mut message = [0; 26];
     message[0] = b'R';
@@ -358,8 +358,8 @@ impl IexNormaliser {
         }
     }
 
-    /// Translates one DEEP+ message about an order. `false`: it is left to the way of all messages, and at most its symbol
-    /// is announced.
+    /// Translates one DEEP+ message about an order. Returns `false` to leave it to the general path; at most its symbol has been
+    /// announced.
     #[inline(always)]
     fn order<S: Sink<Event>>(&self, message: &[u8], to: &mut Target<'_, S>) -> bool {
         let Some(mut order) = ORDERS.decode(message) else { return false };
@@ -426,7 +426,7 @@ impl IexNormaliser {
         }
     }
 
-    /// A DEEP+ message that changes no order.
+    /// Translates a DEEP+ message that changes no order.
     #[cold]
     #[inline(never)]
     fn not_an_order<S: Sink<Event>>(&mut self, message: deep_plus10::Message<'_>, to: &mut Target<'_, S>) {
@@ -441,7 +441,7 @@ impl IexNormaliser {
                 ..event
             }),
             Some(Message::ClearBook(m)) => self.put(m.symbol(), m.timestamp(), to, |event| {
-                // Of a symbol that cannot be read, no book is meant.
+                // An unreadable symbol has no book.
                 let kind = match event.instrument {
                     InstrumentId::UNKNOWN => EventKind::Other,
                     _ => EventKind::Clear,
@@ -449,12 +449,12 @@ impl IexNormaliser {
                 Event { kind, ..event }
             }),
             Some(Message::SecurityEvent(m)) => self.put(m.symbol(), m.timestamp(), to, |event| event),
-            // Orders, which have been translated.
+            // Orders, which have already been translated.
             _ => {}
         }
     }
 
-    /// `Some`: the message is one of DEEP+'s own.
+    /// Translates a shared message. Returns `Some` if the message is one of DEEP+'s own.
     fn shared_deep_plus<'m, S: Sink<Event>>(
         &mut self,
         message: deep_plus10::Message<'m>,
@@ -464,7 +464,7 @@ impl IexNormaliser {
         None
     }
 
-    /// `Some`: the message is one of TOPS's own.
+    /// Translates a shared message. Returns `Some` if the message is one of TOPS's own.
     #[inline(never)]
     fn shared_tops<'m, S: Sink<Event>>(
         &mut self,
@@ -475,7 +475,7 @@ impl IexNormaliser {
         None
     }
 
-    /// `Some`: the message is one of DEEP's own.
+    /// Translates a shared message. Returns `Some` if the message is one of DEEP's own.
     #[inline(never)]
     fn shared_deep<'m, S: Sink<Event>>(
         &mut self,
@@ -497,7 +497,7 @@ impl IexNormaliser {
         to.symbols.resolve(symbol.0, self.publisher, |mapping| sink.put(mapping))
     }
 
-    /// Puts the event of one message about one instrument, as `complete` makes it.
+    /// Emits the event of a message about one instrument, completed by `complete`.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,
@@ -596,7 +596,7 @@ impl IexNormaliser {
     }
 }
 
-/// An operational halt of the venue, or its end.
+/// Returns the status of a venue's operational halt, or of its end.
 const fn operational(is_trading: Option<bool>) -> Status {
     let action = match is_trading {
         Some(false) => StatusAction::NotAvailableForTrading,
@@ -605,7 +605,8 @@ const fn operational(is_trading: Option<bool>) -> Status {
     Status { action, reason: OPERATIONAL, is_trading, is_quoting: None, is_short_sell_restricted: None }
 }
 
-/// What an execution or trade counts for, by its sale condition flags. Its size says what the flag of odd lots does.
+/// Returns the flags of what an execution or trade counts for, from its sale condition flags. The odd-lot flag is ignored because
+/// the size already shows it.
 #[inline]
 const fn detail_of(flags: u8) -> u8 {
     const CROSS: u8 = 1 << 3;
@@ -614,7 +615,7 @@ const fn detail_of(flags: u8) -> u8 {
     if flags & CROSS != 0 { hours | Event::CROSS } else { hours }
 }
 
-/// IEX says "no price" with zero.
+/// Returns a price; IEX represents "no price" as zero.
 #[inline]
 fn price(price: Decimal<i64, 4>) -> Option<Price> {
     if price.0 == 0 { None } else { price.to_e9().and_then(Price::from_e9) }

@@ -1,19 +1,20 @@
 //! NYSE Integrated (Pillar) to normalised events.
 //!
-//! A message names its instrument by a symbol index of the day, which only the symbol index mapping defines. The mapping says too how many
-//! decimal places the symbol's prices have, and which matching engine it is on. Times are split: a message has nanoseconds, and the last time
-//! reference of its matching engine the second. A modified order keeps its number, and perhaps its place in the queue.
+//! A message names its instrument by a symbol index of the day, which only the symbol index mapping defines. The mapping also
+//! states how many decimal places the symbol's prices have, and which matching engine it trades on. Times are split: a message
+//! carries nanoseconds, and the last time reference of its matching engine the second. A modified order keeps its number, and
+//! perhaps its place in the queue.
 //!
-//! NYSE writes suffixes in the CMS convention, behind a space. They are spelled as at the other venues: `BRK A` becomes `BRK.A`, `XYZ PRA`
-//! becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
+//! NYSE writes suffixes in the CMS convention, after a space. They are normalised to the spelling of the other venues: `BRK A`
+//! becomes `BRK.A`, `XYZ PRA` becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
-//! A snapshot of refreshes has each symbol as of a number of its own: a header with that number, then the symbol's mapping, state and orders. Messages
-//! about the symbol up to that number are in its book already. They change nothing when they come; an execution is still a trade. See [`live`](crate::live) for
-//! where such a snapshot ends.
+//! A snapshot of refreshes has a separate number for each symbol: a header with that number, then the symbol's mapping, state and
+//! orders. The symbol's book already includes messages up to that number. When they arrive they change nothing, except that an
+//! execution is still a trade. See [`live`](crate::live) for where such a snapshot ends.
 //!
-//! The header has no venue: the channel's publisher is what the user says, NYSE unless another is named.
+//! The header does not identify the venue: the channel's publisher is the user's choice, or NYSE.
 //!
-//! Cost: the message's own line, a load from the table of indices (16 bytes for each), a compare for refreshes, and the event.
+//! Cost: the message's own cache line, a load from the table of indices (16 bytes each), a compare for refreshes, and the event.
 
 use std::collections::BTreeMap;
 use std::hint::select_unpredictable;
@@ -41,7 +42,7 @@ use crate::normaliser::{
 use crate::probe::packet_fits;
 use crate::symbols::UNWANTED;
 
-/// Messages name a symbol index, and the mapping its symbol.
+/// A message has a symbol index, and the mapping its symbol.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
@@ -52,25 +53,26 @@ pub(crate) const NAMING: Naming = Naming {
     issue_name: None,
 };
 
-/// Room for so many indices; NYSE has some 12,000 symbols. A mapping of a greater one is a problem, and its messages are of no instrument.
+/// Maximum number of indices; NYSE has about 12,000 symbols. A mapping of a greater index is a problem, and its messages have no
+/// instrument.
 const MOST_INDICES: usize = 1 << 20;
 
-/// Whether a message can be read.
+/// Checks that a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// Whether a message resets the sequence number.
+/// Returns whether a message resets the sequence number.
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::SequenceNumberReset(_)))
 }
 
-/// Whether a UDP payload is a packet of Pillar with messages of the Integrated feed. Of which venue, it does not say.
+/// Returns whether a UDP payload is a Pillar packet with messages of the Integrated feed. The bytes do not identify the venue.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<Pillar>(payload, check)
 }
 
-/// The sale conditions of a message that has them.
+/// Returns the sale conditions of a message that has them.
 macro_rules! conditions_of {
     ($m:ident) => {
         ($m.trade_condition_1(), $m.trade_condition_2(), $m.trade_condition_3(), $m.trade_condition_4())
@@ -100,18 +102,18 @@ const ORDERS: OrderMessages = {
         .with(&wire::ReplaceOrder::SCHEMA, OrderAction::Replace, replaced)
 };
 
-/// What a symbol index stands for.
+/// The definition of a symbol index.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug)]
 struct Listing {
     instrument: InstrumentId,
-    /// One unit of its prices in 1e-9; 0: not known, or finer than that.
+    /// One unit of its prices in 1e-9; 0 if it is unknown or finer than that.
     unit: u32,
     /// Its matching engine.
     system: u8,
-    /// Orders came before the mapping: the book lacks them.
+    /// Whether orders came before the mapping, so that the book lacks them.
     is_missed: bool,
-    /// The number of the last message that a refresh of the symbol has; 0: none.
+    /// The number of the last message that a refresh of the symbol includes; 0 if there was none.
     refreshed: u32,
 }
 
@@ -119,31 +121,31 @@ impl Listing {
     const UNKNOWN: Self =
         Self { instrument: InstrumentId::UNKNOWN, unit: 0, system: 0, is_missed: false, refreshed: 0 };
 
-    /// A price of the symbol.
+    /// Returns a price of the symbol.
     #[inline]
     fn price(&self, raw: impl Into<i64>) -> Option<Price> {
         let e9 = raw.into().checked_mul(i64::from(self.unit)).filter(|_| self.unit != 0)?;
         Price::from_e9(e9)
     }
 
-    /// NYSE says "no price" with zero.
+    /// Returns a price; NYSE represents "no price" as zero.
     fn some_price(&self, raw: impl Into<i64>) -> Option<Price> {
         let raw = raw.into();
         if raw == 0 { None } else { self.price(raw) }
     }
 }
 
-/// The unit of prices with so many decimal places, in 1e-9.
+/// Returns the unit of prices with this many decimal places, in 1e-9.
 fn unit_of(places: u8) -> u32 {
     9u32.checked_sub(u32::from(places)).map_or(0, |more| 10u32.pow(more))
 }
 
-/// The time that a message has.
+/// The time in a message.
 #[derive(Clone, Copy, Debug)]
 enum Time {
-    /// Nanoseconds of a second that an earlier message has.
+    /// Nanoseconds within a second that an earlier message gave.
     Offset(Nanoseconds),
-    /// All of it.
+    /// The complete time.
     Whole(Nanos),
 }
 
@@ -161,7 +163,7 @@ impl From<(SecondsSinceEpoch, Nanoseconds)> for Time {
 }
 
 impl Time {
-    /// That of a message without one.
+    /// Returns the time of a message that has none.
     fn received(context: &Context) -> Self {
         Self::Whole(context.received.unwrap_or_default())
     }
@@ -176,18 +178,18 @@ fn start_of(second: SecondsSinceEpoch) -> Nanos {
 #[derive(Debug)]
 pub(crate) struct IntegratedNormaliser {
     publisher: Publisher,
-    /// By symbol index; as long as the greatest one needs.
+    /// By symbol index. Grows with the greatest index.
     listings: Vec<Listing>,
-    /// By symbol index: number and price of the last cross.
+    /// By symbol index: the number and price of the last cross.
     crosses: BTreeMap<u32, (u32, i32)>,
-    /// By matching engine: the second of its messages, in ns since the epoch; `None` before its first reference.
+    /// By matching engine: the second of its messages, in ns since the epoch; `None` before its first time reference.
     seconds: Vec<Option<Nanos>>,
     continuity: Continuity,
-    /// The last midnight in New York that was asked for.
+    /// The last midnight in New York that was computed.
     midnight: Nanos,
-    /// The header that the messages of a snapshot are behind: its number, and that of the snapshot's messages.
+    /// The current refresh header of a snapshot: its number, and the number of the snapshot's messages.
     refresh: Option<(u32, u64)>,
-    /// The highest number of a refresh: later messages are in no book yet. 0 without refreshes.
+    /// The highest number of a refresh: no book includes later messages yet. 0 without refreshes.
     refreshed: u64,
 }
 
@@ -244,7 +246,7 @@ impl Normaliser for IntegratedNormaliser {
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
         if self.continuity.breaks_at(to.context) {
-            // The second may be another.
+            // The second may have changed.
             self.seconds.clear();
             self.refresh = None;
         }
@@ -280,7 +282,7 @@ impl Normaliser for IntegratedNormaliser {
     }
 
     fn forget_unnamed(&mut self) {
-        // A snapshot begins: what an earlier one said of numbers is over.
+        // A snapshot begins: the numbers of an earlier one no longer apply.
         self.refreshed = 0;
         for listing in &mut self.listings {
             (listing.is_missed, listing.refreshed) = (false, 0);
@@ -296,14 +298,15 @@ fn side_of(side: WireSide) -> Side {
     }
 }
 
-/// Whether the bytes of the sale conditions are letters. In XDP 2.1, whose messages have the same length, they are an execution's number in
-/// NYSE's database: its upper bytes are no letters.
+/// Returns whether the bytes of the sale conditions are printable. In XDP 2.1, whose messages have the same length, they are an
+/// execution's number in NYSE's database, whose upper bytes are not.
 #[inline(always)]
 fn are_letters(conditions: [u8; 4]) -> bool {
     conditions.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
-/// What a trade counts for, by its flag and its sale conditions. Its size says what the letter of odd lots does.
+/// Returns the flags of what a trade counts for, from its printable flag and its sale conditions. The odd-lot condition is
+/// ignored because the size already shows it.
 fn detail_of(
     printable: PrintableFlag,
     (settlement, exemption, hours, sale): (Settlement, TradeThroughExemption, ExtendedHours, SaleCondition),
@@ -334,14 +337,15 @@ fn detail_of(
         }
 }
 
-/// Where the sale conditions of an execution are.
+/// Offset of the sale conditions in an execution.
 const CONDITIONS: usize = 38;
 
-/// Whether an execution has no sale condition that [`detail_of`] heeds: it is of regular hours and sets all prices. `false` for a settlement that is not known.
+/// Returns whether an execution has no sale condition that [`detail_of`] heeds: it is in regular hours and sets all prices.
+/// Returns `false` for an unknown settlement.
 #[inline(always)]
 fn is_usual(is_execution: bool, message: &[u8]) -> bool {
     const USUAL: [u8; 4] = *b"@   ";
-    // Which messages are executions, no predictor can predict: of another one bytes are read and left out.
+    // No predictor can predict which messages are executions, so other messages are read too and the bytes ignored.
     let at = select_unpredictable(is_execution, CONDITIONS, 0);
     let Some(bytes) = message.get(at..at + USUAL.len()).and_then(<[u8]>::first_chunk) else { return false };
     let conditions =
@@ -352,7 +356,8 @@ fn is_usual(is_execution: bool, message: &[u8]) -> bool {
 }
 
 impl IntegratedNormaliser {
-    /// The time of a message. Where the second is not known, it is the one that brings the message nearest to its receive time.
+    /// Returns the time of a message. If the second is unknown, it is the one that places the message nearest to its receive
+    /// time.
     #[inline]
     fn time(&self, system: u8, time: Time, context: &Context) -> Nanos {
         let offset = match time {
@@ -365,13 +370,13 @@ impl IntegratedNormaliser {
         }
     }
 
-    /// The second of a matching engine's messages, if it is known.
+    /// Returns the second of a matching engine's messages, if it is known.
     #[inline]
     fn second(&self, system: u8) -> Option<Nanos> {
         self.seconds.get(usize::from(system)).copied().flatten()
     }
 
-    /// A new second of a matching engine begins.
+    /// Begins a new second of a matching engine.
     fn begin_second(&mut self, system: u32, second: Nanos) {
         let Ok(place) = u8::try_from(system).map(usize::from) else { return };
         if place >= self.seconds.len() {
@@ -387,7 +392,7 @@ impl IntegratedNormaliser {
         self.listings.get(index as usize).copied().unwrap_or(Listing::UNKNOWN)
     }
 
-    /// Whether a message of the sequence changes a book, or a state, that a later refresh has already.
+    /// Returns whether a message of the sequence changes a book or state that a later refresh already includes.
     #[cold]
     #[inline(never)]
     fn is_in_book(&self, message: &Message<'_>, context: &Context) -> bool {
@@ -407,7 +412,8 @@ impl IntegratedNormaliser {
         context.sequence <= u64::from(self.listing(index).refreshed)
     }
 
-    /// A message whose change the book has already: an execution is a trade, anything else says nothing.
+    /// Handles a message that the book already includes: an execution is emitted as a trade, any other as an event without
+    /// meaning.
     #[cold]
     #[inline(never)]
     fn put_old<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
@@ -438,15 +444,15 @@ impl IntegratedNormaliser {
         self.put(EventKind::Other, index, time, to, |event, _| event);
     }
 
-    /// The number of the refresh that a message is in. The messages of a snapshot have the number before its first live one, which those behind it
-    /// do not have.
+    /// Returns the number of the refresh that a message belongs to. The messages of a snapshot carry the number before its first
+    /// live message; later messages do not.
     fn refresh_at(&self, context: &Context) -> Option<u32> {
         let (last, _) =
             self.refresh.filter(|(_, of)| *of == context.sequence && context.line == Line::Snapshot)?;
         Some(last)
     }
 
-    /// A header of a refresh. The next mapping is of its symbol.
+    /// Begins a refresh at its header. The next mapping is the refresh's symbol.
     fn begin_refresh(&mut self, last: u32, context: &Context) {
         if context.line != Line::Snapshot {
             return;
@@ -455,7 +461,7 @@ impl IntegratedNormaliser {
         self.refreshed = self.refreshed.max(u64::from(last));
     }
 
-    /// The place of an index, which the table grows to have; `None`: there is no room for it.
+    /// Returns the slot of an index, growing the table if needed; `None` if there is no room for it.
     fn place(&mut self, index: u32) -> Option<&mut Listing> {
         let place = index as usize;
         if place >= self.listings.len() && place < MOST_INDICES {
@@ -464,7 +470,7 @@ impl IntegratedNormaliser {
         self.listings.get_mut(place)
     }
 
-    /// A message about an order came before the mapping of its index.
+    /// Records that an order message came before the mapping of its index.
     #[cold]
     #[inline(never)]
     fn note_unnamed(&mut self, index: u32) {
@@ -473,7 +479,7 @@ impl IntegratedNormaliser {
         }
     }
 
-    /// Puts the event of one message about a symbol, as `complete` makes it, unless the instrument is unwanted.
+    /// Emits the event of a message about a symbol, completed by `complete`, unless the instrument is unwanted.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,
@@ -555,7 +561,7 @@ impl IntegratedNormaliser {
         }
     }
 
-    /// A message of a rarer kind.
+    /// Translates a message of a rarer kind.
     #[cold]
     #[inline(never)]
     fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
@@ -627,7 +633,7 @@ impl IntegratedNormaliser {
             }
             Message::SequenceNumberReset(m) => {
                 if to.context.line != Line::Snapshot {
-                    // Indices are of the day, which begins.
+                    // Indices are valid for one day, and a new day begins.
                     self.listings.clear();
                     self.crosses.clear();
                     self.refreshed = 0;
@@ -646,7 +652,7 @@ impl IntegratedNormaliser {
             | Message::RefreshRequest(_) => {
                 self.no_symbol(Time::received(to.context), to);
             }
-            // These have been translated.
+            // These have already been translated.
             Message::AddOrder(_)
             | Message::ModifyOrder(_)
             | Message::DeleteOrder(_)
@@ -655,13 +661,13 @@ impl IntegratedNormaliser {
         }
     }
 
-    /// A message about no symbol.
+    /// Emits the event of a message about no symbol.
     fn no_symbol<S: Sink<Event>>(&mut self, time: Time, to: &mut Target<'_, S>) {
         let time = self.time(0, time, to.context);
         to.sink.put(to.context.event(EventKind::Other, self.publisher, InstrumentId::UNKNOWN, time));
     }
 
-    /// The volume of an auction's trade was another: a break, and the trade as it was, if the price is known.
+    /// Corrects the volume of an auction's trade: emits a break, and the corrected trade if the price is known.
     fn correct_cross<S: Sink<Event>>(&mut self, m: &wire::CrossCorrection<'_>, to: &mut Target<'_, S>) {
         let (index, time, aux) = (m.symbol_index(), m.source_time_ns(), u64::from(m.cross_id()));
         let cross = self.crosses.get(&index).filter(|(number, _)| *number == m.cross_id());
@@ -681,7 +687,7 @@ impl IntegratedNormaliser {
         });
     }
 
-    /// The time of an auction: hours and minutes of New York's day as four digits, 1406, on the day of the message.
+    /// Returns the time of an auction, given as hours and minutes in New York in four digits (1406), on the day of the message.
     fn auction_time(&mut self, digits: u16, day_of: SecondsSinceEpoch) -> Option<Nanos> {
         if digits == 0 {
             return None;
@@ -724,7 +730,7 @@ impl IntegratedNormaliser {
         event.with_imbalance(imbalance).into_iter().for_each(|event| to.sink.put(event));
     }
 
-    /// The mapping defines an index.
+    /// Defines an index by its mapping.
     fn define<S: Sink<Event>>(&mut self, m: &SymbolIndexMapping<'_>, to: &mut Target<'_, S>) {
         let sink = &mut *to.sink;
         let symbol = NAMING.symbol_of(m.symbol().trimmed(), None);
@@ -740,7 +746,7 @@ impl IntegratedNormaliser {
         };
         let Some(place) = self.place(m.symbol_index()) else { return };
         let Listing { instrument: before, is_missed, .. } = std::mem::replace(place, listing);
-        // A mapping has no time: it has the second of its matching engine, or else that in which it was received.
+        // A mapping has no time: it gets the second of its matching engine, or otherwise the second in which it was received.
         let received = to.context.received.unwrap_or_default();
         let floor = Nanos(received.0 / Nanos::SECOND * Nanos::SECOND);
         let time = self.second(m.system_id()).unwrap_or(floor);
@@ -762,7 +768,7 @@ impl IntegratedNormaliser {
     }
 }
 
-/// DBN's status reason of a halt condition.
+/// Returns DBN's status reason for a halt condition.
 const fn reason_of(condition: HaltCondition) -> u16 {
     use HaltCondition as Halt;
     match condition {
@@ -786,7 +792,7 @@ const fn reason_of(condition: HaltCondition) -> u16 {
     }
 }
 
-/// What a security status says of trading. A halt outlives the phases of the day.
+/// Returns the trading status of a security status message. A halt outlives the phases of the day.
 fn status_of(m: &wire::SecurityStatus<'_>) -> Status {
     use SecurityStatusCode as Code;
     let (no, yes) = (Some(false), Some(true));
@@ -806,10 +812,10 @@ fn status_of(m: &wire::SecurityStatus<'_>) -> Status {
         ) => ((StatusAction::ShortSaleRestrictionChange, 0), None, None),
         (Code::HaltResumePriceIndication | Code::PreOpeningPriceIndication | Code::Unknown(_), _) => nothing,
         (Code::Closed, _) => ((StatusAction::Close, 0), no, no),
-        // Not an operational halt of its own: the next status ends it.
+        // Not a separate operational halt: the next status ends it.
         (Code::Suspend, _) => ((StatusAction::Halt, OPERATIONAL), no, no),
         (Code::TradingHalt, _) => (halt, no, no),
-        // A condition that nobody explains may be a halt.
+        // An undocumented condition may be a halt.
         (_, HaltCondition::Unknown(_)) => nothing,
         (Code::PreOpening | Code::BeginAcceptingOrders, HaltCondition::NotHalted) => {
             ((StatusAction::PreOpen, 0), no, no)
@@ -877,7 +883,7 @@ mod tests {
             }
         }
 
-        /// Takes the next message, received so many ns after the open.
+        /// Sends the next message, received `after_ns` after the open.
         fn take(&mut self, after_ns: u64, message: &[u8]) -> Vec<Event> {
             self.sequence += 1;
             self.take_of(Line::A, self.sequence, after_ns, message)
@@ -989,17 +995,17 @@ mod tests {
             let added = feed.take_of(Line::Snapshot, 100, 0, &refreshed(index, 7));
             assert_eq!(kinds(added), [EventKind::Add]);
         }
-        // What has come since, and then the lines.
+        // The messages since the snapshot, and then the lines.
         for line in [Line::Snapshot, Line::A] {
             assert_eq!(kinds(feed.take_of(line, 101, 0, &add(1, 8, 100_000, 0))), [EventKind::Add]);
             assert_eq!(kinds(feed.take_of(line, 102, 0, &add(2, 9, 100_000, 0))), [EventKind::Other]);
             assert_eq!(kinds(feed.take_of(line, 104, 0, &add(2, 9, 100_000, 0))), [EventKind::Other]);
             assert_eq!(kinds(feed.take_of(line, 105, 0, &add(2, 10, 100_000, 0))), [EventKind::Add]);
         }
-        // A mapping behind the snapshot changes nothing of that.
+        // A mapping after the snapshot changes none of that.
         feed.take_of(Line::A, 103, 0, &mapping(2, b"AAPL", 4, 1));
         assert_eq!(kinds(feed.take_of(Line::A, 104, 0, &add(2, 9, 100_000, 0))), [EventKind::Other]);
-        // The next snapshot begins anew.
+        // The next snapshot starts over.
         feed.normaliser.forget_unnamed();
         assert_eq!(kinds(feed.take_of(Line::A, 104, 0, &add(2, 9, 100_000, 0))), [EventKind::Add]);
     }
@@ -1058,7 +1064,7 @@ mod tests {
         assert_eq!(definition.definition().map(|one| (one.round_lot, one.is_etp)), Some((100, true)));
         let added = feed.take(6, &add(70_000, 7, 1, 0))[0];
         assert_eq!((feed.symbol(added.instrument), added.publisher), ("BRK.A", Publisher::ARCX_PILLAR));
-        // An index beyond the table is a problem, and its orders are of no instrument.
+        // An index beyond the table is a problem, and its orders have no instrument.
         let (events, problem) = feed.take_with(7, &mapping(1 << 20, b"SPY", 6, 1));
         assert_eq!(problem, Some(Contradiction::NoRoom { number: 1 << 20 }));
         assert_eq!((events.len(), events[0].kind), (1, EventKind::Other));
@@ -1076,13 +1082,13 @@ mod tests {
         let at = |events: Vec<Event>| events[0].ts_event.0 - OPEN;
         assert_eq!(at(feed.take(900, &add(1, 7, 1, 500))), 500);
         assert_eq!(at(feed.take(900, &add(2, 8, 1, 500))), 1_000_000_500);
-        // Behind a gap the second is that of the receive time.
+        // After a gap the second is that of the receive time.
         let missed = feed.sequence + 5;
         assert_eq!(
             at(feed.take_of(Line::A, missed, 2_000_000_100, &delete(1, 7, 999_999_900))),
             1_999_999_900
         );
-        // A matching engine that no byte can name is of no symbol.
+        // A matching engine whose number does not fit a byte belongs to no symbol.
         assert_eq!(at(feed.take_of(Line::A, missed + 1, 0, &time(256, OPEN_SECOND + 9))), 9_000_000_000);
         assert_eq!(at(feed.take_of(Line::A, missed + 2, 100, &delete(1, 7, 50))), 50);
     }
@@ -1096,7 +1102,7 @@ mod tests {
         let events = feed.take(0, &mapping(1, b"A", 6, 1));
         assert_eq!(kinds(&events), [EventKind::SymbolMapping, EventKind::Gap, EventKind::Definition]);
         assert!(events[1].is_contradiction());
-        // Once more the same is nothing new.
+        // Repeating the same mapping changes nothing.
         assert_eq!(kinds(&feed.take(0, &mapping(1, b"A", 6, 1))), [EventKind::Definition]);
         let events = feed.take(0, &mapping(1, b"B", 6, 1));
         let expected = [
@@ -1109,13 +1115,13 @@ mod tests {
         assert_eq!(kinds(&events), expected);
         assert_eq!(events[1].instrument, events[2].instrument);
         assert_eq!(events[3].instrument, events[4].instrument);
-        // What is no order leaves no doubt.
+        // Messages that are not about orders leave no doubt.
         feed.take(0, &cross(9, 10_000_000));
         assert_eq!(
             kinds(&feed.take(0, &mapping(9, b"C", 6, 1))),
             [EventKind::SymbolMapping, EventKind::Definition]
         );
-        // A definition has the second in which it came, not the next one.
+        // A definition gets the second in which it came, not the next one.
         let events = feed.take(700_000_000, &mapping(9, b"C", 6, 1));
         assert_eq!(events[0].ts_event, Nanos(OPEN));
     }
@@ -1190,7 +1196,7 @@ mod tests {
                     trade_condition_3,
                     trade_condition_4,
                 };
-                // Those without one can take the path of frequent messages.
+                // Executions without such a condition can take the fast path.
                 assert_eq!(is_usual(true, &execution.encode()), detail == regular, "{conditions:?}");
                 for message in [&execution.encode()[..], &trade.encode()] {
                     assert_eq!(feed.take(0, message)[0].detail, detail | unprinted, "{conditions:?}");
@@ -1210,7 +1216,7 @@ mod tests {
             product_id: 1,
             channel_id: 1,
         };
-        // That of a snapshot is not one.
+        // A reset within a snapshot does not count.
         feed.take_of(Line::Snapshot, 1, 0, &fields.encode());
         assert_ne!(feed.take(0, &add(1, 7, 10, 0))[0].instrument, InstrumentId::UNKNOWN);
         assert_eq!(feed.take(0, &fields.encode())[0].ts_event, Nanos(OPEN + 3));
@@ -1225,7 +1231,7 @@ mod tests {
         assert_eq!(feed.take(1, &add(1, 7, 1, 0)), []);
         assert_eq!(feed.take(2, &delete(1, 7, 0)), []);
         assert_eq!(feed.take(3, &add(2, 8, 1, 0)).len(), 1);
-        // An index that becomes a wanted symbol's: orders were left out.
+        // An index that now names a wanted symbol: orders were left out.
         let events = feed.take(4, &mapping(1, b"MSFT", 6, 1));
         assert_eq!((events[0].kind, events[0].is_contradiction()), (EventKind::Gap, true));
     }
@@ -1291,7 +1297,7 @@ mod tests {
             (EventKind::Trade, 500, 9, Event::CROSS)
         );
         assert_eq!(trade.price, Price::from_e9(10_000_000_000));
-        // Of a cross that was not seen the price is not known.
+        // The price of a cross that was not seen is unknown.
         fields.cross_id = 8;
         let events = feed.take(0, &fields.encode());
         assert_eq!((events.len(), events[0].kind, events[0].aux), (1, EventKind::TradeBreak, 8));
@@ -1373,7 +1379,7 @@ mod tests {
         let change = (StatusAction::ShortSaleRestrictionChange, None);
         assert_eq!(status(Code::ShortSaleRestrictionActivated, NotHalted, CoreSession), change);
         assert_eq!(status(Code::Closed, NotHalted, MarketState::Closed), (StatusAction::Close, Some(false)));
-        // What nobody explains says nothing of trading.
+        // An undocumented value says nothing about trading.
         let nothing = (StatusAction::None, None);
         assert_eq!(status(Code::CoreSession, HaltCondition::Unknown(b'?'), CoreSession), nothing);
         assert_eq!(status(Code::Resume, NotHalted, MarketState::Unknown(b'?')), nothing);
@@ -1393,7 +1399,7 @@ mod tests {
         assert_eq!(of("239.253.72.27:29267"), None);
         let spec = crate::Application::NyseIntegrated25.spec();
         assert_eq!(spec.publisher(None, "239.192.141.5:1".parse().ok()), Publisher::XCHI_PILLAR);
-        // A packet of a refresh is none of the channel's.
+        // A refresh packet does not belong to the channel.
         packet[2] = 18;
         assert!(!recognise(&packet));
     }

@@ -1,11 +1,11 @@
 //! Nasdaq TotalView-ITCH 5.0 to normalised events.
 //!
-//! Times count from midnight in New York; a message names its instrument by a stock locate of the day, which the stock directory defines, or
-//! else the first message with a symbol (`locates.rs`); an order message other than an addition names no side, price or shares of the order
-//! it refers to (the book completes that).
+//! Times count from midnight in New York. A message names its instrument by a stock locate of the day, which the stock directory
+//! defines, or otherwise the first message with a symbol (`locates.rs`). An order message other than an addition does not repeat
+//! the side, price or shares of the order it refers to (the book completes them).
 //!
-//! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
-//! by message type for the messages about orders.
+//! Cost: the message's own cache line, a load from the table of locates (4 bytes each) and the event. Order messages need no jump
+//! by message type.
 
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Price, Publisher, Side};
@@ -28,19 +28,19 @@ use crate::probe::blocks_fit;
 use crate::symbols::SymbolTable;
 use crate::symbols::UNWANTED;
 
-/// The deletion of an order that is not there.
+/// The deletion of a nonexistent order.
 pub(crate) static HARMLESS: [u8; 19] = {
     let mut message = [0; 19];
     message[0] = b'D';
     message
 };
 
-/// Whether a message can be read.
+/// Checks that a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// Whether a message is the System Event that begins a session (event code `O`, ITCH 5.0, section 4.1).
+/// Returns whether a message is the System Event that begins a session (event code `O`, ITCH 5.0, section 4.1).
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::SystemEvent(event)) if event.event_code() == EventCode::StartOfMessages)
 }
@@ -49,12 +49,12 @@ const fn is_addition(message: &[u8]) -> bool {
     matches!(message, [AddOrder::TAG | AddOrderWithMpid::TAG, ..])
 }
 
-/// The time of a message, in nanoseconds since midnight.
+/// Returns the time of a message, in nanoseconds since midnight.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     timestamp(message).map(|time| time.nanoseconds())
 }
 
-/// Whether a UDP payload is a packet of MoldUDP64 with ITCH, or without messages.
+/// Returns whether a UDP payload is a MoldUDP64 packet with ITCH messages, or without messages.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     let Ok(packet) = DownstreamPacket::decode(payload) else { return false };
     let session = packet.session().0;
@@ -71,9 +71,9 @@ pub(crate) struct ItchNormaliser {
     publisher: Publisher,
     /// Midnight of the session's day in New York.
     midnight: Nanos,
-    /// The user set it; a new session does not change it.
+    /// Whether the user set the midnight, so that a new session does not change it.
     is_midnight_fixed: bool,
-    /// The instruments of the day's stock locates.
+    /// The instruments by stock locate of the day.
     locates: Locates,
 }
 
@@ -96,7 +96,7 @@ impl Normaliser for ItchNormaliser {
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
         self.follow_day(message, to.context);
-        // `frequent` has taken the other messages about orders.
+        // `frequent` has already translated the other messages about orders.
         let addition = if is_addition(message) { OrderMessage::decode(message) } else { None };
         let (timestamp, translated) = if let Some(order) = addition {
             let stock = OrderMessage::stock(message);
@@ -113,7 +113,7 @@ impl Normaliser for ItchNormaliser {
         }))
     }
 
-    /// Midnight if the message is too short to have a time.
+    /// Returns the time of a message, or midnight if it is too short to have one.
     fn time_of(&self, message: &[u8]) -> Nanos {
         let time = timestamp(message).unwrap_or_default();
         Nanos(self.midnight.0.wrapping_add(time.nanoseconds()))
@@ -130,7 +130,8 @@ impl Normaliser for ItchNormaliser {
 }
 
 impl ItchNormaliser {
-    /// Sessions may cross midnight, where times of day begin again: the day is that which brings a message nearest to its receive time.
+    /// Determines the day. Sessions may cross midnight, where times of day start over, so the day is the one that places a
+    /// message nearest to its receive time.
     #[inline(always)]
     fn follow_day(&mut self, message: &[u8], context: &Context) {
         if let (Some(received), Some(time)) = (context.received, timestamp(message)) {
@@ -150,7 +151,7 @@ impl ItchNormaliser {
         }
     }
 
-    /// The event of a message about `instrument`.
+    /// Returns the event of a message about `instrument`.
     #[inline]
     fn event(
         &self,
@@ -168,7 +169,7 @@ impl ItchNormaliser {
         self.locates.get(locate)
     }
 
-    /// The instrument of a message that names its symbol; a capture may begin after the directory.
+    /// Returns the instrument of a message that names its symbol. A capture may begin after the directory.
     #[inline]
     fn named<S: Sink<Event>>(
         &mut self,
@@ -181,8 +182,8 @@ impl ItchNormaliser {
             .infer(locate, stock.0, || symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping)))
     }
 
-    /// Translates one message about an order. `false`: the message is not about an order, its length is wrong, or it adds an order under
-    /// an unconfirmed locate, and nothing changed. No branch depends on the type: see [`OrderMessage`].
+    /// Translates a message about an order. Returns `false`, and changes nothing, if the message is not about an order, has the
+    /// wrong length, or adds an order under an unconfirmed locate. No branch depends on the type: see [`OrderMessage`].
     #[inline(always)]
     fn order<S: Sink<Event>>(&mut self, message: &[u8], context: &Context, sink: &mut S) -> bool {
         let Some(order) = OrderMessage::decode(message) else { return false };
@@ -208,10 +209,10 @@ impl ItchNormaliser {
         event
     }
 
-    /// A message about an order, with an unconfirmed locate. An addition, which names its symbol, is left to
+    /// Translates a message about an order with an unconfirmed locate. An addition, which names its symbol, is left to
     /// [`message`](Normaliser::message).
     ///
-    /// It decodes the message again: [`order`](Self::order) keeps the fields in registers, and to hand them over it would have to
+    /// The message is decoded again, because [`order`](Self::order) keeps the fields in registers and would otherwise have to
     /// write them to memory for every message.
     #[cold]
     #[inline(never)]
@@ -230,7 +231,7 @@ impl ItchNormaliser {
         true
     }
 
-    /// An addition with an unconfirmed locate.
+    /// Translates an addition with an unconfirmed locate.
     fn added<S: Sink<Event>>(
         &mut self,
         order: &OrderMessage,
@@ -245,7 +246,7 @@ impl ItchNormaliser {
         Ok(())
     }
 
-    /// The book of an instrument that is named only now lacks the orders of earlier messages.
+    /// Marks the book of an instrument that was named late as doubtful: it lacks the orders of earlier messages.
     #[cold]
     #[inline(never)]
     fn doubt_named_late<S: Sink<Event>>(
@@ -258,7 +259,7 @@ impl ItchNormaliser {
         }
     }
 
-    /// The book of `instrument` may be wrong, though no message is missing.
+    /// Marks the book of `instrument` as possibly wrong, although no message is missing.
     #[cold]
     fn doubt<S: Sink<Event>>(
         &self,
@@ -273,8 +274,8 @@ impl ItchNormaliser {
         }
     }
 
-    /// A contradiction makes the book doubtful. If it corrects an inferred symbol, the book of the wrong one is emptied, and the right
-    /// one lacks orders.
+    /// Marks the book of a contradiction as doubtful. If the contradiction corrects an inferred symbol, the wrong symbol's book
+    /// is emptied, and the right one lacks orders.
     fn doubt_both<S: Sink<Event>>(
         &self,
         refused: Refused,
@@ -391,7 +392,7 @@ impl ItchNormaliser {
         Ok(None)
     }
 
-    /// Puts out the event of a message that names its symbol, unless the instrument is not wanted.
+    /// Emits the event of a message that names its symbol, unless the instrument is unwanted.
     #[inline]
     fn put_named<S: Sink<Event>>(
         &mut self,
@@ -409,7 +410,7 @@ impl ItchNormaliser {
         Ok(())
     }
 
-    /// The event of a phase of the session. A new day has new numbers of instruments.
+    /// Returns the event of a session phase. A new day has new instrument numbers.
     fn session(&mut self, system: SystemEvent<'_>, context: &Context) -> Event {
         let event = self.event(EventKind::Session, InstrumentId::ALL, system.timestamp(), context);
         event.with_session(match system.event_code() {
@@ -515,7 +516,7 @@ fn definition(directory: StockDirectory<'_>) -> Definition {
 }
 
 fn imbalance(noii: NetOrderImbalanceIndicator<'_>) -> Imbalance {
-    // A price of zero says that there is none.
+    // A price of zero means that there is none.
     let price = |raw: u32| (raw != 0).then(|| Price::from_e4(raw));
     Imbalance {
         paired: shares(noii.paired_shares()),
@@ -544,13 +545,13 @@ fn imbalance(noii: NetOrderImbalanceIndicator<'_>) -> Imbalance {
 
 const SIDES: [Side; 256] = sides(b'B', b'S');
 
-/// The shares of an imbalance, which events and DBN hold in 32 bits. More become the greatest number, which
+/// Returns the shares of an imbalance, which events and DBN hold in 32 bits. A larger value becomes the greatest number, which
 /// writers count as a value that does not fit.
 fn shares(shares: u64) -> u32 {
     u32::try_from(shares).unwrap_or(u32::MAX)
 }
 
-/// DBN's status reason of Nasdaq's reason code.
+/// Returns DBN's status reason for Nasdaq's reason code.
 fn reason(code: ReasonCode) -> u16 {
     use ReasonCode as Code;
     match code {
@@ -600,7 +601,7 @@ mod tests {
     const CONTEXT: Context =
         Context { received: Some(Nanos(77)), sequence: 5, channel: 3, line: tapeworks_market::Line::B };
 
-    /// The event of an order message, made type by type with the typed views.
+    /// Builds the event of an order message type by type, with the typed views.
     fn expected(message: Message<'_>, instrument: InstrumentId) -> Option<Event> {
         let mut event = Event::new(EventKind::Add, Publisher::XNAS_ITCH, instrument);
         (event.ts_recv, event.channel_sequence, event.channel) = (Nanos(77), 5, 3);
@@ -675,7 +676,7 @@ mod tests {
                 let expected = expected(message, normaliser.known(locate));
                 prop_assert_eq!(is_order, expected.is_some());
                 prop_assert_eq!(events.last(), expected.as_ref());
-                // One byte more or less is not its length.
+                // One byte more or less is the wrong length.
                 bytes.push(0);
                 let longer = normaliser.order(&bytes, &CONTEXT, &mut |_| {});
                 bytes.truncate(bytes.len() - 2);

@@ -1,24 +1,24 @@
 //! Venue sessions and their translation to normalised market events.
 //!
-//! [`Feed`] is a stage: captured datagrams (or the messages of a file) in, [`tapeworks_market::Event`]s out. On the way it
+//! [`Feed`] is a stage: it turns captured datagrams (or the messages of a file) into [`tapeworks_market::Event`]s. On the way it
 //!
-//! 1. recognises the feed of each channel by its bytes ([`recognise`]),
-//! 2. follows the channel's sequence numbers: drops duplicates, reports what is missing ([`sequence`]),
+//! 1. recognises the feed of each channel from its bytes ([`recognise`]),
+//! 2. follows the channel's sequence numbers: drops duplicates, reports gaps ([`sequence`]),
 //! 3. translates each message in the feed's own file. Only that file knows the venue's peculiarities.
 //!
-//! [`FEEDS`] is the table of feeds: one row each, from which recognition, dispatch, command line and configuration follow.
+//! [`FEEDS`] is the table of feeds: one row each, from which recognition, dispatch, command line and configuration are derived.
 //!
-//! An unknown message, a cut packet or an unknown protocol is counted, kept as a [`Problem`] with its packet and offset, and
-//! skipped by its length. The good messages around it go on.
+//! An unknown message, a truncated packet or an unknown protocol is counted, kept as a [`Problem`] with its packet and offset,
+//! and skipped by its length. The good messages around it are still processed.
 //!
-//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits for packets that were overtaken,
-//! requests missing messages, joins in mid-session by a snapshot, and marks books stale ([`arbitration`]).
+//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits for overtaken packets, requests
+//! missing messages, joins mid-session from a snapshot, and marks books stale ([`arbitration`]).
 //!
 //! The feature `serde` adds the state of a live feed as bytes, for checkpoints.
 //!
 //! # Cost
-//! Per packet: the transport header (one line) and one compare of the sequence number. Per message: its own lines,
-//! one line of the table from the venue's instrument number (ITCH, MEMX) or the symbol (IEX) to ours, and the 64-byte event.
+//! Per packet: the transport header (one cache line) and one compare of the sequence number. Per message: its own cache lines,
+//! one line of the table that maps the venue's instrument number (ITCH, MEMX) or the symbol (IEX) to ours, and the 64-byte event.
 
 pub mod arbitration;
 pub mod calendar;

@@ -1,21 +1,21 @@
-//! The live feed: lines, retransmissions and snapshots of any number of channels in, events out.
+//! The live feed: turns the lines, retransmissions and snapshots of any number of channels into events.
 //!
-//! Each channel has an [`Arbiter`], which makes one sequence of its lines, and its place in a [`Feed`], which translates that
-//! sequence. [`LiveFeed`] joins them and decides how a sequence gap changes the books:
+//! Each channel has an [`Arbiter`], which merges its lines into one sequence, and a place in a [`Feed`], which translates that
+//! sequence. [`LiveFeed`] combines them and decides how a sequence gap affects the books:
 //!
 //! - Messages of a packet that cannot be read are missing: another copy brings them, or the next packet shows the gap.
-//! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
-//! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and the waiting
-//!   messages go on.
-//! - If the missing messages come after that, only the instruments that they name stay stale.
-//! - A snapshot, where the channel can have one, rebuilds the books: [`EventKind::Clear`], the snapshot's messages, and the messages
-//!   that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). No trade is put out twice.
-//! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a snapshot, at
-//!   most once in an interval.
-//! - Silence makes the books stale until packets come again and no message is missing. When no packet comes at all, an event of
-//!   the kind [`EventKind::Other`] marks each second.
+//! - While the lines or a retransmission can still fill the gap, the channel's messages wait; other channels continue.
+//! - When the gap is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and the waiting
+//!   messages continue.
+//! - If the missing messages arrive later, only the instruments that they name stay stale.
+//! - A snapshot, if the channel can get one, rebuilds the books: [`EventKind::Clear`], the snapshot's messages, and the messages
+//!   that have arrived since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). No trade is emitted twice.
+//! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a
+//!   snapshot, at most once per interval.
+//! - Silence makes the books stale until packets arrive again and no message is missing. When no packet arrives at all, an event
+//!   of the kind [`EventKind::Other`] marks each second.
 //!
-//! Every input is an [`Input`], also the passing of time. The same inputs give the same events.
+//! Every input is an [`Input`], including the passing of time. The same inputs produce the same events.
 
 mod catch_up;
 mod check;
@@ -48,34 +48,34 @@ use snapshot::Pace;
 pub use fault::SnapshotFault;
 pub use snapshot::{MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotCounters, SnapshotOptions};
 
-/// A channel of a venue.
+/// The options of one channel of a venue.
 #[derive(Clone, Debug)]
 pub struct LiveChannelOptions {
-    /// Its name for people.
+    /// A name for display.
     pub name: String,
-    /// Its protocol.
+    /// The channel's feed.
     pub application: Application,
-    /// The feed.
+    /// The publisher of its events.
     pub publisher: Publisher,
-    /// How it is followed.
+    /// How the arbiter follows it.
     pub arbiter: ArbiterOptions,
-    /// Snapshots; `None` where there is no server for them.
+    /// Snapshot requests; `None` if there is no snapshot server.
     pub snapshot: Option<SnapshotOptions>,
 }
 
 impl LiveChannelOptions {
-    /// The publishers whose messages the channel carries.
+    /// Returns the publishers whose messages the channel carries.
     pub fn publishers(&self) -> impl Iterator<Item = Publisher> + 'static {
         self.application.spec().publishers_on(self.publisher)
     }
 }
 
-/// An input of the live feed, whose bytes are a `B`: `&[u8]` for the feed, an owned buffer for a queue.
+/// An input of the live feed. Its bytes are a `B`: `&[u8]` for the feed, an owned buffer for a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input<B> {
-    /// A datagram of a line; [`Line::Recovery`]: the answer to a request.
+    /// A datagram of a line, or, with [`Line::Recovery`], the answer to a request.
     Packet {
-        /// The channel, by its place in the options.
+        /// Index of the channel in the options.
         channel: u16,
         /// The line.
         line: Line,
@@ -92,63 +92,63 @@ pub enum Input<B> {
         attempt: u32,
         /// When they were received.
         received: Nanos,
-        /// The messages, each behind its length (two bytes, big-endian).
+        /// The messages, each preceded by its length (two bytes, big-endian).
         messages: B,
     },
-    /// A snapshot is whole.
+    /// A snapshot is complete.
     SnapshotEnd {
         /// The channel.
         channel: u16,
         /// The attempt.
         attempt: u32,
-        /// When.
+        /// When it became complete.
         received: Nanos,
-        /// The number of the first message that it does not hold.
+        /// The number of the first message that the snapshot does not include.
         next: u64,
-        /// Bytes of its messages with their lengths: those of all [`Input::Snapshot`] of this attempt.
+        /// Bytes of all its messages and their lengths: the sum over every [`Input::Snapshot`] of this attempt.
         bytes: u64,
     },
-    /// A snapshot will not come.
+    /// A requested snapshot failed.
     SnapshotFailed {
         /// The channel.
         channel: u16,
         /// The attempt.
         attempt: u32,
-        /// Why.
+        /// Why it failed.
         fault: SnapshotFault,
-        /// When.
+        /// When it failed.
         received: Nanos,
     },
-    /// Events of the channel contradict its books, as the books' stage reports: the channel needs a snapshot.
+    /// The books' stage reports that events of the channel contradict its books: the channel needs a snapshot.
     Contradicted {
         /// The channel.
         channel: u16,
-        /// When.
+        /// When it was reported.
         received: Nanos,
     },
-    /// Events that another plant has made of its lines: see [`relayed`].
+    /// Events that another plant produced from its lines: see [`relayed`].
     Relayed {
         /// When the other plant received the last of them.
         received: Nanos,
         /// The piece.
         payload: B,
     },
-    /// The time of the clock. Only it times requests out, since packets may have waited.
+    /// The clock ticks. Only ticks time out requests, because packets may have been queued.
     Tick {
-        /// To here.
+        /// The time of the clock.
         now: Nanos,
     },
-    /// The clock was set: what is due in a while is due in the same while by the new time.
+    /// The clock was set. Whatever was due after some time is due after the same time by the new clock.
     ClockSet {
-        /// Its time now.
+        /// The new time of the clock.
         now: Nanos,
-        /// How much more it shows than it would have, in ns; less than 0 if it was set back.
+        /// How far the clock was set forward, in ns; negative if it was set back.
         ahead_ns: i64,
     },
 }
 
 impl<B> Input<B> {
-    /// Its time.
+    /// Returns the time of the input.
     pub const fn time(&self) -> Nanos {
         match self {
             Self::Packet { received, .. }
@@ -163,7 +163,7 @@ impl<B> Input<B> {
 }
 
 impl<B: AsRef<[u8]>> Input<B> {
-    /// The same input with its bytes borrowed.
+    /// Returns the same input with its bytes borrowed.
     #[inline]
     pub fn borrowed(&self) -> Input<&[u8]> {
         match *self {
@@ -191,20 +191,20 @@ impl<B: AsRef<[u8]>> Input<B> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Messages again: the bytes of [`tapeworks_session::Request::encode`] go to the channel's retransmission server.
+    /// Messages to retransmit: the bytes of [`tapeworks_session::Request::encode`] go to the channel's retransmission server.
     Retransmission {
         /// The channel.
         channel: u16,
-        /// Which messages.
+        /// The messages to send.
         request: tapeworks_session::Request,
     },
     /// A snapshot, from the channel's snapshot server.
     Snapshot {
         /// The channel.
         channel: u16,
-        /// The session that it must be of.
+        /// The session that the snapshot must belong to.
         session: SessionId,
-        /// The number of the attempt, which the inputs that answer it carry.
+        /// The number of the attempt, repeated by the inputs that answer it.
         attempt: u32,
     },
 }
@@ -215,19 +215,19 @@ pub struct LiveChannel {
     options: LiveChannelOptions,
     arbiter: Arbiter,
     followed: Followed,
-    /// Snapshots requested: the number distinguishes one from the next.
+    /// Number of snapshots requested. It distinguishes each request from the next.
     attempts: u32,
     snapshots: SnapshotCounters,
-    /// When the next one is requested.
+    /// When to request the next snapshot.
     pace: Pace,
-    /// Contradictions of the books may request a snapshot again from this time on.
+    /// Earliest time at which contradictions of the books may request another snapshot.
     contradicted_again: Nanos,
-    /// Its instruments, where other channels carry the others of the feed.
+    /// The channel's instruments, if other channels of the feed carry other instruments.
     part: Option<Part>,
 }
 
 impl LiveChannel {
-    /// Whether a restored state is valid for a feed of so many channels.
+    /// Checks that a restored state is valid for a feed of `channels` channels.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
         ensure(self.arbiter.is_sound(), "the waiting packets of a sequence")?;
@@ -236,32 +236,32 @@ impl LiveChannel {
         ensure(places <= tapeworks_market::orders::MAX_INSTRUMENTS as usize, "a channel's instruments")
     }
 
-    /// Its name and how it is followed.
+    /// Returns the channel's options.
     pub const fn options(&self) -> &LiveChannelOptions {
         &self.options
     }
 
-    /// Its sequence and lines.
+    /// Returns the arbiter of the channel's sequence and lines.
     pub const fn arbiter(&self) -> &Arbiter {
         &self.arbiter
     }
 
-    /// Its snapshots.
+    /// Returns the counters of the channel's snapshots.
     pub const fn snapshots(&self) -> &SnapshotCounters {
         &self.snapshots
     }
 
-    /// Whether a snapshot is on its way.
+    /// Returns whether a requested snapshot is outstanding.
     pub const fn is_awaiting_snapshot(&self) -> bool {
         self.followed.awaited.is_some()
     }
 
-    /// The number of the attempt that is waited for.
+    /// Returns the number of the outstanding attempt.
     pub fn awaited_attempt(&self) -> Option<u32> {
         self.followed.awaited.as_ref().map(|awaited| awaited.attempt)
     }
 
-    /// Whether contradictions of the books would request a snapshot now.
+    /// Returns whether a contradiction of the books would request a snapshot now.
     pub fn takes_contradiction(&self, now: Nanos) -> bool {
         self.options.snapshot.is_some()
             && self.followed.awaited.is_none()
@@ -271,12 +271,12 @@ impl LiveChannel {
             && now >= self.contradicted_again
     }
 
-    /// Whether books of the channel may be wrong.
+    /// Returns whether books of the channel may be wrong.
     pub const fn is_stale(&self) -> bool {
         self.followed.is_stale
     }
 
-    /// Whether only time can bring it something to do, besides a packet.
+    /// Returns whether the channel has nothing to do except at its deadline or on a packet.
     #[inline]
     fn is_quiet(&self) -> bool {
         !self.arbiter.is_recovering()
@@ -287,20 +287,20 @@ impl LiveChannel {
             && !self.followed.is_stale
     }
 
-    /// Whether only a snapshot can make its books good again.
+    /// Returns whether only a snapshot can repair the channel's books.
     fn needs_snapshot(&self) -> bool {
         let is_missing_messages = !self.arbiter.is_complete() || !self.followed.affected.is_empty();
         self.arbiter.is_joining() || is_missing_messages && self.followed.place.is_some()
     }
 
-    /// When it has something to do.
+    /// Returns when the channel next has something to do.
     fn due(&self) -> Nanos {
         let snapshot = self.followed.awaited.as_ref().map(|awaited| awaited.due);
         [self.arbiter.deadline(), snapshot, self.pace.retry_at].into_iter().flatten().min().unwrap_or(NEVER)
     }
 }
 
-/// The time of what does not come.
+/// The deadline of something that never happens.
 const NEVER: Nanos = Nanos(u64::MAX);
 
 /// Translates the lines of any number of channels: see the [module](self).
@@ -309,24 +309,24 @@ pub struct LiveFeed {
     feed: Feed,
     channels: Vec<LiveChannel>,
     requests: VecDeque<Request>,
-    /// By channel a time before which it has nothing to do: packets in order only move it later, and are not looked at for it.
+    /// Lower bound of each channel's next deadline. In-order packets can only postpone the deadline, so they do not update it.
     due: Vec<Nanos>,
-    /// The earliest time at which a channel has something to do.
+    /// The earliest time at which any channel has something to do.
     deadline: Option<Nanos>,
     /// The time of the last packet, or of the last event that marks a second.
     last: Option<Nanos>,
-    /// The receive time of the last event. Event times never go back, though those of waiting packets do.
+    /// The receive time of the last event. Event times never go back, although those of held packets do.
     clock: Nanos,
-    /// Its changes up to `clock` were put out.
+    /// The self-help changes; those up to `clock` have been emitted.
     self_help: SelfHelpSchedule,
-    /// Where events come from another plant instead of lines.
+    /// The state of another plant's events, if they replace the lines.
     relayed: Option<Relayed>,
 }
 
-/// In silence an event marks the time this often, in ns. Records of intervals end by it.
+/// Interval, in ns, at which an event marks the time during silence. Interval records end with such an event.
 pub const TIME_EVENT_EVERY_NS: u64 = Nanos::SECOND;
 
-/// Keeps receive times from going back. A packet that waited behind a sequence gap has the time at which it came out.
+/// Keeps receive times from going back. A packet held after a sequence gap gets the time at which it was released.
 struct Forward<'s, S> {
     clock: Nanos,
     sink: &'s mut S,
@@ -342,7 +342,7 @@ impl<S: Sink<Event>> Sink<Event> for Forward<'_, S> {
 }
 
 impl LiveFeed {
-    /// Channels before their first packet. Inputs and events number them by 16 bits.
+    /// Creates the channels before their first packet. Inputs and events number them with 16 bits.
     pub fn new(options: FeedOptions, channels: Vec<LiveChannelOptions>) -> Self {
         let mut publishers: Vec<Publisher> =
             channels.iter().flat_map(LiveChannelOptions::publishers).collect();
@@ -394,7 +394,7 @@ impl LiveFeed {
         }
         writer.put(&self.requests)?;
         writer.put(&(&self.due, self.deadline, self.last, self.clock))?;
-        // The state of a plant with lines has nothing here.
+        // The state of a plant with lines ends here.
         self.relayed.as_ref().map_or(Ok(()), |relayed| writer.put(relayed))
     }
 
@@ -425,43 +425,43 @@ impl LiveFeed {
         Ok(())
     }
 
-    /// The channels, in the order of the options.
+    /// Returns the channels, in the order of the options.
     pub fn channels(&self) -> &[LiveChannel] {
         &self.channels
     }
 
-    /// The translation: symbols, problems, counters of messages.
+    /// Returns the feed: symbols, problems, message counters.
     pub const fn feed(&self) -> &Feed {
         &self.feed
     }
 
-    /// The symbols seen so far.
+    /// Returns the instruments seen so far.
     pub const fn instruments(&self) -> &Instruments {
         self.feed.instruments()
     }
 
-    /// The next request to send, if there is one. Call it after each batch.
+    /// Returns the next request to send. Call this after each batch until it returns `None`.
     pub fn take_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
 
-    /// The earliest time at which an [`Input::Tick`] has something to do.
+    /// Returns the earliest time at which an [`Input::Tick`] has something to do.
     pub const fn deadline(&self) -> Option<Nanos> {
         self.deadline
     }
 
-    /// The time of the last packet, or of the last event that marks a second.
+    /// Returns the time of the last packet, or of the last event that marks a second.
     pub const fn time(&self) -> Option<Nanos> {
         self.last
     }
 
-    /// Whether a channel needs an answer to a request: see [`Arbiter::usefulness_of_answer`].
+    /// Returns whether a channel needs an answer to a request: see [`Arbiter::usefulness_of_answer`].
     pub fn usefulness_of_answer(&self, channel: u16, payload: &[u8]) -> Usefulness {
         let channel = self.channels.get(usize::from(channel));
         channel.map_or(Usefulness::Unneeded, |channel| channel.arbiter.usefulness_of_answer(payload))
     }
 
-    /// One input.
+    /// Processes one input.
     #[inline]
     pub fn input<S: Sink<Event>>(&mut self, input: &Input<&[u8]>, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
@@ -508,7 +508,8 @@ impl LiveFeed {
             }
             Input::SnapshotEnd { channel, attempt, received, next, bytes } => {
                 if let Some(awaited) = self.awaited(channel, attempt) {
-                    // A damaged journal may have lost messages of it, and the loss itself goes by another number.
+                    // A damaged journal may have lost messages of the snapshot, and the loss itself is recorded under another
+                    // number.
                     let is_whole = awaited.messages.len() as u64 == bytes;
                     (awaited.next, awaited.ended) = (Some(next).filter(|_| is_whole), received);
                     let index = usize::from(channel);
@@ -531,9 +532,9 @@ impl LiveFeed {
         }
     }
 
-    /// An unknown number of inputs is missing here. The books of each channel are stale until its sequence shows that no message is
-    /// missing. A requested snapshot is not used. A time `now` that lies far before what has come shows that the clock was set back by one
-    /// of those inputs: without that, all that is due would wait for as long.
+    /// Handles the loss of an unknown number of inputs. Each channel's books are stale until its sequence shows that no message
+    /// is missing. A requested snapshot is discarded. If `now` is far before the last packet, the clock was set back by one of
+    /// the lost inputs; the remembered times move with it, because deadlines would otherwise wait for as long.
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         self.set_back_to(now);
         let mut forward = Forward { clock: self.clock, sink };
@@ -553,20 +554,20 @@ impl LiveFeed {
                 sink.put(event.with_gap(gap));
             }
         }
-        // What has come of a snapshot is incomplete, through no fault of the server's.
+        // The received part of the snapshot is incomplete, through no fault of the server.
         if channel.followed.awaited.take().is_some() {
             channel.snapshots.count_fault(SnapshotFault::InputsLost);
             self.request_snapshot(index, now);
         }
     }
 
-    /// Puts out the gaps between this state and `later`, the same channels after unknown inputs: one for each channel whose
-    /// sequence has advanced. It does not change this state.
+    /// Emits the gaps between this state and `later`, the same channels after unknown inputs: one for each channel whose sequence
+    /// has moved. Does not change this state.
     pub fn put_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
         self.put_missed_pieces(later, sink);
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
-            // A channel that has not begun in this state lacks the later session from its first message on.
+            // A channel that has not begun in this state lacks the later session from its first message.
             let has_begun = one.followed.place.is_some();
             let (feed, followed) = if has_begun { (&self.feed, one) } else { (&later.feed, other) };
             let Some(place) = followed.followed.place else { continue };
@@ -592,7 +593,7 @@ impl LiveFeed {
         payload: &[u8],
         sink: &mut S,
     ) {
-        // First does what was due before this packet.
+        // First do whatever was due before this packet.
         if self.deadline.is_some_and(|deadline| received > deadline) {
             self.tick(received, false, sink);
         }
@@ -634,14 +635,14 @@ impl LiveFeed {
         if target.unread > 0 {
             arbiter.cannot_read(line, target.unread);
         }
-        // A message that is whole and cannot be read is missing: the feed has put out its gap.
+        // A complete but unreadable message is missing: the feed has emitted its gap.
         followed.is_stale |= followed.has_unreadable(feed);
         if !channel.is_quiet() || self.due.get(index) == Some(&NEVER) {
             self.after(index, received, sink);
         }
     }
 
-    /// Time has passed.
+    /// Does whatever is due at `now`.
     #[cold]
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, is_clock: bool, sink: &mut S) {
@@ -664,15 +665,15 @@ impl LiveFeed {
         self.set_deadline();
     }
 
-    /// Whether the time `now` of the clock lies so far before what has come that the clock was set back without an [`Input::ClockSet`]:
-    /// before a restart, or with packets on their way. An [`Input::Tick`] then has the effect of one. Packets alone do not show it:
-    /// some have waited in a socket.
+    /// Returns whether the clock time `now` is so far before the last packet that the clock was set back without an
+    /// [`Input::ClockSet`]: before a restart, or while packets were queued. An [`Input::Tick`] then acts as one. Packets alone do
+    /// not show it, because some may have been queued in a socket.
     #[inline]
     pub fn is_beyond(&self, now: Nanos) -> bool {
         self.last.is_some_and(|last| last.since(now) > TIME_EVENT_EVERY_NS)
     }
 
-    /// The clock shows `now`. If it was set back, all that is remembered moves along.
+    /// If the clock was set back to `now`, moves every remembered time with it.
     fn set_back_to(&mut self, now: Nanos) {
         if let Some(last) = self.last.filter(|_| self.is_beyond(now)) {
             let ahead_ns = i64::try_from(last.since(now)).map_or(i64::MIN, |back_ns| -back_ns);
@@ -680,7 +681,7 @@ impl LiveFeed {
         }
     }
 
-    /// Every remembered time becomes one of the new clock.
+    /// Converts every remembered time to the new clock.
     #[cold]
     #[inline(never)]
     fn clock_was_set(&mut self, change: ClockChange) {
@@ -726,7 +727,7 @@ impl LiveFeed {
         self.after(index, now, sink);
     }
 
-    /// A channel's time is another one.
+    /// Updates a channel's deadline.
     fn set_due(&mut self, index: usize) {
         if let (Some(due), Some(channel)) = (self.due.get_mut(index), self.channels.get(index)) {
             *due = channel.due();
@@ -745,7 +746,7 @@ impl LiveFeed {
         self.deadline = Some(first).filter(|first| *first != NEVER);
     }
 
-    /// Takes a channel's requests, applies its snapshot and clears staleness after an input.
+    /// Queues a channel's requests, applies its snapshot and clears staleness after an input.
     #[cold]
     #[inline(never)]
     fn after<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
@@ -765,8 +766,8 @@ impl LiveFeed {
         self.set_due(index);
     }
 
-    /// If all given-up messages have come late, only their instruments stay stale; all do if one of them is about an order and does not
-    /// name its instrument.
+    /// Narrows staleness to the instruments of the late messages once all given-up messages have arrived. If one of them is about
+    /// an order and does not name its instrument, the whole channel stays stale.
     fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(place) = channel.followed.place else { return };
@@ -785,7 +786,7 @@ impl LiveFeed {
         }
         channel.followed.is_stale = false;
         self.feed.channel(place).events(EventKind::Recovered, now).for_each(|event| sink.put(event));
-        // They stay stale through every later gap, until a snapshot or another session.
+        // These instruments stay stale through every later gap, until a snapshot or another session.
         for book in channel.followed.affected.iter().copied() {
             if planted!("late-messages-ignored") {
                 break;

@@ -1,14 +1,15 @@
-//! ITCH's stock locates: which instrument each number stands for.
+//! ITCH stock locates: the instrument that each number stands for.
 //!
-//! The stock directory defines a locate for the day. Before it, as in a capture from mid-day, the first symbol that a message names is
-//! presumed, and the messages that follow vote on it: those that name it for, those that name another against, and those that give it to
-//! another locate too. At [`CONFIRMED`] votes it stands; with none left the last message's symbol is presumed instead. A message that names
-//! another symbol than its locate stands for, or a symbol that has another locate, contradicts that: but for its vote it changes nothing.
-//! Only a directory message overrides an inferred symbol that is confirmed. The book of a symbol that was wrongly inferred is emptied and
-//! stale: its orders are those of the other symbol, and the deletions will name the other.
+//! The stock directory defines a locate for the day. Before that, as in a capture that starts mid-day, the first symbol that a
+//! message names is presumed, and the messages that follow vote on it: those that name it vote for it; those that name another
+//! symbol, or give the symbol to another locate, vote against it. At [`CONFIRMED`] votes it is confirmed; with no votes left, the
+//! last message's symbol is presumed instead. A message that names a symbol other than its locate's, or a symbol that has another
+//! locate, is a contradiction: apart from its vote it changes nothing. Only a directory message overrides a confirmed inferred
+//! symbol. The book of a wrongly inferred symbol is emptied and stale, because its orders belong to the other symbol, and the
+//! deletions will name the other.
 //!
-//! Cost: a message about an order loads from the table of instruments and nothing else. What is presumed is not in that table, and takes
-//! the path of the unknown. A message with a symbol compares eight bytes.
+//! Cost: a message about an order loads only from the table of instruments. Presumed locates are not in that table, and take the
+//! path of unknown ones. A message with a symbol compares eight bytes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +20,7 @@ use tapeworks_wire::Ascii;
 
 use crate::symbols::UNWANTED;
 
-/// A message that names another symbol than its venue's number stands for.
+/// A message that contradicts the symbol of its venue's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Contradiction {
@@ -27,9 +28,9 @@ pub enum Contradiction {
     OtherSymbol {
         /// The number.
         locate: u16,
-        /// What it stands for.
+        /// The symbol it stands for.
         known: Ascii<8>,
-        /// What the message says.
+        /// The symbol in the message.
         named: Ascii<8>,
     },
     /// The symbol has another number.
@@ -38,7 +39,7 @@ pub enum Contradiction {
         symbol: Ascii<8>,
         /// Its number.
         known: u16,
-        /// What the message says.
+        /// The number in the message.
         named: u16,
     },
     /// The table has no room for the number.
@@ -46,13 +47,13 @@ pub enum Contradiction {
         /// The number.
         number: u32,
     },
-    /// The symbol has another number, of 32 bits.
+    /// The symbol has another 32-bit number.
     OtherNumber {
         /// The symbol.
         symbol: Symbol,
         /// Its number.
         known: u32,
-        /// What the message says.
+        /// The number in the message.
         named: u32,
     },
 }
@@ -85,10 +86,10 @@ impl fmt::Display for Contradiction {
     }
 }
 
-/// The votes of a symbol that is named for the first time: a single message that errs does not take it away.
+/// Initial votes of a presumed symbol: one wrong message does not remove it.
 const FIRST_VOTES: u8 = 2;
 
-/// With so many votes a symbol is no longer presumed.
+/// Number of votes at which a symbol is confirmed.
 const CONFIRMED: u8 = 4;
 
 /// The origin of a definition.
@@ -97,12 +98,13 @@ const CONFIRMED: u8 = 4;
 enum Source {
     #[default]
     Nobody,
-    /// Messages, or a directory from before the venue began anew. Messages still vote, and the instrument is not among the confirmed ones.
+    /// Messages, or a directory from before the venue restarted. Messages still vote, and the instrument is not among the
+    /// confirmed ones.
     Presumed {
         instrument: InstrumentId,
         votes: u8,
     },
-    /// Messages that agreed.
+    /// Messages that agreed often enough.
     Message,
     Directory,
 }
@@ -112,7 +114,7 @@ enum Source {
 pub(crate) struct Refused {
     pub(crate) contradiction: Contradiction,
     pub(crate) instrument: InstrumentId,
-    /// If the instrument was wrongly inferred: that of the message that corrects it. The book has wrong orders then.
+    /// If the instrument was wrongly inferred: the instrument of the message that corrects it. The book then has wrong orders.
     pub(crate) corrected: Option<InstrumentId>,
 }
 
@@ -120,30 +122,30 @@ pub(crate) struct Refused {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defined {
     pub(crate) instrument: InstrumentId,
-    /// The inferred symbol that it corrects.
+    /// The wrongly inferred symbol that it corrects.
     pub(crate) corrected: Option<Refused>,
 }
 
-/// The instruments of a channel by stock locate; as long as the greatest one seen needs, so that a channel without messages costs
-/// nothing.
+/// The instruments of a channel by stock locate. The tables grow with the greatest locate seen, so a channel without messages
+/// costs nothing.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(crate) struct Locates {
-    /// The confirmed ones.
+    /// The confirmed instruments, by locate.
     instruments: Vec<InstrumentId>,
-    /// The symbol of each, and the origin of its definition.
+    /// The symbol of each locate, and the origin of its definition.
     names: Vec<([u8; 8], Source)>,
-    /// By instrument: the locate that stands for it.
+    /// The locate of each instrument.
     by_instrument: Vec<Option<u16>>,
-    /// Locates of order messages that came before any definition: their books will lack those orders.
+    /// Locates of order messages that came before any definition. Their books will lack those orders.
     unnamed: BTreeSet<u16>,
-    /// The instrument of one of them that has been named since.
+    /// The instrument of such a locate that has just been named.
     #[cfg_attr(feature = "serde", serde(skip))]
     named_late: Option<InstrumentId>,
 }
 
 impl Locates {
-    /// Whether every instrument is one of `symbols`.
+    /// Returns whether every instrument is one of `symbols`.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
         self.instruments.len() == self.names.len()
@@ -155,13 +157,13 @@ impl Locates {
             })
     }
 
-    /// The instrument of a locate; [`InstrumentId::UNKNOWN`] for a presumed one too.
+    /// Returns the confirmed instrument of a locate; [`InstrumentId::UNKNOWN`] if it is unknown or only presumed.
     #[inline]
     pub(crate) fn confirmed(&self, locate: u16) -> InstrumentId {
         self.instruments.get(usize::from(locate)).copied().unwrap_or(InstrumentId::UNKNOWN)
     }
 
-    /// The instrument of a locate, or [`InstrumentId::UNKNOWN`].
+    /// Returns the confirmed or presumed instrument of a locate, or [`InstrumentId::UNKNOWN`].
     pub(crate) fn get(&self, locate: u16) -> InstrumentId {
         match self.name(locate) {
             (_, Source::Presumed { instrument, .. }) => instrument,
@@ -169,7 +171,7 @@ impl Locates {
         }
     }
 
-    /// A new day has new numbers of instruments.
+    /// Clears the table, because a new day has new numbers.
     pub(crate) fn clear(&mut self) {
         self.instruments.fill(InstrumentId::UNKNOWN);
         self.names.fill(Default::default());
@@ -177,17 +179,17 @@ impl Locates {
         self.unnamed.clear();
     }
 
-    /// An order message is about a locate that nothing has named.
+    /// Records a locate of an order message that nothing has named yet.
     pub(crate) fn note_unnamed(&mut self, locate: u16) {
         self.unnamed.insert(locate);
     }
 
-    /// The books were rebuilt: no order is missing.
+    /// Forgets the unnamed locates, because the books were rebuilt and lack no order.
     pub(crate) fn forget_unnamed(&mut self) {
         self.unnamed.clear();
     }
 
-    /// The instrument that was named now, if order messages were about it before.
+    /// Takes the instrument that was just named, if order messages referred to it before.
     pub(crate) const fn take_named_late(&mut self) -> Option<InstrumentId> {
         self.named_late.take()
     }
@@ -196,7 +198,7 @@ impl Locates {
         self.names.get(usize::from(locate)).copied().unwrap_or_default()
     }
 
-    /// Whether a message may name `stock` for `locate`. It defines nothing.
+    /// Checks that a message may name `stock` for `locate`. Defines nothing.
     #[inline]
     pub(crate) fn check(&self, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
         let instrument = self.get(locate);
@@ -208,14 +210,15 @@ impl Locates {
         Err(Refused { contradiction, instrument, corrected: None })
     }
 
-    /// The locate, other than `locate`, that stands for `instrument`, and the origin of its definition.
+    /// Returns the locate, other than `locate`, that stands for `instrument`, and the origin of its definition.
     fn other(&self, instrument: InstrumentId, locate: u16) -> Option<(u16, Source)> {
         let other = self.by_instrument.get(instrument.index()).copied()??;
         let (_, source) = self.name(other);
         (other != locate && source != Source::Nobody).then_some((other, source))
     }
 
-    /// The instrument of a message that names its symbol: the first ones define the locate. `resolve` gives the symbol's instrument.
+    /// Returns the instrument of a message that names its symbol. The first such messages define the locate. `resolve` returns
+    /// the symbol's instrument.
     #[inline]
     pub(crate) fn infer(
         &mut self,
@@ -255,7 +258,7 @@ impl Locates {
         }
     }
 
-    /// The first message that names a symbol for a locate.
+    /// Presumes the symbol of the first message that names one for a locate.
     fn presume(
         &mut self,
         locate: u16,
@@ -280,7 +283,7 @@ impl Locates {
         refused.map_or(Ok(instrument), Err)
     }
 
-    /// A message speaks for what a locate is presumed to stand for.
+    /// Adds a vote for the presumed symbol of a locate.
     fn confirm(&mut self, locate: u16) {
         let at = usize::from(locate);
         let (Some((_, source)), Some(confirmed)) = (self.names.get_mut(at), self.instruments.get_mut(at))
@@ -296,7 +299,7 @@ impl Locates {
         }
     }
 
-    /// A message speaks against what a locate is presumed to stand for; whether no vote is left. What is confirmed has no votes.
+    /// Adds a vote against the presumed symbol of a locate. Returns whether no vote is left. A confirmed symbol has no votes.
     fn is_outvoted(&mut self, locate: u16) -> bool {
         let Some((_, Source::Presumed { votes, .. })) = self.names.get_mut(usize::from(locate)) else {
             return false;
@@ -305,7 +308,7 @@ impl Locates {
         *votes == 0
     }
 
-    /// A directory message: it defines the locate unless another has.
+    /// Defines a locate by a directory message, unless another directory message has.
     #[cold]
     #[inline(never)]
     pub(crate) fn define(

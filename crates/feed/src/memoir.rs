@@ -1,13 +1,13 @@
 //! MEMX MEMOIR Depth 1.3 to normalised events.
 //!
-//! A message names its instrument by a security identifier of the day, which only the instrument directory defines; a symbol is
-//! a root and a suffix; an execution names its price; a correction of a trade is two events, a
-//! break and the trade as it should have been. The quantity of a reduction is taken for the shares that the order lost.
+//! A message names its instrument by a security identifier of the day, which only the instrument directory defines. A symbol is a
+//! root and a suffix. An execution states its price. A correction of a trade becomes two events, a break and the corrected trade.
+//! The quantity of a reduction is treated as the shares that the order lost.
 //!
-//! Suffixes are of the CMS convention, and are spelled as at the other venues: `BRK` with `B` becomes `BRK.B`, `XYZ` with `PRA` becomes
-//! `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
+//! Suffixes follow the CMS convention, and are normalised to the spelling of the other venues: `BRK` with `B` becomes `BRK.B`,
+//! `XYZ` with `PRA` becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
-//! Cost: the message's own line, a load from the table of identifiers (4 bytes for each) and the event.
+//! Cost: the message's own cache line, a load from the table of identifiers (4 bytes each) and the event.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ use crate::normaliser::{
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 
-/// Messages name a security identifier, and the directory its symbol.
+/// A message has a security identifier, and the directory its symbol.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: Some("symbol_sfx"),
@@ -42,7 +42,7 @@ pub(crate) const NAMING: Naming = Naming {
     issue_name: None,
 };
 
-/// The deletion of an order that is not there.
+/// The deletion of a nonexistent order.
 pub(crate) static HARMLESS: [u8; 24] = {
     let mut message = [0; 24];
     (message[1], message[2], message[3]) = (18, 11, SCHEMA_ID);
@@ -50,18 +50,19 @@ pub(crate) static HARMLESS: [u8; 24] = {
     message
 };
 
-/// Whether a message can be read. MEMX's other feeds have the same header and another schema: theirs are of no known type.
+/// Checks that a message can be read. MEMX's other feeds have the same header and another schema: their messages are of unknown
+/// types.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// The time of a message, in nanoseconds since 1970.
+/// Returns the time of a message, in nanoseconds since 1970.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*message.get(6..)?.first_chunk::<8>()?))
 }
 
-/// Whether a UDP payload is a packet of MEMOIR UDP with Depth messages, or a whole one without messages, which may also be of another
-/// of MEMX's feeds: their messages are then of unknown types.
+/// Returns whether a UDP payload is a MEMOIR UDP packet with Depth messages, or a complete one without messages. The latter may
+/// also belong to another MEMX feed, whose messages are of unknown types.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     let Ok(packet) = Memoir::packet(payload) else { return false };
     let is_whole = packet.header.count > 0 || payload.len() == packet.header_bytes;
@@ -75,9 +76,9 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
 #[derive(Debug)]
 pub(crate) struct MemoirNormaliser {
     publisher: Publisher,
-    /// By security identifier; as long as the greatest one defined needs.
+    /// By security identifier. Grows with the greatest identifier defined.
     instruments: Vec<InstrumentId>,
-    /// Identifiers of orders that came before the directory: their books will lack them.
+    /// Identifiers of orders that came before the directory. Their books will lack those orders.
     unnamed: BTreeSet<u16>,
 }
 
@@ -141,7 +142,7 @@ const ORDERS: OrderMessages = {
         .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
 };
 
-/// A price of six places; `None` beyond what an event can hold.
+/// Returns a price with six decimal places, or `None` if an event cannot hold it.
 #[inline]
 fn price(price: Decimal<i64, 6>) -> Option<Price> {
     price.to_e9().and_then(Price::from_e9)
@@ -159,7 +160,7 @@ impl MemoirNormaliser {
         context.event(kind, self.publisher, instrument, Nanos(timestamp.nanoseconds()))
     }
 
-    /// Gives the event of a message about a security to `change`, unless the instrument is unwanted.
+    /// Emits the event of a message about a security, completed by `change`, unless the instrument is unwanted.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,
@@ -228,7 +229,7 @@ impl MemoirNormaliser {
         }
     }
 
-    /// A message that changes no order.
+    /// Translates a message that changes no order.
     #[cold]
     #[inline(never)]
     fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
@@ -316,7 +317,7 @@ impl MemoirNormaliser {
             Message::SnapshotComplete(m) => {
                 to.sink.put(self.event(EventKind::Other, InstrumentId::UNKNOWN, m.timestamp(), to.context));
             }
-            // The event before has said so.
+            // The caller has already translated them.
             Message::OrderAdded(_)
             | Message::OrderDeleted(_)
             | Message::OrderReduced(_)
@@ -324,7 +325,7 @@ impl MemoirNormaliser {
         }
     }
 
-    /// The directory defines an identifier.
+    /// Defines an identifier by its directory message.
     fn define<S: Sink<Event>>(
         &mut self,
         security: u16,
@@ -443,7 +444,7 @@ mod tests {
         }
         let names: Vec<_> = feed.symbols.instruments().symbols().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["BRK.B", "ABCDEF-A#"]);
-        // A repeated definition gives the same instrument.
+        // A repeated definition returns the same instrument.
         let events = feed.take(&directory(2, b"ABCDEF", b"PRAWI\0"));
         assert_eq!(kinds(&events), [(EventKind::Definition, InstrumentId(1))]);
     }

@@ -1,20 +1,21 @@
 //! LSE MITCH to normalised events.
 //!
-//! A message names its instrument by a number, which only the symbol directory explains, or names an order, whose book completes the event.
-//! Times are split: a message has nanoseconds, and the time message before it the second of London's day. A modified order keeps its number, and
-//! perhaps its place in the queue.
+//! A message names its instrument by a number, which only the symbol directory defines, or names an order, whose book completes
+//! the event. Times are split: a message carries nanoseconds, and the preceding time message the second of London's day. A
+//! modified order keeps its number, and perhaps its place in the queue.
 //!
-//! The directory has no ticker. The symbol is the ISIN and the currency behind a point, `GB00BH4HKS39.GBX`: 16 letters, more than any US feed has
-//! room for. So books of London join those of no other market, and London counts in no NBBO of a US symbol. An ISIN that is none, or a missing
-//! currency, is no symbol: the messages of its number change no book.
+//! The directory has no ticker. The symbol is the ISIN and the currency after a point, `GB00BH4HKS39.GBX`: 16 letters, more than
+//! any US feed has room for. So London's books are never combined with those of another market, and London does not contribute to
+//! the NBBO of a US symbol. An invalid ISIN or a missing currency makes no symbol: messages with that number change no book.
 //!
-//! Market orders have no price, and answers to requests for quotes and market makers' firm quotes are not in the order book. Such an order is put
-//! aside: its messages change no book, and its executions are trades.
+//! Market orders have no price, and answers to requests for quotes and market makers' firm quotes are not in the order book. Such
+//! an order is set aside: its messages change no book, and its executions are trades.
 //!
-//! An execution at another price says how many shares are displayed from then on. It is a change of the order to these and the executed ones, then the
-//! execution.
+//! An execution at another price states how many shares are displayed afterwards. It becomes a change of the order to the
+//! displayed plus the executed shares, followed by the execution.
 //!
-//! Cost: the message's own line, a load from the table of numbers (4 bytes for each), and the event; for a number beyond the table its lookup.
+//! Cost: the message's own cache line, a load from the table of numbers (4 bytes each), and the event; for a number beyond the
+//! table a hash lookup.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -42,7 +43,7 @@ use crate::probe::packet_fits;
 use crate::symbols::{NOT_FOUND, SymbolHasher, UNWANTED};
 use crate::units::{Aside, SplitTimes};
 
-/// Messages name an instrument's number, and the directory its ISIN and currency.
+/// A message has an instrument's number, and the directory its ISIN and currency.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "isin",
     suffix: Some("currency"),
@@ -53,20 +54,21 @@ pub(crate) const NAMING: Naming = Naming {
     issue_name: None,
 };
 
-/// Room for so many instruments; London has some 20,000. A directory message of one more is a problem, and its messages are of no instrument.
+/// Maximum number of instruments; London has about 20,000. A directory message beyond that is a problem, and its messages have no
+/// instrument.
 const MOST_INSTRUMENTS: usize = 1 << 20;
 
-/// Whether a message can be read.
+/// Checks that a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// Whether a message is the System Event that begins the day (event code `O`).
+/// Returns whether a message is the System Event that begins the day (event code `O`).
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::SystemEvent(event)) if event.event_code() == EventCode::StartOfDay)
 }
 
-/// The time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds of its second.
+/// Returns the time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds within its second.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let message = message.get(..usize::from(*message.first()?))?;
     match Message::decode(message) {
@@ -75,35 +77,35 @@ pub(crate) fn time(message: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether a UDP payload is a packet with messages of MITCH. Of which venue, it does not say.
+/// Returns whether a UDP payload is a packet with MITCH messages. The bytes do not identify the venue.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<MitchUnit>(payload, check)
 }
 
-/// Numbers below this are also in a table, so that a load finds their instrument. MITCH does not say how great they are.
+/// Numbers below this are also in a table, so that a load finds their instrument. MITCH does not bound its numbers.
 const IN_TABLE: u32 = 1 << 20;
 
-/// What a number stands for.
+/// The definition of a number.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug)]
 struct Listing {
     instrument: InstrumentId,
-    /// Orders came before the directory: the book lacks them.
+    /// Whether orders came before the directory message, so that the book lacks them.
     is_missed: bool,
-    /// The directory gives the number no symbol of its own. Its orders are in no book.
+    /// Whether the directory gives the number no symbol of its own. Its orders are in no book.
     is_refused: bool,
 }
 
 impl Listing {
     const UNKNOWN: Self = Self { instrument: InstrumentId::UNKNOWN, is_missed: false, is_refused: false };
 
-    /// Whether orders are in a book.
+    /// Returns whether its orders are in a book.
     const fn is_in_book(&self) -> bool {
         self.instrument.0 < UNWANTED.0 && !self.is_refused
     }
 }
 
-/// The instruments by the venue's numbers.
+/// Instruments by the venue's numbers.
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),
@@ -112,8 +114,8 @@ impl Listing {
 #[derive(Clone, Default, Debug)]
 struct Numbers {
     listings: HashMap<u32, Listing, BuildHasherDefault<SymbolHasher>>,
-    /// Place 0 is for messages without a number. Place n + 1 has the instrument of number n, if that is below [`IN_TABLE`] and its orders are in a book.
-    /// As long as the greatest number needs.
+    /// Slot 0 is for messages without a number. Slot n + 1 has the instrument of number n, if that is below [`IN_TABLE`] and its
+    /// orders are in a book. Grows with the greatest number.
     table: Vec<InstrumentId>,
     /// The number of each instrument.
     by_instrument: BTreeMap<InstrumentId, u32>,
@@ -125,15 +127,16 @@ impl Numbers {
         self.listings.get(&number).copied().unwrap_or(Listing::UNKNOWN)
     }
 
-    /// The instrument of a number, or [`NOT_FOUND`]; of a message without one [`InstrumentId::UNKNOWN`], or [`NOT_FOUND`] while the table is empty.
+    /// Returns the instrument of a number, or [`NOT_FOUND`]. For a message without a number: [`InstrumentId::UNKNOWN`], or
+    /// [`NOT_FOUND`] while the table is empty.
     #[inline(always)]
     fn in_table(&self, is_number: bool, number: u32) -> InstrumentId {
         let place = select_unpredictable(is_number, number as usize + 1, 0);
         self.table.get(place).copied().unwrap_or(NOT_FOUND)
     }
 
-    /// The instrument of a message whose number, if it has one, is not found in the table. `None`: its orders are in no book. Never inlined: else the
-    /// compiler asks of each message whether it has one.
+    /// Returns the instrument of a message whose number, if it has one, is not in the table; `None` if its orders are in no book.
+    /// Never inlined: otherwise the compiler checks for each message whether it has a number.
     #[cold]
     #[inline(never)]
     fn beyond_table(&self, is_number: bool, number: u32) -> Option<InstrumentId> {
@@ -144,7 +147,7 @@ impl Numbers {
         listing.is_in_book().then_some(listing.instrument)
     }
 
-    /// Keeps the table as the listings are.
+    /// Updates the table to match a listing.
     fn enter(&mut self, number: u32, listing: Listing) {
         if number >= IN_TABLE {
             return;
@@ -159,12 +162,12 @@ impl Numbers {
         }
     }
 
-    /// Whether there is room for a number.
+    /// Returns whether there is room for a number.
     fn takes(&self, number: u32) -> bool {
         self.listings.len() < MOST_INSTRUMENTS || self.listings.contains_key(&number)
     }
 
-    /// A message about an order came before the directory's.
+    /// Records that an order message came before the directory message.
     #[cold]
     #[inline(never)]
     fn note_unnamed(&mut self, number: u32) {
@@ -173,7 +176,7 @@ impl Numbers {
         }
     }
 
-    /// What a number stands for from here on. Returns what it stood for.
+    /// Defines a number. Returns its previous definition.
     fn put(&mut self, number: u32, listing: Listing) -> Listing {
         let before = self.listings.insert(number, listing).unwrap_or(Listing::UNKNOWN);
         if self.by_instrument.get(&before.instrument) == Some(&number) {
@@ -220,7 +223,7 @@ pub(crate) struct MitchNormaliser {
     numbers: Numbers,
     /// Orders of unwanted symbols.
     unwanted: Aside,
-    /// Orders without a price, or of other books than the order book.
+    /// Orders without a price, or outside the order book.
     elsewhere: Aside,
 }
 
@@ -243,7 +246,7 @@ impl Normaliser for MitchNormaliser {
             return false;
         }
         let Some(time) = self.times.next(order.time, to.context) else { return false };
-        // Which messages name their instrument, no predictor can predict: the others look for that of no number.
+        // No predictor can predict which messages name their instrument, so the others look up the slot for no number.
         let is_named = matches!(order.action, OrderAction::Add | OrderAction::Delete);
         let number = order.instrument as u32;
         let mut instrument = self.numbers.in_table(is_named, number);
@@ -328,13 +331,13 @@ static ELSEWHERE: [u8; 6] = {
     flags
 };
 
-/// A price; `None` beyond what an event can hold.
+/// Returns a price, or `None` if an event cannot hold it.
 #[inline]
 fn price(price: Decimal<i64, 8>) -> Option<Price> {
     price.to_e9().and_then(Price::from_e9)
 }
 
-/// A price of an auction or of a day before; zero is none.
+/// Returns a price of an auction or of a previous day; zero means none.
 fn some_price(raw: Decimal<i64, 8>) -> Option<Price> {
     if raw.0 == 0 { None } else { price(raw) }
 }
@@ -347,7 +350,7 @@ fn side_of(side: WireSide) -> Side {
     }
 }
 
-/// The symbol of an ISIN and a currency.
+/// Returns the symbol of an ISIN and a currency.
 fn symbol_of(isin: &[u8], currency: &[u8]) -> Option<Symbol> {
     let [country @ .., _, _, _, _, _, _, _, _, _, check] = isin else { return None };
     let is_isin = isin.len() == 12
@@ -367,7 +370,7 @@ impl MitchNormaliser {
         context.event(kind, self.publisher, instrument, self.times.at(at.0, context))
     }
 
-    /// Puts the event of one message about an instrument, as `complete` makes it, unless the instrument is unwanted.
+    /// Emits the event of a message about an instrument, completed by `complete`, unless the instrument is unwanted.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,
@@ -380,7 +383,7 @@ impl MitchNormaliser {
         self.put_of(instrument, kind, about, to, complete);
     }
 
-    /// [`MitchNormaliser::put`], where the instrument of the number is known.
+    /// Like [`MitchNormaliser::put`], for a known instrument.
     #[inline]
     fn put_of<S: Sink<Event>>(
         &mut self,
@@ -402,12 +405,12 @@ impl MitchNormaliser {
         to.sink.put(complete(event));
     }
 
-    /// A message without a meaning here.
+    /// Emits a message that has no meaning here.
     fn put_other<S: Sink<Event>>(&mut self, about: (u32, Nanoseconds), to: &mut Target<'_, S>) {
         self.put(EventKind::Other, about, to, |event| event);
     }
 
-    /// Puts the event of an order that joins a book. `is_elsewhere`: it is not in the order book.
+    /// Emits the event of an order that joins a book. `is_elsewhere` means that it is not in the order book.
     #[inline]
     fn add<S: Sink<Event>>(
         &mut self,
@@ -440,8 +443,8 @@ impl MitchNormaliser {
         }
     }
 
-    /// Puts an event about a resting order, unless the order is of an unwanted symbol. `is_elsewhere`: the message says that the order is not in the
-    /// order book. An order that is not gives trades, and events without a meaning.
+    /// Emits an event about a resting order, unless the order is of an unwanted symbol. `is_elsewhere` means that the message
+    /// marks the order as outside the order book. Such an order yields trades, and events without meaning.
     #[inline]
     fn of_order<S: Sink<Event>>(&mut self, event: Event, is_elsewhere: bool, to: &mut Target<'_, S>) {
         if !self.unwanted.is_empty() && self.unwanted.takes(&event) {
@@ -451,7 +454,7 @@ impl MitchNormaliser {
         to.sink.put(if is_aside || is_elsewhere { without_book(event) } else { event });
     }
 
-    /// An event about an order, before it is completed.
+    /// Returns an event about an order, before it is completed.
     #[inline]
     fn order(&self, kind: EventKind, order_id: u64, at: Nanoseconds, context: &Context) -> Event {
         Event { order_id, ..self.event(kind, InstrumentId::UNKNOWN, at, context) }
@@ -510,7 +513,7 @@ impl MitchNormaliser {
         }
     }
 
-    /// A message of a rarer kind.
+    /// Translates a message of a rarer kind.
     #[cold]
     #[inline(never)]
     fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
@@ -584,9 +587,9 @@ impl MitchNormaliser {
             }
             Message::SystemEvent(m) => self.begin_or_end_day(m.event_code(), m.nanosecond(), to),
             Message::Statistics(m) => self.put_other((m.instrument_id(), m.nanosecond()), to),
-            // The book is that of the orders.
+            // The book is built from the orders.
             Message::TopOfBook(m) => self.put_other((m.instrument_id(), m.nanosecond()), to),
-            // These have been translated.
+            // These have already been translated.
             Message::SymbolDirectory(_)
             | Message::Time(_)
             | Message::AddOrder(_)
@@ -597,7 +600,8 @@ impl MitchNormaliser {
         }
     }
 
-    /// Puts the events of a trade that changes no displayed order: one that is void is a break, one that was another a break and the trade as it was.
+    /// Emits the events of a trade that changes no displayed order. A cancelled trade is a break; an amended one is a break and
+    /// the corrected trade.
     fn trade<S: Sink<Event>>(
         &mut self,
         about: (u32, Nanoseconds),
@@ -619,13 +623,13 @@ impl MitchNormaliser {
         }
     }
 
-    /// The day of a group begins or ends. Its numbers are of the day. The venue's other groups go on: only the books of this one are emptied, and the
-    /// end of a day closes nothing that the states of the symbols do not close.
+    /// Begins or ends the day of a group. Its numbers are valid for one day. The venue's other groups continue, so only this
+    /// group's books are emptied. The end of a day closes nothing beyond what the symbols' states close.
     fn begin_or_end_day<S: Sink<Event>>(&mut self, code: EventCode, at: Nanoseconds, to: &mut Target<'_, S>) {
         let begins = code == EventCode::StartOfDay && to.context.line != Line::Snapshot;
         let mut instruments = self.numbers.by_instrument.keys().filter(|_| begins).peekable();
         if instruments.peek().is_none() {
-            // The message has its number, and there is nothing to clear.
+            // The message has its sequence number, and there is nothing to clear.
             to.sink.put(self.event(EventKind::Other, InstrumentId::UNKNOWN, at, to.context));
         }
         while let Some(instrument) = instruments.next() {
@@ -640,7 +644,7 @@ impl MitchNormaliser {
         }
     }
 
-    /// The directory defines a number.
+    /// Defines a number by its directory message.
     #[cold]
     #[inline(never)]
     fn define<S: Sink<Event>>(
@@ -682,7 +686,7 @@ impl MitchNormaliser {
         let mut event = self.event(EventKind::Definition, now, at, to.context).with_definition(definition);
         let status = match m.symbol_status() {
             DirectoryStatus::Halt => Some(halted(0)),
-            // Not an operational halt of its own: the next status ends it.
+            // Not a separate operational halt: the next status ends it.
             DirectoryStatus::Suspended | DirectoryStatus::Inactive => Some(halted(OPERATIONAL)),
             DirectoryStatus::Active | DirectoryStatus::Unknown(_) => None,
         };
@@ -697,7 +701,7 @@ impl MitchNormaliser {
     }
 }
 
-/// An event about an order that is in no book: an execution is a trade, another change has no meaning.
+/// Converts an event about an order that is in no book: an execution becomes a trade, any other change has no meaning.
 #[cold]
 fn without_book(event: Event) -> Event {
     if event.kind == EventKind::Execute {
@@ -727,7 +731,7 @@ const fn halted(reason: u16) -> Status {
     }
 }
 
-/// What a state of the order book says of trading.
+/// Returns the trading status of an order book state.
 fn status_of(m: &SymbolStatus<'_>) -> Status {
     use TradingStatus as State;
     let is = |action, is_trading| Status {
@@ -807,7 +811,7 @@ mod tests {
             feed
         }
 
-        /// Takes the next message, received at the open.
+        /// Sends the next message, received at the open.
         fn take(&mut self, message: &[u8]) -> Vec<Event> {
             self.sequence += 1;
             let (events, contradiction) = self.take_of(Line::A, self.sequence, 0, message);
@@ -830,7 +834,7 @@ mod tests {
             (events, contradiction)
         }
 
-        /// The only event of the next message.
+        /// Returns the only event of the next message.
         fn one(&mut self, message: &[u8]) -> Event {
             let events = self.take(message);
             let [event] = &events[..] else { panic!("{events:?}") };
@@ -996,7 +1000,7 @@ mod tests {
         );
         assert_eq!((added.ts_event, added.order_id, added.size), (Nanos(OPEN + 500), 7, 300));
         assert_eq!((added.side, added.price), (Side::Bid, Price::from_e9(2_615_500_000_000)));
-        // The order's book has the instrument.
+        // The order's book knows the instrument.
         let executed = feed.one(&execution(7, 100));
         assert_eq!((executed.kind, executed.instrument), (EventKind::Execute, InstrumentId::UNKNOWN));
         assert_eq!((executed.order_id, executed.size, executed.aux), (7, 100, 77));
@@ -1020,7 +1024,7 @@ mod tests {
             assert_eq!(symbol_of(isin, currency), None);
         }
         assert_eq!((feed.symbols.instruments().len(), feed.symbols.unreadable()), (0, 5));
-        // Its orders change no book, and contradict none.
+        // Its orders change no book and contradict none.
         assert_eq!(feed.one(&add(5, 7, 0)).kind, EventKind::Other);
         assert_eq!(feed.one(&execution(7, 100)).kind, EventKind::Trade);
         assert_eq!(feed.one(&delete(5, 7, 0)).kind, EventKind::Other);
@@ -1041,7 +1045,7 @@ mod tests {
         feed.sequence = 3;
         assert_eq!(feed.one(&add(6, 7, 0)).kind, EventKind::Other);
         assert_eq!(feed.one(&add(5, 8, 0)).kind, EventKind::Add);
-        // The first number becomes another symbol's: the second may have this one.
+        // The first number becomes another symbol's, so the second may have this one.
         let events = feed.take(&directory(5, BP, b"GBX", DirectoryStatus::Active));
         let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
         use EventKind::{Clear, Definition, Gap, SymbolMapping};
@@ -1090,7 +1094,7 @@ mod tests {
         let (events, contradiction) = feed.take_of(Line::A, 2, 0, &shell(u32::MAX));
         assert_eq!(contradiction, Some(Contradiction::NoRoom { number: u32::MAX }));
         assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Other]);
-        // One that is there is defined.
+        // An existing number can be defined again.
         assert_eq!(feed.take_of(Line::A, 3, 0, &shell(5)).1, None);
     }
 
@@ -1171,10 +1175,10 @@ mod tests {
             assert_eq!(feed.one(&delete(5, id, 0)).kind, EventKind::Other);
             assert!(!feed.normaliser.elsewhere.has(id));
         }
-        // Of one that came before, the flag says it.
+        // For an order from before the start, the flag marks it.
         assert_eq!(feed.one(&delete(5, 10, 1 << 5)).kind, EventKind::Other);
         assert_eq!(feed.one(&modify(10, 1, 1 << 5)).kind, EventKind::Other);
-        // A number that was theirs may be that of an order of the book.
+        // One of their numbers may be reused for an order of the book.
         feed.take(&firm_quote(5, 9));
         assert_eq!(feed.one(&add(5, 9, 0)).kind, EventKind::Add);
         assert_eq!(feed.one(&delete(5, 9, 0)).kind, EventKind::Delete);
@@ -1294,7 +1298,7 @@ mod tests {
     #[test]
     fn the_start_of_a_groups_day_clears_the_books_of_its_instruments() {
         let mut feed = Feed::new(None);
-        // Another group's.
+        // Another group's instrument.
         feed.symbols.resolve(*b"ZVZZT   ", Publisher::XLON_MITCH, |_| {});
         feed.take(&shell(5));
         feed.take(&directory(4, BP, b"GBX", DirectoryStatus::Active));
@@ -1324,21 +1328,21 @@ mod tests {
                 .map(|found| found.application)
         };
         assert_eq!(of(&packet, "239.192.150.1:30001"), Some(crate::Application::LseMitch119));
-        // In a group of Cboe's it is not taken for Cboe's, nor a packet of Cboe's for London's in London's.
+        // A London packet in a Cboe group is not recognised as Cboe, nor a Cboe packet in London's group as London.
         assert_eq!(of(&packet, "239.192.130.2:30101"), None);
         assert_eq!(of(&packet, "224.0.62.2:30501"), None);
         let mut cboes = vec![22, 0, 1, 1, 5, 0, 0, 0, 14, 0x29];
         cboes.resize(22, 0);
         assert!(crate::pitch::recognise(&cboes) && !recognise(&cboes));
         assert_eq!(of(&cboes, "239.192.150.1:30001"), None);
-        // A heartbeat alone says nothing but by its group.
+        // A heartbeat is recognised only by its group.
         let heartbeat = [8, 0, 0, b'1', 9, 0, 0, 0];
         assert!(recognise(&heartbeat) && crate::pitch::recognise(&heartbeat));
         assert_eq!(of(&heartbeat, "224.0.62.2:30501"), None);
         assert!(!recognise(&[9, 0, 0, b'1', 9, 0, 0, 0]));
     }
 
-    /// A symbol of London has 16 letters: an ISIN, a point, a currency.
+    /// A London symbol has 16 letters: an ISIN, a point, a currency.
     #[test]
     fn no_other_feed_has_room_for_a_symbol_of_london() {
         for feed in crate::FEEDS {

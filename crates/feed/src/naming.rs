@@ -1,21 +1,21 @@
-//! How messages name their instrument, for tools that read them by the schema alone.
+//! How messages name their instrument, for tools that read messages by schema alone.
 
 use tapeworks_market::{Symbol, symbology};
 
 /// How a symbol's suffix is spelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Suffixes {
-    /// As it stands: behind a point, if it has a field of its own.
+    /// Unchanged: after a point, if it has a separate field.
     AsTheyStand,
-    /// In the CMS convention ([`symbology`]), in a field of its own.
+    /// In the CMS convention ([`symbology`]), in a separate field.
     Cms,
-    /// In the CMS convention, behind a space in the field of the symbol.
+    /// In the CMS convention, after a space in the symbol field.
     CmsBehindSpace,
-    /// In the convention of CQS, in the field of the symbol.
+    /// In the CQS convention, in the symbol field.
     Cqs,
 }
 
-/// The fields of the declaration by which messages name their instrument.
+/// The schema fields by which messages name their instrument.
 #[derive(Clone, Copy, Debug)]
 pub struct Naming {
     /// The field with the symbol.
@@ -26,16 +26,17 @@ pub struct Naming {
     pub suffixes: Suffixes,
     /// The field with the venue's number of the instrument.
     pub number: Option<&'static str>,
-    /// The number 0 stands for no instrument.
+    /// Whether the number 0 means no instrument.
     pub zero_is_none: bool,
     /// The message that defines a number.
     pub directory: Option<&'static str>,
-    /// The field of the directory's message with the name of the issue, "COMPANY COMMON STOCK".
+    /// The directory message's field with the name of the issue, "COMPANY COMMON STOCK".
     pub issue_name: Option<&'static str>,
 }
 
 impl Naming {
-    /// The symbol of a root and a suffix, as the normaliser spells it: a suffix of the CMS convention in the integrated one.
+    /// Returns the symbol of a root and a suffix in the normaliser's spelling: a CMS suffix is converted to the integrated
+    /// convention.
     #[must_use]
     pub fn symbol_of(&self, root: &[u8], suffix: Option<&[u8]>) -> Option<Symbol> {
         let [mut root, mut suffix] = [root, suffix.unwrap_or_default()].map(trimmed);
@@ -53,7 +54,7 @@ impl Naming {
     }
 }
 
-/// Without the padding at the end.
+/// Returns the text without trailing padding.
 fn trimmed(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()

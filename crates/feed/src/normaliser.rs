@@ -1,7 +1,7 @@
-//! The trait of a feed's file: it turns one message into events.
+//! The trait that each feed implements: it turns one message into events.
 //!
-//! A [`Normaliser`] follows the messages of one channel. The [table](crate::table) names its type; dispatch to it is one
-//! `match` that the table generates, so a call costs a compare and is inlined where the trait says so.
+//! A [`Normaliser`] follows the messages of one channel. The [table](crate::table) names its type. The table generates a single
+//! `match` that dispatches to it, so a call costs a compare, and is inlined where the trait requests that.
 //!
 //! A normaliser gets its feed's publisher, and may set another on an event: the SIPs carry one publisher per participant on one
 //! channel.
@@ -17,13 +17,13 @@ use tapeworks_wire::orders::{OrderAction, OrderFields};
 use crate::locates::Contradiction;
 use crate::symbols::{SymbolTable, UNWANTED};
 
-/// DBN's status reason of a regulatory concern.
+/// DBN's status reason for a regulatory concern.
 pub(crate) const REGULATORY: u16 = 10;
 
-/// DBN's status reason of an operational halt.
+/// DBN's status reason for an operational halt.
 pub(crate) const OPERATIONAL: u16 = 60;
 
-/// DBN's status reason of a primary market's code, as IEX and the SIPs have it.
+/// Returns DBN's status reason for a primary market's code, as used by IEX and the SIPs.
 pub(crate) fn reason(code: &[u8]) -> u16 {
     match code {
         b"T1" => 30,
@@ -38,10 +38,10 @@ pub(crate) fn reason(code: &[u8]) -> u16 {
     }
 }
 
-/// The facts of a message that its transport has.
+/// Facts about a message that its transport provides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
-    /// The receive time; `None` when the source has none.
+    /// The receive time; `None` if the source has none.
     pub(crate) received: Option<Nanos>,
     /// The sequence number on the channel.
     pub(crate) sequence: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// An event of a message that the venue dates `ts_event`.
+    /// Creates an event for a message that the venue timestamped `ts_event`.
     #[inline(always)]
     pub(crate) fn event(
         &self,
@@ -67,7 +67,7 @@ impl Context {
     }
 }
 
-/// The kinds of events by [`OrderAction`].
+/// Event kinds by [`OrderAction`].
 static KINDS: [EventKind; 6] = {
     let mut kinds = [EventKind::Other; 6];
     kinds[OrderAction::Add as usize] = EventKind::Add;
@@ -79,13 +79,13 @@ static KINDS: [EventKind; 6] = {
     kinds
 };
 
-/// The kind of event of an action: a load. Of a `match` the compiler may make a jump, which no predictor can predict.
+/// Returns an action's event kind with a load. The compiler might turn a `match` into a jump that no predictor can predict.
 #[inline(always)]
 pub(crate) fn kind_of(action: OrderAction) -> EventKind {
     KINDS[action as usize]
 }
 
-/// The sides by a message's byte.
+/// Returns the table of sides by a message's byte.
 pub(crate) const fn sides(bid: u8, ask: u8) -> [Side; 256] {
     let mut sides = [Side::None; 256];
     sides[bid as usize] = Side::Bid;
@@ -93,7 +93,7 @@ pub(crate) const fn sides(bid: u8, ask: u8) -> [Side; 256] {
     sides
 }
 
-/// An event with the fields of a message about an order. `None`: the price is beyond what an event can hold.
+/// Returns the event with the fields of a message about an order, or `None` if an event cannot hold the price.
 #[inline(always)]
 pub(crate) fn with_order(mut event: Event, order: &OrderFields, sides: &[Side; 256]) -> Option<Event> {
     event.order_id = order.order_id;
@@ -105,18 +105,19 @@ pub(crate) fn with_order(mut event: Event, order: &OrderFields, sides: &[Side; 2
     Some(event)
 }
 
-/// What a venue's number of an instrument stood for, and stands for now.
+/// The instrument that a venue's instrument number stood for, and the one it stands for now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renumbered {
     pub(crate) before: InstrumentId,
     pub(crate) now: InstrumentId,
-    /// Orders came before the number was defined.
+    /// Whether orders came before the number was defined.
     pub(crate) is_missed: bool,
 }
 
 impl Context {
-    /// Puts what a definition of a number says of books. If the number stood for another instrument, the book of that one is emptied and both
-    /// books are stale: orders of one were taken for the other's. `false`: the instrument of now has no events.
+    /// Emits the effect of a number's definition on books. If the number stood for another instrument, that instrument's book is
+    /// emptied and both books are stale, because orders of one were attributed to the other. Returns `false` if the current
+    /// instrument has no events.
     pub(crate) fn renumber<S: Sink<Event>>(
         &self,
         publisher: Publisher,
@@ -144,7 +145,7 @@ impl Context {
     }
 }
 
-/// Where a message came from and where its events go.
+/// The context of a message, and the sink for its events.
 pub(crate) struct Target<'t, S> {
     pub(crate) context: &'t Context,
     pub(crate) symbols: &'t mut SymbolTable,
@@ -157,9 +158,9 @@ pub(crate) struct Start {
     pub(crate) publisher: Publisher,
     /// Midnight of the session's day in New York.
     pub(crate) midnight: Nanos,
-    /// The user set the day; a new session does not change it.
+    /// Whether the user set the day, so that a new session does not change it.
     pub(crate) is_midnight_fixed: bool,
-    /// What sizes of a SIP count.
+    /// How to interpret a SIP's sizes.
     pub(crate) sip_sizes: SipSizes,
 }
 
@@ -179,47 +180,48 @@ impl<T> Kept for T {}
 
 /// Translates the messages of one channel. Checkpoints keep it.
 pub(crate) trait Normaliser: Kept + std::fmt::Debug {
-    /// A channel before its first message.
+    /// Creates the normaliser of a channel before its first message.
     fn new(start: &Start) -> Self;
 
-    /// Translates a message of the most frequent kinds. `false`: it is left to [`message`](Self::message), as of another kind or length,
-    /// of an instrument that is not known or wanted, or behind a gap; at most its symbol is announced. A feed that has no faster path keeps
-    /// the default.
+    /// Translates a message of the most frequent kinds. Returns `false` to leave it to [`message`](Self::message): it is of
+    /// another kind or length, its instrument is unknown or unwanted, or it follows a gap. In that case at most its symbol has
+    /// been announced. A feed without a fast path keeps the default.
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, _message: &[u8], _to: &mut Target<'_, S>) -> bool {
         false
     }
 
-    /// Translates any message. A message that contradicts an earlier one is returned.
+    /// Translates any message. Returns the contradiction if the message contradicts an earlier one.
     ///
     /// # Errors
-    /// A message that cannot be read.
+    /// Fails if the message cannot be read.
     fn message<S: Sink<Event>>(
         &mut self,
         message: &[u8],
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError>;
 
-    /// The venue's time of a message of whatever type and length, for a gap where no packet has a receive time.
+    /// Returns the venue's time of a message of any type and length, for a gap without a receive time.
     fn time_of(&self, _message: &[u8]) -> Nanos {
         Nanos(0)
     }
 
-    /// Whether every instrument of a restored state is one of `symbols`.
+    /// Returns whether every instrument of a restored state is one of `symbols`.
     #[cfg(feature = "serde")]
     fn is_sound(&self, _symbols: &SymbolTable) -> bool {
         true
     }
 
-    /// The books were rebuilt: no order of an unnamed instrument is missing.
+    /// Forgets orders without a named instrument, because the books were rebuilt and lack none.
     fn forget_unnamed(&mut self) {}
 
-    /// The number of the last message that any book of the last snapshot has, where books are of several numbers; else 0.
+    /// Returns the number of the last message that any book of the last snapshot includes, if books have different numbers;
+    /// otherwise 0.
     fn snapshot_reaches(&self) -> u64 {
         0
     }
 
-    /// The number of the last message that a book has, if a message of a snapshot names it; else 0.
+    /// Returns the number of the last message that a book includes, if a snapshot message names it; otherwise 0.
     fn reach_of(&self, _message: &[u8]) -> u64 {
         0
     }
@@ -235,7 +237,7 @@ mod tests {
     use super::*;
     use crate::table::Application;
 
-    /// A random message of `structure`, most with instruments, orders, prices and flags from a few.
+    /// Returns a random message of `structure`. Most have instruments, orders, prices and flags from a small set.
     fn message_of(schema: &Schema, structure: &Structure, random: &mut SplitMix64) -> Vec<u8> {
         let mut message = Vec::new();
         arbitrary(schema, structure, random, &mut message);
@@ -246,10 +248,10 @@ mod tests {
             let Some(bytes) = message.get_mut(field.offset..field.offset + field.length) else { continue };
             let some = random.below(3) as u8;
             match (field.kind, bytes.len()) {
-                // NYSE's, as most trades have them.
+                // NYSE's, as in most trades.
                 (_, 1) if field.name == "trade_condition_1" => bytes.fill(b'@'),
                 (_, 1) if field.name.starts_with("trade_condition") => bytes.fill(b' '),
-                // An ISIN, and its currency.
+                // An ISIN and its currency.
                 (Kind::Ascii, 12) => {
                     bytes.copy_from_slice(&[b"GB000000000".as_slice(), &[b'0' + some]].concat())
                 }
@@ -273,12 +275,12 @@ mod tests {
     /// What both normalisers of a run have seen.
     #[derive(Default)]
     struct Seen {
-        /// The types of messages that took the faster path.
+        /// The types of messages that took the fast path.
         frequent: BTreeSet<&'static str>,
         symbols: Vec<Symbol>,
     }
 
-    /// Messages of a feed go through two normalisers, one of which has no faster path for the frequent ones.
+    /// Sends messages of a feed through two normalisers, one of which does not use the fast path.
     fn both_ways<N: Normaliser>(application: Application, wanted: Option<Symbol>, seed: u64) -> Seen {
         let schema = application.spec().schema;
         let start = Start {
@@ -290,11 +292,11 @@ mod tests {
         let mut random = SplitMix64::new(seed);
         let (mut one, mut other) = (N::new(&start), N::new(&start));
         let mut tables = [(); 2].map(|()| SymbolTable::new(wanted.map(|symbol| HashSet::from([symbol]))));
-        // Some join in the middle.
+        // Some runs join midway.
         let (mut seen, mut sequence, mut line) = (Seen::default(), 5 * random.below(2), Line::A);
         for _ in 0..20_000 {
             let structure = &schema.messages[random.below(schema.messages.len() as u64) as usize];
-            // What makes a feed forget, or reach far back, comes seldom.
+            // Messages that make a feed forget, or reach far back, are rare.
             let is_rare = ["SequenceNumberReset", "RefreshHeader"].contains(&structure.name);
             if is_rare && random.below(100) > 0 {
                 continue;
@@ -333,7 +335,8 @@ mod tests {
         seen
     }
 
-    /// With all symbols wanted, and with each of some alone. `types`: so many types of messages can take the faster path.
+    /// Checks with all symbols wanted, and with each of a few alone. `types` is the number of message types that can take the
+    /// fast path.
     fn check_both_ways<N: Normaliser>(application: Application, types: usize) {
         for seed in 1..4 {
             let seen = both_ways::<N>(application, None, seed);

@@ -1,14 +1,14 @@
 //! Cboe PITCH to normalised events.
 //!
-//! Times are split: a message has nanoseconds, and the time message before it the second. Only additions, trades and states name a
-//! symbol; what happens to an order names the order, and its book completes the event. An execution at another price says how many shares are
-//! left, which may be fewer than the book has: it is a change of the order to the shares before it, then the execution. A changed order
-//! keeps its number.
+//! Times are split: a message carries nanoseconds, and the preceding time message the second. Only additions, trades and states
+//! name a symbol; later messages name the order, and its book completes the event. An execution at another price states how many
+//! shares are left, which may be fewer than the book has: it becomes a change of the order to the shares before the execution,
+//! followed by the execution. A changed order keeps its number.
 //!
-//! The header has no venue: the channel's publisher is what the user says, BZX unless another is named. Options and futures are venues of their own, in
-//! whose day times count from midnight in Chicago.
+//! The header does not identify the venue: the channel's publisher is the user's choice, or BZX. Options and futures are separate
+//! venues, whose times count from midnight in Chicago.
 //!
-//! Cost: the message's own line and the event; for an addition the lookup of the symbol.
+//! Cost: the message's own cache line and the event; for an addition the lookup of the symbol.
 
 use std::hint::select_unpredictable;
 
@@ -30,7 +30,7 @@ use crate::probe::packet_fits;
 use crate::symbols::{NOT_FOUND, QuickSymbols, UNWANTED};
 use crate::units::{Aside, SplitTimes};
 
-/// Messages name their symbol, or an order.
+/// A message names its symbol or an order.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
@@ -41,24 +41,24 @@ pub(crate) const NAMING: Naming = Naming {
     issue_name: None,
 };
 
-/// The deletion of an order that is not there.
+/// The deletion of a nonexistent order.
 pub(crate) static HARMLESS: [u8; 14] = {
     let mut message = [0; 14];
     (message[0], message[1]) = (14, 0x29);
     message
 };
 
-/// Whether a message can be read.
+/// Checks that a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// Whether a message clears the unit, as the first message of a day does. Within a run its number is not an old one.
+/// Returns whether a message clears the unit, as the first message of a day does. Within a run its number is not an old one.
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::UnitClear(_)))
 }
 
-/// The time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds of its second.
+/// Returns the time of a Time message, in nanoseconds since midnight. Other messages have only the nanoseconds within its second.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     let message = message.get(..usize::from(*message.first()?))?;
     match Message::decode(message) {
@@ -67,12 +67,14 @@ pub(crate) fn time(message: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether a UDP payload is a packet of a unit with messages of PITCH. Of which venue, and whether of its equities, it does not say.
+/// Returns whether a UDP payload is a unit's packet with PITCH messages. The bytes identify neither the venue nor whether it
+/// trades equities.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<CboeUnit>(payload, check)
 }
 
-/// The zone by which a market counts its day. In the captures at hand options and futures count from midnight in Chicago.
+/// Returns the zone by which a market counts its day. In the available captures options and futures count from midnight in
+/// Chicago.
 fn zone_of(publisher: Publisher) -> Zone {
     match publisher {
         Publisher::XCBO_PITCH | Publisher::XCBF_PITCH => Zone::Chicago,
@@ -86,9 +88,9 @@ fn zone_of(publisher: Publisher) -> Zone {
 pub(crate) struct PitchNormaliser {
     publisher: Publisher,
     times: SplitTimes,
-    /// By instrument: whether it is one of the unit's.
+    /// Whether an instrument belongs to the unit, by instrument.
     has: Vec<bool>,
-    /// Some of their symbols.
+    /// A quick lookup for some of their symbols.
     #[cfg_attr(feature = "serde", serde(skip))]
     quick: QuickSymbols,
     /// Orders of unwanted symbols.
@@ -109,12 +111,12 @@ impl Normaliser for PitchNormaliser {
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
         let Some(order) = ORDERS.decode(message) else { return false };
-        // A price is not signed.
+        // The price is unsigned.
         if !self.unwanted.is_empty() || i64::try_from(order.price).is_err() {
             return false;
         }
         let Some(time) = self.times.next(order.time, to.context) else { return false };
-        // Which messages are additions, no predictor can predict: the others look for no symbol.
+        // No predictor can predict which messages are additions, so the others look up no symbol.
         let is_added = order.action == OrderAction::Add;
         let symbol = order.instrument | SPACES;
         let mut instrument = self.quick.get(select_unpredictable(is_added, symbol, 0));
@@ -152,10 +154,10 @@ impl Normaliser for PitchNormaliser {
 
 const SIDES: [Side; 256] = sides(WireSide::Buy.raw(), WireSide::Sell.raw());
 
-/// What a symbol of six letters lacks to be one of eight.
+/// The spaces that extend a symbol of six letters to eight.
 const SPACES: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, b' ', b' ']);
 
-/// The messages about orders, but those that leave two events or name longer symbols.
+/// The messages about orders, except those that yield two events or name longer symbols.
 const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames =
         OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
@@ -181,14 +183,14 @@ const ORDERS: OrderMessages = {
         .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
 };
 
-/// A price of four places, or of two; `None` beyond what an event can hold.
+/// Returns a price with four or two decimal places, or `None` if an event cannot hold it.
 macro_rules! price {
     ($price:expr) => {
         $price.to_e9().and_then(Price::from_e9)
     };
 }
 
-/// PITCH says "no price" with zero.
+/// Returns a price; PITCH represents "no price" as zero.
 fn some_price(price: Decimal<u64, 4>) -> Option<Price> {
     if price.0 == 0 { None } else { price!(price) }
 }
@@ -201,7 +203,7 @@ fn side_of(side: WireSide) -> Side {
     }
 }
 
-/// A symbol of six letters as one of eight.
+/// Extends a symbol of six letters to eight.
 #[inline]
 const fn wide(symbol: Ascii<6>) -> Ascii<8> {
     let [a, b, c, d, e, f] = symbol.0;
@@ -214,8 +216,8 @@ impl PitchNormaliser {
         context.event(EventKind::Other, self.publisher, instrument, self.times.at(offset.0, context))
     }
 
-    /// The instrument of a message whose symbol, if it has one, is not found at once. Never inlined: else the compiler asks of each message whether it
-    /// has one.
+    /// Returns the instrument of a message whose symbol, if it has one, is not found immediately. Never inlined: otherwise the
+    /// compiler checks for each message whether it has a symbol.
     #[cold]
     #[inline(never)]
     fn not_quick<S: Sink<Event>>(
@@ -251,7 +253,7 @@ impl PitchNormaliser {
         self.has[instrument.index()] = true;
     }
 
-    /// Puts the event of one message about a symbol, as `complete` makes it. `false`: the symbol is unwanted.
+    /// Emits the event of a message about a symbol, completed by `complete`. Returns `false` if the symbol is unwanted.
     #[inline]
     fn put<S: Sink<Event>>(
         &mut self,
@@ -269,7 +271,7 @@ impl PitchNormaliser {
         true
     }
 
-    /// Puts the event of an order that joins the book.
+    /// Emits the event of an order that joins the book.
     #[inline]
     fn add<S: Sink<Event>>(
         &mut self,
@@ -292,7 +294,7 @@ impl PitchNormaliser {
         }
     }
 
-    /// Puts the event of one message about a resting order, as `complete` makes it, unless the order is of an unwanted symbol.
+    /// Emits the event of a message about a resting order, completed by `complete`, unless the order is of an unwanted symbol.
     #[inline]
     fn of_order<S: Sink<Event>>(
         &mut self,
@@ -310,7 +312,7 @@ impl PitchNormaliser {
         to.sink.put(event);
     }
 
-    /// Puts the event of an order that has another price, size or priority.
+    /// Emits the event of an order whose price, size or priority changed.
     #[inline]
     fn change<S: Sink<Event>>(
         &mut self,
@@ -331,7 +333,7 @@ impl PitchNormaliser {
         });
     }
 
-    /// Puts the event of a trade that changes no displayed order.
+    /// Emits the event of a trade that changes no displayed order.
     fn trade<S: Sink<Event>>(
         &mut self,
         symbol: Ascii<8>,
@@ -404,7 +406,7 @@ impl PitchNormaliser {
         }
     }
 
-    /// A message of a rarer kind.
+    /// Translates a message of a rarer kind.
     #[cold]
     #[inline(never)]
     fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
@@ -446,7 +448,7 @@ impl PitchNormaliser {
                     }
                     TradingStatusCode::Halted => (StatusAction::Halt, 0, Some(false), Some(false)),
                     TradingStatusCode::QuoteOnly => (StatusAction::Quoting, 0, Some(false), Some(true)),
-                    // Not an operational halt of its own: the next state ends it.
+                    // Not a separate operational halt: the next state ends it.
                     TradingStatusCode::ExchangeSpecificSuspension => {
                         (StatusAction::Halt, OPERATIONAL, Some(false), Some(false))
                     }
@@ -506,7 +508,7 @@ impl PitchNormaliser {
                 let event = self.event(InstrumentId::UNKNOWN, m.time_offset(), to.context);
                 to.sink.put(event);
             }
-            // These have been translated.
+            // These have already been translated.
             Message::Time(_)
             | Message::AddOrderLong(_)
             | Message::AddOrderShort(_)
@@ -520,12 +522,12 @@ impl PitchNormaliser {
         }
     }
 
-    /// No order of the unit is left; the venue's other units go on.
+    /// Clears all orders of the unit; the venue's other units continue.
     fn clear<S: Sink<Event>>(&mut self, offset: Nanoseconds, to: &mut Target<'_, S>) {
         self.unwanted.clear();
         let last = self.has.iter().rposition(|has| *has);
         if last.is_none() {
-            // The message has its number, and there is nothing to clear.
+            // The message has its sequence number, and there is nothing to clear.
             to.sink.put(self.event(InstrumentId::UNKNOWN, offset, to.context));
         }
         for (index, _) in self.has.iter().enumerate().filter(|(_, has)| **has) {
@@ -572,7 +574,7 @@ mod tests {
             Self { normaliser: PitchNormaliser::new(&start), symbols: SymbolTable::new(wanted), sequence: 0 }
         }
 
-        /// Takes the next message, received so many ns after the open.
+        /// Sends the next message, received `after_ns` after the open.
         fn take(&mut self, after_ns: u64, message: &[u8]) -> Vec<Event> {
             self.sequence += 1;
             self.take_of(Line::A, self.sequence, after_ns, message)
@@ -637,7 +639,7 @@ mod tests {
         assert_eq!((added.ts_event, added.ts_recv), (Nanos(OPEN + 500), Nanos(OPEN + 900)));
         assert_eq!((added.order_id, added.size, added.side), (7, 300, Side::Bid));
         assert_eq!((added.price, added.channel_sequence), (Price::from_e9(12_340_000_000), 2));
-        // The order's book has the instrument.
+        // The order's book knows the instrument.
         let deleted = feed.take(1_000, &delete(7, 800))[0];
         assert_eq!((deleted.kind, deleted.instrument), (EventKind::Delete, InstrumentId::UNKNOWN));
         assert_eq!(deleted.publisher, Publisher::BATY_PITCH);
@@ -661,14 +663,14 @@ mod tests {
         let mut feed = Feed::new(None);
         feed.take(10, &time(OPEN_SECOND));
         feed.take(900, &add(7, b"AAPL  ", 500));
-        // Its time message is among those that are missing.
+        // Its time message is among the missing ones.
         let events = feed.take_of(Line::A, 9, 2_000_000_100, &delete(7, 999_999_900));
         assert_eq!(events[0].ts_event, Nanos(OPEN + 1_999_999_900));
         assert_eq!(
             feed.take_of(Line::A, 10, 2_000_000_200, &delete(7, 50))[0].ts_event,
             Nanos(OPEN + 2_000_000_050)
         );
-        // A second that has just begun, received before midnight by a clock that is behind.
+        // A second that has just begun, received before midnight by a clock that lags.
         feed.take_of(Line::A, 11, 2_999_000_000, &time(OPEN_SECOND + 3));
         assert_eq!(
             feed.take_of(Line::A, 12, 3_000_000_000, &delete(7, 5))[0].ts_event,
@@ -681,7 +683,7 @@ mod tests {
         let mut feed = Feed::new(None);
         let events = feed.take_of(Line::A, 500, 0, &add(7, b"AAPL  ", 500));
         assert_eq!((events[0].kind, events[0].instrument), (EventKind::Gap, InstrumentId::ALL));
-        // One that a snapshot began lacks none.
+        // A unit that began with a snapshot lacks no orders.
         let mut feed = Feed::new(None);
         for order in 0..3 {
             let events = feed.take_of(Line::Snapshot, 499, 0, &add(order, b"AAPL  ", 500));
@@ -700,10 +702,10 @@ mod tests {
         assert_eq!(feed.take(2, &add(8, b"MSFT  ", 2)).len(), 2);
         assert_eq!(feed.take(3, &delete(7, 3)), []);
         assert_eq!(feed.take(4, &delete(8, 4)).len(), 1);
-        // Its number is free again, and known to nobody.
+        // The order's number is free again, and unknown.
         assert_eq!(feed.take(5, &delete(7, 5)).len(), 1);
         assert!(feed.normaliser.unwanted.is_empty());
-        // So is that of an order of which nothing is left.
+        // So is the number of an order with nothing left.
         assert_eq!(feed.take(6, &add(9, b"AAPL  ", 6)), []);
         for (shares, is_left) in [(100, true), (200, false)] {
             assert_eq!(feed.take(7, &execution(9, shares)), []);
@@ -737,7 +739,7 @@ mod tests {
     fn a_clear_of_the_unit_is_one_of_each_of_its_symbols() {
         let mut feed = Feed::new(None);
         feed.take(0, &time(OPEN_SECOND));
-        // Another unit's.
+        // Another unit's symbol.
         feed.symbols.resolve(*b"ZVZZT   ", Publisher::BATY_PITCH, |_| {});
         feed.take(1, &add(7, b"AAPL  ", 1));
         feed.take(1, &add(8, b"MSFT  ", 1));
@@ -762,7 +764,7 @@ mod tests {
         assert_eq!(of("224.0.62.2:30501"), None);
         let spec = crate::Application::CboePitch241.spec();
         assert_eq!(spec.publisher(None, "239.192.131.4:1".parse().ok()), Publisher::EDGX_PITCH);
-        // A heartbeat, and one that says another length.
+        // A heartbeat, and one that claims another length.
         assert!(recognise(&[8, 0, 0, 1, 9, 0, 0, 0]) && !recognise(&[9, 0, 0, 1, 9, 0, 0, 0]));
         packet[0] += 1;
         assert!(!recognise(&packet[..21]));

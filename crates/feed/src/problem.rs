@@ -1,4 +1,4 @@
-//! Problems of the input, with their places and counts.
+//! Problems of the input, with their positions and counts.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,24 +12,24 @@ use crate::captured::Place;
 use crate::locates::Contradiction;
 use crate::sequence::Refusal;
 
-/// The first problems are kept with their places; all are counted.
+/// Number of problems kept with their positions; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
 
 /// A problem of the input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The file, by its place among the inputs.
+    /// Index of the file among the inputs.
     pub file: u16,
-    /// The packet in the file, from 1; of a file without packets, the message.
+    /// Number of the packet in the file, from 1; in a file without packets, of the message.
     pub packet: u64,
-    /// Where in the file, in bytes (of a compressed file, in its contents).
+    /// Offset in the file, in bytes (for a compressed file, in its contents).
     pub offset: u64,
     /// Its kind.
     pub kind: ProblemKind,
 }
 
 impl Problem {
-    /// A problem of this packet or message.
+    /// Creates a problem of this packet or message.
     pub fn at(place: impl Into<Place>, kind: ProblemKind) -> Self {
         let Place { file, number: packet, offset, .. } = place.into();
         Self { file, packet, offset, kind }
@@ -40,30 +40,30 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The packet's network headers, or its checksum.
+    /// The packet's network headers or checksum are wrong.
     Header(HeaderError),
     /// A UDP payload, or the start of a stream, in an unknown protocol. Reported once per destination.
     UnknownProtocol {
-        /// Where it was sent.
+        /// The destination.
         destination: SocketAddr,
-        /// The names of the feeds that it may be of; the user can say which.
+        /// The names of the feeds that it may belong to; the user can choose one.
         possible: Vec<&'static str>,
     },
-    /// The capture kept only the beginning of the packet; the whole messages in it were used.
+    /// The capture kept only the beginning of the packet; its complete messages were used.
     CutPacket,
-    /// The transport's header or framing.
+    /// The transport's header or framing is wrong.
     Framing(FramingError),
-    /// A message.
+    /// A message cannot be read.
     Message(DecodeError),
-    /// A message names another symbol than its venue's number stands for.
+    /// A message contradicts the symbol of its venue's number.
     Contradiction(Contradiction),
     /// Messages of a channel are missing.
     Gap(Gap),
-    /// The packet's number, or its session, does not fit the channel: its messages were not used.
+    /// The packet's number or session does not fit the channel: its messages were not used.
     Refused {
         /// The packet's first number.
         first: u64,
-        /// Why.
+        /// Why it was refused.
         refusal: Refusal,
     },
     /// A message without a sequence number on a SoupBinTCP connection: order entry, which is not read.
@@ -73,7 +73,7 @@ pub enum ProblemKind {
     },
     /// Bytes of a stream are missing.
     StreamHole {
-        /// How many.
+        /// Number of missing bytes.
         lost: u64,
     },
 }
@@ -128,23 +128,23 @@ impl fmt::Display for ProblemKind {
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     kept: Vec<Problem>,
-    /// How many problems there were, kept or not.
+    /// Number of problems, kept or not.
     pub total: u64,
     /// Packets with inconsistent network headers.
     pub bad_headers: u64,
-    /// Datagrams whose checksum shows damage. Not in checkpoints, because captures alone have them.
+    /// Datagrams whose checksum shows damage. Not in checkpoints, because only captures have them.
     pub bad_checksums: u64,
-    /// Packets cut by the capture.
+    /// Packets truncated by the capture.
     pub cut_packets: u64,
     /// Packets with inconsistent framing.
     pub bad_framing: u64,
     /// Messages of an unknown type, skipped by their length.
     pub unknown_messages: u64,
-    /// Messages of a known type and a wrong length.
+    /// Messages of a known type with a wrong length.
     pub bad_messages: u64,
     /// Gaps in streams.
     pub stream_holes: u64,
-    /// Messages that name another symbol than their venue's number stands for.
+    /// Messages that contradict the symbol of their venue's number.
     pub contradictions: u64,
 }
 
@@ -193,7 +193,7 @@ impl Problems {
         }
     }
 
-    /// The first [`KEPT_PROBLEMS`] problems.
+    /// Returns the first [`KEPT_PROBLEMS`] problems.
     pub fn kept(&self) -> &[Problem] {
         &self.kept
     }

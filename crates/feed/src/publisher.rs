@@ -1,4 +1,4 @@
-//! The publishers of a feed, as its row in the [table](crate::FEEDS) names them.
+//! The publishers of a feed, as named by its row in the [table](crate::FEEDS).
 
 use std::net::Ipv4Addr;
 
@@ -11,6 +11,6 @@ pub struct PublisherSpec {
     pub publisher: Publisher,
     /// Names of its venue on the command line, in lower case.
     pub names: &'static [&'static str],
-    /// The multicast groups of lines A and B, where they identify it among the feed's publishers.
+    /// The multicast groups of lines A and B, if they identify it among the feed's publishers.
     pub groups: &'static [Ipv4Addr],
 }

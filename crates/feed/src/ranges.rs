@@ -1,17 +1,17 @@
-//! Sets of sequence numbers, as ranges.
+//! Sets of sequence numbers, stored as ranges.
 
 use std::ops::Range;
 
-/// How many ranges one set remembers; beyond it the lowest is forgotten.
+/// Maximum number of ranges in one set; beyond it the lowest is forgotten.
 pub(crate) const MOST_RANGES: usize = 1024;
 
-/// What two ranges share; empty if nothing.
+/// Returns the overlap of two ranges, or an empty range.
 pub(crate) fn overlap(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
     one.start.max(other.start)..one.end.min(other.end)
 }
 
-/// A set of sequence numbers as ranges that lie apart, lowest first. It holds the sequence gaps of a line or a channel, which
-/// are few and short.
+/// A set of sequence numbers as separate ranges, lowest first. It holds the sequence gaps of a line or a channel, which are few
+/// and short.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ranges {
@@ -19,64 +19,64 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// The ranges, lowest first.
+    /// Returns the ranges, lowest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().cloned()
     }
 
-    /// Whether the ranges lie apart, in order, within the limit.
+    /// Returns whether the ranges are separate, in order, and within the limit.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         self.ranges.len() <= MOST_RANGES && self.is_ordered()
     }
 
-    /// The numbers of one range, in the memory of another set.
+    /// Returns a set of one range, in the memory of another set.
     pub(crate) fn of(range: Range<u64>, mut spare: Self) -> Self {
         spare.ranges.clear();
         spare.ranges.extend(Some(range).filter(|range| !range.is_empty()));
         spare
     }
 
-    /// The first number.
+    /// Returns the first number.
     pub(crate) fn first(&self) -> Option<u64> {
         self.ranges.first().map(|first| first.start)
     }
 
-    /// From the first number to the last.
+    /// Returns the range from the first number to the last.
     pub(crate) fn span(&self) -> Range<u64> {
         let end = self.ranges.last().map(|last| last.end).unwrap_or_default();
         self.first().unwrap_or(end)..end
     }
 
-    /// How many numbers it holds.
+    /// Returns how many numbers the set holds.
     pub(crate) fn count(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// The first range within these bounds, cut at them.
+    /// Returns the first range within these bounds, cut at them.
     pub(crate) fn first_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
         self.within(bounds).next()
     }
 
-    /// The ranges within these bounds, cut at them.
+    /// Returns the ranges within these bounds, cut at them.
     pub(crate) fn within(&self, bounds: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let at = self.ranges.partition_point(|range| range.end <= bounds.start);
         let cut = self.ranges.iter().skip(at).map(move |range| overlap(range, bounds));
         cut.take_while(|range| !range.is_empty())
     }
 
-    /// The last range within these bounds, cut at them.
+    /// Returns the last range within these bounds, cut at them.
     pub(crate) fn last_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
         let at = self.ranges.partition_point(|range| range.start < bounds.end).checked_sub(1)?;
         self.ranges.get(at).map(|range| overlap(range, bounds)).filter(|range| !range.is_empty())
     }
 
-    /// From the first number within these bounds to the last.
+    /// Returns the range from the first number within these bounds to the last.
     pub(crate) fn span_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
         Some(self.first_in(bounds)?.start..self.last_in(bounds)?.end)
     }
 
-    /// Takes the numbers from `at` on away, and returns them.
+    /// Removes the numbers from `at` on, and returns them.
     pub(crate) fn split_off(&mut self, at: u64) -> Self {
         let from = self.ranges.partition_point(|range| range.end <= at);
         let mut behind = self.ranges.split_off(from);
@@ -87,19 +87,19 @@ impl Ranges {
         Self { ranges: behind }
     }
 
-    /// Whether the ranges lie apart, in order.
+    /// Returns whether the ranges are separate and in order.
     #[cfg(feature = "serde")]
     pub(crate) fn is_ordered(&self) -> bool {
         self.ranges.iter().all(|range| range.start < range.end)
             && self.ranges.windows(2).all(|pair| matches!(pair, [one, other] if one.end < other.start))
     }
 
-    /// Whether it holds no number.
+    /// Returns whether the set is empty.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether all numbers lie before `first`.
+    /// Returns whether all numbers are before `first`.
     pub(crate) fn end_by(&self, first: u64) -> bool {
         self.ranges.last().is_none_or(|last| last.end <= first)
     }
@@ -109,13 +109,12 @@ impl Ranges {
         self.ranges.clear();
     }
 
-    /// Adds the numbers of `added`. Returns how many were not there, and how many of the lowest were forgotten to
-    /// make room.
+    /// Adds the numbers of `added`. Returns how many were new, and how many of the lowest were forgotten to make room.
     pub(crate) fn insert(&mut self, added: Range<u64>) -> (u64, u64) {
         if added.start >= added.end {
             return (0, 0);
         }
-        // Those that touch or overlap what is added become one with it.
+        // Ranges that touch or overlap the added one merge with it.
         let from = self.ranges.partition_point(|range| range.end < added.start);
         let to = from + self.ranges[from..].partition_point(|range| range.start <= added.end);
         let known: u64 = self.ranges[from..to]
@@ -128,13 +127,13 @@ impl Ranges {
         (added.end - added.start - known, self.forget())
     }
 
-    /// As [`Ranges::remove`], within the limit: if a range that was cut in two is one too many, the lowest is forgotten. Also returns how many
-    /// numbers that was.
+    /// Like [`Ranges::remove`], but within the limit: if cutting a range in two makes one too many, the lowest is forgotten. Also
+    /// returns how many numbers that was.
     pub(crate) fn remove_within_limit(&mut self, removed: Range<u64>) -> (u64, u64) {
         (self.remove(removed), self.forget())
     }
 
-    /// Forgets the lowest range if there are more than the limit. Returns how many numbers it held.
+    /// Forgets the lowest range if the limit is exceeded. Returns how many numbers it held.
     fn forget(&mut self) -> u64 {
         if self.ranges.len() <= MOST_RANGES {
             return 0;
@@ -143,7 +142,7 @@ impl Ranges {
         lowest.end - lowest.start
     }
 
-    /// Removes the numbers of `removed`. Returns how many were there. Where a range is cut in two the set may exceed the limit.
+    /// Removes the numbers of `removed`. Returns how many were present. If a range is cut in two, the set may exceed the limit.
     pub(crate) fn remove(&mut self, removed: Range<u64>) -> u64 {
         if removed.start >= removed.end || self.end_by(removed.start) {
             return 0;

@@ -1,15 +1,16 @@
-//! Which feed a payload is of, from its bytes.
+//! Recognises a payload's feed from its bytes.
 //!
-//! A channel is recognised once, at its first certain packet: the lengths of its blocks add up to the payload, and its first
-//! messages have known types and right lengths. A heartbeat alone names the transport, which names the feed where the transport
-//! carries only one. MoldUDP64 carries two, ITCH and UQDF: its heartbeats are taken for ITCH's until a message comes. A feed that is known by its groups, such as PITCH,
-//! is certain by a message alone: another one may have the same heartbeats. The [table](crate::FEEDS) has the check of each feed.
+//! A channel is recognised once, at its first certain packet: its block lengths add up to the payload, and its first messages
+//! have known types and correct lengths. A heartbeat alone identifies the transport, and the feed too if the transport carries
+//! only one. MoldUDP64 carries two, ITCH and UQDF: its heartbeats count as ITCH until a message arrives. A feed that is
+//! recognised by its multicast groups, such as PITCH, is certain only after a message, because another feed may have the same
+//! heartbeats. The [table](crate::FEEDS) has the check of each feed.
 //!
-//! Feeds that only their groups tell apart are inferred in groups that nobody knows: where exactly one feed fits every packet with
-//! messages so far, down to listed values and times of day, the destination is of that feed. The first packet with messages
-//! usually decides, so that nothing is held back or lost; heartbeats before it carry nothing. A packet that fits no feed before
-//! that rules inference out, and one that fits several is reported with their names. [`Shown`] is the only place of these
-//! rules; replay and analyser both use it.
+//! Feeds that only their groups distinguish are inferred in unknown groups: if exactly one feed fits every packet with messages
+//! so far, down to enumerated values and times of day, the destination carries that feed. The first packet with messages usually
+//! decides, so nothing is held back or lost; heartbeats before it carry nothing. A packet that fits no feed before that rules
+//! inference out, and one that fits several is reported with their names. [`Shown`] is the only implementation of these rules;
+//! replay and the analyser both use it.
 
 use std::net::SocketAddr;
 
@@ -22,16 +23,16 @@ use tapeworks_wire::schema::{Decoded, Value};
 use crate::probe::PROBED_MESSAGES;
 use crate::table::{Application, FEEDS, FeedSpec};
 
-/// What a payload shows of its feed.
+/// The feed that a payload indicates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recognised {
-    /// The feed; of several that fit, the one that stands first in the table.
+    /// The feed; if several fit, the first one in the table.
     pub application: Application,
-    /// No other feed fits: the next packets to the destination are of this one too.
+    /// Whether no other feed fits, so that later packets to the destination carry this one too.
     pub is_certain: bool,
 }
 
-/// The feed of a UDP payload to this destination. Cost: the check of every feed.
+/// Recognises the feed of a UDP payload to this destination. Cost: the check of every feed.
 pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Recognised> {
     let mut fitting = FEEDS.iter().filter(|feed| feed.recognises(payload, destination));
     let feed = fitting.next()?;
@@ -40,13 +41,13 @@ pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Recognised
     Some(Recognised { application: feed.application, is_certain })
 }
 
-/// What the packets to a destination have shown of their feed so far.
+/// The evidence of a destination's feed from its packets so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     application: Option<Application>,
     is_certain: bool,
     is_inferred: bool,
-    /// The feeds that fit every packet with messages so far, by their places in the table: those that may be inferred.
+    /// The feeds that may be inferred: those that fit every packet with messages so far, as bits by table index.
     fitting: u32,
 }
 
@@ -57,33 +58,34 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// The user says the feed.
+    /// Creates the state for a feed that the user names, or `None`.
     #[must_use]
     pub const fn by_user(application: Option<Application>) -> Self {
         Self { application, is_certain: application.is_some(), is_inferred: false, fitting: u32::MAX }
     }
 
-    /// The feed, certain or not.
+    /// Returns the feed, certain or not.
     #[must_use]
     pub const fn application(&self) -> Option<Application> {
         self.application
     }
 
-    /// The feed, if it was inferred because no other fits.
+    /// Returns the feed if it was inferred because no other fits.
     #[must_use]
     pub fn inferred(&self) -> Option<Application> {
         self.application.filter(|_| self.is_inferred)
     }
 
-    /// The feed that all further packets are of.
+    /// Returns the feed that all further packets carry, once it is certain.
     #[inline]
     #[must_use]
     pub const fn certain(&self) -> Option<Application> {
         if self.is_certain { self.application } else { None }
     }
 
-    /// Takes a packet of a destination whose feed is not [certain](Self::certain): the feed that the packet is of. One that no feed fits is of the feed that
-    /// the packets before may be of, unless only the group says that and the bytes fit another.
+    /// Returns the feed of a packet whose destination's feed is not yet [certain](Self::certain). A packet that no feed fits is
+    /// attributed to the presumed feed of the packets before it, unless that feed is known only by its group and the bytes fit
+    /// another.
     pub fn packet(&mut self, payload: &[u8], destination: SocketAddr) -> Option<Application> {
         match udp_payload(payload, destination) {
             Some(Recognised { application, is_certain }) => {
@@ -97,7 +99,7 @@ impl Shown {
         }
     }
 
-    /// The feed of a packet in a group that no feed knows, if no other fits.
+    /// Infers the feed of a packet in a group that no feed knows, if only one feed fits.
     fn infer(&mut self, payload: &[u8], destination: SocketAddr) -> Option<Application> {
         if self.application.is_some()
             || is_heartbeat(payload)
@@ -121,8 +123,7 @@ impl Shown {
     }
 }
 
-/// Whether a payload is a packet without messages of feeds that only their groups tell apart. It is of one of them, and nothing
-/// of it is lost.
+/// Returns whether a payload is a heartbeat of a feed that only its group distinguishes. Skipping it loses nothing.
 #[must_use]
 pub fn is_heartbeat(payload: &[u8]) -> bool {
     let mut fitting = FEEDS.iter().filter(|feed| feed.needs_group && (feed.recognise)(payload)).peekable();
@@ -130,7 +131,7 @@ pub fn is_heartbeat(payload: &[u8]) -> bool {
         && fitting.all(|feed| feed.transport.header(payload).is_ok_and(|header| header.count == 0))
 }
 
-/// Whether the first messages of a packet are [plausible](is_plausible), but for those of unknown types.
+/// Returns whether the first messages of a packet are [plausible](is_plausible), ignoring those of unknown types.
 fn is_plausible_packet(feed: &FeedSpec, payload: &[u8]) -> bool {
     for_transport!(feed.transport, T => T::packet(payload).is_ok_and(|packet| {
         let mut messages = packet.blocks.filter_map(Result::ok).take(PROBED_MESSAGES);
@@ -141,15 +142,15 @@ fn is_plausible_packet(feed: &FeedSpec, payload: &[u8]) -> bool {
     }))
 }
 
-/// Whether a decoded message is sound, has only listed values (or none) in its enumerations and times of day below 24 hours. Bytes of another protocol that happen to have a
-/// message's type and length seldom do.
+/// Returns whether a decoded message is sound, has only listed or empty values in its enumerations, and has times of day below 24
+/// hours. Bytes of another protocol that happen to match a message's type and length seldom pass.
 #[must_use]
 pub fn is_plausible(decoded: &Decoded<'_>) -> bool {
     const DAY_SECONDS: u64 = 24 * 3600;
     let mut is_plausible = decoded.error.is_none();
     decoded.for_each_field(|field| {
         is_plausible &= match field.value {
-            // Venues leave values out as zeros or blanks, listed or not.
+            // Venues send zeros or blanks for empty values, listed or not.
             Value::Enum { bytes, .. } => {
                 field.value.enum_value().is_some() || bytes.iter().all(|byte| matches!(byte, 0 | b' '))
             }
@@ -161,18 +162,18 @@ pub fn is_plausible(decoded: &Decoded<'_>) -> bool {
     is_plausible
 }
 
-/// The names of the feeds that a UDP payload may be of, where its destination does not say of which it is.
+/// Returns the names of the feeds that may have sent a UDP payload, if its destination does not decide.
 pub fn possible(payload: &[u8]) -> Vec<&'static str> {
     let fitting = FEEDS.iter().filter(|feed| feed.needs_group && (feed.recognise)(payload));
     fitting.map(|feed| feed.name).collect()
 }
 
-/// Whether a message of a stream or file can be read.
+/// Returns whether a message of a stream or file can be read.
 fn is_message(message: &[u8]) -> bool {
     (Application::OF_STREAMS.spec().check)(message).is_ok()
 }
 
-/// Whether a SoupBinTCP packet carries a message of order entry, which no feed takes.
+/// Returns whether a SoupBinTCP packet carries an order entry message, which belongs to no feed.
 fn is_order(packet: &soupbintcp::Message<'_>) -> bool {
     match packet {
         soupbintcp::Message::SequencedData(data) => {
@@ -185,7 +186,7 @@ fn is_order(packet: &soupbintcp::Message<'_>) -> bool {
     }
 }
 
-/// Whether a SoupBinTCP packet of a stream carries a message of order entry and none of the feed of streams.
+/// Returns whether a SoupBinTCP packet of a stream carries an order entry message and none of the stream's feed.
 pub(crate) fn is_order_of_stream(packet: &[u8]) -> bool {
     match soupbintcp::Message::decode(packet) {
         Ok(soupbintcp::Message::SequencedData(data)) if is_message(data.message()) => false,
@@ -197,13 +198,13 @@ pub(crate) fn is_order_of_stream(packet: &[u8]) -> bool {
 /// How a file without packets frames its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// Messages behind two-byte lengths: Nasdaq's daily files.
+    /// Messages preceded by two-byte lengths: Nasdaq's daily files.
     LengthPrefixed,
     /// SoupBinTCP packets.
     SoupBinTcp,
 }
 
-/// The framing of a file or stream that starts with `bytes`: the first messages must be right.
+/// Returns the framing of a file or stream that starts with `bytes`, if its first messages can be read.
 pub fn framing(bytes: &[u8]) -> Option<Framing> {
     let mut blocks = Blocks::new(bytes, BigEndian).filter_map(Result::ok).filter(|block| !block.is_empty());
     let first: Vec<&[u8]> = blocks.by_ref().take(PROBED_MESSAGES).collect();
@@ -216,22 +217,22 @@ pub fn framing(bytes: &[u8]) -> Option<Framing> {
     soup_stream(bytes).then_some(Framing::SoupBinTcp)
 }
 
-/// The longest first packet to wait for, in bytes: a login has 49.
+/// The longest first packet to wait for, in bytes: a login takes 49.
 const LONGEST_FIRST_PACKET: usize = 4_096;
 
-/// Bytes that the SoupBinTCP packet at the start of `stream` has with its length.
+/// Returns the size of the SoupBinTCP packet at the start of `stream`, in bytes, including its length field.
 pub(crate) fn first_packet_bytes(stream: &[u8]) -> usize {
     stream.first_chunk::<2>().map_or(2, |length| 2 + usize::from(u16::from_be_bytes(*length)))
 }
 
-/// Whether `stream`, the start of a TCP stream, ends inside its first packet if it is SoupBinTCP, so that more of it must
-/// come before it can be recognised.
+/// Returns whether `stream`, the start of a TCP stream, would end inside its first packet if it were SoupBinTCP, so that more
+/// bytes are needed to recognise it.
 pub fn is_start_cut(stream: &[u8]) -> bool {
     let needed = first_packet_bytes(stream);
     stream.len() < needed && needed <= LONGEST_FIRST_PACKET
 }
 
-/// Whether `bytes` start with SoupBinTCP packets, those with data in the messages that streams carry.
+/// Returns whether `bytes` start with SoupBinTCP packets whose sequenced data are messages of the feed of streams.
 pub fn soup_stream(bytes: &[u8]) -> bool {
     let mut packets = 0;
     for packet in soupbintcp::Packets::new(bytes).filter_map(Result::ok).take(PROBED_MESSAGES) {
@@ -271,7 +272,7 @@ mod tests {
         for packet in [&b"\x00\x0dSS\0\0\0\0\0\0\0\0\0\0O"[..], b"\0\x01H", b"\0\x03S~~"] {
             assert!(!is_order_of_stream(packet), "{packet:?}");
         }
-        // OUCH 5.0 has no such side, and no such time of day: another revision of OUCH.
+        // OUCH 5.0 has no such side and no such time of day, so this is another revision of OUCH.
         let accepted = |side: u8, time: u64| {
             let mut packet = vec![0, 65, b'S', b'A'];
             packet.extend(time.to_be_bytes());

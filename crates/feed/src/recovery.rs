@@ -1,36 +1,38 @@
 //! The open sequence gaps of a channel, and the requests to the venue's retransmission server that fill them.
 //!
-//! A packet behind all others opens a gap: the numbers before it that no packet has brought. [`OpenGaps`] holds the gaps in the
-//! order of their numbers, with what is still missing of each. A gap waits for the lines until its reorder window is over. Then it is
-//! requested, whatever stands before it: many small gaps behind each other wait for their answers together, and an answer
-//! that is lost costs one time-out, not one for each gap.
+//! A packet beyond all others opens a gap: the numbers before it that no packet has brought. [`OpenGaps`] holds the gaps in order
+//! of their numbers, each with its missing messages. A gap waits for the lines until its reorder window is over. Then it is
+//! requested, even if earlier gaps are still open: many consecutive small gaps await their answers together, and a lost answer
+//! costs one timeout, not one per gap.
 //!
-//! A server answers a request with one packet: as many of the requested messages as fit, from the first on. So a gap
-//! is cut into pieces, and several of them are requested at once, those of the first gap first. The rest of a piece is requested as soon as an
-//! answer has brought a part, and again when no answer comes in time. The number of pieces bounds what is on its way, for all gaps
-//! together: 32 answers of 1,500 bytes fit the smallest receive buffer that Linux gives. A piece lies between two packets that are
-//! held. A line may bring messages from its middle: a request that is repeated names them too. Two gaps in one request would save nothing, since each answer is one packet, and would
-//! bring again what lies between them.
+//! A server answers a request with one packet: as many of the requested messages as fit, from the first on. So a gap is cut into
+//! pieces, and several of them are requested simultaneously, starting with the first gap. The rest of a piece is requested as
+//! soon as an answer has brought a part of it, and again if no answer comes in time. The number of pieces bounds the data in
+//! flight, for all gaps together: 32 answers of 1,500 bytes fit the smallest receive buffer that Linux allocates. A piece lies
+//! between two held packets. A line may bring messages from its middle; a repeated request includes those too. Covering two gaps
+//! with one request would save nothing, because each answer is one packet, and would resend the messages between the gaps.
 //!
-//! Each gap has limits of its own. It is given up when a request of it timed out `attempts` times and nothing new came from any request
-//! for the same gap meanwhile. The server may have forgotten the beginning of a long gap: before giving up, the remaining pieces are
-//! requested from the end backwards. Then the missing messages are one range. A gap that is over waits for those before it: a line or a late
-//! answer may still fill it until then. The gaps behind it go on.
+//! Each gap has separate limits. It is given up when one of its requests has timed out `attempts` times and no request for the
+//! gap has brought anything new meanwhile. The server may have discarded the beginning of a long gap, so before giving up, the
+//! remaining pieces are requested from the end backwards. The messages that stay missing then form one range. A gap that is over
+//! waits for the gaps before it: until then a line or a late answer may still fill it. The gaps after it carry on.
 //!
-//! A server may name the oldest message that it keeps ([`RetransmissionOptions::answers_name_oldest`]). What is missing before it is over at
-//! once, and the rest of its gap is requested on.
+//! A server may name the oldest message that it keeps ([`RetransmissionOptions::answers_name_oldest`]). Missing messages before
+//! it are over immediately, and the requests continue with the rest of the gap.
 //!
-//! A server may answer a request with several packets, until all of its messages have come ([`RetransmissionOptions::answers_in_parts`]). Then the
-//! rest of a piece is not requested when a part has come, but when nothing more of it comes in time.
+//! A server may answer a request with several packets, until it has sent all of its messages
+//! ([`RetransmissionOptions::answers_in_parts`]). The rest of a piece is then not requested when a part arrives, but when no
+//! further part arrives in time.
 //!
-//! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that
-//! have waited in a socket come with old times and faster than time passes, and the answer may be behind them.
+//! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by packet times: packets
+//! queued in a socket arrive with old times, faster than time passes, and the answer may be queued after them.
 //!
-//! It keeps numbers only, and never skips a missing message.
+//! This module keeps numbers only, and never skips a missing message.
 //!
 //! # Cost
-//! Per packet behind a gap a binary search among the open gaps, and a walk of the pieces, at most as many as requests may be in flight. A turn
-//! that has room for more requests, and may have something to request, walks the gaps up to the one that it requests.
+//! Each packet after a gap costs a binary search among the open gaps, and a walk of the pieces, which are at most as many as the
+//! requests allowed in flight. A turn that has room for more requests, and may have something to request, walks the gaps up to
+//! the one that it requests.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -39,35 +41,36 @@ use tapeworks_time::{ClockChange, Nanos};
 
 use crate::ranges::{Ranges, overlap};
 
-/// Most sets of numbers that are kept for reuse.
+/// Maximum number of range sets kept for reuse.
 const MOST_SPARE: usize = 64;
 
 /// How retransmissions are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetransmissionOptions {
-    /// Time-outs in a row of one request, with nothing new from any other for the same gap, before the gap is given up.
+    /// Consecutive timeouts of one request, with nothing new from any other request for the same gap, before the gap is given up.
     pub attempts: u32,
     /// How long to wait for an answer, in ns.
     pub timeout_ns: u64,
-    /// The most time for one gap from its first request on, in ns, even if answers still come. Each of several gaps has this time.
+    /// Longest time to recover one gap, in ns from its first request, even if answers still arrive. It applies to each gap
+    /// separately.
     pub limit_ns: u64,
-    /// The longest gap that is requested, in messages; a longer one is given up at once. Each of several gaps may be so long: what is held
-    /// behind them bounds them together.
+    /// Longest gap to request, in messages; a longer one is given up immediately. It applies to each gap separately; together
+    /// they are bounded by the bytes held after them.
     pub limit_messages: u64,
-    /// Messages of one request, at most 65,534.
+    /// Messages per request, at most 65,534.
     pub messages_per_request: u16,
-    /// Requests that wait for an answer at the same time, for all gaps together.
+    /// Maximum number of requests in flight, for all gaps together.
     pub requests_in_flight: u16,
-    /// An answer without messages names the oldest message that the server keeps, as that of a plant's multicast does: what is missing
-    /// before it is given up at once. Otherwise such an answer says nothing.
+    /// Whether an answer without messages names the oldest message that the server keeps, as a plant's multicast server does.
+    /// Missing messages before it are given up immediately. Otherwise such an answer means nothing.
     pub answers_name_oldest: bool,
-    /// The server sends all messages of a request, in several packets: those of Cboe and NYSE that take requests over TCP. Otherwise an answer is
-    /// one packet, and the rest is requested again.
+    /// Whether the server sends all messages of a request, in several packets, as the Cboe and NYSE servers that take requests
+    /// over TCP do. Otherwise an answer is one packet, and the rest is requested again.
     pub answers_in_parts: bool,
 }
 
 impl Default for RetransmissionOptions {
-    /// For a restart: 10,000,000 messages are 100 s of outage at 100,000 a second.
+    /// Sized for a restart: 10,000,000 messages are 100 s of outage at 100,000 a second.
     fn default() -> Self {
         Self {
             attempts: 10,
@@ -101,30 +104,32 @@ impl RetransmissionOptions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum GapReason {
-    /// The reorder window was over, and there is no retransmission server.
+    /// The reorder window ended, and there is no retransmission server.
     NoServer,
-    /// The same, of the beginning of a session: the channel was joined late.
+    /// As for `NoServer`, but at the beginning of a session: the channel was joined late.
     JoinedLate,
-    /// The requests timed out [`RetransmissionOptions::attempts`] times in a row.
+    /// Requests timed out [`RetransmissionOptions::attempts`] times in a row.
     Attempts,
     /// The recovery took longer than [`RetransmissionOptions::limit_ns`].
     TimeLimit,
     /// More messages are missing than [`RetransmissionOptions::limit_messages`].
     MessageLimit,
-    /// More waited behind it than [`ArbiterOptions::held_bytes`](crate::arbitration::ArbiterOptions::held_bytes).
+    /// More bytes were held after the gap than [`ArbiterOptions::held_bytes`](crate::arbitration::ArbiterOptions::held_bytes)
+    /// allows, or too many gaps were open.
     HeldBytes,
     /// Another session began.
     SessionChange,
     /// The channel was joined late, and no snapshot came.
     NoSnapshot,
-    /// The numbers jumped implausibly far, and stayed there for the time of silence.
+    /// The numbers jumped implausibly far ahead after the lines had brought nothing else for `silence_ns`.
     Jump,
-    /// The server does not keep the messages any more ([`RetransmissionOptions::answers_name_oldest`]).
+    /// The server no longer keeps the messages ([`RetransmissionOptions::answers_name_oldest`], or an answer that they are
+    /// unavailable).
     NotKept,
 }
 
 impl GapReason {
-    /// Each of them, in order.
+    /// Every reason, in order.
     pub const ALL: [Self; 10] = [
         Self::NoServer,
         Self::JoinedLate,
@@ -138,7 +143,7 @@ impl GapReason {
         Self::NotKept,
     ];
 
-    /// As metrics name it.
+    /// Returns the reason's name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoServer => "no_server",
@@ -155,19 +160,19 @@ impl GapReason {
     }
 }
 
-/// A request that waits for its answer.
+/// A request in flight.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug)]
 struct Piece {
-    /// Its numbers, of one gap: the first and the last are missing.
+    /// Its numbers, all within one gap: the first and the last are missing.
     numbers: Range<u64>,
-    /// Requests for it since something new came.
+    /// Number of requests sent for it since something new arrived.
     attempt: u32,
     /// When the last request times out.
     due: Nanos,
-    /// The clock has ticked since the request: `due` is not the time of a packet that had waited.
+    /// Whether the clock has ticked since the request, so that `due` is not based on the time of a packet that had been queued.
     is_timed: bool,
-    /// The request must be sent.
+    /// Whether the request still has to be sent.
     is_owed: bool,
 }
 
@@ -177,23 +182,23 @@ impl Piece {
     }
 }
 
-/// The requests for a gap.
+/// The requests of a gap.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(crate) struct Requested {
-    /// When it was first requested.
+    /// When the gap was first requested.
     pub(crate) began: Nanos,
-    /// From the first number that was missing then to the last.
+    /// From the first to the last number that was missing then.
     pub(crate) span: Range<u64>,
-    /// Messages that came as answers.
+    /// Missing messages that answers brought.
     pub(crate) recovered: u64,
     /// Requests sent.
     pub(crate) requests: u64,
-    /// What is missing within these bounds is not requested yet.
+    /// Missing numbers within these bounds are not requested yet.
     unrequested: Range<u64>,
-    /// Pieces are cut from the end of `unrequested`: requests for its beginning failed.
+    /// Whether pieces are cut from the end of `unrequested`, because requests for its beginning failed.
     is_backward: bool,
-    /// `recovered` at the time when the whole gap had last been divided into pieces.
+    /// The value of `recovered` when the whole gap was last divided into pieces.
     recovered_before: u64,
 }
 
@@ -201,37 +206,37 @@ pub(crate) struct Requested {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(crate) struct OpenGap {
-    /// The numbers that were missing when it was opened.
+    /// The numbers that were missing when the gap was opened.
     numbers: Range<u64>,
-    /// Those that are still missing: at least one.
+    /// The numbers still missing: at least one.
     missing: Ranges,
-    /// When the packet behind it came.
+    /// When the packet after the gap was received.
     since: Nanos,
     /// When a line last brought the first missing message.
     narrowed: Option<Nanos>,
     /// Its requests; `None` within the reorder window.
     requested: Option<Requested>,
-    /// It is given up as soon as those before it are filled or given up.
+    /// Why the gap will be given up, as soon as the gaps before it are filled or given up.
     over: Option<GapReason>,
 }
 
 impl OpenGap {
-    /// The numbers that are still missing.
+    /// Returns the numbers that are still missing.
     pub(crate) const fn missing(&self) -> &Ranges {
         &self.missing
     }
 
-    /// When a line last brought the first missing message.
+    /// Returns when a line last brought the first missing message.
     pub(crate) const fn narrowed(&self) -> Option<Nanos> {
         self.narrowed
     }
 
-    /// Its requests, if its reorder window is over.
+    /// Returns the gap's requests, once its reorder window is over.
     pub(crate) const fn requested(&self) -> Option<&Requested> {
         self.requested.as_ref()
     }
 
-    /// Why it is to be given up.
+    /// Returns why the gap is to be given up.
     pub(crate) const fn over(&self) -> Option<GapReason> {
         self.over
     }
@@ -244,7 +249,7 @@ impl OpenGap {
         Nanos(self.since.0.saturating_add(window_ns))
     }
 
-    /// Requests what is not requested yet, as long as there is room.
+    /// Requests the gap's unrequested messages, as long as there is room.
     fn request(
         &mut self,
         pieces: &mut Vec<Piece>,
@@ -280,7 +285,7 @@ impl OpenGap {
                 self.over = Some(GapReason::Attempts);
                 return;
             }
-            // Some requests failed while others were answered: requests the rest once more.
+            // Some requests failed while others were answered: request the rest once more.
             requested.restart(&self.missing);
         }
     }
@@ -299,7 +304,7 @@ impl Requested {
         }
     }
 
-    /// All that is missing is requested again.
+    /// Requests everything missing again.
     fn restart(&mut self, missing: &Ranges) {
         self.recovered_before = self.recovered;
         self.is_backward = false;
@@ -307,45 +312,45 @@ impl Requested {
     }
 }
 
-/// The sequence gaps of a channel that are open: see the [module](self).
+/// The open sequence gaps of a channel: see the [module](self).
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(crate) struct OpenGaps {
-    /// By number. Those that are requested or over come first, then those that wait for their window.
+    /// Ordered by number. Gaps that are requested or over come first, then those waiting for their window.
     gaps: VecDeque<OpenGap>,
-    /// The requests on their way.
+    /// The requests in flight.
     pieces: Vec<Piece>,
-    /// Some of what is missing of requested gaps may not be requested yet.
+    /// Whether requested gaps may have missing numbers that are not requested yet.
     has_rest: bool,
-    /// The memory of gaps that are closed.
+    /// The memory of closed gaps.
     #[cfg_attr(feature = "serde", serde(skip))]
     spare: Vec<Ranges>,
 }
 
 impl OpenGaps {
-    /// Whether none is open.
+    /// Returns whether no gap is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.gaps.is_empty()
     }
 
-    /// How many are open.
+    /// Returns the number of open gaps.
     pub(crate) fn len(&self) -> usize {
         self.gaps.len()
     }
 
-    /// The one with the lowest numbers.
+    /// Returns the gap with the lowest numbers.
     pub(crate) fn first(&self) -> Option<&OpenGap> {
         self.gaps.front()
     }
 
-    /// Forgets all.
+    /// Forgets all gaps.
     pub(crate) fn clear(&mut self) {
         self.gaps.clear();
         self.pieces.clear();
         self.has_rest = false;
     }
 
-    /// The packet behind `numbers`, which are missing, came `since`.
+    /// Opens a gap of the missing `numbers`. The packet after them was received at `since`.
     pub(crate) fn open(&mut self, numbers: Range<u64>, since: Nanos) {
         let spare = self.spare.pop().unwrap_or_default();
         self.gaps.push_back(OpenGap {
@@ -358,40 +363,40 @@ impl OpenGaps {
         });
     }
 
-    /// Takes the first one out: it is given up.
+    /// Removes the first gap to give it up.
     pub(crate) fn take_first(&mut self) -> Option<OpenGap> {
         let gap = self.gaps.pop_front()?;
         self.pieces.retain(|piece| !piece.is_of(&gap.numbers));
         Some(gap)
     }
 
-    /// A gap is closed: its memory is free for reuse.
+    /// Returns a closed gap's memory for reuse.
     pub(crate) fn let_go(&mut self, gap: OpenGap) {
         if self.spare.len() < MOST_SPARE {
             self.spare.push(gap.missing);
         }
     }
 
-    /// Since when the first messages that are requested have been missing. They may have waited for others to be answered first.
+    /// Returns since when the first requested messages have been missing. They may have waited for other requests first.
     pub(crate) fn requested_since(&self) -> Option<Nanos> {
         self.gaps.iter().find(|gap| gap.requested.is_some()).map(|gap| gap.since)
     }
 
-    /// The gap of a number that was missing when the gap was opened.
+    /// Returns the gap that contained a number when it was opened.
     fn gap_of(&mut self, number: u64) -> Option<&mut OpenGap> {
         let at = self.gaps.partition_point(|gap| gap.numbers.end <= number);
         self.gaps.get_mut(at).filter(|gap| gap.numbers.start <= number)
     }
 
-    /// When there is something to do next: a reorder window ends, a request times out, or a gap's time is over.
+    /// Returns when there is something to do next: a reorder window ends, a request times out, or a gap's time is over.
     pub(crate) fn deadline(&self, options: Option<&RetransmissionOptions>, window_ns: u64) -> Option<Nanos> {
         let first = self.gaps.front()?;
         if first.over.is_some() {
-            // It is to be given up at once.
+            // The gap is to be given up immediately.
             return Some(first.since);
         }
         let Some(options) = options else { return Some(first.window_end(window_ns)) };
-        // The first was requested first.
+        // The first gap was requested first.
         let limit = first.requested.as_ref();
         let limit = limit.map(|requested| Nanos(requested.began.0.saturating_add(options.limit_ns)));
         let has_room = self.pieces.len() < options.most_pieces();
@@ -403,12 +408,12 @@ impl OpenGaps {
         self.pieces.iter().map(|piece| piece.due).chain(limit).chain(waiting).min()
     }
 
-    /// How many are requested or over.
+    /// Returns how many gaps are requested or over.
     fn begun(&self) -> usize {
         self.gaps.partition_point(|gap| !gap.is_waiting())
     }
 
-    /// The messages of the next request to send.
+    /// Returns the numbers of the next request to send.
     pub(crate) fn take_request(&mut self) -> Option<Range<u64>> {
         let owed = self.pieces.iter_mut().find(|piece| piece.is_owed)?;
         owed.is_owed = false;
@@ -419,7 +424,7 @@ impl OpenGaps {
         Some(numbers)
     }
 
-    /// Whether a message of `numbers` is requested, or is missing and was: its answer may be late.
+    /// Returns whether any of `numbers` is in flight, or is missing and was requested earlier: its answer may be late.
     pub(crate) fn requests_any_of(&self, numbers: &Range<u64>) -> bool {
         if self.pieces.iter().any(|piece| !overlap(&piece.numbers, numbers).is_empty()) {
             return true;
@@ -431,8 +436,8 @@ impl OpenGaps {
         requested.any(|gap| gap.missing.first_in(numbers).is_some())
     }
 
-    /// An answer brought `numbers`: the next request follows at once. Returns how many of them were missing. `filled` gets the gaps that
-    /// are filled.
+    /// Removes the `numbers` that an answer brought; the next request may follow immediately. Returns how many of them were
+    /// missing. `filled` is called for each gap that is now filled.
     pub(crate) fn answered(
         &mut self,
         numbers: &Range<u64>,
@@ -443,12 +448,12 @@ impl OpenGaps {
         self.came(numbers, now, Some(options), filled)
     }
 
-    /// A line brought `numbers`. `filled` gets the gaps that are filled.
+    /// Removes the `numbers` that a line brought. `filled` is called for each gap that is now filled.
     pub(crate) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos, filled: impl FnMut(&OpenGap)) {
         self.came(numbers, now, None, filled);
     }
 
-    /// A packet brought `numbers`. With `options` it was an answer.
+    /// Removes the `numbers` that a packet brought. With `options` the packet was an answer.
     fn came(
         &mut self,
         numbers: &Range<u64>,
@@ -458,7 +463,7 @@ impl OpenGaps {
     ) -> u64 {
         let mut brought = 0;
         let from = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
-        // Those that are filled lie side by side: they are removed together.
+        // The filled gaps are adjacent, so they are removed together.
         let mut closed = from..from;
         let Self { gaps, pieces, has_rest, .. } = self;
         for (at, gap) in gaps.iter_mut().enumerate().skip(from) {
@@ -492,7 +497,7 @@ impl OpenGaps {
                     let Some(left) = gap.missing.span_in(&piece.numbers) else { return false };
                     piece.numbers = left;
                     if let Some(options) = options {
-                        // The server answers.
+                        // The server answers, so the count of attempts starts over.
                         piece.attempt = 1;
                         if is_touched {
                             (piece.due, piece.is_timed) = (options.due(now), false);
@@ -515,8 +520,8 @@ impl OpenGaps {
         brought
     }
 
-    /// Requests what may be requested: of gaps whose window is over, as long as there is room. Returns how many gaps are too long for
-    /// it. `is_timed`: `now` is the present and not a packet's time.
+    /// Requests the gaps whose window is over, as long as there is room. Returns how many gaps are too long to request.
+    /// `is_timed` means that `now` is the present and not a packet's time.
     pub(crate) fn request(
         &mut self,
         options: &RetransmissionOptions,
@@ -525,7 +530,7 @@ impl OpenGaps {
         is_timed: bool,
     ) -> u64 {
         let mut too_long = 0;
-        // All of the others is requested.
+        // Otherwise the earlier gaps have nothing left to request.
         let from = if self.has_rest { 0 } else { self.begun() };
         let Self { gaps, pieces, has_rest, .. } = self;
         for gap in gaps.iter_mut().skip(from) {
@@ -551,7 +556,8 @@ impl OpenGaps {
         too_long
     }
 
-    /// The server keeps no message before `oldest`: what is missing before it is over, of gaps whose window is. `false`: nothing is.
+    /// Marks missing messages before `oldest` as over, in gaps whose window is over, because the server no longer keeps them.
+    /// Returns `false` if that affects no gap.
     pub(crate) fn not_kept(
         &mut self,
         oldest: u64,
@@ -560,7 +566,7 @@ impl OpenGaps {
         now: Nanos,
     ) -> bool {
         if self.pieces.is_empty() {
-            // It answers no request.
+            // No request is in flight, so this answers none.
             return false;
         }
         let (mut at, mut is_any) = (0, false);
@@ -595,7 +601,7 @@ impl OpenGaps {
             pieces.retain_mut(|piece| {
                 if piece.is_of(&low) {
                     let Some(left) = missing.span_in(&piece.numbers) else { return false };
-                    // What is left of it is requested at once.
+                    // The rest of the piece is requested immediately.
                     (piece.numbers, piece.attempt, piece.is_owed) = (left, 1, true);
                     (piece.due, piece.is_timed) = (options.due(now), false);
                 }
@@ -605,7 +611,7 @@ impl OpenGaps {
                 requested.span.start = missing.span().start;
                 requested.unrequested.start = requested.unrequested.start.max(oldest);
                 if is_backward {
-                    // Its beginning may be kept after all.
+                    // Its beginning may be available after all.
                     requested.restart(missing);
                 }
             }
@@ -614,15 +620,15 @@ impl OpenGaps {
         is_any
     }
 
-    /// There is no server: the first gap is over with its window.
+    /// Marks the first gap as over once its window ends, because there is no server.
     pub(crate) fn end_window(&mut self, window_ns: u64, now: Nanos) {
         if let Some(first) = self.gaps.front_mut().filter(|first| now >= first.window_end(window_ns)) {
             first.over = Some(GapReason::NoServer);
         }
     }
 
-    /// The clock has ticked: repeats the requests whose time is over, and ends gaps whose limits are reached. Returns how many are
-    /// repeated.
+    /// Handles a clock tick: repeats the requests that timed out, and ends gaps that reached their limits. Returns the number of
+    /// repeated requests.
     pub(crate) fn time_out(&mut self, options: &RetransmissionOptions, now: Nanos) -> u64 {
         let begun = self.begun();
         let Self { gaps, pieces, has_rest, .. } = self;
@@ -648,7 +654,7 @@ impl OpenGaps {
                 && !requested.is_backward
                 && gap.missing.first_in(&requested.unrequested).is_some()
             {
-                // The server has no more of the beginning: the recovery continues from the end.
+                // The server has nothing more of the beginning, so the recovery continues from the end.
                 requested.is_backward = true;
             } else {
                 gap.over = Some(GapReason::Attempts);
@@ -663,13 +669,13 @@ impl OpenGaps {
                 piece.is_owed = true;
                 repeated += 1;
             }
-            // Otherwise a packet that had waited caused the request, which was sent later than the packet's time.
+            // Otherwise a queued packet caused the request, which was sent later than the packet's time.
             (piece.due, piece.is_timed) = (options.due(now), true);
         }
         repeated
     }
 
-    /// The first gap is given up for want of answers, whatever is on its way.
+    /// Marks the first gap as over for lack of answers, whatever is in flight.
     pub(crate) fn end_first(&mut self) {
         if let Some(first) = self.gaps.front_mut().filter(|first| first.requested.is_some()) {
             first.over = Some(GapReason::Attempts);
@@ -687,7 +693,7 @@ impl OpenGaps {
         self.pieces.iter_mut().for_each(|piece| set(&mut piece.due));
     }
 
-    /// Whether a restored state is valid. `missing` are the numbers that the held packets leave out, in order.
+    /// Returns whether a restored state is valid. `missing` are the numbers absent between the held packets, in order.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self, missing: impl Iterator<Item = Range<u64>>) -> bool {
         let are_gaps_sound = self.gaps.iter().all(|gap| {
@@ -715,7 +721,7 @@ impl OpenGaps {
     }
 }
 
-/// Ranges in order, those that touch as one.
+/// Merges adjacent ranges of an ordered sequence.
 #[cfg(feature = "serde")]
 fn joined(ranges: impl Iterator<Item = Range<u64>>) -> impl Iterator<Item = Range<u64>> {
     let mut ranges = ranges.peekable();

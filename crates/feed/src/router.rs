@@ -24,7 +24,7 @@ pub trait RoutedChannel: AsRef<Sequenced> + AsMut<Sequenced> {
     /// The publisher that the channel was opened for.
     fn publisher(&self) -> Publisher;
 
-    /// Whether any of its messages has been read.
+    /// Returns whether any of its messages has been read.
     fn has_messages(&self) -> bool;
 
     /// Returns a destination's line, A for the first destination. Adds the destination if it is new.
@@ -41,7 +41,7 @@ struct Destination {
     is_noted: bool,
 }
 
-/// The feed of a datagram.
+/// The feed that a datagram is attributed to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attributed {
     /// The feed.
@@ -58,22 +58,22 @@ pub enum Route {
     Channel {
         /// The channel.
         index: usize,
-        /// The line that it came on.
+        /// The line that it arrived on.
         line: Line,
-        /// The feed to rename the channel to: its earlier packets had no messages and were attributed to another feed.
+        /// The feed to rename the channel to, if its earlier packets had no messages and were attributed to another feed.
         renamed: Option<Application>,
     },
-    /// It belongs to this channel, and none of it is used.
+    /// It belongs to this channel, and none of its messages is used.
     Skipped(usize, Arrival),
     /// It was copied, and waits for others to confirm a restart.
     Held,
-    /// A channel starts over, or another session takes its place. The packets that were held come first, then the datagram.
+    /// A channel restarts, or another session replaces it. The held packets come first, then the datagram.
     Restarted {
         /// The channel that ends.
         from: usize,
         /// The channel that begins.
         to: usize,
-        /// The packets that were held.
+        /// The held packets.
         held: Vec<HeldPacket>,
     },
     /// No feed carries its session, or its group contradicts the venue that the user named.
@@ -95,7 +95,7 @@ pub struct Router<C> {
 }
 
 impl<C: RoutedChannel> Router<C> {
-    /// A router that has seen nothing. The user may name the feed, or the venue of feeds that several venues share.
+    /// Creates an empty router. The user may name the feed, or the venue of feeds that several venues share.
     #[must_use]
     pub fn new(application: Option<Application>, publisher: Option<Publisher>) -> Self {
         Self {
@@ -109,13 +109,13 @@ impl<C: RoutedChannel> Router<C> {
         }
     }
 
-    /// The first group that contradicts the venue that the user named; its packets are not read.
+    /// Returns the first group that contradicts the venue that the user named. Its packets are not read.
     #[must_use]
     pub const fn venue_conflict(&self) -> Option<VenueConflict> {
         self.venue_conflict
     }
 
-    /// The destinations whose feed was [inferred](crate::recognise), in the order of their first packets.
+    /// Returns the destinations whose feed was [inferred](crate::recognise), in the order of their first packets.
     pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
         self.destinations.iter().filter_map(|one| Some((one.address, one.shown.inferred()?)))
     }
@@ -139,7 +139,7 @@ impl<C: RoutedChannel> Router<C> {
         self.last
     }
 
-    /// The feed of all packets to a destination, if it is certain.
+    /// Returns the feed of all packets to a destination, if it is certain.
     #[inline]
     #[must_use]
     pub fn known(&self, destination: usize) -> Option<Application> {
@@ -159,26 +159,26 @@ impl<C: RoutedChannel> Router<C> {
         Some(Attributed { application, renamed })
     }
 
-    /// The publisher of a feed's packets to a destination.
+    /// Returns the publisher of a feed's packets to a destination.
     #[must_use]
     pub fn publisher(&self, application: Application, destination: SocketAddr) -> Publisher {
         application.spec().publisher(self.publisher, Some(destination))
     }
 
-    /// Marks a destination's unrecognised packets as reported. Returns whether they were not.
+    /// Marks a destination's unrecognised packets as reported. Returns `true` the first time.
     pub fn report_once(&mut self, destination: usize) -> bool {
         let destination = self.destinations.get_mut(destination);
         destination.is_some_and(|destination| !std::mem::replace(&mut destination.is_noted, true))
     }
 
-    /// The channel and line of a datagram that is the next one of its destination's channel.
+    /// Returns the channel and line of a datagram that is next in its destination's channel.
     #[inline]
     #[must_use]
     pub fn next(&self, destination: usize, header: &Header, port: u16) -> Option<(usize, Line)> {
         let (index, line) = self.destinations.get(destination)?.channel?;
         let channel = self.channels.get(index)?;
         let sequenced = channel.as_ref();
-        // The first message decides the feed, so it is routed.
+        // The first message decides the feed, so it takes the slow path.
         let is_next = channel.has_messages() && sequenced.carries(&header.session, port);
         (is_next && sequenced.is_next(header)).then_some((index, line))
     }
@@ -215,7 +215,7 @@ impl<C: RoutedChannel> Router<C> {
         match self.channels.place(&Arriving { packet, header, application, channel }, make) {
             Step::OfChannel(index) => {
                 let channel = &self.channels[index];
-                // A heartbeat of MoldUDP64 may be of several feeds.
+                // A MoldUDP64 heartbeat may belong to several feeds.
                 let is_other = header.count > 0
                     && channel.as_ref().application() != application
                     && !channel.has_messages();
@@ -236,7 +236,7 @@ impl<C: RoutedChannel> Router<C> {
         line
     }
 
-    /// The channel of a venue that has one session at a time.
+    /// Returns the channel of a venue that has one session at a time.
     fn channel_of_venue(&self, application: Application, publisher: Publisher) -> Option<usize> {
         if !application.spec().has_one_session {
             return None;
@@ -252,7 +252,7 @@ impl<C: RoutedChannel> Router<C> {
     }
 }
 
-/// Counts the messages in a whole packet whose header promises more. Returns the framing error too.
+/// Counts the messages in a complete packet whose header claims more. Also returns the framing error.
 #[cold]
 #[inline(never)]
 pub fn overcounted<T: Transport>(packet: &Packet<'_>) -> Option<(u64, FramingError)> {
@@ -260,7 +260,7 @@ pub fn overcounted<T: Transport>(packet: &Packet<'_>) -> Option<(u64, FramingErr
 }
 
 impl Sequenced {
-    /// Notes the content of a packet's first message, by which a copy is distinguished from a restart.
+    /// Records the content of a new packet's first message, which later distinguishes a copy from a restart.
     #[inline]
     pub fn note<T: Transport>(
         &mut self,
@@ -275,7 +275,7 @@ impl Sequenced {
         }
     }
 
-    /// Returns the corrected count of a copy whose header promises more messages than it holds, with the framing error.
+    /// Returns the corrected count of a copy whose header claims more messages than it holds, with the framing error.
     #[inline]
     #[must_use]
     pub fn count_of_copy<T: Transport>(

@@ -1,19 +1,19 @@
 //! Distinguishes a restarted channel from late copies and from damage.
 //!
-//! A venue restarts a channel: it numbers the messages from 1 again, on the next day or within a day, and often under the same
-//! session. A packet with an old number is then one of four things, and [`Run::judge`] decides which:
+//! When a venue restarts a channel, it numbers the messages from 1 again, on the next day or within a day, and often under the
+//! same session. A packet with an old number is then one of four things, and [`Run::judge`] decides which:
 //!
-//! | what the packet shows | it is |
+//! | the packet has | it is |
 //! | --- | --- |
-//! | the content that its number already had | a copy |
+//! | the same content as its number had before | a copy |
 //! | a time no later than the newest one delivered | a copy from further back, or damage if its number had other content |
-//! | an announcement (ITCH's `O`, NYSE's Sequence Number Reset, IEX's stream offset 0 and the like), a later trading day, or an end of session before it | a restart |
-//! | none of these | a suspect: it is held until [`CONFIRMING`] packets in a row continue from it, and refused if they do not |
+//! | an announcement (ITCH `O`, NYSE Sequence Number Reset, IEX stream offset 0), a later trading day, or an end of session before it | a restart |
+//! | none of these | a suspect: held until [`CONFIRMING`] packets in a row confirm it, and refused if they do not |
 //!
-//! A suspect counts as evidence only if its number had other content before or its time is later than anything delivered. Where a run
-//! of suspects offers neither, nothing can be decided: the packets are refused, and the caller reports them.
+//! A suspect counts as evidence only if its number had other content before or its time is later than anything delivered. If a
+//! run of suspects offers neither, nothing can be decided: the packets are refused, and the caller reports them.
 //!
-//! Cost: 48 bytes are written for each packet in order. Only packets out of order are judged: a copy costs a binary search of the last
+//! Cost: each in-order packet writes 48 bytes. Only out-of-order packets are judged: a copy costs a binary search of the last
 //! [`REMEMBERED`] packets and a comparison of 32 bytes.
 
 use tapeworks_session::{Header, SessionId, TransportKind};
@@ -25,41 +25,41 @@ use crate::table::Application;
 /// Packets whose content is remembered: line B may lag line A by this many.
 pub const REMEMBERED: usize = 256;
 
-/// Packets at the beginning of a run whose content is always remembered, because most restarts begin with their numbers.
+/// Packets at the start of a run whose content is always remembered, because most restarts begin with their numbers.
 const REMEMBERED_FIRST: usize = 8;
 
-/// Late packets whose content is remembered, so that their copies on the other line are known.
+/// Late packets whose content is remembered, so that their copies on the other line are recognized.
 const REMEMBERED_LATE: usize = 64;
 
-/// Packets in a row that must continue from an old number before it counts as a restart.
+/// Consecutive packets that must continue from an old number before it counts as a restart.
 pub const CONFIRMING: usize = 3;
 
-/// The most that are held where some of them repeat known content, which decides nothing.
+/// Maximum number of suspects held if some of them repeat known content, which decides nothing.
 const MOST_SUSPECTS: usize = 64;
 
-/// A channel pauses for at least this long between two trading days, in ns. Venues send heartbeats about once a second within a day.
+/// Shortest pause of a channel between two trading days, in ns. Within a day venues send heartbeats about once a second.
 const DAY_PAUSE_NS: u64 = 30 * 60 * Nanos::SECOND;
 
-/// Another session that brings its first message replaces one that has sent nothing for this long, in ns. If its first message is missing,
-/// it has to be confirmed.
+/// Silence, in ns, after which another session that brings its first message replaces the current one. Without its first message
+/// the other session has to be confirmed.
 const SESSION_PAUSE_NS: u64 = 3 * Nanos::SECOND;
 
-/// Words of the first message of a packet that stand for its content.
+/// Number of words of a packet's first message that represent its content.
 const HEAD_WORDS: usize = 4;
 
-/// A packet that was delivered.
+/// A delivered packet.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Delivered {
     /// The number of its first message.
     first: u64,
-    /// When it was sent, in ns, as its header says; else 0.
+    /// Send time from the header in ns, or 0 if there is none.
     sent_ns: u64,
     /// The first 32 bytes of its first message, padded with zeros.
     head: [u64; HEAD_WORDS],
 }
 
-/// The start of a message, padded with zeros.
+/// Returns the start of a message, padded with zeros.
 #[inline]
 fn head_of(message: &[u8]) -> [u64; HEAD_WORDS] {
     let mut padded = [0; HEAD_WORDS * 8];
@@ -75,7 +75,7 @@ fn head_of(message: &[u8]) -> [u64; HEAD_WORDS] {
 }
 
 impl Delivered {
-    /// The venue's time of the packet, from its header or its first message.
+    /// Returns the venue's time of the packet, from its header or its first message.
     fn time(&self, dialect: Dialect) -> Option<u64> {
         if self.sent_ns > 0 {
             return Some(self.sent_ns);
@@ -88,17 +88,17 @@ impl Delivered {
     }
 }
 
-/// The packets of a run that are remembered, in order of their numbers.
+/// The remembered packets of a run, ordered by number.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Default, Debug)]
 struct Memory {
     /// The first packets of the run.
     first: Vec<Delivered>,
-    /// The last ones: a ring.
+    /// The last packets of the run: a ring.
     last: Vec<Delivered>,
-    /// The slot of the ring that is written next.
+    /// The slot of the ring to write next.
     next_slot: usize,
-    /// The last packets that filled a gap after it was given up: another ring, in no order.
+    /// The last packets that filled a gap after it was given up: another ring, unordered.
     late: Vec<Delivered>,
     next_late: usize,
 }
@@ -113,7 +113,7 @@ impl Memory {
         self.next_slot = (self.next_slot + 1) % REMEMBERED;
     }
 
-    /// Notes one of the first packets of the run, for which there is room.
+    /// Stores a packet while the ring is not yet full.
     #[cold]
     fn grow(&mut self, packet: Delivered) {
         if self.last.is_empty() {
@@ -135,13 +135,13 @@ impl Memory {
         self.next_late = (self.next_late + 1) % REMEMBERED_LATE;
     }
 
-    /// The remembered packets, the newest first.
+    /// Returns the packets of the ring, newest first.
     fn newest_first(&self) -> impl Iterator<Item = &Delivered> {
         let (newer, older) = self.last.split_at(self.next_slot.min(self.last.len()));
         newer.iter().rev().chain(older.iter().rev())
     }
 
-    /// The packet that began with this number.
+    /// Returns the packet that began with this number.
     fn find(&self, first: u64) -> Option<&Delivered> {
         let (newer, older) = self.last.split_at(self.next_slot.min(self.last.len()));
         let part = if newer.first().is_some_and(|packet| packet.first <= first) { newer } else { older };
@@ -150,18 +150,18 @@ impl Memory {
         found.or_else(|| self.first.iter().chain(&self.late).find(|packet| packet.first == first))
     }
 
-    /// Whether a packet with this number and content was delivered.
+    /// Returns whether a packet with this number and content was delivered.
     fn has(&self, packet: &Delivered) -> bool {
         self.find(packet.first).is_some_and(|known| known.head == packet.head)
     }
 
-    /// Whether the newest packet has a later time than this one, or the same.
+    /// Returns whether the newest packet's time is later than this one's, or equal.
     fn is_later(&self, packet: &Delivered, dialect: Dialect) -> bool {
         let times = packet.time(dialect).zip(self.newest_time(dialect));
         times.is_some_and(|(time, newest)| time <= newest)
     }
 
-    /// The time of the newest packet that has one.
+    /// Returns the time of the newest packet that has one.
     fn newest_time(&self, dialect: Dialect) -> Option<u64> {
         self.newest_first().find_map(|packet| packet.time(dialect))
     }
@@ -177,20 +177,20 @@ impl Memory {
     }
 }
 
-/// A packet that did not come in order.
+/// A packet that did not arrive in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// Its header.
     pub header: Header,
-    /// Its header and messages.
+    /// The transport's header and the messages.
     pub payload: &'a [u8],
     /// When it was received.
     pub received: Nanos,
-    /// How its channel is read.
+    /// How to read its channel.
     pub dialect: Dialect,
 }
 
-/// How the packets of a channel show times and restarts.
+/// How a channel's packets indicate times and restarts.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     transport: TransportKind,
@@ -199,7 +199,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// That of a feed; without one, messages have no times and announce nothing.
+    /// Returns the dialect of a feed. Without a feed, messages have no times and announce nothing.
     #[must_use]
     pub fn of(transport: TransportKind, feed: Option<Application>) -> Self {
         let spec = feed.map(Application::spec);
@@ -212,7 +212,7 @@ impl Dialect {
 }
 
 impl Evidence<'_> {
-    /// Whether a message of the packet, or its header, says that the numbers start over.
+    /// Returns whether the packet's header or one of its messages announces that the numbers restart.
     fn announces(&self) -> bool {
         let Dialect { transport, restarts, .. } = self.dialect;
         let mut announces = transport.restarts(self.payload);
@@ -234,45 +234,46 @@ impl Evidence<'_> {
     }
 }
 
-/// What a packet out of order is.
+/// What an out-of-order packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// A packet of the run: in a gap, after one, or a copy.
+    /// A packet of the current run: in a gap, after one, or a copy.
     OfRun,
     /// A copy of a packet from before the restart.
     Past,
     /// A packet whose number had other content: damage.
     Differs,
-    /// A suspect that others may confirm. The caller holds it, after those that it `continues`; else they are refused.
+    /// A suspect that others may confirm. The caller holds it, after the suspects that it `continues`; otherwise those are
+    /// refused.
     Suspect {
         /// Whether it continues the suspects before it.
         continues: bool,
     },
     /// A copy of a suspect.
     CopyOfSuspect,
-    /// Nothing distinguishes this packet, and the suspects before it, from copies. All of them are refused.
+    /// Nothing distinguishes this packet and the suspects before it from copies. All of them are refused.
     Undecided,
     /// The first packet of another run, or the one that confirms the suspects before it.
     Restart,
 }
 
-/// Suspects in a row.
+/// Consecutive suspects.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug)]
 struct Suspects {
     /// The session that they carry.
     session: SessionId,
     packets: Vec<Delivered>,
-    /// The number that continues them.
+    /// The number that continues the sequence of suspects.
     next: u64,
-    /// How many differ from what their numbers carried, or are later than everything delivered.
+    /// How many differ from the content that their numbers had, or are later than everything delivered.
     evident: usize,
-    /// How many repeat content already delivered under their numbers. A packet with a damaged number may precede ordinary copies, so two
-    /// evident packets are required if there are any repeats.
+    /// How many repeat content already delivered under their numbers. A packet with a damaged number may precede ordinary copies,
+    /// so two evident packets are required if there are any repeats.
     repeated: usize,
 }
 
-/// What a suspect shows.
+/// The evidence that a suspect offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shows {
     /// Its number had other content, or its time is later than anything delivered.
@@ -282,45 +283,46 @@ enum Shows {
     Nothing,
 }
 
-/// Whether a packet is of a later trading day than one received before: a pause lies between them, and the date in New York changed.
+/// Returns whether a packet belongs to a later trading day than one received before: a pause separates them, and the date in New
+/// York changed.
 fn is_next_day(before: Nanos, received: Nanos) -> bool {
     before.0 > 0
         && received.since(before) >= DAY_PAUSE_NS
         && clock::date_at(received) > clock::date_at(before)
 }
 
-/// One numbering of a channel, from its first packet until the venue starts over.
+/// One numbering of a channel, from its first packet until the venue restarts the numbers.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Default, Debug)]
 pub struct Run {
     memory: Memory,
-    /// What is remembered of the run before, whose late copies may still come.
+    /// The memory of the previous run, whose late copies may still arrive.
     past: Option<Box<Memory>>,
-    /// The number after the last message of the run before, which its late heartbeats name.
+    /// The number after the last message of the previous run. Its late heartbeats carry this number.
     past_next: u64,
-    /// When the last packet of the run before was received.
+    /// When the last packet of the previous run was received.
     past_received: Nanos,
-    /// The venue's time of the packet that showed that this run had begun, for as long as no packet of it is delivered.
+    /// The venue's time of the packet that revealed this run. Used until a packet of this run is delivered.
     began: Option<u64>,
-    /// The same of the next run.
+    /// The venue's time of the packet that revealed the next run.
     next_began: Option<u64>,
-    /// When its last packet was received.
+    /// When the run's last packet was received.
     received: Nanos,
-    /// The venue has said the end of the session.
+    /// Whether the venue has announced the end of the session.
     has_ended: bool,
     suspects: Option<Suspects>,
-    /// The number after the last copy that came from further back: the packet that continues it is a copy too.
+    /// The number after the last copy that came from further back: a packet that continues it is a copy too.
     copied_to: u64,
 }
 
 impl Run {
-    /// Whether suspects wait for confirmation.
+    /// Returns whether suspects wait for confirmation.
     #[inline]
     pub const fn has_suspects(&self) -> bool {
         self.suspects.is_some()
     }
 
-    /// Notes a packet that is delivered: its first number and message, and the send time of its header.
+    /// Records a delivered packet: its first number and message, and the send time of its header.
     #[inline]
     pub fn note(&mut self, first: u64, sent_ns: Option<u64>, message: &[u8], received: Nanos) {
         let sent_ns = sent_ns.unwrap_or_default();
@@ -328,7 +330,7 @@ impl Run {
         self.received = received;
     }
 
-    /// Notes a packet that is delivered, from its bytes.
+    /// Records a delivered packet from its bytes.
     #[inline]
     pub fn note_payload(&mut self, transport: TransportKind, first: u64, payload: &[u8], received: Nanos) {
         if let Some(message) = transport.first_message(payload) {
@@ -336,19 +338,19 @@ impl Run {
         }
     }
 
-    /// Notes a packet with messages of a gap that was given up.
+    /// Records a packet with messages of a gap that was given up.
     #[cold]
     pub fn note_late(&mut self, packet: &Evidence<'_>) {
         self.memory.note_late(packet.delivered());
     }
 
-    /// Whether a packet is plainly a copy of one that is remembered. While suspects wait, only [`Run::judge`] can tell.
+    /// Returns whether a packet is clearly a copy of a remembered one. While suspects wait, only [`Run::judge`] can decide.
     #[inline]
     pub fn is_copy(&self, transport: TransportKind, first: u64, payload: &[u8]) -> bool {
         !self.has_suspects() && self.repeats(transport, first, payload)
     }
 
-    /// Whether a packet repeats the content that its number had. If it is a suspect that nothing confirms, it is a copy.
+    /// Returns whether a packet repeats the content that its number had. A suspect that does so and is never confirmed is a copy.
     #[inline]
     pub fn repeats(&self, transport: TransportKind, first: u64, payload: &[u8]) -> bool {
         let message = transport.first_message(payload);
@@ -363,7 +365,8 @@ impl Run {
         self.past_received = change.moved(self.past_received);
     }
 
-    /// Whether a packet with missing numbers may bring these messages late. If not, another run has begun with the same numbers.
+    /// Returns whether a packet with missing numbers may be bringing those messages late. If not, another run has begun with the
+    /// same numbers.
     #[cold]
     pub fn may_be_late(&self, packet: &Evidence<'_>) -> bool {
         let seen = packet.delivered();
@@ -371,10 +374,10 @@ impl Run {
         !(self.is_next_day(packet.received) || packet.announces() && is_new())
     }
 
-    /// Whether a packet of this run, which another session has replaced, is a late copy: its number had the same content, or its time is no
-    /// later than the newest one delivered.
+    /// Returns whether a packet is a late copy from this run, which another session has replaced: its number had the same
+    /// content, or its time is no later than the newest one delivered.
     pub(crate) fn is_late_copy(&self, packet: &Evidence<'_>) -> bool {
-        // Times of day come again.
+        // Times of day recur.
         if self.is_next_day(packet.received) {
             return false;
         }
@@ -382,25 +385,25 @@ impl Run {
         self.memory.has(&seen) || self.memory.is_later(&seen, packet.dialect)
     }
 
-    /// Notes a packet without messages.
+    /// Records a packet without messages.
     pub const fn note_heartbeat(&mut self, received: Nanos, is_end_of_session: bool) {
         self.received = received;
         self.has_ended |= is_end_of_session;
     }
 
-    /// The suspects are refused: a packet of the run came, or the input ended.
+    /// Refuses the suspects, because a packet of the current run arrived or the input ended.
     pub fn refuse_suspects(&mut self) {
         self.suspects = None;
     }
 
-    /// The session has ended: another replaces it with its first packet.
+    /// Ends the session: the first packet of another session replaces it.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
         self.suspects = None;
     }
 
-    /// Another run begins. The memory of this one is kept for its late copies.
-    /// `next` is the number that it has not reached.
+    /// Returns the run that follows this one. It keeps this run's memory to recognize late copies. `next` is the first number
+    /// that this run has not reached.
     #[must_use]
     pub fn next_run(&self, next: u64) -> Self {
         Self {
@@ -412,23 +415,24 @@ impl Run {
         }
     }
 
-    /// Forgets its packets: they are noted again when they are delivered.
+    /// Forgets the run's packets: they are recorded again when they are delivered.
     pub(crate) fn forget_packets(&mut self) {
         self.memory = Memory::default();
     }
 
-    /// Whether a restored state is valid.
+    /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         self.memory.is_sound() && self.past.as_ref().is_none_or(|past| past.is_sound())
     }
 
-    /// Whether a packet is of a later trading day than the last one: the channel paused, and the date in New York changed.
+    /// Returns whether a packet belongs to a later trading day than the last one: the channel paused, and the date in New York
+    /// changed.
     pub(crate) fn is_next_day(&self, received: Nanos) -> bool {
         is_next_day(self.received, received)
     }
 
-    /// Judges a packet that is not the next one of the run, whose next number is `next`. The packet must be sound.
+    /// Judges a packet that is not next in sequence; the run's next number is `next`. The packet must be sound.
     pub fn judge(&mut self, packet: &Evidence<'_>, next: u64) -> Verdict {
         let verdict = self.verdict(packet, next);
         if verdict == Verdict::Restart {
@@ -462,7 +466,7 @@ impl Run {
             (Some(time), Some(newest)) => Some(time > newest),
             _ => None,
         };
-        // Messages without a time may say the same at the beginning of each run.
+        // Messages without a time may have the same content at the beginning of each run.
         let is_repeated = known.is_some() && !differs;
         if is_repeated && is_later != Some(false) && self.continues_suspects(packet) {
             return self.suspect(packet, seen, Shows::Repetition, false);
@@ -484,7 +488,7 @@ impl Run {
         self.suspects.as_ref().is_some_and(|suspects| suspects.session == session && suspects.next == first)
     }
 
-    /// A heartbeat with an old number restarts a run only if its header says so and it is later.
+    /// Judges a heartbeat. One with an old number restarts a run only if its header announces it and its time is later.
     fn judge_heartbeat(&self, packet: &Evidence<'_>, next: u64) -> Verdict {
         let seen = packet.delivered();
         let newest = self.memory.newest_time(packet.dialect);
@@ -493,15 +497,15 @@ impl Run {
         if packet.header.first < next && is_later && restarts() { Verdict::Restart } else { Verdict::OfRun }
     }
 
-    /// Whether a packet is a copy of one of the run before. On a later day nothing is: times of day come again, and with them packets that
-    /// have the same content.
+    /// Returns whether a packet is a copy from the previous run. On a later day no packet is, because times of day recur, and
+    /// with them packets with the same content.
     fn is_past(&self, seen: &Delivered, packet: &Evidence<'_>) -> bool {
         let Some(past) = self.past.as_ref().filter(|_| !is_next_day(self.past_received, packet.received))
         else {
             return false;
         };
         let dialect = packet.dialect;
-        // A sender whose clock was set back must not make a whole run old.
+        // A sender whose clock was set back must not make a whole run look old.
         let is_older = || {
             past.is_later(seen, dialect)
                 && self.memory.newest_time(dialect).or(self.began) > past.newest_time(dialect)
@@ -509,9 +513,9 @@ impl Run {
         !self.memory.has(seen) && (past.has(seen) || is_older())
     }
 
-    /// Judges a sound packet of another session on the same channel. A single packet may have a damaged session name, so it takes the
-    /// channel over only if the old session has ended, or if it carries message 1 after a pause. Otherwise [`CONFIRMING`] consecutive
-    /// packets must confirm it; after a pause, their numbers may have gaps. Heartbeats carry nothing, and confirm nothing.
+    /// Judges a sound packet of another session on the same channel. A single packet may have a damaged session name, so it takes
+    /// over only if the old session has ended, or if it carries message 1 after a pause. Otherwise [`CONFIRMING`] consecutive
+    /// packets must confirm it; after a pause, their numbers may have gaps. A heartbeat confirms nothing.
     pub fn judge_session(&mut self, packet: &Evidence<'_>) -> Verdict {
         if packet.header.count == 0 && !self.has_ended {
             return Verdict::Past;
@@ -523,7 +527,7 @@ impl Run {
         self.suspect(packet, packet.delivered(), Shows::Evidence, has_paused)
     }
 
-    /// Takes a suspect: alone, or as the one that continues the suspects before it. `may_skip` allows gaps between them.
+    /// Adds a suspect: as the first, or after the suspects that it continues. `may_skip` allows gaps between them.
     fn suspect(&mut self, packet: &Evidence<'_>, seen: Delivered, shows: Shows, may_skip: bool) -> Verdict {
         let (session, first) = (packet.header.session, packet.header.first);
         let same = self.suspects.as_ref().is_some_and(|suspects| suspects.session == session);
@@ -550,7 +554,7 @@ impl Run {
         Verdict::Undecided
     }
 
-    /// Whether the suspects are of another session, which nothing has contradicted.
+    /// Returns whether the suspects belong to another session that nothing has contradicted.
     pub fn awaits_session(&self, session: &SessionId) -> bool {
         self.suspects.as_ref().is_some_and(|suspects| suspects.session != *session)
     }

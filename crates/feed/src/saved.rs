@@ -1,17 +1,17 @@
 //! The state of a live feed as bytes, so that a restart need not read the whole day again.
 //!
-//! A restored feed gives the same events as the saved one, input for input. The bytes hold the sequences of the lines and their
-//! waiting packets, the venues' numbers of instruments, symbols and counters, in postcard's format. They do not hold the texts of
-//! problems, only the counts. The options of the feed stand first: other options would give other events, so bytes with other options
-//! are refused. The file around the bytes has the checksum; inconsistent bytes are refused.
+//! A restored feed produces the same events as the saved one, input for input. The bytes hold the sequences of the lines and
+//! their waiting packets, the venues' instrument numbers, symbols and counters, in postcard's format. They do not hold the texts
+//! of problems, only the counts. The options of the feed come first: other options would produce other events, so bytes with
+//! other options are rejected. The file around the bytes has the checksum; inconsistent bytes are rejected.
 //!
-//! Cost: some bytes for each symbol and locate, and the waiting packets. A day's symbols take some milliseconds.
+//! Cost: a few bytes per symbol and locate, and the waiting packets. A day's symbols take a few milliseconds.
 
 use crate::feed::{Feed, FeedOptions};
 use crate::live::{LiveChannelOptions, LiveFeed};
 use crate::state::{Reader, StateError, Writer};
 
-/// The version of the layout, and the options that decide which events inputs give.
+/// Returns the version of the layout, and the options that determine which events the inputs produce.
 fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
     let FeedOptions { application, publisher, midnight, symbols, self_help, sip_sizes } = options;
     let symbols = symbols.as_ref().map(|symbols| {
@@ -25,10 +25,10 @@ fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
 }
 
 impl LiveFeed {
-    /// The feed's state as bytes.
+    /// Returns the feed's state as bytes.
     ///
     /// # Errors
-    /// [`StateError::Malformed`], which does not happen to a feed in memory.
+    /// [`StateError::Malformed`], which does not happen for a feed in memory.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let mut writer = Writer::default();
         let channels: Vec<_> = self.channels().iter().map(|channel| channel.options().clone()).collect();
@@ -38,10 +38,10 @@ impl LiveFeed {
         Ok(writer.bytes)
     }
 
-    /// The feed whose state `bytes` is, which must have been one with these options.
+    /// Restores a feed from `bytes`. The saved feed must have had these options.
     ///
     /// # Errors
-    /// [`StateError`].
+    /// [`StateError`] if the bytes are invalid, or come from other options.
     pub fn restore(
         options: FeedOptions,
         channels: Vec<LiveChannelOptions>,

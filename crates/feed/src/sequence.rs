@@ -1,58 +1,59 @@
 //! Sequence numbers: duplicate, missing and late messages.
 //!
-//! A channel numbers its messages from 1. A packet names the number of its first message and how many it has. The
-//! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
+//! A channel numbers its messages from 1. A packet carries the number of its first message and how many it has. The first packet
+//! sets the start, because a capture may begin mid-day; from then on each number is expected once.
 //!
-//! A damaged number must not make late, or duplicate, all that follows. So a packet more than [`MOST_AHEAD`] ahead is skipped. If the next one lies there
-//! too, the sequence goes on from that one. A channel's first number is forgotten if the next two packets lie more than that before it, and near each other.
+//! A damaged number must not make everything after it late or duplicate. So a packet more than [`MOST_AHEAD`] ahead is skipped.
+//! If the next packet is out there too, the sequence continues from that one. A channel's first number is discarded if the next
+//! two packets are more than [`MOST_AHEAD`] before it and near each other.
 
 use tapeworks_market::event::Gap;
 
-/// A packet further ahead than this is taken for a stray one: at a million messages a second it would be minutes ahead.
+/// A packet further ahead than this is treated as stray: at a million messages a second it would be minutes ahead.
 pub const MOST_AHEAD: u64 = 1 << 28;
 
-/// How many gaps are remembered, so that a late message is not taken for a duplicate.
+/// How many gaps are remembered, so that a late message does not count as a duplicate.
 pub const REMEMBERED_GAPS: usize = 16;
 
-/// The place of a packet in its channel's sequence.
+/// A packet's position in its channel's sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Messages at the start of the packet that came before, or come too late; all of them where the packet is implausible.
+    /// Messages at the start of the packet that came before, or come too late; all of them if the packet is refused.
     pub skip: u64,
     /// Messages missing before the packet.
     pub gap: Option<Gap>,
-    /// Why none of the packet's messages is used. The sequence stays where it is.
+    /// Why none of the packet's messages is used. The sequence does not move.
     pub refusal: Option<Refusal>,
 }
 
-/// Why a packet is skipped whose number does not fit its channel.
+/// Why a packet whose number does not fit its channel is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Its number lies more than [`MOST_AHEAD`] from this one, the next of the channel.
+    /// Its number is more than [`MOST_AHEAD`] from the channel's next number, given here.
     Far(u64),
-    /// Its number had other content before, or is old without being a copy, and nothing confirms a restart of the channel, whose next
-    /// number is this one.
+    /// Its number had other content before, or is old without being a copy, and nothing confirms a restart. The value is the
+    /// channel's next number.
     Contradicts(u64),
-    /// It is of another session than the one that the channel carries.
+    /// It belongs to a session other than the channel's.
     OtherSession,
 }
 
 impl Arrival {
-    /// The next packet of its channel.
+    /// A packet that is next in its channel.
     pub const IN_ORDER: Self = Self { skip: 0, gap: None, refusal: None };
 
-    /// A packet of `count` messages that is skipped.
+    /// Returns the arrival of a skipped packet of `count` messages.
     pub const fn refused(count: u64, refusal: Refusal) -> Self {
         Self { skip: count, gap: None, refusal: Some(refusal) }
     }
 
-    /// Whether the packet is skipped because its number does not fit.
+    /// Returns whether the packet is skipped because its number does not fit.
     pub const fn is_refused(&self) -> bool {
         self.refusal.is_some()
     }
 }
 
-/// The messages at the end of a packet of `count` that nobody has read, if `skip` came before and `read` could be read.
+/// Returns how many messages at the end of a packet of `count` remain unread, if `skip` came before and `read` could be read.
 pub const fn unread(count: u64, skip: u64, read: u64) -> u64 {
     count.saturating_sub(if read > skip { read } else { skip })
 }
@@ -63,13 +64,13 @@ pub const fn unread(count: u64, skip: u64, read: u64) -> u64 {
 pub struct SequenceCounters {
     /// Duplicate messages.
     pub duplicate_messages: u64,
-    /// Messages of a gap that came after it was reported: the books continued without them.
+    /// Messages of a gap that arrived after it was reported: the books continued without them.
     pub late_messages: u64,
     /// Gaps reported.
     pub gaps: u64,
-    /// Messages in them.
+    /// Messages in those gaps.
     pub missing_messages: u64,
-    /// Packets of a capture, heartbeats too, that were [refused](Arrival::is_refused). A live line [counts its
+    /// Packets of a capture, including heartbeats, that were [refused](Arrival::is_refused). A live line [counts its
     /// own](crate::arbitration::LineCounters::implausible).
     #[cfg_attr(feature = "serde", serde(skip))]
     pub implausible_packets: u64,
@@ -80,56 +81,57 @@ pub struct SequenceCounters {
 struct Implausible {
     /// The number that was expected.
     next: u64,
-    /// That of its first message.
+    /// The number of its first message.
     first: u64,
 }
 
-/// Follows one channel.
+/// Follows the sequence of one channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
     next: Option<u64>,
     gaps: [Option<Gap>; REMEMBERED_GAPS],
     newest_gap: usize,
-    /// The last implausible packet. What comes live has been judged by its [arbiter](crate::arbitration): there is none.
+    /// The last implausible packet; always `None` for a live channel, whose [arbiter](crate::arbitration) has already judged its
+    /// packets.
     #[cfg_attr(feature = "serde", serde(skip))]
     implausible: Option<Implausible>,
-    /// Where the first packet ended, until another packet agrees with it: its number may be the damaged one.
+    /// The number after the first packet, until another packet agrees with it: the first packet's number may be the damaged one.
     #[cfg_attr(feature = "serde", serde(skip))]
     start: Option<u64>,
     counters: SequenceCounters,
 }
 
 impl SequenceTracker {
-    /// The number expected next; `None` before the first packet.
+    /// Returns the next expected number; `None` before the first packet.
     pub const fn next(&self) -> Option<u64> {
         self.next
     }
 
-    /// Whether a packet has messages of a remembered gap.
+    /// Returns whether a packet has messages of a remembered gap.
     pub fn is_missing(&self, first: u64, count: u64) -> bool {
         let end = first.saturating_add(count);
         let overlaps = |gap: &Gap| first < gap.first.saturating_add(gap.count) && end > gap.first;
         self.gaps.iter().flatten().any(overlaps)
     }
 
-    /// Whether no second packet has confirmed the number of the first yet.
+    /// Returns whether no second packet has confirmed the first packet's number yet.
     pub fn is_unconfirmed(&self) -> bool {
         self.start.is_some() && self.start == self.next
     }
 
-    /// Whether a restored state is valid.
+    /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) const fn is_sound(&self) -> bool {
         self.newest_gap < REMEMBERED_GAPS
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn counters(&self) -> &SequenceCounters {
         &self.counters
     }
 
-    /// Takes a packet of `count` messages if its first number is the one expected. Returns whether it was.
+    /// Advances past a packet of `count` messages if it starts at the expected number. Returns whether it did.
     #[inline]
     pub fn advance(&mut self, first: u64, count: u64) -> bool {
         let is_next = self.next == Some(first) && count > 0;
@@ -139,27 +141,28 @@ impl SequenceTracker {
         is_next
     }
 
-    /// Takes a packet whose first message is `first` and which has `count` messages; 0 is a heartbeat, whose `first`
-    /// is the number expected next.
+    /// Places a packet of `count` messages whose first message is `first`. A count of 0 is a heartbeat, whose `first` is the next
+    /// expected number.
     #[inline]
     pub fn arrive(&mut self, first: u64, count: u64) -> Arrival {
         if self.advance(first, count) { Arrival::IN_ORDER } else { self.place(first, count, true) }
     }
 
-    /// Takes a packet like [`Self::arrive`]. Returns `None` for a packet with messages that is next in sequence.
+    /// Places a packet like [`Self::arrive`]. Returns `None` for a packet with messages that is next in sequence.
     #[inline]
     pub fn judge(&mut self, first: u64, count: u64) -> Option<Arrival> {
         if self.advance(first, count) { None } else { Some(self.place(first, count, true)) }
     }
 
-    /// Takes a message whose number the caller has counted from a login. No number is implausible: that of the next message confirms any.
+    /// Places a message whose number the caller has counted from a login. No number is implausible, because the next message
+    /// would confirm any.
     #[inline]
     pub fn arrive_counted(&mut self, number: u64) -> Arrival {
         if self.advance(number, 1) { Arrival::IN_ORDER } else { self.place(number, 1, false) }
     }
 
-    /// Whether a packet begins before the number expected and, by its count, ends behind it. The count of one that ends before it is believed, since nobody reads
-    /// that packet.
+    /// Returns whether a packet begins before the expected number and, by its count, ends after it. If it ends before that
+    /// number, its count is trusted, because its messages are not read.
     #[inline]
     pub fn overlaps(&self, first: u64, count: u64) -> bool {
         self.next.is_some_and(|next| first < next && first.saturating_add(count) > next)
@@ -169,7 +172,7 @@ impl SequenceTracker {
     #[inline(never)]
     fn place(&mut self, first: u64, count: u64, is_judged: bool) -> Arrival {
         if first == 0 && count == 0 {
-            // No message has the number 0, so such a heartbeat names none.
+            // No message has the number 0, so such a heartbeat carries no number.
             return Arrival::IN_ORDER;
         }
         let end = first.saturating_add(count);
@@ -193,7 +196,7 @@ impl SequenceTracker {
                 return self.arrive(first, count);
             }
         } else {
-            // It agrees with the sequence, and with its first packet.
+            // The packet agrees with the sequence, and with its first packet.
             (self.implausible, self.start) = (None, None);
         }
         if first > next {
@@ -210,7 +213,7 @@ impl SequenceTracker {
         Arrival { skip, gap: None, refusal: None }
     }
 
-    /// Gives the messages of `gap` up: the next expected message is behind them.
+    /// Gives up the messages of `gap`: the next expected message is after them.
     #[cold]
     pub fn give_up(&mut self, gap: Gap) {
         self.remember(gap);
@@ -218,21 +221,21 @@ impl SequenceTracker {
         self.next = Some(self.next.map_or(end, |next| next.max(end)));
     }
 
-    /// The next expected message is `next`: a snapshot holds all before it.
+    /// Continues from `next`, because a snapshot holds all messages before it.
     pub fn restart(&mut self, next: u64) {
         self.next = Some(next);
         self.start = None;
         self.gaps = [None; REMEMBERED_GAPS];
     }
 
-    /// The last `unread` messages of the packet that came last cannot be read: they are expected again.
+    /// Expects the last `unread` messages of the last packet again, because they cannot be read.
     #[cold]
     pub fn cannot_read(&mut self, unread: u64) {
         if unread == 0 {
             return;
         }
         let next = self.next.map(|next| next.saturating_sub(unread));
-        // Of the first packet; any other agrees with it, and with no stray one.
+        // The first packet's start moves with it. Any other packet confirms that start, and clears a stray packet.
         self.start = if self.start == self.next { next } else { None };
         self.implausible = None;
         self.next = next;
@@ -245,14 +248,14 @@ impl SequenceTracker {
         Arrival::refused(count, refusal)
     }
 
-    /// Counts the messages of a packet that came before.
+    /// Counts the messages of a packet as duplicates.
     #[cold]
     pub fn repeat(&mut self, count: u64) -> Arrival {
         self.counters.duplicate_messages += count;
         Arrival { skip: count, gap: None, refusal: None }
     }
 
-    /// Reports messages that a packet announced and does not hold, or that cannot be decoded, as missing.
+    /// Reports messages as missing that a packet announced but does not hold, or that cannot be decoded.
     #[cold]
     pub fn lose(&mut self, gap: Gap) {
         self.remember(gap);
@@ -265,7 +268,7 @@ impl SequenceTracker {
         self.gaps[self.newest_gap] = Some(gap);
     }
 
-    /// How many of the `count` messages from `first` on are in a remembered gap; they are no longer missing in it.
+    /// Returns how many of the `count` messages from `first` are in a remembered gap, and removes them from it.
     fn take_late(&mut self, first: u64, count: u64) -> u64 {
         let end = first.saturating_add(count);
         let mut late = 0u64;
@@ -277,7 +280,7 @@ impl SequenceTracker {
                 continue;
             }
             late = late.saturating_add(to - from);
-            // The numbers before the late messages stay remembered, or else those behind them.
+            // The numbers before the late messages stay remembered; if there are none, the numbers after them.
             *slot = if from > gap.first {
                 Some(Gap { first: gap.first, count: from - gap.first })
             } else if to < gap_end {
@@ -286,7 +289,7 @@ impl SequenceTracker {
                 None
             };
         }
-        // Two remembered gaps may have a message in common: one was given up, and a damaged packet announced it again.
+        // Two remembered gaps may share a message: one was given up, and a damaged packet announced it again.
         late.min(count)
     }
 }
@@ -371,7 +374,7 @@ mod tests {
         assert_eq!(tracker.arrive(6 + FAR, 5), far_from(6));
         assert_eq!(tracker.arrive(11, 5), gap(6, 5), "the damaged packet had these");
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
-        // Two far ones with another between do not confirm each other, be it a heartbeat or a copy, and far ones at different places neither.
+        // Two distant packets do not confirm each other if a heartbeat or a copy comes between them, or if they are far apart.
         assert!(tracker.arrive(21 + FAR, 0).is_refused());
         assert_eq!(tracker.arrive(21, 0), Arrival::IN_ORDER);
         assert_eq!(tracker.arrive(21 + FAR, 5), far_from(21));
@@ -380,7 +383,7 @@ mod tests {
         assert_eq!(tracker.arrive(21, 5), Arrival::IN_ORDER);
         assert_eq!(tracker.arrive(26 + FAR, 5), far_from(26));
         assert_eq!(tracker.arrive(26 + 2 * FAR, 5), far_from(26));
-        // The copy of the other line confirms it, or the next packet; also one that is behind.
+        // The copy on the other line or the next packet confirms it, even one that is behind it.
         assert_eq!(tracker.arrive(25 + 2 * FAR, 5), gap(26, 2 * FAR - 1));
         assert_eq!(tracker.arrive(30 + 2 * FAR, 5), Arrival::IN_ORDER);
         assert_eq!(tracker.counters().implausible_packets, 6);
@@ -403,7 +406,7 @@ mod tests {
         assert_eq!(tracker.arrive(6, 5), far_from(FAR + 5));
         assert_eq!(tracker.arrive(11, 5), gap(6, 5));
         assert_eq!(tracker.arrive(16, 5), Arrival::IN_ORDER);
-        // The damaged packet's copy is what contradicts it.
+        // The damaged packet's own copy contradicts it.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 5);
         assert_eq!(tracker.arrive(6, 5), far_from(FAR + 5));
@@ -414,14 +417,14 @@ mod tests {
         tracker.cannot_read(39_997);
         assert_eq!(tracker.arrive(6, 5), far_from(FAR + 3));
         assert_eq!(tracker.arrive(11, 5), gap(6, 5));
-        // A heartbeat with a damaged count clears a stray one too.
+        // A heartbeat with a damaged count clears a stray packet too.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 5);
         assert_eq!(tracker.arrive(6 + FAR, 5), far_from(6));
         tracker.arrive(6, 16_384);
         tracker.cannot_read(16_384);
         assert_eq!(tracker.arrive(11 + FAR, 5), far_from(6));
-        // A heartbeat or a copy agrees with it.
+        // A heartbeat or a copy confirms the first packet.
         for (first, count) in [(FAR + 5, 0), (FAR, 5)] {
             let mut tracker = SequenceTracker::default();
             tracker.arrive(FAR, 5);
@@ -431,7 +434,7 @@ mod tests {
             }
             assert_eq!(tracker.counters().implausible_packets, 0);
         }
-        // A second packet that is damaged, and not the first.
+        // The second packet is damaged, not the first.
         let mut tracker = SequenceTracker::default();
         tracker.arrive(FAR, 5);
         assert_eq!(tracker.arrive(0, 5), far_from(FAR + 5));
@@ -459,8 +462,8 @@ mod tests {
             prop_assert!(counters.late_messages <= counters.missing_messages);
         }
 
-        /// On a line alone one damaged number costs the messages of its packet; where both lines bring all, none. A damaged first number costs the first
-        /// packet, and on a line alone the second, which contradicts it.
+        /// On a single line one damaged number costs the messages of its packet; with two complete lines it costs none. A damaged
+        /// first number costs the first packet, and on a single line also the second, which contradicts it.
         #[test]
         fn a_damaged_number_costs_one_packet_at_most(
             counts in prop::collection::vec(1u64..6, 3..20),

@@ -1,12 +1,14 @@
-//! Sessions on TCP streams that are recognised by their own messages: order entry of Millennium, and the requests for missed messages and for
-//! snapshots of Cboe, Millennium and MEMX. The registry has them. SoupBinTCP and FIX are recognised elsewhere.
+//! Sessions on TCP streams that are recognised by their own messages: Millennium's order entry, and the retransmission and
+//! snapshot requests of Cboe, Millennium and MEMX. They are declared in the registry. SoupBinTCP and FIX are recognised
+//! elsewhere.
 //!
-//! A stream is of a session if it begins with messages that only this session has: of known types, of the declared lengths, with listed values and
-//! printable text. Cboe's and Millennium's sessions share their framing and some messages. Such a stream is of the session of the other
-//! direction, or of one that its next messages leave; otherwise it is in doubt, and the user names the protocol. Heartbeats say nothing.
+//! A stream belongs to a session if it begins with messages that only this session has: of known types and declared lengths, with
+//! listed values and printable text. Cboe's and Millennium's sessions share their framing and some messages. Such a stream is
+//! attributed to the session of its other direction, or to the only one that still fits after its next messages; otherwise it is
+//! in doubt, and the user names the protocol. Heartbeats decide nothing.
 //!
-//! Cost: the start of a stream is held against each session of the registry, once a segment until it is known. A start of more than
-//! 1,024 bytes is given up.
+//! Cost: the start of a stream is compared with each session of the registry, once per segment until the session is known. The
+//! comparison stops after 1,024 bytes.
 
 use tapeworks_session::{Transport as PacketTransport, TransportKind, for_transport};
 use tapeworks_wire::framing::{Blocks, LengthPrefix};
@@ -17,10 +19,10 @@ use tapeworks_wire::{Protocol, Role, StreamFraming, Transport, protocol_by_name,
 
 use crate::table::{Application, FEEDS};
 
-/// A stream may have so many bytes before its protocol is known.
+/// Maximum number of bytes to wait for before a stream's protocol is known.
 const LONGEST_START: usize = 1_024;
 
-/// The longest packet with messages of a feed that is waited for.
+/// Maximum size of a packet with messages of the feed to wait for, in bytes.
 const LONGEST_PACKET: usize = 2_048;
 
 /// How the packets of a session carry messages.
@@ -28,9 +30,9 @@ const LONGEST_PACKET: usize = 2_048;
 pub enum Form {
     /// Each packet is a message that begins with this header.
     Message(&'static Structure),
-    /// Each packet is a message. Those of these names carry one of the feed.
+    /// Each packet is a message. Some of them carry a message of the feed.
     Carrier {
-        /// The session's messages that carry one of the feed, and their field that holds it.
+        /// Names of the session's messages that carry one of the feed, each with the field that holds it.
         payloads: &'static [(&'static str, &'static str)],
         /// The feed's messages.
         market: &'static Schema,
@@ -39,21 +41,21 @@ pub enum Form {
     Packets {
         /// The transport.
         transport: TransportKind,
-        /// Field of the header, and its value in packets with messages of the session.
+        /// A field of the header, and its value in packets with the session's own messages.
         selector: (&'static str, u64),
         /// The feed's messages.
         market: &'static Schema,
     },
 }
 
-/// A session on TCP streams.
+/// A session on a TCP stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
     /// The session's own messages.
     pub schema: &'static Schema,
-    /// Where the length is in a packet.
+    /// Where a packet has its length.
     pub framing: StreamFraming,
-    /// How a packet carries messages.
+    /// How its packets carry messages.
     pub form: Form,
 }
 
@@ -65,12 +67,12 @@ impl PartialEq for Session {
 
 impl Eq for Session {}
 
-/// Every session.
+/// Returns every session.
 pub fn sessions() -> impl Iterator<Item = Session> {
     protocols().iter().copied().filter_map(Session::of)
 }
 
-/// Whether a transport carries an application.
+/// Returns whether a transport carries an application.
 fn is_carried(protocol: &Protocol, transport: &Schema) -> bool {
     match protocol.role {
         Role::Application(carriers) => carriers.iter().any(|one| one.transport.name == transport.name),
@@ -78,50 +80,50 @@ fn is_carried(protocol: &Protocol, transport: &Schema) -> bool {
     }
 }
 
-/// The feed that comes by a transport.
+/// Returns the feed that a transport carries.
 fn feed_of(transport: &Schema) -> Option<Application> {
     let is_of = |name: &str| protocol_by_name(name).is_some_and(|protocol| is_carried(protocol, transport));
     FEEDS.iter().find(|feed| is_of(feed.schema.name)).map(|feed| feed.application)
 }
 
-/// What a packet at the start of a stream says of a session.
+/// The evidence of a packet at the start of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Says {
-    /// It has messages that the session has.
+    /// It has messages of the session.
     Yes,
-    /// Nothing: a heartbeat.
+    /// It decides nothing: a heartbeat.
     Nothing,
-    /// Behind messages of the session it has one of the feed that the declaration does not have, or not so.
+    /// It has a message of the feed that the declaration does not cover, or not in this form.
     Unread,
     No,
 }
 
-/// Whether a stream may be of a session.
+/// Whether a stream may belong to a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Yes,
-    /// It begins with messages of the session. One of the feed behind them cannot be read.
+    /// It begins with messages of the session, but a message of the feed after them cannot be read.
     Begins,
-    /// More bytes must come.
+    /// More bytes are needed.
     Cut,
     No,
 }
 
-/// The protocol of a stream.
+/// The outcome of recognising a stream.
 #[derive(Debug)]
 pub enum Start {
-    /// The stream is of this session.
+    /// The stream belongs to this session.
     Found(Session),
-    /// More bytes must come.
+    /// More bytes are needed.
     Wait,
-    /// Of these sessions it may be.
+    /// It may belong to any of these sessions.
     Doubt(Vec<&'static str>),
-    /// It is of none.
+    /// It belongs to none.
     No,
 }
 
-/// Looks at the start of a stream. `peer` is the session of the other direction, or the one that the user expects. At the end of a
-/// stream no more bytes come.
+/// Recognises the session of a stream from its start. `peer` is the session of the other direction, or the one that the user
+/// expects. After `is_end` no more bytes come.
 pub fn start(stream: &[u8], peer: Option<Session>, is_end: bool) -> Start {
     let may_wait = !is_end && stream.len() <= LONGEST_START;
     let (mut fitting, mut beginning, mut is_cut) = (Vec::new(), Vec::new(), false);
@@ -143,7 +145,7 @@ pub fn start(stream: &[u8], peer: Option<Session>, is_end: bool) -> Start {
     match fitting.as_slice() {
         [one] => return Start::Found(*one),
         [] if is_cut && may_wait => return Start::Wait,
-        // A message that cannot be read decides only where no session has all.
+        // A session with an unreadable message counts only if no session fits completely.
         [] => fitting = beginning,
         _ => {}
     }
@@ -156,25 +158,25 @@ pub fn start(stream: &[u8], peer: Option<Session>, is_end: bool) -> Start {
 }
 
 impl Session {
-    /// The session of this name or alias.
+    /// Returns the session of this name or alias.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         protocol_by_name(name).and_then(Self::of)
     }
 
-    /// The name of its protocol.
+    /// Returns the name of the session's protocol.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.schema.name
     }
 
-    /// Whether a user may have to name it: one that shares its messages with no other is always recognised.
+    /// Returns whether a user may have to name the session. One that shares its messages with no other is always recognised.
     #[must_use]
     pub const fn may_be_named(&self) -> bool {
         !matches!(self.form, Form::Message(_))
     }
 
-    /// The session that a row of the registry has.
+    /// Returns the session that a protocol of the registry declares.
     fn of(protocol: &'static Protocol) -> Option<Self> {
         let schema = protocol.schema;
         match protocol.role {
@@ -204,7 +206,7 @@ impl Session {
         }
     }
 
-    /// The feed whose messages it carries.
+    /// Returns the schema of the feed whose messages the session carries.
     #[must_use]
     pub const fn market_schema(&self) -> Option<&'static Schema> {
         match self.form {
@@ -213,13 +215,13 @@ impl Session {
         }
     }
 
-    /// The declaration of a message in a packet: the session's if it has the type, else the feed's.
+    /// Returns the schema of a message in a packet: the session's if it has the type, otherwise the feed's.
     pub fn schema_of(&self, message: &[u8]) -> &'static Schema {
         let is_own = self.schema.tag_of(message).is_some_and(|tag| self.schema.message(tag).is_some());
         if is_own { self.schema } else { self.market_schema().unwrap_or(self.schema) }
     }
 
-    /// The message of the feed that a whole message of the session carries.
+    /// Returns the message of the feed inside a complete message of the session.
     pub fn payload<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
         let Form::Carrier { payloads, .. } = self.form else { return None };
         let structure = self.schema.message(self.schema.tag_of(packet)?)?;
@@ -227,13 +229,13 @@ impl Session {
         packet.get(structure.minimum_length..).filter(|_| is_carrier)
     }
 
-    /// Whether a packet may start with these bytes, as far as they are there.
+    /// Returns whether a packet may start with these bytes, which may be incomplete.
     pub fn may_start(&self, bytes: &[u8]) -> bool {
         let is_length_sound = self.framing.message_bytes(bytes).is_none_or(|length| match self.form {
             Form::Packets { transport, .. } => {
                 for_transport!(transport, T => length >= <T as PacketTransport>::HEADER_BYTES)
             }
-            // A message of a wrong length is shown with its error.
+            // A message with a wrong length is shown with its error.
             Form::Message(_) | Form::Carrier { .. } => true,
         });
         is_length_sound
@@ -243,7 +245,7 @@ impl Session {
                 .is_none_or(|constant| bytes.get(constant.offset).is_none_or(|byte| *byte == constant.value))
     }
 
-    /// Whether a stream begins with messages of this session.
+    /// Determines whether a stream begins with messages of this session.
     fn fit(&self, stream: &[u8]) -> Fit {
         let (mut rest, mut is_known) = (stream, false);
         while !rest.is_empty() {
@@ -260,7 +262,7 @@ impl Session {
                 Says::Unread if is_known => return Fit::Begins,
                 Says::Unread | Says::No => return Fit::No,
             }
-            // One message is enough where no other session has it.
+            // One message is enough, because no other session has it.
             if is_known && matches!(self.form, Form::Message(_)) {
                 break;
             }
@@ -269,7 +271,8 @@ impl Session {
         if is_known { Fit::Yes } else { Fit::Cut }
     }
 
-    /// Whether a stream may be this session's that begins behind its login: every message is of the session or the feed.
+    /// Determines whether a stream that begins after the login may belong to this session: every message must belong to the
+    /// session or the feed.
     fn goes_on(&self, stream: &[u8]) -> Fit {
         let (mut rest, mut is_shown) = (stream, false);
         while !rest.is_empty() {
@@ -292,7 +295,7 @@ impl Session {
         if is_shown { Fit::Yes } else { Fit::Cut }
     }
 
-    /// Whether a packet that is cut may be this session's; `length` are the bytes that it has, if they are known.
+    /// Returns whether an incomplete packet may belong to this session. `length` is the packet's full length, if known.
     fn may_come(&self, bytes: &[u8], length: Option<usize>) -> bool {
         if length.is_some_and(|length| length > LONGEST_START) || !self.may_start(bytes) {
             return false;
@@ -308,12 +311,12 @@ impl Session {
                     })
                 })
             }
-            // Those of a session have no number.
+            // The session's own packets have no sequence number.
             Form::Packets { .. } => bytes.iter().skip(3).take(5).all(|byte| *byte == 0),
         }
     }
 
-    /// What a whole packet says. Once the session `is_known`, messages of the feed may come.
+    /// Returns the evidence of a complete packet. Once the session `is_known`, messages of the feed may come.
     fn says(&self, packet: &[u8], is_known: bool) -> Says {
         match self.form {
             Form::Message(_) => {
@@ -334,7 +337,7 @@ impl Session {
         }
     }
 
-    /// What the messages of a packet say: so many, which fill so many bytes.
+    /// Returns the evidence of a packet's messages, of which there must be `count`, filling `length` bytes.
     fn says_messages<Prefix: LengthPrefix>(
         &self,
         mut blocks: Blocks<'_, Prefix>,
@@ -354,7 +357,7 @@ impl Session {
                 _ if is_own_message && is_own => self.says_message(message),
                 _ if is_own_message || !is_known => Says::No,
                 None => Says::Yes,
-                // A type that the feed does not have yet.
+                // The feed's schema does not cover this message yet.
                 Some(_) => Says::Unread,
             };
             match one {
@@ -366,27 +369,27 @@ impl Session {
         says
     }
 
-    /// What a message of the session says.
+    /// Returns the evidence of a message of the session.
     fn says_message(&self, message: &[u8]) -> Says {
         let decoded = self.schema.decode(message);
         let Some(structure) = decoded.structure else { return Says::No };
         if decoded.error.is_some() || decoded.trailing > 0 || !is_plausible(&decoded) {
             return Says::No;
         }
-        // The length alone says nothing.
+        // A length alone decides nothing.
         if structure.fields.len() > 1 { Says::Yes } else { Says::Nothing }
     }
 }
 
-/// Whether a header's field has this value.
+/// Returns whether a header's field has this value.
 fn is_selected(header: &Decoded<'_>, (name, value): (&str, u64)) -> bool {
     let field = header.structure.and_then(|structure| structure.unsigned_field(name, header.bytes));
     field == Some(value)
 }
 
-/// Whether values of lists are listed, and text can be printed.
+/// Returns whether enumerations have listed values, and text is printable.
 fn is_plausible(decoded: &Decoded<'_>) -> bool {
-    // Some fill text with zeros.
+    // Some senders pad text with zeros.
     let is_printable = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, 0 | b' '..=b'~'));
     let mut is_sound = true;
     decoded.for_each_field(|found| {
@@ -400,7 +403,7 @@ fn is_plausible(decoded: &Decoded<'_>) -> bool {
     is_sound
 }
 
-/// The numbers of the messages that a stream of MEMX carries: a replay says the first.
+/// Numbers the messages that a MEMX stream carries: a replay announces the first number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
     is_replay: bool,
@@ -408,14 +411,14 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Takes a packet of the server, and answers the number of the message that it carries.
+    /// Processes a packet of the server. Returns the number of the feed message that it carries.
     pub fn take(&mut self, packet: &[u8]) -> Option<u64> {
         match tcp::Message::decode(packet) {
             Ok(tcp::Message::LoginAccepted(accepted)) => {
                 self.is_replay = accepted.supported_request_mode() == tcp::RequestMode::Replay;
                 None
             }
-            // Of a snapshot the messages have no numbers of the feed.
+            // Messages of a snapshot have no sequence numbers of the feed.
             Ok(tcp::Message::ReplayBegin(begin)) => {
                 self.next = self.is_replay.then(|| begin.next_sequence_number());
                 None

@@ -75,7 +75,7 @@ fn both_sides(symbol: &[u8; 8]) -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// A stream of packets, of which some are lost.
+/// A stream of packets, some of which are lost.
 struct Wire(Stream);
 
 impl Wire {
@@ -105,7 +105,7 @@ fn live(channels: usize) -> LiveFeed {
     LiveFeed::new(FeedOptions::default(), (0..channels).map(channel).collect())
 }
 
-/// The live feed, the books behind it, and the gaps that came by.
+/// The live feed, the books after it, and the gaps seen.
 struct Market {
     live: LiveFeed,
     books: BookStage,
@@ -135,13 +135,13 @@ impl Market {
         self.input(&Input::Packet { channel, line: Line::A, received: Nanos(self.now), payload });
     }
 
-    /// The reorder window ends.
+    /// Lets the reorder window end.
     fn wait(&mut self) {
         self.now += 10_000_000;
         self.input(&Input::Tick { now: Nanos(self.now) });
     }
 
-    /// Which books of an instrument are stale, by publisher.
+    /// Returns which books of an instrument are stale, by publisher.
     fn stale(&self, instrument: u32) -> [bool; 2] {
         [ONE, TWO].map(|publisher| {
             self.books.feed(publisher).is_some_and(|books| books.book(InstrumentId(instrument)).is_stale())
@@ -178,9 +178,9 @@ fn a_gap_of_one_of_several_channels_leaves_the_books_of_the_others() {
     market.packet(0, &wires[0].packet(&[quote(1, b'B', b"CCC     ")]));
     market.wait();
     assert_eq!([market.stale(0), market.stale(1)], [[true; 2], [false; 2]]);
-    // The first message of an instrument is of one publisher; the missing ones may have been of any.
+    // The first message of an instrument has one publisher; the missing ones may have had any.
     assert_eq!(market.stale(2), [true; 2]);
-    // The late packet is the end of the gap, once the sequence goes on behind it.
+    // The late packet ends the gap once the sequence has continued after it.
     let late = {
         let mut again = Wire::new(b"SIP0000001");
         again.packet(&both_sides(b"AAA     "));
@@ -189,7 +189,7 @@ fn a_gap_of_one_of_several_channels_leaves_the_books_of_the_others() {
     market.packet(0, &late);
     assert_eq!([market.stale(0), market.stale(1)], [[true; 2], [false; 2]]);
     market.packet(0, &wires[0].packet(&[quote(1, b'B', b"CCC     ")]));
-    // What it names is stale, of both publishers; the rest is not.
+    // The instruments that it names are stale, for both publishers; the rest are not.
     assert_eq!([market.stale(0), market.stale(1), market.stale(2)], [[false; 2], [false; 2], [true; 2]]);
 }
 

@@ -1,12 +1,14 @@
-//! What the normalisers of both securities information processors (SIPs) share: publishers, and the events of a quote.
+//! Shared parts of the normalisers of both securities information processors (SIPs): publishers, and the events of a quote.
 //!
-//! A participant's quote is of the participant's publisher as a SIP shows it, the national best bid and offer of the SIP's own. None of these counts in a
-//! synthetic NBBO. What a participant sends that no publisher stands for is an event of no meaning.
+//! A participant's quote has the publisher of that participant at a SIP; the national best bid and offer have the SIP's own. None
+//! of these contributes to a synthetic NBBO. A message of a participant without a publisher becomes an event without meaning.
 //!
-//! Sizes count round lots, events shares. A lot has 100 shares unless the SIP says otherwise. From November 2025 on sizes count shares ([`SipSizes`]).
+//! Sizes count round lots, events shares. A lot has 100 shares unless the SIP states otherwise. From November 2025 on sizes count
+//! shares ([`SipSizes`]).
 //!
-//! A side of a participant's quote that counts in no national best is marked ([`Event::NOT_ELIGIBLE`]). A national best that is such a side, or has such a
-//! condition, is none: the SIP shows at the close what was the best. Price bands, and how the national best stands to them when that changes, are events of the SIP's.
+//! A side of a participant's quote that is not eligible for the national best is marked ([`Event::NOT_ELIGIBLE`]). If the
+//! national best is such a side, or has such a condition, there is none: at the close the SIP shows the last best. Price bands,
+//! and changes in how the national best stands to them, are events of the SIP.
 
 use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::quote_conditions::{self, Sip};
@@ -21,15 +23,15 @@ use crate::normaliser::{Context, Target};
 use crate::publisher::PublisherSpec;
 use crate::symbols::UNWANTED;
 
-/// Shares in a lot of which the SIP says nothing.
+/// Shares in a lot if the SIP does not state the number.
 pub(crate) const USUAL_LOT: u32 = 100;
 
-/// A publisher of a SIP's channels.
+/// Creates a publisher of a SIP's channels.
 const fn one(publisher: Publisher, names: &'static [&'static str]) -> PublisherSpec {
     PublisherSpec { publisher, names, groups: &[] }
 }
 
-/// The publishers of a SIP, which is the first of them.
+/// Returns the publishers of a SIP's channels, starting with the SIP itself.
 const fn publishers(sip: PublisherSpec) -> [PublisherSpec; 22] {
     [
         sip,
@@ -63,20 +65,21 @@ pub(crate) static OF_UTP: [PublisherSpec; 22] = publishers(one(Publisher::SIP_UT
 /// The publishers of CTA's channels.
 pub(crate) static OF_CTA: [PublisherSpec; 22] = publishers(one(Publisher::SIP_CTA, &["sip-cta"]));
 
-/// What sizes count: the shares of one of them.
+/// Returns the number of shares that a size of one stands for.
 #[inline]
 pub(crate) const fn shares_each(sizes: SipSizes, at: Nanos, lot: u32) -> u32 {
     if sizes.are_shares(at) { 1 } else { lot }
 }
 
-/// Whether bid and offer of a quote count in a national best, by the quote's condition and the letter that says which of them lies beyond the price bands.
+/// Returns whether bid and offer of a quote are eligible for the national best, by the quote's condition and the letter for the
+/// sides beyond the price bands.
 #[inline]
 pub(crate) const fn eligible(sip: Sip, condition: u8, beyond_bands: u8) -> [bool; 2] {
     let counts = quote_conditions::counts(sip, condition);
     [counts && !matches!(beyond_bands, b'A' | b'C'), counts && !matches!(beyond_bands, b'B' | b'C')]
 }
 
-/// The publisher of a participant's letter. `None`: of no participant that has one. Nasdaq is `Q` at UTP and `T` at CTA.
+/// Returns the publisher of a participant's letter; `None` for a participant without one. Nasdaq is `Q` at UTP and `T` at CTA.
 #[inline]
 pub(crate) const fn participant(letter: u8) -> Option<Publisher> {
     Some(match letter {
@@ -102,56 +105,56 @@ pub(crate) const fn participant(letter: u8) -> Option<Publisher> {
     })
 }
 
-/// A price of the wire. Zero is none.
+/// Returns a price of the wire; zero means none.
 #[inline]
 pub(crate) fn price(price: Decimal<u64, 6>) -> Option<Price> {
     if price.0 == 0 { None } else { price.to_e9().and_then(Price::from_e9) }
 }
 
-/// Price and lots of a side.
+/// Price and lots of one side.
 pub(crate) type Best = (Decimal<u64, 6>, u32);
 
-/// A quote of a participant, with what it says of the national best.
+/// A participant's quote, with its effect on the national best.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quote {
-    /// Whose quote. `None`: of no participant that has a publisher, or no quote at all.
+    /// The participant's publisher; `None` if it has none, or if this is not a quote.
     pub(crate) participant: Option<Publisher>,
-    /// The time of the participant.
+    /// The participant's time.
     pub(crate) time: Nanos,
-    /// The time of the national best.
+    /// The national best's time.
     pub(crate) national_time: Nanos,
     /// Bid and offer.
     pub(crate) sides: [Best; 2],
-    /// Whether each counts in a national best.
+    /// Whether bid and offer are eligible for the national best.
     pub(crate) eligible: [bool; 2],
-    /// What it says of the national best.
+    /// The effect on the national best bid and offer.
     pub(crate) national: [NationalSide; 2],
-    /// Shares that a size of one stands for.
+    /// Number of shares that a size of one stands for.
     pub(crate) lot: u32,
-    /// The letter that says how the national best stands to the price bands. `None`: the message has none.
+    /// The letter for how the national best stands to the price bands; `None` if the message has none.
     pub(crate) standing: Option<u8>,
-    /// Price bands in the place of a quote.
+    /// Price bands in place of a quote.
     pub(crate) bands: Option<PriceBands>,
 }
 
-/// The quotes of one channel: which participants have one of which instrument, so that they can be emptied.
+/// The quotes of one channel: which participants quote which instruments, so that their books can be emptied.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(crate) struct Quotes {
-    /// By instrument: the publishers, by the place in the table of publishers.
+    /// By instrument: the publishers, as bits by index in the table of publishers.
     quoted: Vec<u32>,
-    /// By instrument: how the national best stands to the price bands; as many as `quoted` has, or more.
+    /// By instrument: how the national best stands to the price bands. At least as long as `quoted`.
     standings: Vec<Standing>,
 }
 
 impl Quotes {
-    /// Whether every instrument is one of `instruments`.
+    /// Returns whether every instrument is one of `symbols`.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
         self.quoted.len().max(self.standings.len()) <= symbols.instruments().len()
     }
 
-    /// Notes that a publisher has a quote.
+    /// Records that a publisher has a quote.
     #[inline]
     fn note(&mut self, publishers: &[PublisherSpec], publisher: Publisher, instrument: InstrumentId) {
         let place = publishers.iter().position(|one| one.publisher == publisher).unwrap_or_default();
@@ -167,7 +170,7 @@ impl Quotes {
         if instrument < UNWANTED {
             self.quoted.resize(instrument.index() + 1, 0);
             self.quoted[instrument.index()] = 1 << place;
-            // A place for its standing now, before the day is busy: the first limit state takes no memory then.
+            // Reserves the slot for its standing before the day is busy, so that the first limit state allocates nothing.
             let places = self.quoted.len().max(self.standings.len());
             self.standings.resize(places, Standing::default());
         }
@@ -182,7 +185,7 @@ impl Quotes {
         self.standings[instrument.index()] = standing;
     }
 
-    /// Puts the events of a quote: both sides of the participant's, then the sides of the national best that changed.
+    /// Emits the events of a quote: both sides of the participant's, then the changed sides of the national best.
     #[inline]
     pub(crate) fn put<S: Sink<Event>>(
         &mut self,
@@ -193,7 +196,7 @@ impl Quotes {
         sink: &mut S,
     ) {
         let sip = publishers.first().map(|one| one.publisher).unwrap_or_default();
-        // Of a symbol that cannot be read, no book is meant.
+        // An unreadable symbol has no book.
         let participant = quote.participant.filter(|_| instrument < UNWANTED);
         let shares = |lots: u32| lots.saturating_mul(quote.lot);
         match participant {
@@ -255,7 +258,8 @@ impl Quotes {
         }
     }
 
-    /// Begins a day: empties all books of the channel's quotes, and forgets how the national bests stand to the price bands, as the NBBO does then.
+    /// Begins a day: empties all books of the channel's quotes, and forgets how the national bests stand to the price bands, as
+    /// the NBBO also does.
     #[cold]
     pub(crate) fn begin_day<S: Sink<Event>>(
         &mut self,
@@ -267,7 +271,7 @@ impl Quotes {
         self.clear(publishers, None, time, to);
     }
 
-    /// Empties the books of the channel's quotes, of one publisher or of all. Whether there were any.
+    /// Empties the books of the channel's quotes, of one publisher or of all. Returns whether there were any.
     #[cold]
     #[inline(never)]
     pub(crate) fn clear<S: Sink<Event>>(
@@ -317,7 +321,7 @@ pub(crate) mod testing {
             Self::with_sizes(tapeworks_market::round_lots::SipSizes::default())
         }
 
-        /// A channel whose sizes count what they are said to.
+        /// Creates a channel whose sizes count as `sip_sizes` specifies.
         pub(crate) fn with_sizes(sip_sizes: tapeworks_market::round_lots::SipSizes) -> Self {
             let midnight = Nanos(0);
             let start =
@@ -325,7 +329,7 @@ pub(crate) mod testing {
             Self { normaliser: N::new(&start), symbols: SymbolTable::new(None) }
         }
 
-        /// The events of a message without the announcements of symbols.
+        /// Returns the events of a message without the announcements of symbols.
         pub(crate) fn take(&mut self, message: &[u8]) -> Vec<Event> {
             let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
             let mut events = Vec::new();

@@ -1,15 +1,15 @@
-//! The codec of a feed's state: postcard values one after the other, and the errors of invalid bytes.
+//! The codec of a feed's state: consecutive postcard values, and the errors of invalid bytes.
 //!
-//! The parts of a feed write and read themselves with it; [`LiveFeed::save`](crate::live::LiveFeed::save) puts them together.
+//! The parts of a feed write and read themselves with it; [`LiveFeed::save`](crate::live::LiveFeed::save) combines them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why a feed is not restored.
+/// Why a feed cannot be restored.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The bytes are cut or invalid.
+    /// The bytes are truncated or invalid.
     #[error("not the state of a feed: {reason}")]
     Malformed {
         /// The error of the decoder.
@@ -21,12 +21,12 @@ pub enum StateError {
     /// The parts contradict each other.
     #[error("the state is inconsistent: {what}")]
     Inconsistent {
-        /// Which part.
+        /// The inconsistent part.
         what: &'static str,
     },
 }
 
-/// Writes values one after the other.
+/// Writes consecutive values.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Writer {
     }
 }
 
-/// Reads them in the same order.
+/// Reads values in the order in which they were written.
 #[derive(Debug)]
 pub(crate) struct Reader<'b> {
     pub(crate) bytes: &'b [u8],
@@ -48,7 +48,7 @@ pub(crate) struct Reader<'b> {
 
 impl Reader<'_> {
     pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, StateError> {
-        // The value owns what it holds, so the bytes may be of any lifetime.
+        // The value owns its contents, so the bytes may have any lifetime.
         let (value, rest) = take(self.bytes)?;
         self.bytes = rest;
         Ok(value)
@@ -64,7 +64,7 @@ fn malformed(error: postcard::Error) -> StateError {
     StateError::Malformed { reason: error.to_string() }
 }
 
-/// Refuses inconsistent state.
+/// Rejects inconsistent state.
 pub(crate) const fn ensure(is_so: bool, what: &'static str) -> Result<(), StateError> {
     if is_so { Ok(()) } else { Err(StateError::Inconsistent { what }) }
 }

@@ -1,4 +1,4 @@
-//! From a symbol to an instrument, and which instruments are wanted.
+//! Maps symbols to instruments, and filters the wanted ones.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Publisher, S
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 
-/// One multiplication: the keys are symbols of an exchange's directory, not an attacker's choice, and a million
+/// Hashes with one multiplication: the keys are symbols of an exchange's directory, not chosen by an attacker, and a million
 /// messages a second are looked up. (A hostile capture can make this slow, not wrong.)
 #[derive(Default)]
 pub(crate) struct SymbolHasher(u64);
@@ -37,7 +37,7 @@ impl Hasher for SymbolHasher {
     }
 }
 
-/// Gives symbols their numbers and knows which are wanted.
+/// Numbers symbols, and knows which are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolTable {
     instruments: Instruments,
@@ -46,14 +46,14 @@ pub(crate) struct SymbolTable {
     unreadable: u64,
 }
 
-/// Symbols of eight bytes and their wanted instruments, of which most are found without a branch: for messages of which no predictor can predict
+/// Eight-byte symbols with their wanted instruments. Most are found without a branch, for messages where no predictor can predict
 /// whether they name a symbol. A symbol that is not found may be known all the same.
 ///
-/// Two symbols have room in a bucket, half a cache line. There are twice as many buckets as symbols at least, so that at most some three symbols in a
-/// hundred find no room.
+/// A bucket holds two symbols in half a cache line. There are at least twice as many buckets as symbols, so that at most about
+/// three symbols in a hundred find no room.
 pub(crate) struct QuickSymbols {
     buckets: Vec<[QuickSymbol; 2]>,
-    /// 64 less the bits of a bucket's number.
+    /// 64 minus the number of bits in a bucket index.
     shift: u32,
     count: usize,
 }
@@ -67,19 +67,19 @@ impl Default for QuickSymbols {
 /// A symbol's bytes as a little-endian number, and its instrument.
 type QuickSymbol = (u64, InstrumentId);
 
-/// Where there is room for a symbol.
+/// A free slot.
 const FREE: QuickSymbol = (0, NOT_FOUND);
 
-/// What a message without a symbol finds. It is in the first bucket.
+/// The entry that a message without a symbol finds, in the first bucket.
 const NO_SYMBOL: QuickSymbol = (0, InstrumentId::UNKNOWN);
 
-/// The buckets of the first symbols.
+/// Initial number of buckets.
 const FIRST_BUCKETS: usize = 64;
 
 /// 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Without the symbols: which it has depends on how they came, and changes nothing.
+/// Omits the symbols: which ones it holds depends on their order of arrival, and does not affect any result.
 impl fmt::Debug for QuickSymbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("QuickSymbols")
@@ -87,7 +87,7 @@ impl fmt::Debug for QuickSymbols {
 }
 
 impl QuickSymbols {
-    /// The instrument of a symbol, or [`NOT_FOUND`]; [`InstrumentId::UNKNOWN`] of 0.
+    /// Returns the instrument of a symbol, or [`NOT_FOUND`]; [`InstrumentId::UNKNOWN`] for 0.
     #[inline(always)]
     pub(crate) fn get(&self, word: u64) -> InstrumentId {
         let Some([one, other]) = self.buckets.get(self.place(word)) else { return NOT_FOUND };
@@ -97,11 +97,11 @@ impl QuickSymbols {
 
     #[inline(always)]
     fn place(&self, word: u64) -> usize {
-        // The highest bits of the product are spread best.
+        // The highest bits of the product are distributed best.
         (word.wrapping_mul(GOLDEN) >> (self.shift & 63)) as usize
     }
 
-    /// Adds a symbol that was not found, if it has room and is wanted.
+    /// Adds a symbol that was not found, if it is wanted and there is room.
     #[cold]
     #[inline(never)]
     pub(crate) fn add(&mut self, word: u64, instrument: InstrumentId) {
@@ -129,7 +129,7 @@ impl QuickSymbols {
     }
 }
 
-/// In a table: there is no instrument that a message could be of.
+/// Table value that marks the absence of an instrument.
 pub(crate) const NOT_FOUND: InstrumentId = UNWANTED;
 
 /// The number of an instrument that the user does not want.
@@ -144,12 +144,12 @@ impl SymbolTable {
         &self.instruments
     }
 
-    /// Unreadable symbols of venues: not ASCII, or blank.
+    /// Returns the number of unreadable venue symbols: not ASCII, or blank.
     pub(crate) const fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Appends the symbols, in an order that depends on them alone.
+    /// Appends the symbols, in an order that depends only on them.
     #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         let symbols: Vec<[u8; Symbol::MOST]> =
@@ -161,7 +161,7 @@ impl SymbolTable {
         writer.put(&words)
     }
 
-    /// The table that was saved.
+    /// Restores a saved table.
     #[cfg(feature = "serde")]
     pub(crate) fn restore(
         wanted: Option<HashSet<Symbol>>,
@@ -184,13 +184,13 @@ impl SymbolTable {
         Ok(table)
     }
 
-    /// Whether a table may hold this number: an instrument that is known, none, or an unwanted one.
+    /// Returns whether a table may hold this number: a known instrument, none, or an unwanted one.
     #[cfg(feature = "serde")]
     pub(crate) fn is_known(&self, instrument: InstrumentId) -> bool {
         instrument.index() < self.instruments.len() || matches!(instrument, UNWANTED | InstrumentId::UNKNOWN)
     }
 
-    /// The instrument of an eight-byte symbol of `publisher`; `announce` gets the mapping when it is new.
+    /// Returns the instrument of an eight-byte symbol of `publisher`. A new mapping is passed to `announce`.
     #[inline]
     pub(crate) fn resolve(
         &mut self,
@@ -205,7 +205,7 @@ impl SymbolTable {
         }
     }
 
-    /// The instrument of a symbol of any length; `None` is no symbol, and of no instrument.
+    /// Returns the instrument of a symbol of any length. `None` means an invalid symbol, which has no instrument.
     #[cold]
     pub(crate) fn resolve_symbol(
         &mut self,
@@ -228,12 +228,12 @@ impl SymbolTable {
         }
     }
 
-    /// Gives a symbol its number, wanted or not: another plant has announced it.
+    /// Numbers a symbol that another plant has announced, wanted or not.
     pub(crate) fn learn(&mut self, symbol: Symbol) {
         self.instruments.intern(symbol);
     }
 
-    /// The number of a symbol, which is announced when it is new.
+    /// Returns the number of a symbol, announcing it if it is new.
     fn intern(&mut self, symbol: Symbol, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
         if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&symbol)) {
             return UNWANTED;
@@ -250,7 +250,7 @@ impl SymbolTable {
     #[inline(never)]
     fn admit(&mut self, word: u64, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
         let Ok(symbol) = Symbol::from_bytes(&word.to_le_bytes()) else {
-            // It has no instrument and no book: it is never taken for another symbol.
+            // It has no instrument and no book, so it is never confused with another symbol.
             self.unreadable += 1;
             self.by_word.insert(word, InstrumentId::UNKNOWN);
             return InstrumentId::UNKNOWN;

@@ -1,21 +1,21 @@
 //! The feeds: one row each.
 //!
-//! A row names a feed's messages, its normaliser, its transport and its publishers. Everything that must know which feeds
-//! there are reads this table: recognition, replay, live channels, checkpoints, the analyser, command line and
-//! configuration. [`feeds!`] makes the enum [`Application`] and the static dispatch to the normalisers from it; nothing
-//! else in the house matches on a feed.
+//! A row names a feed's messages, its normaliser, its transport and its publishers. Everything that needs to know which feeds
+//! exist reads this table: recognition, replay, live channels, checkpoints, the analyser, command line and configuration.
+//! [`feeds!`] generates the enum [`Application`] and the static dispatch to the normalisers from it; no other code in the
+//! repository matches on a feed.
 //!
-//! Support for the next feeds:
+//! Requirements of the feeds, and where they are handled:
 //!
-//! | need | feed | where |
+//! | requirement | feed | where |
 //! | --- | --- | --- |
-//! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
-//! | bytes that do not say their venue | Cboe, NYSE, LSE | [`FeedSpec::needs_group`] |
+//! | several channels (16 bits) | Cboe (35) | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
+//! | bytes that do not identify their venue | Cboe, NYSE, LSE | [`FeedSpec::needs_group`] |
 //! | requests over TCP, answers on a multicast group | Cboe, NYSE | [`tapeworks_session::requests`]; an answer is a packet of `Line::Recovery` |
-//! | several publishers on one channel | UTP, CTA | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
-//! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
+//! | several publishers on one channel | UTP, CTA | each event has its publisher; [`FeedSpec::channels_are_shared`]: a gap affects all |
+//! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO uses the most detailed non-stale ([`Detail`](tapeworks_market::venue::Detail)) |
 //!
-//! A new feed is its declaration in `tapeworks_wire`, its file beside this one, and a row here (and its transport in
+//! A new feed needs a declaration in `tapeworks_wire`, a file beside this one, and a row here (and its transport in
 //! `tapeworks_session` if that is new).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -41,83 +41,85 @@ use crate::publisher::PublisherSpec;
 use crate::sip;
 use crate::uqdf::{self, UqdfNormaliser};
 
-/// The user names one venue, and the multicast group is another's.
+/// The user named one venue, and the multicast group belongs to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{destination} is a group of {}, not of {}, which was named as the venue of everything",
     .known.venue_name(), .named.venue_name()
 )]
 pub struct VenueConflict {
-    /// Where the packet went.
+    /// The packet's destination.
     pub destination: SocketAddr,
     /// The venue of that group.
     pub known: Publisher,
-    /// The venue that the user names.
+    /// The venue that the user named.
     pub named: Publisher,
 }
 
 /// A feed.
 #[derive(Debug)]
 pub struct FeedSpec {
-    /// Its name in code.
+    /// Its variant.
     pub application: Application,
-    /// Its short name, an alias of the declaration's.
+    /// Its short name, an alias of the declaration's name.
     pub name: &'static str,
-    /// Its messages.
+    /// The schema of its messages.
     pub schema: &'static Schema,
     /// The transport of its UDP channels.
     pub transport: TransportKind,
     /// Its publishers; the first is the default.
     pub publishers: &'static [PublisherSpec],
-    /// Every channel carries messages of all the publishers (the participants of a SIP). Otherwise a channel is of one.
+    /// Whether every channel carries messages of all the publishers (the participants of a SIP). Otherwise each channel has one
+    /// publisher.
     pub channels_are_shared: bool,
     /// How messages name their instrument.
     pub naming: Naming,
-    /// Whether a UDP payload is certainly of this feed; of one that [`needs_group`](FeedSpec::needs_group), whether it can be.
+    /// Whether a UDP payload certainly belongs to this feed. If the feed [`needs_group`](FeedSpec::needs_group): whether it may.
     pub recognise: fn(&[u8]) -> bool,
-    /// Only payloads to a group of one of its publishers are recognised: the bytes do not say of which venue they are.
+    /// Whether only payloads to a group of one of its publishers are recognised, because the bytes do not identify the venue.
     pub needs_group: bool,
-    /// Whether a session of its transport is of this feed, as far as the header says. Callers use [`FeedSpec::takes`].
+    /// Whether a session of its transport belongs to this feed, judging by the header. Callers use [`FeedSpec::takes`].
     has_session: fn(&SessionId) -> bool,
-    /// Whether a message can be read.
+    /// Checks that a message can be read.
     pub check: fn(&[u8]) -> Result<(), DecodeError>,
-    /// The time in a message, as the venue counts it; the message may be padded to 32 bytes.
+    /// Returns the time in a message, in the venue's units. The message may be padded to 32 bytes.
     pub time: fn(&[u8]) -> Option<u64>,
-    /// Whether a message says that the venue starts the numbers of its channel over.
+    /// Returns whether a message announces that the venue restarts the numbers of its channel.
     pub restarts: fn(&[u8]) -> bool,
-    /// A venue has one session at a time, over all its groups.
+    /// Whether a venue has one session at a time, over all its groups.
     pub has_one_session: bool,
-    /// A message about an order that does not exist, with which the plant keeps code warm. Its last byte is of the order's number. Empty:
-    /// there is none.
+    /// A message about a nonexistent order, which the plant uses to keep code warm. Its last byte is part of the order number.
+    /// Empty if there is none.
     pub harmless: &'static [u8],
 }
 
 impl FeedSpec {
-    /// Whether a session is of this feed, as far as the transport's header says. Replay, live channels, checkpoints and the analyser go by
-    /// this rule. A feed that shares its transport with no other takes every session of it, so a transport without sessions needs no rule.
+    /// Returns whether a session belongs to this feed, judging by the transport's header. Replay, live channels, checkpoints and
+    /// the analyser follow this rule. A feed that is alone on its transport accepts every session of it, so a transport without
+    /// sessions needs no rule.
     #[must_use]
     pub fn takes(&self, session: &SessionId) -> bool {
         session.transport() == self.transport && (self.has_session)(session)
     }
 
-    /// Whether a publisher is one of its own.
+    /// Returns whether the feed has a publisher.
     #[must_use]
     pub fn has(&self, publisher: Publisher) -> bool {
         self.publishers.iter().any(|one| one.publisher == publisher)
     }
 
-    /// The publisher whose group a destination is.
+    /// Returns the publisher that uses a destination as its group.
     fn of_group(&self, destination: SocketAddr) -> Option<Publisher> {
         let IpAddr::V4(group) = destination.ip() else { return None };
         self.publishers.iter().find(|one| one.groups.contains(&group)).map(|one| one.publisher)
     }
 
-    /// Whether a destination is the group of one of its publishers.
+    /// Returns whether a destination is a group of one of the feed's publishers.
     pub(crate) fn knows(&self, destination: SocketAddr) -> bool {
         self.of_group(destination).is_some()
     }
 
-    /// The contradiction between the venue that the user names and a destination, if that is another venue's group.
+    /// Returns the contradiction if a destination is the group of a venue other than the one that the user named.
     pub(crate) fn conflict(
         &self,
         named: Option<Publisher>,
@@ -128,7 +130,8 @@ impl FeedSpec {
         Some(VenueConflict { destination, known, named })
     }
 
-    /// The publisher of a channel, if something says it: the user, who names one of the feed's, or else the group.
+    /// Returns the publisher of a channel if it is known: the user names one of the feed's publishers, or else the group
+    /// identifies it.
     fn known_publisher(
         &self,
         named: Option<Publisher>,
@@ -138,15 +141,15 @@ impl FeedSpec {
         named.or_else(|| self.of_group(destination?))
     }
 
-    /// The publisher of a channel: the user's, if it is one of the feed's; else that of the group; else the first.
+    /// Returns the publisher of a channel: the user's, if the feed has it; otherwise the group's; otherwise the first.
     #[must_use]
     pub fn publisher(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> Publisher {
         let first = || self.publishers.first().map(|one| one.publisher);
         self.known_publisher(named, destination).or_else(first).unwrap_or_default()
     }
 
-    /// Whether the [publisher](Self::publisher) of a channel is only presumed: the bytes do not say it, nor does its group, and the user
-    /// names none.
+    /// Returns whether the [publisher](Self::publisher) of a channel is only presumed: neither the bytes nor the group identify
+    /// it, and the user names none.
     #[must_use]
     pub fn is_presumed(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> bool {
         self.needs_group
@@ -154,20 +157,20 @@ impl FeedSpec {
             && self.known_publisher(named, destination).is_none()
     }
 
-    /// Whether a UDP payload to this destination is certainly of this feed.
+    /// Returns whether a UDP payload to this destination certainly belongs to this feed.
     #[must_use]
     pub fn recognises(&self, payload: &[u8], destination: SocketAddr) -> bool {
         (!self.needs_group || self.of_group(destination).is_some()) && (self.recognise)(payload)
     }
 
-    /// The publishers whose messages a channel carries: `of_channel` alone, or all of the feed's.
+    /// Returns the publishers whose messages a channel carries: `of_channel` alone, or all of the feed's.
     pub fn publishers_on(&self, of_channel: Publisher) -> impl Iterator<Item = Publisher> + 'static {
         let all = if self.channels_are_shared { self.publishers } else { &[] };
         let own = (!self.channels_are_shared).then_some(of_channel);
         all.iter().map(|one| one.publisher).chain(own)
     }
 
-    /// The publisher of every channel, if there is no choice: the feed has only one, or its channels are of all.
+    /// Returns the publisher of every channel if there is no choice: the feed has only one, or its channels carry all.
     #[must_use]
     pub fn only_publisher(&self) -> Option<Publisher> {
         match self.publishers {
@@ -178,7 +181,7 @@ impl FeedSpec {
     }
 }
 
-/// Makes the enum of feeds, the table and the dispatch to the normalisers from the rows.
+/// Generates the enum of feeds, the table and the dispatch to the normalisers from the rows.
 macro_rules! feeds {
     ($($(#[$doc:meta])* $name:ident, $normaliser:ty, $transport:ident { $($field:ident: $value:expr,)* })*) => {
         /// The protocol of a channel.
@@ -198,12 +201,12 @@ macro_rules! feeds {
             },)*
         ];
 
-        /// The publishers of the feeds that several venues speak, each of which a name can choose.
+        /// Returns the publishers of the feeds that several venues share. A name can choose each of them.
 pub fn shared_publishers() -> impl Iterator<Item = &'static PublisherSpec> + Clone {
     FEEDS.iter().filter(|feed| feed.only_publisher().is_none()).flat_map(|feed| feed.publishers)
 }
 
-/// The publisher of a shared feed by one of its venue's names, in any case.
+/// Returns the publisher of a shared feed by one of its venue's names, in any case.
 #[must_use]
 pub fn shared_publisher(name: &str) -> Option<Publisher> {
     let wanted = name.to_ascii_lowercase();
@@ -211,7 +214,7 @@ pub fn shared_publisher(name: &str) -> Option<Publisher> {
 }
 
 impl Application {
-            /// The transport of its UDP channels.
+            /// Returns the transport of the feed's UDP channels.
             #[inline]
             #[must_use]
             pub const fn transport(self) -> TransportKind {
@@ -220,13 +223,13 @@ impl Application {
                 }
             }
 
-            /// Whether its row is the table's first.
+            /// Returns whether the feed is the table's first row.
             #[inline(always)]
             pub(crate) const fn is_first(self) -> bool {
                 self as usize == 0
             }
 
-            /// Its row.
+            /// Returns the feed's row.
             #[must_use]
             pub fn spec(self) -> &'static FeedSpec {
                 let row = match self {
@@ -261,7 +264,8 @@ impl Application {
                 }
             }
 
-            /// See [`Normaliser::frequent`]. Of the table's first feed, or of all others: it is faster without their paths beside its own.
+            /// See [`Normaliser::frequent`]. Handles either the table's first feed or all others: separating their paths is
+            /// faster.
             #[inline(always)]
             pub(crate) fn frequent<S: Sink<Event>, const FIRST: bool>(
                 &mut self,
@@ -327,7 +331,7 @@ impl Application {
     };
 }
 
-/// The rows, with those of `$more` behind them.
+/// The rows, followed by those of `$more`.
 macro_rules! rows {
     ($($more:tt)*) => {
         feeds! {
@@ -335,7 +339,7 @@ macro_rules! rows {
             TotalViewItch50, ItchNormaliser, MoldUdp64 {
                 name: "itch",
                 schema: &tapeworks_wire::nasdaq::itch50::SCHEMA,
-                // The groups are those of Nasdaq's multicast configuration; any other group is Nasdaq's own.
+                // The groups come from Nasdaq's multicast configuration; any other group counts as Nasdaq's own.
                 publishers: &[
                     PublisherSpec {
                         publisher: Publisher::XNAS_ITCH,
@@ -544,7 +548,7 @@ macro_rules! rows {
                 }],
                 channels_are_shared: false,
                 naming: mitch::NAMING,
-                // Other venues of Millennium have the same header and messages, Cboe the same header.
+                // Other Millennium venues have the same header and messages; Cboe has the same header.
                 recognise: mitch::recognise,
                 needs_group: true,
                 has_session: |_| true,
@@ -552,7 +556,7 @@ macro_rules! rows {
                 time: mitch::time,
                 restarts: mitch::restarts,
                 has_one_session: false,
-                // No message ends with an order's number.
+                // No message ends with an order number.
                 harmless: &[],
             }
             /// UTP UQDF 1.5.
@@ -595,10 +599,10 @@ macro_rules! rows {
 #[cfg(not(test))]
 rows! {}
 
-// The tests have a feed of two publishers on one channel.
+// The tests add a feed of two publishers on one channel.
 #[cfg(test)]
 rows! {
-    /// A SIP of two participants.
+    /// A SIP with two participants.
     TestSip, crate::several_publishers::SipNormaliser, MoldUdp64 {
         name: "test-sip",
         schema: &tapeworks_wire::nasdaq::moldudp64::SCHEMA,
@@ -617,30 +621,31 @@ rows! {
 }
 
 impl Application {
-    /// The protocol's name in [`tapeworks_wire::protocol_by_name`].
+    /// Returns the protocol's name in [`tapeworks_wire::protocol_by_name`].
     #[must_use]
     pub fn protocol(self) -> &'static str {
         self.spec().schema.name
     }
 
-    /// The application of a protocol's name or alias.
+    /// Returns the application with a protocol name or alias.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         let schema = protocol_by_name(name)?.schema;
         FEEDS.iter().find(|feed| feed.schema.name == schema.name).map(|feed| feed.application)
     }
 
-    /// The application that has this publisher.
+    /// Returns the application that has this publisher.
     #[must_use]
     pub fn of_publisher(publisher: Publisher) -> Option<Self> {
         FEEDS.iter().find(|feed| feed.has(publisher)).map(|feed| feed.application)
     }
 
-    /// The protocol of message files without packets and of SoupBinTCP connections, which name none.
+    /// The feed of message files without packets and of SoupBinTCP connections, which do not name one.
     pub const OF_STREAMS: Self = Self::TotalViewItch50;
 
-    /// The application of a session: `known`, the one of the last packet to the same destination, if it [takes](FeedSpec::takes) the
-    /// session; else the first that does; else `named`, which the user gave. `None`: no feed takes it.
+    /// Returns the application of a session: `known`, that of the last packet to the same destination, if it
+    /// [takes](FeedSpec::takes) the session; otherwise the first that does; otherwise `named`, the user's choice. Returns `None`
+    /// if no feed takes the session.
     #[must_use]
     pub fn of_session(session: &SessionId, known: Self, named: Option<Self>) -> Option<Self> {
         let takes = |feed: &&FeedSpec| feed.takes(session);
@@ -694,7 +699,7 @@ mod tests {
         assert_eq!(itch.publisher(None, bx), Publisher::XBOS_ITCH);
         assert_eq!(itch.publisher(Some(Publisher::XPSX_ITCH), bx), Publisher::XPSX_ITCH);
         assert_eq!(itch.publisher(None, "239.1.2.3:1".parse().ok()), Publisher::XNAS_ITCH);
-        // A venue that the feed does not carry is none.
+        // A venue that the feed does not carry is ignored.
         assert_eq!(itch.publisher(Some(Publisher::ARCX_PILLAR), bx), Publisher::XBOS_ITCH);
         let deep = Application::IexDeep10.spec();
         assert_eq!(deep.publisher(Some(Publisher::XPSX_ITCH), None), Publisher::IEXG_DEEP);

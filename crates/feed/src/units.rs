@@ -1,5 +1,5 @@
-//! What the feeds of numbered units share (PITCH, MITCH): times that are split into seconds and nanoseconds, and orders that are in no book
-//! here, which later messages name by their numbers alone.
+//! Shared parts of the feeds of numbered units (PITCH, MITCH): times that are split into seconds and nanoseconds, and orders that
+//! are in no book here, which later messages identify only by number.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,22 +13,22 @@ use crate::clock::{self, HALF_A_DAY_NS, Zone};
 use crate::continuity::Continuity;
 use crate::normaliser::{Context, Start, Target};
 
-/// The times of a unit's messages: a message has nanoseconds, and the time message before it the second since midnight.
+/// The times of a unit's messages: a message carries nanoseconds, and the preceding time message the second since midnight.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(crate) struct SplitTimes {
     midnight: Nanos,
-    /// The user set the day.
+    /// Whether the user set the day.
     is_midnight_fixed: bool,
-    /// The second that messages are of, in ns since the epoch; `None` before the first time message.
+    /// The second of the current messages, in ns since the epoch; `None` before the first time message.
     second: Option<Nanos>,
     continuity: Continuity,
 }
 
 impl SplitTimes {
-    /// A unit before its first message, of a venue whose midnight is `zone`'s.
+    /// Creates the times of a unit before its first message. The venue counts its day from midnight in `zone`.
     pub(crate) fn new(start: &Start, zone: Zone) -> Self {
-        // That of the same date: midnight in New York is before midnight in Chicago, and behind London's. 0: no day is known.
+        // Midnight of the same date: New York's is before Chicago's and after London's. 0 means that no day is known.
         let noon = start.midnight.0.saturating_add(HALF_A_DAY_NS);
         let midnight = zone.midnight_before(Nanos(noon)).filter(|_| start.midnight != Nanos(0));
         Self {
@@ -39,7 +39,7 @@ impl SplitTimes {
         }
     }
 
-    /// Follows the next message of a unit.
+    /// Advances past the next message of a unit.
     #[inline]
     pub(crate) fn follow<S: Sink<Event>>(&mut self, publisher: Publisher, to: &mut Target<'_, S>) {
         let is_first = self.continuity.is_new();
@@ -48,21 +48,22 @@ impl SplitTimes {
         }
     }
 
-    /// The time of the next message of a unit. `None`: messages before it are missing, or its second is not known.
+    /// Returns the time of the next message of a unit. Returns `None` if messages before it are missing, or its second is
+    /// unknown.
     #[inline(always)]
     pub(crate) fn next(&self, offset_ns: u64, context: &Context) -> Option<Nanos> {
         let second = self.second.filter(|_| self.continuity.goes_on_at(context))?;
         Some(Nanos(second.0.wrapping_add(offset_ns)))
     }
 
-    /// Follows a message that has a time by [`next`](Self::next).
+    /// Advances past a message whose time came from [`next`](Self::next).
     #[inline(always)]
     pub(crate) const fn go_on(&mut self, context: &Context) {
         self.continuity.go_on(context);
     }
 
-    /// Messages are missing, or a snapshot begins or ends: the second may be another. The books of a unit that begins with a later message
-    /// lack orders that no later message names by its symbol.
+    /// Handles missing messages, or the begin or end of a snapshot: the second may have changed. If a unit begins with a later
+    /// message, its books lack orders that no later message names by symbol.
     #[cold]
     #[inline(never)]
     fn note_break<S: Sink<Event>>(&mut self, is_first: bool, publisher: Publisher, to: &mut Target<'_, S>) {
@@ -75,7 +76,8 @@ impl SplitTimes {
         }
     }
 
-    /// The time of a message. Where the second is not known, it is the one that brings the message nearest to its receive time.
+    /// Returns the time of a message. If the second is unknown, it is the one that places the message nearest to its receive
+    /// time.
     #[inline]
     pub(crate) fn at(&self, offset_ns: u64, context: &Context) -> Nanos {
         match self.second {
@@ -84,7 +86,7 @@ impl SplitTimes {
         }
     }
 
-    /// A new second begins, so many after midnight in `zone`.
+    /// Begins a new second, given as seconds after midnight in `zone`.
     pub(crate) fn begin_second(&mut self, seconds: u32, zone: Zone, context: &Context) {
         let since_midnight = u64::from(seconds) * Nanos::SECOND;
         if let (Some(received), false) = (context.received, self.is_midnight_fixed) {
@@ -94,10 +96,10 @@ impl SplitTimes {
     }
 }
 
-/// So many orders are kept aside; a message about another one is about an unknown order.
+/// Maximum number of orders set aside. A message about any further order is about an unknown order.
 const MOST_ASIDE: usize = 1 << 22;
 
-/// The shares that are left of orders that are in no book here.
+/// The remaining shares of orders that are in no book here.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Default, Debug)]
 pub(crate) struct Aside(BTreeMap<u64, u32>);
@@ -108,14 +110,14 @@ impl Aside {
         self.0.is_empty()
     }
 
-    /// Puts an order aside.
+    /// Sets an order aside.
     pub(crate) fn put(&mut self, order_id: u64, size: u32) {
         if self.0.len() < MOST_ASIDE {
             self.0.insert(order_id, size);
         }
     }
 
-    /// An order is in a book, or gone.
+    /// Forgets an order that is in a book now, or was removed.
     pub(crate) fn forget(&mut self, order_id: u64) {
         self.0.remove(&order_id);
     }
@@ -124,7 +126,7 @@ impl Aside {
         self.0.clear();
     }
 
-    /// Whether an event is about an order that is aside. Such an order is forgotten when nothing is left of it.
+    /// Returns whether an event is about an order that is set aside. Such an order is forgotten when nothing is left of it.
     #[cold]
     #[inline(never)]
     pub(crate) fn takes(&mut self, event: &Event) -> bool {

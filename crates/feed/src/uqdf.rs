@@ -1,14 +1,15 @@
 //! UTP's UQDF 1.5 to normalised events.
 //!
-//! Every message names its instrument by symbol and its participant by a letter. A quote becomes two events of the participant's publisher and, where it says
-//! something of the national best bid and offer, events of the SIP's: [`Quotes`]. The participant's quote has the participant's time, everything else the
-//! SIP's.
+//! Every message names its instrument by symbol and its participant by a letter. A quote becomes two events of the participant's
+//! publisher and, if it affects the national best bid and offer, events of the SIP's: [`Quotes`]. The participant's quote has the
+//! participant's time, everything else the SIP's.
 //!
-//! Sizes are in round lots, of which the symbol directory says how many shares they have; from November 2025 on in shares.
+//! Sizes are in round lots, whose number of shares the symbol directory states; from November 2025 on they are in shares.
 //!
-//! The start of the day empties the books of the channel's instruments, and a wipe-out those of its market centre; one of no market centre all.
+//! The start of the day empties the books of the channel's instruments. A wipe-out empties those of its market centre, or all
+//! books if it names none.
 //!
-//! Cost: the message's own lines, one lookup of the symbol, and up to four events.
+//! Cost: the message's own cache lines, one lookup of the symbol, and up to four events.
 
 use tapeworks_market::event::{Definition, Session, Status, StatusAction};
 use tapeworks_market::luld::PriceBands;
@@ -31,7 +32,7 @@ use crate::probe::packet_fits;
 use crate::sip::{self, OF_UTP, Quote, Quotes, USUAL_LOT};
 use crate::symbols::UNWANTED;
 
-/// Messages name their symbol, as Nasdaq spells it.
+/// A message names its symbol in Nasdaq's spelling.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
@@ -45,33 +46,34 @@ pub(crate) const NAMING: Naming = Naming {
 /// The SIP's own publisher.
 const SIP: Publisher = Publisher::SIP_UTP;
 
-/// Whether a message can be read.
+/// Checks that a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
 }
 
-/// Whether a message begins the day.
+/// Returns whether a message begins the day.
 pub(crate) fn restarts(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::StartOfDay(_)))
 }
 
-/// The SIP's time of a message, in nanoseconds since 1970.
+/// Returns the SIP's time of a message, in nanoseconds since 1970.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*message.get(5..)?.first_chunk::<8>()?))
 }
 
-/// Whether a UDP payload is a packet of MoldUDP64 with messages of UQDF, or a whole one without messages, which may also be of ITCH.
+/// Returns whether a UDP payload is a MoldUDP64 packet with UQDF messages, or a complete one without messages, which may also be
+/// ITCH's.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     let session = payload.get(..10).unwrap_or_default();
     session.iter().any(u8::is_ascii_graphic) && packet_fits::<MoldUdp64>(payload, check)
 }
 
-/// Translates the messages of one channel of UQDF.
+/// Translates the messages of one UQDF channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(crate) struct UqdfNormaliser {
     quotes: Quotes,
-    /// Shares in a round lot, by instrument; 0: the directory has not said.
+    /// Shares in a round lot, by instrument; 0 if the directory has not stated them.
     lots: Vec<u16>,
     sizes: SipSizes,
 }
@@ -149,13 +151,13 @@ const fn nanos(time: NanosecondsSinceEpoch) -> Nanos {
     Nanos(time.nanoseconds())
 }
 
-/// The participant's time; the SIP's where the participant has none.
+/// Returns the participant's time, or the SIP's if there is none.
 #[inline]
 const fn time_of(participant: NanosecondsSinceEpoch, sip: NanosecondsSinceEpoch) -> Nanos {
     if participant.nanoseconds() == 0 { nanos(sip) } else { nanos(participant) }
 }
 
-/// The publisher of a market centre. FINRA's has several facilities.
+/// Returns the publisher of a market centre. FINRA has several facilities.
 #[inline]
 fn participant(center: MarketCenter, sub: SubMarketCenter) -> Option<Publisher> {
     match (center, sub) {
@@ -166,14 +168,14 @@ fn participant(center: MarketCenter, sub: SubMarketCenter) -> Option<Publisher> 
     }
 }
 
-/// The instrument of a symbol of five letters.
+/// Returns the instrument of a symbol of five letters.
 #[inline]
 fn resolve_short<S: Sink<Event>>([a, b, c, d, e]: [u8; 5], to: &mut Target<'_, S>) -> InstrumentId {
     let sink = &mut *to.sink;
     to.symbols.resolve([a, b, c, d, e, b' ', b' ', b' '], SIP, |mapping| sink.put(mapping))
 }
 
-/// The instrument of a symbol of eleven letters.
+/// Returns the instrument of a symbol of eleven letters.
 #[inline]
 fn resolve<S: Sink<Event>>(symbol: [u8; 11], to: &mut Target<'_, S>) -> InstrumentId {
     let sink = &mut *to.sink;
@@ -201,7 +203,7 @@ impl UqdfNormaliser {
         }
     }
 
-    /// A message that is none of the two quotes.
+    /// Translates a message that is not one of the two quotes.
     #[cold]
     #[inline(never)]
     fn no_quote<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
@@ -305,7 +307,7 @@ impl UqdfNormaliser {
                     event.with_price_bands(bands)
                 });
             }
-            // One of several quotes of a facility, which has its best ones in a quote.
+            // One of several quotes of a facility, which sends its best ones in a quote message.
             Message::FinraAdfMarketParticipantQuotation(m) => {
                 let instrument = resolve(m.symbol().0, to);
                 put(instrument, other(instrument, m.sip_timestamp()), to, |event| event);
@@ -313,7 +315,7 @@ impl UqdfNormaliser {
             Message::MarketWideCircuitBreakerStatus(m) => to.sink.put(of_market(m.sip_timestamp())),
             Message::MarketWideCircuitBreakerDeclineLevel(m) => to.sink.put(of_market(m.sip_timestamp())),
             Message::GeneralAdministrative(m) => to.sink.put(of_market(m.sip_timestamp())),
-            // The caller has translated them.
+            // The caller has already translated them.
             Message::QuoteShortForm(_) | Message::QuoteLongForm(_) => {}
         }
     }
@@ -326,7 +328,7 @@ impl UqdfNormaliser {
     }
 }
 
-/// Puts the event of a message about one instrument, as `complete` makes it. Of a symbol that cannot be read, no book is meant.
+/// Emits the event of a message about one instrument, completed by `complete`. An unreadable symbol has no book.
 fn put<S: Sink<Event>>(
     instrument: InstrumentId,
     event: Event,
@@ -338,7 +340,7 @@ fn put<S: Sink<Event>>(
     }
 }
 
-/// The state of a trading action.
+/// Returns the status of a trading action.
 const fn trading(code: TradingActionCode, reason: u16) -> Status {
     let (action, is_trading, is_quoting) = match code {
         TradingActionCode::TradingHalt => (StatusAction::Halt, Some(false), Some(false)),
@@ -401,7 +403,7 @@ mod tests {
         bytes
     }
 
-    /// Publisher, side, price in cents and shares of a quote.
+    /// Returns publisher, side, price in cents and shares of a quote.
     fn shown(event: &Event) -> (Publisher, Side, Option<i64>, u32) {
         assert_eq!(event.kind, EventKind::Quote, "{event:?}");
         (event.publisher, event.side, event.price.map(|price| price.e9() / 10_000_000), event.size)
@@ -439,7 +441,7 @@ mod tests {
         let events = channel.take(&all);
         let national = [(SIP, Side::Bid, Some(5_123), 300), (SIP, Side::Ask, Some(5_124), 400)];
         assert_eq!(events[2..].iter().map(shown).collect::<Vec<_>>(), national);
-        // A market centre that no publisher stands for.
+        // A market centre without a publisher.
         let events =
             channel.take(&quote(MarketCenter::Cboe, [3, 4], Indicator::NoNationalBboCanBeCalculated, &[]));
         assert_eq!((events[0].kind, events[0].publisher, events.len()), (EventKind::Other, SIP, 3));
@@ -464,7 +466,7 @@ mod tests {
         assert_eq!((events[0].size, events[1].size), (40, 80));
     }
 
-    /// A quote with these bytes at these places.
+    /// Returns a quote with these bytes at these places.
     fn changed(changes: &[(usize, u8)], nbbo: NbboAppendageIndicator, appendages: &[u8]) -> Vec<u8> {
         let mut message = quote(MarketCenter::Edgx, [1, 2], nbbo, appendages);
         changes.iter().for_each(|(place, letter)| message[*place] = *letter);

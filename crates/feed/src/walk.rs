@@ -26,12 +26,12 @@ use crate::sequence::Arrival;
 use crate::table::{Application, VenueConflict};
 use streams::{Part, ReadStreams, Stream, Streams};
 
-/// A packet of a channel, in its place in the sequence.
+/// A packet of a channel, at its position in the sequence.
 #[derive(Clone, Debug)]
 pub struct Delivery<'a, 'p, Prefix> {
     /// The packet.
     pub packet: &'a Packet<'p>,
-    /// The line that it came on.
+    /// The line that it arrived on.
     pub line: Line,
     /// Its header and messages.
     pub read: &'a tapeworks_session::Packet<'p, Prefix>,
@@ -52,7 +52,7 @@ pub struct Opening {
     pub publisher: Publisher,
     /// When its first packet was received.
     pub received: Nanos,
-    /// Its place among the channels.
+    /// Its index among the channels.
     pub number: usize,
 }
 
@@ -63,12 +63,12 @@ pub trait WalkSink {
     /// The sink's state per direction of a TCP connection.
     type Direction: Default;
 
-    /// Whether the sink reads packets of a feed. Packets of other feeds are ignored.
+    /// Returns whether the sink reads packets of a feed. Packets of other feeds are ignored.
     fn wants(&self, _application: Application) -> bool {
         true
     }
 
-    /// Makes a channel. `before` is the one that it replaces.
+    /// Creates a channel. `before` is the one that it replaces.
     fn open(&mut self, opening: &Opening, before: Option<&Self::Channel>) -> Self::Channel;
 
     /// Renames a channel without messages, which turns out to belong to another feed with the same transport.
@@ -80,14 +80,14 @@ pub trait WalkSink {
         received: Nanos,
     );
 
-    /// Takes a packet of a channel. Returns the number of trailing messages that could not be read.
+    /// Processes a packet of a channel. Returns the number of trailing messages that could not be read.
     fn deliver<T: Transport>(
         &mut self,
         channel: &mut Self::Channel,
         delivery: Delivery<'_, '_, T::Prefix>,
     ) -> u64;
 
-    /// Takes a packet whose messages are all ignored: [refused](Arrival::is_refused), or a copy.
+    /// Processes a packet whose messages are all ignored: [refused](Arrival::is_refused), or a copy.
     fn skip<T: Transport>(
         &mut self,
         channel: &mut Self::Channel,
@@ -96,7 +96,7 @@ pub trait WalkSink {
         arrival: Arrival,
     );
 
-    /// The last messages of a delivered packet, whose first message has the number `first`, are lost.
+    /// Reports that the last messages of a delivered packet are lost. The packet's first message has the number `first`.
     fn lose(
         &mut self,
         _channel: &mut Self::Channel,
@@ -110,16 +110,16 @@ pub trait WalkSink {
     /// Called when a channel replaces another. The new channel's packets follow.
     fn restart(&mut self, _channels: &mut Channels<Self::Channel>, _from: usize, _to: usize, _now: Nanos) {}
 
-    /// Takes a datagram of no feed. `is_first`: it is the first to its destination that may have carried messages.
+    /// Processes a datagram of no feed. `is_first` marks the first one to its destination that may have carried messages.
     fn unrecognised(&mut self, packet: &Packet<'_>, is_heartbeat: bool, is_first: bool);
 
-    /// Takes a datagram whose transport header cannot be read.
+    /// Processes a datagram whose transport header cannot be read.
     fn bad_header(&mut self, packet: &Packet<'_>, error: DecodeError);
 
     /// Reports a duplicate packet whose header counts more messages than it contains.
     fn miscounted(&mut self, _packet: &Packet<'_>, _error: FramingError) {}
 
-    /// Takes a part of a TCP stream.
+    /// Processes a part of a TCP stream.
     fn stream(
         &mut self,
         channels: &mut Channels<Self::Channel>,
@@ -146,31 +146,31 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         Self { router: Router::new(application, publisher), streams: Streams::new(read_streams) }
     }
 
-    /// The channels seen so far.
+    /// Returns the channels seen so far.
     #[inline]
     #[must_use]
     pub const fn channels(&self) -> &Channels<C> {
         &self.router.channels
     }
 
-    /// The channels seen so far.
+    /// Returns the channels seen so far.
     #[inline]
     pub const fn channels_mut(&mut self) -> &mut Channels<C> {
         &mut self.router.channels
     }
 
-    /// The first group that contradicts the venue that the user named; its packets are not read.
+    /// Returns the first group that contradicts the venue that the user named. Its packets are not read.
     #[must_use]
     pub const fn venue_conflict(&self) -> Option<VenueConflict> {
         self.router.venue_conflict()
     }
 
-    /// The destinations whose feed was [inferred](recognise), in the order of their first packets.
+    /// Returns the destinations whose feed was [inferred](recognise), in the order of their first packets.
     pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
         self.router.inferred()
     }
 
-    /// Takes one packet, in the order of capture.
+    /// Processes one packet, in capture order.
     #[inline]
     pub fn packet<K>(&mut self, packet: &Packet<'_>, sink: &mut K)
     where
@@ -193,7 +193,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         for_transport!(application.transport(), T => self.datagram::<T, K>(at, application, packet, sink));
     }
 
-    /// Ends the input: reads the packets and bytes that still wait.
+    /// Ends the input: reads the packets and bytes that are still waiting.
     pub fn finish<K>(&mut self, sink: &mut K)
     where
         K: WalkSink<Channel = C, Direction = D>,
@@ -206,7 +206,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         streams.finish(&mut |stream, part| sink.stream(&mut router.channels, stream, part));
     }
 
-    /// A segment of a TCP connection.
+    /// Processes a segment of a TCP connection.
     #[cold]
     #[inline(never)]
     fn segment<K>(&mut self, packet: &Packet<'_>, sink: &mut K)
@@ -248,7 +248,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         sink.rename(&mut self.router.channels[index], application, publisher, packet.received);
     }
 
-    /// One datagram of a transport.
+    /// Processes a datagram of a transport.
     #[inline]
     fn datagram<T: Transport, K>(
         &mut self,
@@ -283,7 +283,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         let unread = sink.deliver::<T>(channel, Delivery { packet, line, read: &read, count, arrival });
         if unread > 0 {
             if overcounted::<T>(packet).is_some() {
-                // The count is damaged, or the messages are missing. The next packet shows which.
+                // Either the count is damaged, or the messages are missing. The next packet shows which.
                 channel.as_mut().tracker.cannot_read(unread);
             } else {
                 let gap = Gap { first: first.saturating_add(count).saturating_sub(unread), count: unread };
@@ -342,7 +342,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
                 (to, self.router.enter(at, to))
             }
         };
-        // A copy whose count is damaged has no more messages than it holds.
+        // A copy with a damaged count has no more messages than it holds.
         let Header { first, count, .. } = read.header;
         let sequenced = self.router.channels[index].as_ref();
         let Some((held, error)) = sequenced.count_of_copy::<T>(&read.header, packet) else {
@@ -355,7 +355,7 @@ impl<C: RoutedChannel, D: Default> Walk<C, D> {
         Some((index, line, held))
     }
 
-    /// Reads a packet that was held.
+    /// Reads a held packet.
     fn held<K>(&mut self, application: Application, held: &HeldPacket, sink: &mut K)
     where
         K: WalkSink<Channel = C, Direction = D>,

@@ -1,14 +1,14 @@
-//! A clock that is set while channels are followed.
+//! Clock changes while channels are followed.
 //!
-//! Times of packets are the time of day, which someone may set. Set forward, it makes every moment before look long past; set back, it
-//! makes what is due wait for as long as it was set back. So all that is remembered moves along.
+//! Packets carry the time of day, and someone may set that clock. Set forward, it makes every earlier moment look long past; set
+//! back, it delays whatever is due by the amount of the change. So every remembered time moves with the clock.
 
 use tapeworks_time::{ClockChange, Nanos};
 
 use super::Arbiter;
 
 impl Arbiter {
-    /// Every remembered time becomes one of the new clock.
+    /// Converts every remembered time to the new clock.
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_was_set(&mut self, change: ClockChange) {

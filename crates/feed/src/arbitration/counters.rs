@@ -4,14 +4,14 @@ use tapeworks_time::Nanos;
 
 use crate::recovery::GapReason;
 
-/// A recovery of so many messages or ns is reported.
+/// Recoveries of at least this many messages or ns are reported.
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
 /// How useful an answer to a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Usefulness {
-    /// It brings messages that are missing, or reports that the server does not have them.
+    /// It brings missing messages, or reports that the server does not have them.
     Needed,
     /// None of its messages is both missing and requested.
     Unneeded,
@@ -37,22 +37,23 @@ pub struct LineCounters {
     pub late: u64,
     /// Messages that this line skipped and has not brought since.
     pub lost: u64,
-    /// Messages that it brought after later ones: they are not lost.
+    /// Messages that this line brought after later ones. They do not count as lost.
     pub reordered: u64,
-    /// Messages that it brought more than once.
+    /// Messages that this line brought more than once.
     pub repeated: u64,
-    /// Times that it fell silent.
+    /// Times that this line fell silent.
     pub silences: u64,
-    /// Damaged packets: the header cannot be read, or the messages are not what it says.
+    /// Damaged packets: the header cannot be read, or the messages do not match it.
     pub malformed: u64,
-    /// Packets of the session before, or answers of another.
+    /// Packets of earlier sessions, and answers of another session.
     pub of_past_sessions: u64,
     /// Packets of a session of another feed on the same transport.
     pub of_other_feeds: u64,
-    /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](crate::sequence::MOST_AHEAD)), and those of another session while the one
-    /// that is followed went on; and those behind a sequence gap whose messages a line still brought afterwards.
+    /// Stray packets: their number is implausibly far ahead ([`MOST_AHEAD`](crate::sequence::MOST_AHEAD)) or contradicts content
+    /// already delivered, they belong to another session while the current one continued, or they followed a supposed sequence
+    /// gap whose messages a line still brought afterwards.
     pub implausible: u64,
-    /// Answers of whose messages none was requested, or of which all had come.
+    /// Answers without any message that was both requested and missing.
     pub unrequested: u64,
 }
 
@@ -60,39 +61,40 @@ pub struct LineCounters {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ArbiterCounters {
-    /// Messages handed on, each once.
+    /// Messages delivered, each once.
     pub messages: u64,
-    /// Sequence gaps seen in the sequence of both lines.
+    /// Sequence gaps that both lines together left open.
     pub gaps_opened: u64,
-    /// Of them, those that lines filled without a request.
+    /// Gaps that the lines filled without a request.
     pub filled_by_lines: u64,
-    /// Of them, those that retransmissions filled.
+    /// Gaps that were filled after a request.
     pub filled_by_retransmission: u64,
     /// Requests for messages.
     pub requests: u64,
-    /// Of them, those that timed out and were repeated.
+    /// Requests repeated after a timeout.
     pub repeated_requests: u64,
-    /// Messages that answers brought.
+    /// Missing messages that answers brought.
     pub recovered: u64,
-    /// Recoveries of a thousand messages or a second, and more: [`Arbiter::last_recovery`](super::Arbiter::last_recovery).
+    /// Recoveries of at least 1,000 messages or at least a second: see [`Arbiter::last_recovery`](super::Arbiter::last_recovery).
     pub long_recoveries: u64,
-    /// Sequence gaps that were not requested because they are longer than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
+    /// Sequence gaps not requested because they are longer than
+    /// [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
     pub too_long: u64,
     /// Sequence gaps given up.
     pub gaps: u64,
-    /// Of them, by [`GapReason`]: see [`ArbiterCounters::gaps_of`].
+    /// Gaps given up, by [`GapReason`]: see [`ArbiterCounters::gaps_of`].
     pub gaps_by: [u64; GapReason::ALL.len()],
-    /// Messages in them.
+    /// Messages in the gaps given up.
     pub missing: u64,
-    /// Messages of given-up sequence gaps that came after all.
+    /// Messages of given-up sequence gaps that arrived late.
     pub late: u64,
-    /// Sequence gaps given up because too much was held behind them.
+    /// Times that the arbiter held too many bytes or had too many open gaps, and gave up a gap, a snapshot, or a waiting session.
     pub overflows: u64,
-    /// Sessions that began after another.
+    /// Changes from one session to another.
     pub session_changes: u64,
-    /// Times that the numbers were reset without a new session.
+    /// Times that the numbers restarted, or jumped, without a new session.
     pub sequence_resets: u64,
-    /// Ends of session.
+    /// Announced ends of session.
     pub ends_of_session: u64,
     /// Times that the channel fell silent.
     pub silences: u64,
@@ -109,7 +111,7 @@ impl LineCounters {
         }
     }
 
-    /// Adds the answers that [`LineCounters::count_discarded`] has counted elsewhere.
+    /// Adds answers that another instance counted with [`LineCounters::count_discarded`].
     pub const fn add_discarded(&mut self, discarded: &Self) {
         self.unrequested += discarded.unrequested;
         self.of_past_sessions += discarded.of_past_sessions;
@@ -118,7 +120,7 @@ impl LineCounters {
 }
 
 impl ArbiterCounters {
-    /// Sequence gaps given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
+    /// Returns how many sequence gaps were given up for `reason`. Over all reasons they add up to [`ArbiterCounters::gaps`].
     pub fn gaps_of(&self, reason: GapReason) -> u64 {
         self.gaps_by.get(reason as usize).copied().unwrap_or_default()
     }
@@ -130,22 +132,22 @@ impl ArbiterCounters {
 pub struct RecoveryReport {
     /// The first number that was missing.
     pub first: u64,
-    /// The first number behind the gap.
+    /// The number after the last one that was missing.
     pub end: u64,
-    /// When it was first requested.
+    /// When the gap was first requested.
     pub began: Nanos,
-    /// When it was filled or given up.
+    /// When the gap was filled or given up.
     pub ended: Nanos,
-    /// Messages that answers brought.
+    /// Missing messages that answers brought.
     pub recovered: u64,
     /// Requests sent.
     pub requests: u64,
-    /// Whether it was filled.
+    /// Whether the gap was filled.
     pub is_complete: bool,
 }
 
 impl RecoveryReport {
-    /// How long it took, in ns.
+    /// Returns how long the recovery took, in ns.
     pub const fn duration_ns(&self) -> u64 {
         self.ended.since(self.began)
     }

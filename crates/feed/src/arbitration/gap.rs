@@ -1,4 +1,4 @@
-//! Open sequence gaps: awaited, requested, then filled or given up.
+//! Open sequence gaps: waiting, requested, then filled or given up.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::counters::{ArbiterCounters, RecoveryReport};
 use super::{Arbiter, Delivery, place};
 use crate::recovery::{GapReason, OpenGap};
 
-/// A sequence gap that was requested is filled or given up.
+/// Reports a sequence gap that was requested and is now filled or given up.
 fn report(last: &mut Option<RecoveryReport>, counters: &mut ArbiterCounters, gap: &OpenGap, now: Nanos) {
     let Some(requested) = gap.requested() else { return };
     let report = RecoveryReport {
@@ -27,7 +27,7 @@ fn report(last: &mut Option<RecoveryReport>, counters: &mut ArbiterCounters, gap
     }
 }
 
-/// Counts a sequence gap that is filled.
+/// Counts a filled sequence gap.
 fn filled(last: &mut Option<RecoveryReport>, counters: &mut ArbiterCounters, gap: &OpenGap, now: Nanos) {
     match gap.requested() {
         Some(_) => counters.filled_by_retransmission += 1,
@@ -41,7 +41,7 @@ impl Arbiter {
         self.gaps.deadline(self.options.retransmission.as_ref(), self.options.reorder_window_ns)
     }
 
-    /// The packets that are held leave messages out before `first`, the number of one that is held behind them.
+    /// Opens a gap if messages are missing between what is held and `first`, the number of a packet about to be held.
     pub(super) fn open_gap(&mut self, first: u64, since: Nanos) {
         let from = if self.held.is_empty() { self.next } else { Some(self.reach) };
         if let Some(from) = from.filter(|from| *from < first) {
@@ -50,13 +50,13 @@ impl Arbiter {
         }
     }
 
-    /// A line brought `numbers`, some of which may be missing.
+    /// Notes that a line brought `numbers`, some of which may be missing.
     pub(super) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos) {
         let Self { gaps, counters, last_recovery, .. } = self;
         gaps.brought_by_line(numbers, now, |gap| filled(last_recovery, counters, gap, now));
     }
 
-    /// An answer brought `numbers`, some of which were requested.
+    /// Notes that an answer brought `numbers`, some of which were requested.
     pub(super) fn brought_by_answer(&mut self, numbers: &Range<u64>, now: Nanos) {
         let Self { gaps, counters, last_recovery, options, .. } = self;
         let Some(options) = &options.retransmission else { return };
@@ -67,8 +67,8 @@ impl Arbiter {
         }
     }
 
-    /// An answer without messages. Some servers name the oldest message that they keep so: what is missing before it is given up.
-    /// `false`: it says nothing.
+    /// Handles an answer without messages. Some servers name the oldest message they keep this way; missing messages before it
+    /// are given up. Returns `false` if the answer changes nothing.
     pub(super) fn is_not_kept(
         &mut self,
         oldest: u64,
@@ -84,8 +84,9 @@ impl Arbiter {
         is_any
     }
 
-    /// The server does not have these messages any more. If the first missing one is among them, what is missing before their end is given up: a
-    /// server forgets the oldest first. `false`: it says nothing.
+    /// Handles a report that the server no longer has these messages. If the first missing message is among them, everything
+    /// missing before their end is given up, because a server discards the oldest first. Returns `false` if the report changes
+    /// nothing.
     pub(super) fn not_available(
         &mut self,
         numbers: &Range<u64>,
@@ -103,7 +104,7 @@ impl Arbiter {
         is_any
     }
 
-    /// Hands on held packets up to the next sequence gap, and requests what may be requested now.
+    /// Delivers held packets up to the next sequence gap, and requests whatever may be requested now.
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
         if self.held.is_empty() {
@@ -114,18 +115,18 @@ impl Arbiter {
         }
     }
 
-    /// Whether the lines still bring messages from before the held packets, later than a line may lag behind them: then the
-    /// held packets are stray.
+    /// Returns whether a line brought the gap's first missing message more than a reorder window after every held packet. Lines
+    /// do not lag that far, so the held packets are stray.
     fn contradicts_held(&self, gap: &OpenGap) -> bool {
         let window_ns = self.options.reorder_window_ns;
         gap.narrowed().is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
     }
 
-    /// Gives the first gap up and hands on the held packets behind it.
+    /// Gives up the first gap and delivers the held packets after it.
     pub(super) fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let Some(gap) = self.gaps.take_first() else { return };
         if reason != GapReason::HeldBytes && self.contradicts_held(&gap) {
-            // No message is missing: drops the stray packets that claimed so.
+            // No message is missing: drop the stray packets that suggested so.
             while let Some(held) = self.held.pop_front() {
                 self.lines[place(held.line)].drop_stray(&held.header);
                 self.drop_held(held);
@@ -133,9 +134,9 @@ impl Arbiter {
             self.gaps.clear();
             return;
         }
-        // The channel stays silent unless a packet came behind the gap.
+        // The channel stays silent unless a current packet has arrived since.
         self.is_silent &= self.last.is_none();
-        // Some of its messages may be held.
+        // Packets from within the gap may be held.
         for missing in gap.missing().iter() {
             self.release(deliver);
             self.pass_over(missing.end, reason, now, deliver);
@@ -148,8 +149,8 @@ impl Arbiter {
         }
     }
 
-    /// Does what is due for the gaps: requests them, requests them again, or gives the first up. `is_tick`: `now` is the present and not a
-    /// packet's time.
+    /// Does whatever is due for the gaps: requests them, repeats requests, or gives up the first gap. `is_tick` means that `now`
+    /// is the present and not a packet's time.
     pub(super) fn work_on_gaps(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
         let window_ns = self.options.reorder_window_ns;
         while !self.gaps.is_empty() {

@@ -1,6 +1,6 @@
-//! Counts the messages of one line: new, lost, repeated and late ones.
+//! Counts the messages of one line: new, lost, repeated, and late.
 //!
-//! Cost: one compare for each packet in order.
+//! Cost: one compare for each in-order packet.
 
 use tapeworks_session::Header;
 use tapeworks_time::Nanos;
@@ -13,7 +13,7 @@ use crate::ranges::Ranges;
 #[derive(Debug, Default)]
 pub(super) struct LineFollower {
     pub(super) next: Option<u64>,
-    /// The first message that it is followed from.
+    /// The first message from which the line is followed.
     pub(super) begin: u64,
     pub(super) gaps: Ranges,
     pub(super) last: Option<Nanos>,
@@ -22,7 +22,7 @@ pub(super) struct LineFollower {
 }
 
 impl LineFollower {
-    /// A packet that was seen turns out to be stray: it counts as implausible instead.
+    /// Recounts a packet as implausible after it turned out to be stray.
     #[cold]
     pub(super) fn drop_stray(&mut self, header: &Header) {
         self.counters.packets = self.counters.packets.saturating_sub(1);
@@ -52,7 +52,7 @@ impl LineFollower {
         } else {
             let known = end.min(next);
             let (found, _) = self.gaps.remove_within_limit(first..known);
-            // A message before the first packet comes for the first time.
+            // Messages from before the first packet are new.
             let earlier = self.begin.clamp(first, known) - first;
             if known >= self.begin {
                 self.begin = self.begin.min(first);
@@ -64,7 +64,7 @@ impl LineFollower {
         self.next = Some(next.max(end));
     }
 
-    /// The messages `first..end`, the last that it brought, cannot be read.
+    /// Uncounts the messages `first..end`, the last that the line brought, because they cannot be read.
     pub(super) fn cannot_read(&mut self, first: u64, end: u64) {
         let unread = end.saturating_sub(first);
         self.counters.malformed += 1;
@@ -76,7 +76,7 @@ impl LineFollower {
         }
     }
 
-    /// A session begins, at `first` if that is known.
+    /// Starts a session, at `first` if its first number is known.
     pub(super) fn restart(&mut self, first: Option<u64>) {
         (self.begin, self.next) = (first.unwrap_or_default(), first);
         self.gaps.clear();
@@ -100,7 +100,7 @@ mod tests {
             ((5, 2), (0, 2, 2)),
             ((11, 1), (2, 2, 2)),
             ((9, 2), (0, 4, 2)),
-            // Half of it before the beginning.
+            // Half of it is from before the beginning.
             ((4, 2), (0, 5, 3)),
             ((1, 1), (0, 6, 3)),
             ((12, 3), (0, 6, 3)),

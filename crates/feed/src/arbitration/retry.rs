@@ -1,8 +1,9 @@
 //! Repeats requests for given-up messages until they arrive.
 //!
-//! A server that is away for seconds answers nothing in the time that a gap may take, and the gap is given up. The channel stays
-//! stale, so the messages are requested again, with pauses that double from [`FIRST_PAUSE_NS`] to [`LONGEST_PAUSE_NS`]. An answer
-//! that brings one of them starts over with the next messages. They come late: they narrow the staleness to their instruments.
+//! A server that is down for seconds answers nothing within a gap's time limit, and the gap is given up. The channel stays stale,
+//! so the messages are requested again, with pauses that double from [`FIRST_PAUSE_NS`] to [`LONGEST_PAUSE_NS`]. After an answer
+//! that brings one of them, the next messages are requested and the pause starts over. These messages arrive late: they narrow
+//! the staleness to their instruments.
 
 use std::ops::Range;
 
@@ -10,13 +11,13 @@ use tapeworks_time::{ClockChange, Nanos};
 
 use crate::ranges::Ranges;
 
-/// The pause before the first request, in ns.
+/// Pause before the first request, in ns.
 const FIRST_PAUSE_NS: u64 = 100_000_000;
 
-/// The longest pause between two requests, in ns.
+/// Longest pause between two requests, in ns.
 const LONGEST_PAUSE_NS: u64 = 10_000_000_000;
 
-/// Messages that are requested again.
+/// Given-up messages that are requested again.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(super) struct Retry {
@@ -29,7 +30,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Messages are given up that the server may still have.
+    /// Adds given-up messages that the server may still have.
     pub(super) fn add(&mut self, numbers: Range<u64>, now: Nanos) {
         self.numbers.insert(numbers);
         self.schedule(now, FIRST_PAUSE_NS);
@@ -39,7 +40,7 @@ impl Retry {
         (self.due, self.pause_ns) = (Some(Nanos(now.0.saturating_add(pause_ns))), pause_ns);
     }
 
-    /// Messages came, or the server does not have them any more.
+    /// Removes messages that have arrived, or that the server no longer has.
     pub(super) fn remove(&mut self, numbers: &Range<u64>, now: Nanos) {
         if self.numbers.end_by(numbers.start) || self.numbers.remove_within_limit(numbers.clone()).0 == 0 {
             return;
@@ -47,12 +48,12 @@ impl Retry {
         if self.numbers.first().is_none() {
             self.clear();
         } else {
-            // The server is there: the next messages are requested with the next tick.
+            // The server is up: request the next messages on the next tick.
             (self.due, self.pause_ns) = (Some(now), FIRST_PAUSE_NS);
         }
     }
 
-    /// Whether some of the numbers are requested again.
+    /// Returns whether any of the numbers are being requested again.
     pub(super) fn awaits(&self, numbers: &Range<u64>) -> bool {
         self.numbers.first_in(numbers).is_some()
     }
@@ -61,12 +62,12 @@ impl Retry {
         *self = Self::default();
     }
 
-    /// When a request is due.
+    /// Returns when the next request is due.
     pub(super) const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Time has come to `now`.
+    /// Prepares the next request if it is due at `now`.
     pub(super) fn advance(&mut self, now: Nanos, messages_per_request: u16) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -79,7 +80,7 @@ impl Retry {
         self.pause_ns = next_pause_ns;
     }
 
-    /// The request to send now.
+    /// Takes the request to send now.
     pub(super) const fn take(&mut self) -> Option<Range<u64>> {
         self.ready.take()
     }

@@ -1,15 +1,15 @@
 //! Sessions of a channel: joining one, and changing to the next.
 //!
-//! A packet of another session is copied and waits. It may be the first of the session that follows, a damaged one, or one of a day
-//! long past. The followed session stays while it brings packets that are not old, and the packets of the other are dropped in time. The
-//! other session begins as soon as the followed one has said its end and is complete, or has brought nothing for a time
-//! ([`ArbiterOptions::silence_ns`]), while the other still brings packets. After a longer silence a single packet waits for that time
-//! too, unless it is the first of its session. So a channel that joined by a stray packet, or changed by
-//! one, finds its way back, even to the session before. Of two sessions that both bring messages it follows the one that it has; one
-//! that brings only heartbeats gives way, after the time of silence, to one that brings messages from its first on, and to the session
-//! before. Late copies of the session before are discarded.
+//! A packet of another session is copied and waits. It may be the first packet of the next session, a damaged one, or one from a
+//! day long past. The current session stays while it brings current packets, and the other session's packets are eventually
+//! dropped. The other session takes over as soon as the current one has announced its end and is complete, or has been quiet for
+//! a time ([`ArbiterOptions::silence_ns`]), provided the other one still sends packets. If the silence was longer, a single
+//! packet waits for that time too, unless it is the first of its session. So a channel that joined or changed because of a stray
+//! packet recovers, even to the previous session. Of two sessions that both bring messages, the channel keeps the current one. A
+//! session that sends only heartbeats gives way, after `silence_ns`, to one that brings messages from its first one on, and to
+//! the previous session. Late copies of earlier sessions are discarded.
 //!
-//! Cost: none for a packet of the followed session.
+//! Cost: none for a packet of the current session.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -23,29 +23,29 @@ use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 use crate::recovery::GapReason;
 use crate::run::{CONFIRMING, Dialect, Evidence, Run};
 
-/// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
+/// When a session is joined within this many messages of its beginning, they are requested; no snapshot is needed.
 const NEAR_THE_BEGINNING: u64 = 500;
 
-/// Most sessions that wait. Each damaged packet may be of another.
+/// Maximum number of sessions that wait. Each damaged packet may name another.
 const MOST_SUCCESSORS: usize = 4;
 
-/// Most sessions that were followed before and are remembered: late copies of several may come.
+/// Maximum number of earlier sessions remembered: late copies of several may arrive.
 const MOST_PAST: usize = 4;
 
-/// A session that was followed before.
+/// A session followed earlier.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(super) struct Past {
     session: SessionId,
-    /// Its packets.
+    /// The content of its packets.
     pub(super) run: Run,
 }
 
-/// A session that may follow.
+/// A session that may follow the current one.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(super) struct Successor {
-    /// Its packets, in the order in which they came: at least one, and none that the followed session has outlived.
+    /// Its packets in order of arrival: at least one, and none that the current session has outlived.
     pub(super) packets: VecDeque<Held>,
 }
 
@@ -62,17 +62,17 @@ impl Successor {
         self.packets.back().map(|last| last.received).unwrap_or_default()
     }
 
-    /// Whether its first message is there, or still to come.
+    /// Returns whether the first waiting packet has, or announces, the session's first message.
     fn has_beginning(&self) -> bool {
         self.packets.front().is_some_and(|first| first.header.first == 1)
     }
 
-    /// Whether it has brought a message.
+    /// Returns whether the session has brought a message.
     fn has_messages(&self) -> bool {
         self.packets.back().is_some_and(|last| last.header.first.saturating_add(last.header.count) > 1)
     }
 
-    /// Whether a restored state is valid.
+    /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(super) fn is_sound(&self) -> bool {
         self.packets
@@ -82,7 +82,7 @@ impl Successor {
 }
 
 impl Arbiter {
-    /// A packet of another session than the one that is followed. `true`: its session is followed now.
+    /// Processes a packet of a session other than the current one. Returns `true` if that session is now the current one.
     #[cold]
     #[inline(never)]
     pub(super) fn other_session(
@@ -106,7 +106,8 @@ impl Arbiter {
             self.join(header, received, deliver);
             return true;
         }
-        // One that repeats its end does not begin again. One that brings messages may, if the session that followed has brought none.
+        // A past session that repeats its end does not begin again. One that brings messages may, if the session after it has
+        // brought none.
         let is_over = header.is_end_of_session
             || !self.is_quiet(self.options.silence_ns, received)
                 && (header.count == 0 || self.advanced > self.began);
@@ -119,7 +120,7 @@ impl Arbiter {
         }
         let known = self.successors.iter().position(|successor| successor.is_of(header.session));
         if known.is_none() && self.successors.len() >= MOST_SUCCESSORS {
-            // The one with the fewest packets is most likely a stray one.
+            // The session with the fewest packets is most likely a stray.
             let fewest = (0..self.successors.len()).min_by_key(|at| self.successors[*at].packets.len());
             if let Some(at) = fewest {
                 let waiting = self.successors.remove(at);
@@ -150,13 +151,14 @@ impl Arbiter {
         false
     }
 
-    /// Whether the followed session has brought nothing for so many ns.
+    /// Returns whether the current session has brought nothing for `for_ns`.
     fn is_quiet(&self, for_ns: u64, now: Nanos) -> bool {
         self.last.is_none_or(|last| now.0 >= last.0.saturating_add(for_ns))
     }
 
-    /// When a session follows, if the one before brings nothing until then. `None`: not before it brings another packet, because the
-    /// one before has brought one since. The reorder window is for the other line.
+    /// Returns when a waiting session takes over if the current one stays quiet until then. `None` means not before the waiting
+    /// session sends another packet, because the current one has sent one since. The reorder window leaves time for the other
+    /// line.
     pub(super) fn successor_deadline(&self, successor: &Successor) -> Option<Nanos> {
         let ArbiterOptions { silence_ns, .. } = self.options;
         let takes_over =
@@ -164,8 +166,9 @@ impl Arbiter {
         [takes_over, self.quiet_deadline(successor)].into_iter().flatten().min()
     }
 
-    /// Whether a session brings messages from its first on, or is the one before, and the followed one has brought none since: only
-    /// heartbeats, as of a publisher that lingers, or of a test.
+    /// Returns whether a session displaces the current one although that still sends heartbeats. It must bring messages from its
+    /// first one on, or be the previous session, and the current session must have brought no message since. A lingering
+    /// publisher or a test sends heartbeats alone.
     fn takes_over(&self, successor: &Successor) -> bool {
         let until = Nanos(successor.last().0.saturating_add(self.options.silence_ns / 2));
         (successor.has_beginning() || self.past.last().is_some_and(|past| successor.is_of(past.session)))
@@ -174,7 +177,7 @@ impl Arbiter {
             && self.last.is_none_or(|last| last <= until)
     }
 
-    /// When a session follows because the one before brings nothing until then.
+    /// Returns when a waiting session takes over because the current one is quiet until then.
     fn quiet_deadline(&self, successor: &Successor) -> Option<Nanos> {
         if !self.goes_on(successor) {
             return None;
@@ -191,8 +194,8 @@ impl Arbiter {
         Some(self.last.map_or(window, |last| window.max(Nanos(last.0.saturating_add(quiet_ns)))))
     }
 
-    /// When the first packet that waits of a session is dropped: at the time of silence, if the followed session was still there half of
-    /// that time after it.
+    /// Returns when a waiting session's first packet is dropped: `silence_ns` after it arrived, if the current session was still
+    /// active half of that time after it.
     pub(super) fn outlived_at(&self, successor: &Successor) -> Option<Nanos> {
         if self.takes_over(successor) {
             return None;
@@ -204,13 +207,13 @@ impl Arbiter {
             .map(|_| Nanos(first.0.saturating_add(silence_ns)))
     }
 
-    /// Whether a session has brought a packet since the followed one did, or within the reorder window before.
+    /// Returns whether a session's last packet is newer than the current session's, or at most a reorder window older.
     fn goes_on(&self, successor: &Successor) -> bool {
         let until = Nanos(successor.last().0.saturating_add(self.options.reorder_window_ns));
         self.last.is_none_or(|last| last <= until)
     }
 
-    /// Changes to a session that is due, and drops the packets that the followed session has outlived.
+    /// Changes to a session that is due, and drops packets that the current session has outlived.
     #[cold]
     #[inline(never)]
     pub(super) fn work_on_successors(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
@@ -233,8 +236,8 @@ impl Arbiter {
         }
     }
 
-    /// The session that follows when the one at `at` is due. Venues run one session after the other, so an earlier one that has its beginning
-    /// goes first, even while late copies of it still come.
+    /// Returns the session that takes over when the one at `at` is due. Venues run sessions one after the other, so an earlier
+    /// one that is present from its beginning goes first, even while late copies of it still arrive.
     fn first_before(&self, at: usize) -> usize {
         let whole = |before: &usize| {
             let successor = &self.successors[*before];
@@ -243,14 +246,14 @@ impl Arbiter {
         (0..at).find(whole).unwrap_or(at)
     }
 
-    /// The session with the highest rank is the one that is due. One with its beginning beats one without, then the number of packets
-    /// decides, then which came first.
+    /// Ranks the waiting sessions: of those due, the highest takes over. A session with its beginning beats one without; then the
+    /// number of packets decides, then which came first.
     fn rank(&self, at: usize) -> (bool, usize, Reverse<usize>) {
         let successor = &self.successors[at];
         (successor.has_beginning(), successor.packets.len(), Reverse(at))
     }
 
-    /// The followed session falls silent: the sessions that bring nothing either are dropped.
+    /// Drops the waiting sessions that are silent too, when the current session falls silent.
     pub(super) fn drop_those_gone(&mut self) {
         let all = std::mem::take(&mut self.successors);
         let (waiting, gone): (Vec<_>, Vec<_>) =
@@ -266,7 +269,7 @@ impl Arbiter {
         }
     }
 
-    /// The session is complete: the next one begins.
+    /// Changes to the next session if the current one is complete.
     pub(super) fn change_session_if_done(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.held.is_empty()
             && self.end.is_some()
@@ -279,7 +282,7 @@ impl Arbiter {
         }
     }
 
-    /// Another session begins, even if messages of this one are missing.
+    /// Changes to another session, even if messages of the current one are missing.
     fn change_session(&mut self, at: usize, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let waiting = self.successors.remove(at).packets;
         // A session that was over before this one began will not follow.
@@ -298,11 +301,11 @@ impl Arbiter {
         let (header, before) = (first.header, Nanos(first.received.0.saturating_sub(1)));
         self.lines.iter_mut().for_each(|line| line.restart(None));
         self.join(&header, now, deliver);
-        // Its messages are later than that, those that waited too.
+        // All its messages are later than this, including those that waited.
         (self.began, self.advanced) = (before, before);
         for held in waiting {
             if self.session != Some(held.header.session) {
-                // Its end was among them, and another session has begun.
+                // The session's end was among the packets, and another session has begun.
                 self.drop_stray([held]);
                 continue;
             }
@@ -312,7 +315,7 @@ impl Arbiter {
         }
     }
 
-    /// Ends a session or a run: delivers every packet that is still held, and gives up the gaps before them.
+    /// Ends a session or a run: delivers every held packet, and gives up the gaps before them.
     pub(super) fn deliver_the_rest(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.is_joining {
             self.join_without_snapshot(now, deliver);
@@ -322,7 +325,7 @@ impl Arbiter {
         }
     }
 
-    /// As [`Arbiter::give_up`], without looking for a session that follows.
+    /// Gives up the first gap like [`Arbiter::give_up`], without looking for a session that follows.
     pub(super) fn give_up_last(
         &mut self,
         reason: GapReason,
@@ -334,9 +337,9 @@ impl Arbiter {
         self.successors = waiting;
     }
 
-    /// This packet is the first of its session.
+    /// Joins a session at this packet, its first.
     pub(super) fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        // One or two requests can bring the beginning: no snapshot is needed.
+        // One or two requests can bring the beginning, so no snapshot is needed.
         let within_reach = self
             .options
             .retransmission
@@ -376,7 +379,7 @@ impl Arbiter {
         }
     }
 
-    /// A session begins, with the message numbered `first`: messages missing from there on are a sequence gap like any other.
+    /// Begins a session at message `first`: messages missing from there on are a sequence gap like any other.
     pub(super) fn begin(
         &mut self,
         session: SessionId,
@@ -390,7 +393,7 @@ impl Arbiter {
         deliver(Delivery::Session { session, first, now });
     }
 
-    /// A snapshot holds all messages before `next`: the session is followed from there.
+    /// Follows the session from `next`, because a snapshot holds all messages before it.
     pub fn joined_by_snapshot(&mut self, next: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if !std::mem::replace(&mut self.is_joining, false) {
             return;
@@ -400,14 +403,14 @@ impl Arbiter {
         self.call_silence(now, deliver);
     }
 
-    /// Ends joining: the packets held meanwhile are taken in order from `next`.
+    /// Ends joining: the packets held meanwhile are delivered in order from `next`.
     fn follow_held_from(&mut self, next: u64, now: Nanos) {
         self.next = Some(next);
         (self.began, self.advanced) = (now, now);
         self.run.forget_packets();
     }
 
-    /// No snapshot came: the session is followed from the first held packet.
+    /// Follows the session from the first held packet, because no snapshot came.
     pub fn join_without_snapshot(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let (true, Some(session)) = (self.is_joining, self.session) else { return };
         self.is_joining = false;
@@ -415,13 +418,13 @@ impl Arbiter {
         self.follow_held_from(1, now);
         deliver(Delivery::Session { session, first: 1, now });
         self.pass_over(first, GapReason::NoSnapshot, now, deliver);
-        // The request failed.
+        // The snapshot request failed.
         self.wants_snapshot = false;
         self.resume(now, deliver);
         self.call_silence(now, deliver);
     }
 
-    /// Reports the silence that began while the channel joined, if it lasts.
+    /// Reports a silence that began while the channel was joining, if it still lasts.
     fn call_silence(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.last.is_none() && self.end.is_none() {
             self.is_silent = true;

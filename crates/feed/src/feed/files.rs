@@ -11,8 +11,8 @@ use super::reading::Messages;
 use super::{AnySink, Feed};
 
 impl Feed {
-    /// The stage that takes the messages of one file without packets. The publisher is that of the options, else the feed's first;
-    /// the midnight is that of the options, else `midnight`; without either, times count from the epoch.
+    /// Returns the stage that reads the messages of one file without packets. The publisher is that of the options, or else the
+    /// feed's first; the midnight is that of the options, or else `midnight`; without either, times count from the epoch.
     pub fn file(&mut self, file: u16, format: FileFormat, midnight: Option<Nanos>) -> FileFeed<'_> {
         let midnight = self.shared.options.midnight.or(midnight).unwrap_or_default();
         let index =

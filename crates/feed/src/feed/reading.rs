@@ -24,7 +24,7 @@ use crate::walk::{Delivery, Opening, WalkSink};
 
 use super::{AnySink, Shared};
 
-/// Makes events from a walk's packets and streams.
+/// Creates events from a walk's packets and streams.
 pub(super) struct Reading<'f, S> {
     pub(super) shared: &'f mut Shared,
     pub(super) sink: &'f mut S,
@@ -34,14 +34,14 @@ pub(super) struct Reading<'f, S> {
 pub(super) struct Arrived {
     pub(super) origin: Origin,
     pub(super) line: Line,
-    /// Messages that it has.
+    /// Number of its messages.
     pub(super) count: u64,
     /// See [`Delivery::arrival`].
     pub(super) arrival: Option<Arrival>,
 }
 
 impl Shared {
-    /// Reads the messages of a packet. Returns how many of them, the last, cannot be read.
+    /// Reads the messages of a packet. Returns how many messages at its end could not be read.
     #[inline]
     pub(super) fn read<S: Sink<Event>, Prefix: LengthPrefix>(
         &mut self,
@@ -70,14 +70,14 @@ impl Shared {
     }
 }
 
-/// What a feed keeps of one direction of a TCP connection.
+/// The feed's state for one direction of a TCP connection.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     /// The channel of its messages.
     channel: Option<usize>,
-    /// Recognised, and without market data.
+    /// Whether the direction is recognised and carries no market data.
     is_session: bool,
-    /// What cannot be read of it has been reported.
+    /// Whether its unreadable bytes have been reported.
     is_noted: bool,
 }
 
@@ -136,14 +136,14 @@ impl<S: Sink<Event>> WalkSink for Reading<'_, S> {
 
     #[cold]
     fn lose(&mut self, channel: &mut Channel, packet: &Packet<'_>, line: Line, first: u64, gap: Gap) {
-        // The message before it, if that is of this packet.
+        // The message before the gap, if it is in this packet.
         let sequence = first.max(gap.first.saturating_sub(1));
         let received = Some(packet.received);
         let context = Context { received, sequence, channel: channel.number, line };
         channel.put_gap(gap, &context, packet.received, self.sink);
     }
 
-    /// The books of the old channel are emptied.
+    /// Empties the books of the old channel.
     fn restart(&mut self, channels: &mut Channels<Channel>, from: usize, to: usize, now: Nanos) {
         let (old, new) = (&channels[from], &channels[to]);
         let (publisher, application) = (old.publisher(), old.application());
@@ -197,10 +197,10 @@ impl<S: Sink<Event>> WalkSink for Reading<'_, S> {
     }
 }
 
-/// Takes messages that come without a transport of datagrams: of SoupBinTCP connections in a capture, and of files.
+/// Reads messages without a datagram transport: from SoupBinTCP connections in a capture, and from files.
 ///
-/// Neither carries sequence numbers: the login gives the first, and each message increments it. Neither names a protocol, so all use
-/// [`Application::OF_STREAMS`].
+/// Neither carries sequence numbers: the login gives the first, and each message increments it. Neither identifies a feed, so all
+/// use [`Application::OF_STREAMS`].
 pub(super) struct Messages<'f, S> {
     pub(super) shared: &'f mut Shared,
     pub(super) sink: &'f mut S,
@@ -234,7 +234,7 @@ impl<S: Sink<Event>> Messages<'_, S> {
                     channel.next_number = channel.next_number.saturating_add(u64::from(is_numbered));
                     return self.count(false, packet.len());
                 }
-                // Without its length; what follows is the type and the body.
+                // The packet without its length: the type and the body.
                 self.soup_packet(channel, packet.get(2..).unwrap_or_default(), place);
             }
             Part::Packet(Protocol::Soup(None), packet) => {
@@ -281,7 +281,7 @@ impl<S: Sink<Event>> Messages<'_, S> {
         *count += bytes as u64;
     }
 
-    /// Counts bytes that cannot be read, and notes the first ones of a stream.
+    /// Counts unreadable bytes, and reports the first ones of a stream.
     fn unread(&mut self, stream: &mut Stream<'_, Connection>, bytes: usize) {
         self.count(!stream.own.is_session, bytes);
         if !stream.own.is_session && !std::mem::replace(&mut stream.own.is_noted, true) {
@@ -301,14 +301,14 @@ impl<S: Sink<Event>> Messages<'_, S> {
         channel.put_gap(gap, &context, Nanos(0), self.sink);
     }
 
-    /// One SoupBinTCP packet without its length.
+    /// Reads one SoupBinTCP packet without its length.
     #[inline(never)]
     pub(super) fn soup_packet(&mut self, channel: &mut Channel, body: &[u8], place: Place) {
         channel.counters.packets += 1;
         match body.split_first() {
             Some((&soupbintcp::SequencedData::TAG, message)) => self.message(channel, message, place),
             Some((&soupbintcp::LoginAccepted::TAG, login)) => {
-                // Session, then the number of the first message to come.
+                // The session, then the number of the next message.
                 let number =
                     login.last_chunk::<20>().and_then(|digits| tapeworks_wire::AsciiNumber(*digits).value());
                 if let Some(number) = number {
@@ -321,13 +321,13 @@ impl<S: Sink<Event>> Messages<'_, S> {
             Some((&soupbintcp::UnsequencedData::TAG, message)) => {
                 self.shared.note(place, ProblemKind::Unsequenced { bytes: message.len() });
             }
-            // Logins and heartbeats of clients, debug packets.
+            // Client logins and heartbeats, debug packets.
             Some(_) => {}
             None => self.shared.note(place, ProblemKind::Message(DecodeError::Empty)),
         }
     }
 
-    /// The next message.
+    /// Processes the next message.
     #[inline(always)]
     pub(super) fn message(&mut self, channel: &mut Channel, message: &[u8], place: Place) {
         let Shared { problems, symbols, .. } = &mut *self.shared;
@@ -335,7 +335,7 @@ impl<S: Sink<Event>> Messages<'_, S> {
     }
 }
 
-/// Notes the instruments of a channel that is one of several of its venue, so that a restart empties their books and no others.
+/// Records the instruments of a channel that is one of several of its venue, so that a restart empties only their books.
 ///
 /// Cost: a load for each event of such a channel, and a branch for each event of any other.
 struct Noting<'s, S> {

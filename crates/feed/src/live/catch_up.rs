@@ -1,4 +1,4 @@
-//! What a channel keeps while it waits for a snapshot, and how it catches up after the snapshot arrives.
+//! The packets that a channel keeps while it waits for a snapshot, and how it catches up once the snapshot arrives.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use tapeworks_session::Header;
 use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
 
-/// A packet that came while a snapshot was on its way.
+/// A packet that arrived while a snapshot was outstanding.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(super) struct Since {
@@ -17,7 +17,7 @@ pub(super) struct Since {
     pub(super) payload: Vec<u8>,
 }
 
-/// A snapshot on its way.
+/// An outstanding snapshot.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(super) struct Awaited {
@@ -25,11 +25,11 @@ pub(super) struct Awaited {
     pub(super) due: Nanos,
     #[cfg_attr(feature = "serde", serde(with = "serde_bytes"))]
     pub(super) messages: Vec<u8>,
-    /// It is complete, and holds all messages before this number.
+    /// Set once the snapshot is complete: it holds all messages before this number.
     pub(super) next: Option<u64>,
     /// When it became complete.
     pub(super) ended: Nanos,
-    /// Where it is complete: some of its books hold messages up to this number.
+    /// Computed once the snapshot is complete: some of its books hold messages up to this number.
     pub(super) reaches: Option<u64>,
     /// Packets since the request.
     pub(super) since: VecDeque<Since>,
@@ -37,13 +37,13 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    /// Whether more packets came than may be kept.
+    /// Returns whether more packets arrived than may be kept.
     pub(super) fn is_overrun(&self) -> bool {
         self.since.is_empty() && self.since_bytes > 0
     }
 }
 
-/// Events that say nothing of books: after a snapshot they are not put out again.
+/// Returns whether an event does not affect books. Such events are not emitted again after a snapshot.
 const fn is_left_out(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -55,7 +55,8 @@ const fn is_left_out(kind: EventKind) -> bool {
     )
 }
 
-/// Marks the events of a snapshot, and of messages that are applied again after it: books change, trades are not put out twice.
+/// Marks the events of a snapshot, and of messages that are applied again after it: books change, but trades are not emitted
+/// twice.
 pub(super) struct AsSnapshot<'s>(pub(super) &'s mut dyn Sink<Event>);
 
 impl Sink<Event> for AsSnapshot<'_> {
@@ -87,7 +88,7 @@ impl Sink<Event> for CatchUp<'_> {
         if event.channel_sequence < self.before {
             let is_last = event.channel_sequence.saturating_add(1) == self.before;
             if is_last && is_left_out(event.kind) {
-                // The last number of a snapshot says where the lines go on.
+                // The last number of a snapshot marks where the lines continue.
                 (event.kind, event.price, event.size) = (EventKind::Other, None, 0);
                 (event.aux, event.detail) = (0, 0);
                 event.add_flags(Flags::SNAPSHOT);

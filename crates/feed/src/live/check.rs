@@ -1,17 +1,20 @@
 //! Checks a complete snapshot against the packets received around it, before any of it reaches a book.
 //!
-//! A snapshot server may belong to another day or site, or lie: its messages look right, and only its end number is wrong. Then the
-//! channel would skip messages that the snapshot does not include, or apply messages that it already includes. The lines know better:
+//! A snapshot server may belong to another day or site, or be wrong: its messages look right, and only its end number is wrong.
+//! The channel would then skip messages that the snapshot does not include, or apply messages that it already includes. The lines
+//! reveal this:
 //!
-//! - The effect of each buffered message below the end number must be visible in the snapshot. An order that such a message added must
-//!   be present with the same size, and an order that it removed must be absent. A price level or quote must be as its last message set it.
-//! - A buffered message from the end number on must fit the snapshot: it must not add an order that is present, or change an order that
-//!   is absent. A message that sets a price level or quote always fits.
+//! - The effect of each buffered message below the end number must be visible in the snapshot. An order that such a message added
+//!   must be present with the same size, and an order that it removed must be absent. A price level or quote must be as its last
+//!   message set it.
+//! - A buffered message from the end number on must fit the snapshot: it must not add an order that is present, or change an
+//!   order that is absent. A message that sets a price level or quote always fits.
 //!
-//! The check translates snapshot and packets in a feed of its own, so a rejected snapshot leaves no symbol and no locate behind. It is
-//! lenient where the packets are inconclusive: a hole in their numbers or a cleared book ends what is known so far.
+//! The check translates the snapshot and the packets in a separate feed, so a rejected snapshot leaves no symbols or locates in
+//! the real one. It is lenient where the packets are inconclusive: a gap in their numbers or a cleared book discards the effects
+//! noted so far.
 //!
-//! Cost: a second translation of the snapshot, and some 64 bytes per resting order. It runs once per snapshot, never per packet.
+//! Cost: a second translation of the snapshot, and about 64 bytes per resting order. It runs once per snapshot, never per packet.
 
 use std::collections::HashMap;
 
@@ -45,10 +48,10 @@ enum Part {
     Quote(InstrumentId, Side),
 }
 
-/// The state of a part: its shares, and of a quote its price.
+/// The state of a part: its shares, and for a quote or price level also its price.
 type State = (u32, Option<Price>);
 
-/// What an event sets a price level or quote to; `None`: the level or side is empty. Other events set neither.
+/// Returns what an event sets a price level or quote to; the inner `None` empties the level or side. Other events set neither.
 fn setting(event: &Event) -> Option<(Part, Option<State>)> {
     let state = Some((event.size, event.price)).filter(|_| event.size > 0 && event.price.is_some());
     match event.kind {
@@ -63,7 +66,7 @@ fn setting(event: &Event) -> Option<(Part, Option<State>)> {
 struct Books(HashMap<Part, State>);
 
 impl Books {
-    /// Applies an event. `false`: it does not fit the orders.
+    /// Applies an event. Returns `false` if it does not fit the orders.
     fn apply(&mut self, event: &Event) -> bool {
         let order = Part::Order(event.order_id);
         match event.kind {
@@ -102,8 +105,8 @@ impl Books {
     }
 }
 
-/// The effects of the messages that the snapshot must include: the state that they leave, or `None` if the part was removed. An order
-/// of which too little is known has no entry.
+/// The effects of the messages that the snapshot must include: the resulting state, or `None` if the part was removed. An order
+/// about which too little is known has no entry.
 #[derive(Default)]
 struct Effects(HashMap<Part, Option<State>>);
 
@@ -133,10 +136,10 @@ impl Effects {
     }
 }
 
-/// Checks a snapshot against `packets`, which are in the order of their numbers.
+/// Checks a snapshot against `packets`, which must be ordered by number.
 ///
 /// # Errors
-/// A message that cannot be read, or a packet that the snapshot contradicts.
+/// Fails if a message of the snapshot cannot be read, or if the snapshot contradicts a packet.
 pub(super) fn check(
     candidate: &Candidate<'_>,
     packets: &mut dyn Iterator<Item = &[u8]>,
@@ -145,13 +148,13 @@ pub(super) fn check(
     let spec = channel.application.spec();
     let mut feed = Feed::new(candidate.feed.clone());
     let place = place_of(&mut feed, number, channel, session, now);
-    // Where books are of several numbers, the first number that an instrument's book does not include.
+    // If books have different numbers: the first number that each instrument's book does not include.
     let mut begins: HashMap<InstrumentId, u64> = HashMap::new();
     let (mut books, mut reach) = (Books::default(), 0);
     for message in Blocks::new(messages, BigEndian) {
         let message = message.map_err(|_| SnapshotFault::Unreadable)?;
         (spec.check)(message).map_err(|_| SnapshotFault::Unreadable)?;
-        // It stands for the messages that follow, up to the next one.
+        // It applies to the following messages, up to the next such message.
         if let of_next @ 1.. = feed.channel(place).normaliser.reach_of(message) {
             reach = of_next;
         }
@@ -174,7 +177,7 @@ pub(super) fn check(
                 return;
             }
             if expected.is_some_and(|expected| sequence > expected) {
-                // What is missing may have changed any order.
+                // The missing messages may have changed any order.
                 effects.0.clear();
                 is_blind |= sequence > next;
             }

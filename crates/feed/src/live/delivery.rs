@@ -1,4 +1,4 @@
-//! Handles the arbiter's deliveries: hands packets to the feed, and puts out which books are stale or cleared.
+//! Handles the arbiter's deliveries: passes packets to the feed, and emits which books are stale or cleared.
 
 use std::collections::BTreeSet;
 
@@ -18,22 +18,23 @@ use crate::feed::Feed;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(super) struct Followed {
-    /// Its place in the feed.
+    /// Its index in the feed.
     pub(super) place: Option<usize>,
-    /// A snapshot on its way.
+    /// The outstanding snapshot.
     pub(super) awaited: Option<Awaited>,
-    /// The instruments of late messages, of the whole session. While messages are missing, any other may be stale too.
+    /// The instruments of late messages, over the whole session. While messages are missing, any other instrument may be stale
+    /// too.
     pub(super) affected: BTreeSet<(Publisher, InstrumentId)>,
-    /// Books of the channel may be wrong.
+    /// Whether books of the channel may be wrong.
     pub(super) is_stale: bool,
-    /// Messages before this number may be in books of the last snapshot: they belong to it.
+    /// Messages before this number may already be in books of the last snapshot, and count as part of it.
     pub(super) caught_up: u64,
-    /// Gaps of the session that this channel put out. The feed also counts unreadable messages.
+    /// Gaps of the session that this channel emitted. The feed also counts unreadable messages.
     pub(super) known_gaps: u64,
 }
 
 impl Followed {
-    /// Whether a message of the session could not be read since the books were last made anew.
+    /// Returns whether a message of the session could not be read since the books were last rebuilt.
     #[inline]
     pub(super) fn has_unreadable(&self, feed: &Feed) -> bool {
         self.place
@@ -42,7 +43,7 @@ impl Followed {
     }
 }
 
-/// The place in the feed of a session of a channel.
+/// Returns the index in the feed of a session of a channel.
 pub(super) fn place_of(
     feed: &mut Feed,
     number: u16,
@@ -70,7 +71,7 @@ pub(super) struct Target<'t, S> {
 }
 
 impl<S: Sink<Event>> Target<'_, S> {
-    /// Takes a packet that the arbiter found to be the next one.
+    /// Processes a packet that the arbiter found to be next in sequence.
     #[inline]
     pub(super) fn next_packet<T: Transport>(
         &mut self,
@@ -106,20 +107,20 @@ impl<S: Sink<Event>> Target<'_, S> {
         }
     }
 
-    /// A packet with messages that are in some books of the snapshot.
+    /// Processes a packet with messages that some books of the snapshot already include.
     #[cold]
     fn catch_up(&mut self, place: usize, line: Line, received: Nanos, payload: &[u8]) {
         let mut sink = CatchUp { before: self.followed.caught_up, sink: self.sink };
         self.unread = self.feed.held(place, line, received, payload, &mut sink);
     }
 
-    /// Keeps a copy to apply behind the requested snapshot.
+    /// Keeps a copy to apply after the requested snapshot.
     #[cold]
     fn remember(&mut self, header: &Header, received: Nanos, payload: &[u8]) {
         let Some(awaited) = &mut self.followed.awaited else { return };
         awaited.since_bytes += payload.len();
         if awaited.since_bytes > self.options.arbiter.held_bytes {
-            // Its time is over: the next tick gives it up.
+            // The snapshot is overdue now: the next tick gives it up.
             awaited.due = Nanos(0);
             awaited.since.clear();
             return;
@@ -127,7 +128,7 @@ impl<S: Sink<Event>> Target<'_, S> {
         awaited.since.push_back(Since { header: *header, received, payload: payload.to_vec() });
     }
 
-    /// Puts out an event of the channel as a whole, for each of its publishers.
+    /// Emits an event of the whole channel for each of its publishers.
     fn put_all(&mut self, place: usize, kind: EventKind, now: Nanos) {
         self.feed.channel(place).events(kind, now).for_each(|event| self.sink.put(event));
     }
@@ -139,7 +140,7 @@ impl<S: Sink<Event>> Target<'_, S> {
             (Delivery::Session { session, first, now }, old) => {
                 let mut place = place_of(self.feed, self.number, self.options, session, now);
                 if old == Some(place) {
-                    // The session starts over under its old name.
+                    // The session restarts under its old name.
                     place = self.feed.next_run(place, now);
                 }
                 self.followed.place = Some(place);
@@ -152,13 +153,13 @@ impl<S: Sink<Event>> Target<'_, S> {
                     self.put_all(place, EventKind::Recovered, now);
                 }
                 if old.is_some() {
-                    // The earlier state is of another session.
+                    // The earlier state belongs to another session.
                     self.put_all(place, EventKind::Clear, now);
                 }
                 self.feed.channel_mut(place).sequenced.tracker.restart(first);
             }
             (Delivery::Joining { now }, Some(old)) => {
-                // The earlier state is of another session, and nothing is known of this one yet.
+                // The earlier state belongs to another session, and nothing is known of this one yet.
                 self.put_all(old, EventKind::Clear, now);
                 self.followed.affected.clear();
                 self.followed.is_stale = false;

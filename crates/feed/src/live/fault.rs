@@ -1,16 +1,16 @@
-//! Why a requested snapshot was not applied.
+//! The reasons why a requested snapshot was not applied.
 
 use std::fmt;
 
-/// Why a requested snapshot was not applied. The numbers are stable: the journal has them.
+/// Why a requested snapshot was not applied. The numbers are stable, because the journal records them.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum SnapshotFault {
-    /// The journal does not say.
+    /// The journal does not record the reason.
     Unknown = 0,
-    /// No connection to the server could be made, or it broke.
+    /// The connection to the server could not be made, or it broke.
     Unreachable = 1,
     /// The server rejected the login.
     LoginRejected = 2,
@@ -20,13 +20,13 @@ pub enum SnapshotFault {
     OtherSession = 4,
     /// The server ended the connection or the session before the snapshot's end.
     Ended = 5,
-    /// The end of the snapshot does not fit its beginning.
+    /// The snapshot's end does not match its beginning.
     Torn = 6,
-    /// Packets of a refresh did not come, however often they were requested.
+    /// Packets of a refresh did not arrive, despite repeated requests.
     Incomplete = 7,
     /// The server does not speak the protocol.
     Malformed = 8,
-    /// The snapshot has more messages or bytes than a snapshot may have.
+    /// The snapshot exceeds the limit for messages or bytes.
     TooLarge = 9,
     /// The server was silent for too long.
     Silent = 10,
@@ -42,16 +42,16 @@ pub enum SnapshotFault {
     Unreadable = 15,
     /// The snapshot ends before the first message that the lines delivered since the request.
     Stale = 16,
-    /// More packets came meanwhile than a channel may keep.
+    /// More packets arrived during the request than a channel may keep.
     TooManyPackets = 17,
-    /// Inputs of the plant were lost meanwhile.
+    /// Inputs of the plant were lost during the request.
     InputsLost = 18,
     /// The plant stopped, or the channel requested a newer snapshot.
     Abandoned = 19,
 }
 
 impl SnapshotFault {
-    /// Every fault, in the order of the numbers.
+    /// Every fault, ordered by number.
     pub const ALL: [Self; 20] = [
         Self::Unknown,
         Self::Unreachable,
@@ -75,7 +75,7 @@ impl SnapshotFault {
         Self::Abandoned,
     ];
 
-    /// A short name for metrics, the same from build to build.
+    /// Returns a short name for metrics, stable across builds.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl SnapshotFault {
         }
     }
 
-    /// The fault of a number; [`SnapshotFault::Unknown`] if there is none.
+    /// Returns the fault with a number; [`SnapshotFault::Unknown`] if there is none.
     #[must_use]
     pub fn from_number(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Unknown)

@@ -1,7 +1,7 @@
 //! The instruments of one channel of a feed that has several.
 //!
 //! Books are kept by feed and instrument, not by channel. So an event about all instruments of such a channel becomes one event
-//! for each of them, and the other channels' books do not change.
+//! per instrument of that channel, and other channels' books do not change.
 //!
 //! Cost: a load for each event of a channel that is one of several; nothing for any other.
 
@@ -10,19 +10,19 @@ use tapeworks_market::orders::MAX_INSTRUMENTS;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_stage::Sink;
 
-/// The instruments of a channel that is one of several of a feed.
+/// The instruments of a channel, if the feed has several channels.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(super) struct Part {
     /// The publishers whose messages the channel carries.
     publishers: Vec<Publisher>,
-    /// Whether an instrument is one of them, by its number.
+    /// Whether the channel carries an instrument, by instrument number.
     pub(super) has: Vec<bool>,
-    /// The first messages about an instrument may be missing: its books are stale from the start.
+    /// Whether the first messages about a new instrument may be missing, so that its books are stale from the start.
     may_be_stale: bool,
 }
 
-/// A sink that splits events of a whole channel by instrument, where the channel is one of several of its feed. Otherwise it hands
+/// A sink that splits events of a whole channel by instrument, if the channel is one of several of its feed. Otherwise it passes
 /// everything on.
 pub(super) struct OfPart<'s, S> {
     pub(super) part: &'s mut Option<Part>,
@@ -30,18 +30,18 @@ pub(super) struct OfPart<'s, S> {
 }
 
 impl Part {
-    /// The part of a channel before its first message.
+    /// Creates the part of a channel before its first message.
     pub(super) fn of(publishers: impl Iterator<Item = Publisher>) -> Self {
         Self { publishers: publishers.collect(), has: Vec::new(), may_be_stale: false }
     }
 
-    /// The publishers whose messages the channel carries.
+    /// Returns the publishers whose messages the channel carries.
     #[cfg(feature = "serde")]
     pub(super) fn publishers(&self) -> &[Publisher] {
         &self.publishers
     }
 
-    /// Puts out `event` for each instrument of the channel.
+    /// Emits `event` for each instrument of the channel.
     fn each<S: Sink<Event>>(&self, event: &Event, sink: &mut S) {
         let last = self.has.iter().rposition(|has| *has);
         for (index, _) in self.has.iter().enumerate().filter(|(_, has)| **has) {
@@ -53,7 +53,8 @@ impl Part {
         }
     }
 
-    /// The event that makes a book stale. It counts no missing messages: the gap of the channel has counted them.
+    /// Returns the event that makes a book stale. It counts no missing messages, because the channel's gap has already counted
+    /// them.
     fn stale(event: &Event) -> Event {
         event.with_gap(Gap { first: event.channel_sequence, count: 0 })
     }
@@ -85,7 +86,7 @@ impl Part {
         }
     }
 
-    /// Whether the channel has not had this instrument before. Adds it.
+    /// Adds an instrument. Returns whether the channel did not have it before.
     #[inline]
     fn is_new(&mut self, instrument: InstrumentId) -> bool {
         let index = instrument.index();

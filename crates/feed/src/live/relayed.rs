@@ -1,16 +1,17 @@
-//! Events that another plant has made: a plant downstream takes them instead of packets of lines.
+//! Events that another plant produced: a downstream plant takes them instead of packets of lines.
 //!
-//! They come in pieces, each an input of its own, which says what part of the other plant's journal it covers. So the state knows which event is
-//! the next, and a start can go on behind it. An event goes out as it is. A piece that begins later than the one before ended
-//! lacks events: every book that the other plant has shown is stale from there on.
+//! They arrive in pieces. Each piece is a separate input and states which part of the other plant's journal it covers, so the
+//! state knows the next event and a restart can continue after it. Events are passed on unchanged. If a piece begins after the
+//! end of the previous one, events are missing: from there on every book that the other plant has shown is stale.
 //!
 //! ```text
 //! first (8) | next (8) | shard (2) | shards (2) | 0 (4) | items: number (8), event (64)
 //! ```
 //!
-//! All numbers are little-endian. Items may be fewer than the numbers that a piece covers: those of other shards are left out.
+//! All numbers are little-endian. A piece may have fewer items than the numbers it covers, because events of other shards are
+//! left out.
 //!
-//! Cost: an event is read once from the piece, and written once.
+//! Cost: each event is read once from the piece, and written once.
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Shard};
@@ -22,7 +23,7 @@ use super::LiveFeed;
 const HEAD_BYTES: usize = 24;
 const ITEM_BYTES: usize = 8 + Event::BYTES;
 
-/// A channel of the other plant, as its events show it.
+/// A channel of the other plant, as seen in its events.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Source {
@@ -32,25 +33,25 @@ struct Source {
     is_stale: bool,
 }
 
-/// What is known of the other plant's events.
+/// The state of the other plant's events.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relayed {
-    /// Which symbols were taken.
+    /// The shard of symbols that the events cover.
     pub shard: Shard,
     /// The number of the other plant's next event.
     pub next: u64,
     /// The receive time of the event before it.
     pub time: Nanos,
-    /// Events that were taken.
+    /// Events received.
     pub events: u64,
-    /// Of them, those that are messages of a venue.
+    /// Events that are messages of a venue.
     pub messages: u64,
-    /// Numbers of events that never came: the other plant's journal, or this one's, had lost them.
+    /// Numbers of events that never arrived, because the other plant's journal, or this one's, had lost them.
     pub missing: u64,
-    /// Times that some never came.
+    /// Times that events were missing.
     pub gaps: u64,
-    /// Pieces that cannot be read.
+    /// Pieces and items that cannot be read.
     pub malformed: u64,
     sources: Vec<Source>,
     last: usize,
@@ -72,12 +73,12 @@ impl Relayed {
         }
     }
 
-    /// Whether books of a channel may be wrong.
+    /// Returns whether books of any channel may be wrong.
     pub fn is_stale(&self) -> bool {
         self.sources.iter().any(|source| source.is_stale)
     }
 
-    /// Gaps of all channels, before the next event.
+    /// Emits gaps of all channels, before the next event.
     fn put_gaps<S: Sink<Event>>(&mut self, sink: &mut S) {
         for source in &mut self.sources {
             source.is_stale = true;
@@ -89,10 +90,10 @@ impl Relayed {
         }
     }
 
-    /// Notes which channel an event is of, and whether it changes what its books are worth.
+    /// Records the channel of an event, and whether the event makes its books stale or sound.
     #[inline]
     fn note(&mut self, event: &Event) {
-        // These use the channel's field for something else, or have none.
+        // These use the channel field for something else, or have no channel.
         if matches!(event.kind, EventKind::ImbalancePrices | EventKind::SymbolMapping | EventKind::Other) {
             return;
         }
@@ -116,7 +117,7 @@ impl Relayed {
     }
 }
 
-/// Whether an event has a message of a venue.
+/// Returns whether an event is a message of a venue.
 pub const fn is_message(event: &Event) -> bool {
     !matches!(
         event.kind,
@@ -124,7 +125,7 @@ pub const fn is_message(event: &Event) -> bool {
     )
 }
 
-/// Collects events of the other plant into a piece.
+/// Collects the other plant's events into a piece.
 #[derive(Clone, Debug)]
 pub struct PieceWriter {
     bytes: Vec<u8>,
@@ -134,7 +135,7 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// An empty piece behind the events before `first`.
+    /// Creates an empty piece that begins with event `first`.
     pub fn new(first: u64, shard: Shard) -> Self {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + 64 * ITEM_BYTES);
         bytes.extend_from_slice(&first.to_le_bytes());
@@ -152,17 +153,17 @@ impl PieceWriter {
         self.items += 1;
     }
 
-    /// The piece has everything that the shard has of the events up to and with this one, which was received at `time`.
+    /// Extends the piece to cover all events up to and including `number`, which was received at `time`.
     pub const fn cover(&mut self, number: u64, time: Nanos) {
         (self.next, self.time) = (number.saturating_add(1), time);
     }
 
-    /// Its events.
+    /// Returns the number of events in the piece.
     pub const fn items(&self) -> usize {
         self.items
     }
 
-    /// The receive time of the last event that it covers, and its bytes.
+    /// Returns the receive time of the last event that the piece covers, and the bytes of the piece.
     pub fn finish(mut self) -> (Nanos, Vec<u8>) {
         if let Some(next) = self.bytes.get_mut(8..16) {
             next.copy_from_slice(&self.next.to_le_bytes());
@@ -179,7 +180,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
 }
 
-/// The head of a piece: what it covers, and its shard.
+/// Parses the head of a piece: the numbers that it covers, and its shard.
 fn head(payload: &[u8]) -> Option<(u64, u64, Shard)> {
     let shard = Shard { number: half(payload, 16)?, of: half(payload, 18)? };
     let (first, next) = (number(payload, 0)?, number(payload, 8)?);
@@ -188,12 +189,12 @@ fn head(payload: &[u8]) -> Option<(u64, u64, Shard)> {
 }
 
 impl LiveFeed {
-    /// What is known of the plant that the events come from; `None` before the first of them.
+    /// Returns the state of the other plant's events; `None` before the first piece.
     pub const fn relayed(&self) -> Option<&Relayed> {
         self.relayed.as_ref()
     }
 
-    /// Takes a piece of another plant's events.
+    /// Processes a piece of another plant's events.
     pub(super) fn take_piece<S: Sink<Event>>(&mut self, received: Nanos, payload: &[u8], sink: &mut S) {
         let head = head(payload);
         let shard = head.map_or(Shard { number: 0, of: 1 }, |(.., shard)| shard);
@@ -229,7 +230,7 @@ impl LiveFeed {
         }
     }
 
-    /// Puts out the gaps between this state and `later`, as far as events of another plant are missing.
+    /// Emits the gaps between this state and `later` if events of another plant are missing.
     pub(super) fn put_missed_pieces<S: Sink<Event>>(&self, later: &Self, sink: &mut S) {
         let (Some(old), Some(new)) = (&self.relayed, &later.relayed) else { return };
         if old.next != new.next {

@@ -1,6 +1,6 @@
 //! Snapshots of a live channel: requesting one, and rebuilding the books from it.
 //!
-//! Cost: none in order; while a snapshot is requested, a copy of each packet.
+//! Cost: none for in-order packets; while a snapshot is outstanding, a copy of each packet.
 
 use std::collections::VecDeque;
 
@@ -17,10 +17,11 @@ use super::fault::SnapshotFault;
 use super::{LiveChannel, LiveFeed, Request};
 use crate::arbitration::Delivery;
 
-/// Most bytes of a snapshot, with two bytes of length for each message: six million orders of Nasdaq's, several times its busiest day.
+/// Maximum size of a snapshot, including two bytes of length per message: six million Nasdaq orders, several times its busiest
+/// day.
 pub const MOST_SNAPSHOT_BYTES: usize = 256 << 20;
 
-/// Most messages of a snapshot. It bounds the memory for checking and applying short messages.
+/// Maximum number of messages in a snapshot. It bounds the memory for checking and applying short messages.
 pub const MOST_SNAPSHOT_MESSAGES: u64 = 8 << 20;
 
 /// How long the lines may take to reach the end number of a complete snapshot, in ns. A venue without messages sends a heartbeat
@@ -30,11 +31,11 @@ const CONFIRM_NS: u64 = 3 * Nanos::SECOND;
 /// The pause after the first failed request, in ns. It doubles with every further failure, up to [`LONGEST_PAUSE_NS`].
 const FIRST_PAUSE_NS: u64 = Nanos::SECOND / 10;
 
-/// The longest pause between two requests of a stale channel, in ns: a server that returns after an outage of any length is used this
-/// soon, and one that never answers costs six connections a minute.
+/// The longest pause between two requests of a stale channel, in ns: a server that returns after an outage of any length is used
+/// within this time, and one that never answers costs six connections a minute.
 const LONGEST_PAUSE_NS: u64 = 10 * Nanos::SECOND;
 
-/// The pause after `failures` failed requests in a row, in ns.
+/// Returns the pause after `failures` consecutive failed requests, in ns.
 pub(crate) const fn pause_ns(failures: u32) -> u64 {
     let doublings = failures.saturating_sub(1);
     let pause_ns = FIRST_PAUSE_NS << if doublings < 10 { doublings } else { 10 };
@@ -44,12 +45,12 @@ pub(crate) const fn pause_ns(failures: u32) -> u64 {
 /// How snapshots are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotOptions {
-    /// After this many failed requests a channel that joins goes on with stale books. It keeps requesting a snapshot, with growing pauses,
-    /// for as long as books are stale.
+    /// Failed requests after which a joining channel continues with stale books. It keeps requesting a snapshot, with growing
+    /// pauses, for as long as books are stale.
     pub attempts: u32,
-    /// How long to wait for one, in ns.
+    /// How long to wait for a snapshot, in ns.
     pub timeout_ns: u64,
-    /// The least time between two requests caused by contradictions of the books, in ns.
+    /// Shortest time between two requests caused by contradictions of the books, in ns.
     pub contradicted_every_ns: u64,
 }
 
@@ -63,32 +64,33 @@ impl Default for SnapshotOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SnapshotCounters {
-    /// Requested.
+    /// Snapshots requested.
     pub requests: u64,
-    /// Applied.
+    /// Snapshots applied.
     pub applied: u64,
-    /// Not applied: see [`SnapshotFault`].
+    /// Snapshots not applied: see [`SnapshotFault`].
     pub failed: u64,
-    /// Messages in those that were applied.
+    /// Messages in the snapshots that were applied.
     pub messages: u64,
-    /// Times that a channel needed one and went on without.
+    /// Times that a channel needed a snapshot and continued without one.
     pub given_up: u64,
-    /// Of those requested: because the venue's messages contradicted the books.
+    /// Snapshots requested because the venue's messages contradicted the books.
     pub contradicted: u64,
-    /// Of those not applied, by [`SnapshotFault`]: see [`SnapshotCounters::failed_by`].
+    /// Snapshots not applied, by [`SnapshotFault`]: see [`SnapshotCounters::failed_by`].
     pub failed_by: [u64; SnapshotFault::ALL.len()],
-    /// Why the last one failed; `None` after one that was applied.
+    /// Why the last snapshot failed; `None` after a snapshot was applied.
     pub last_fault: Option<SnapshotFault>,
 }
 
 impl SnapshotCounters {
-    /// Snapshots not applied because of `fault`. All faults together are [`SnapshotCounters::failed`].
+    /// Returns how many snapshots were not applied because of `fault`. Over all faults they add up to
+    /// [`SnapshotCounters::failed`].
     #[must_use]
     pub fn failed_by(&self, fault: SnapshotFault) -> u64 {
         self.failed_by.get(fault as usize).copied().unwrap_or_default()
     }
 
-    /// Counts a snapshot that is not applied.
+    /// Counts a snapshot that was not applied.
     pub(super) fn count_fault(&mut self, fault: SnapshotFault) {
         self.failed += 1;
         self.last_fault = Some(fault);
@@ -102,16 +104,16 @@ impl SnapshotCounters {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Pace {
-    /// Failed requests in a row.
+    /// Consecutive failed requests.
     pub(super) failures: u32,
-    /// The next request is due; `None`: none is scheduled.
+    /// When the next request is due; `None` if none is scheduled.
     pub(super) retry_at: Option<Nanos>,
-    /// No request is sent before.
+    /// Earliest time of the next request.
     pub(super) not_before: Nanos,
 }
 
 impl LiveFeed {
-    /// The books contradict the venue: requests a snapshot to rebuild them, if the limits allow it.
+    /// Requests a snapshot to rebuild books that contradict the venue, if the limits allow it.
     #[cold]
     pub(super) fn contradicted(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };
@@ -124,7 +126,7 @@ impl LiveFeed {
         self.set_due(index);
     }
 
-    /// The snapshot of `attempt`, if it is still waited for.
+    /// Returns the snapshot of `attempt`, if the channel still waits for it.
     pub(super) fn awaited(&mut self, channel: u16, attempt: u32) -> Option<&mut Awaited> {
         let channel = self.channels.get_mut(usize::from(channel))?;
         channel
@@ -134,7 +136,7 @@ impl LiveFeed {
             .filter(|awaited| awaited.attempt == attempt && awaited.next.is_none())
     }
 
-    /// The channel needs a snapshot: requests it now, or when the pause after the last request is over.
+    /// Requests a snapshot now, or when the pause after the last request is over.
     pub(super) fn request_snapshot(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let (Some(options), Some(session)) = (channel.options.snapshot, channel.arbiter.session()) else {
@@ -166,7 +168,7 @@ impl LiveFeed {
         });
     }
 
-    /// Sends a request whose pause is over, and schedules one for stale books that no request is to heal.
+    /// Sends a request whose pause is over, and schedules one if books are stale and no request is outstanding.
     #[cold]
     pub(super) fn pace_snapshots(&mut self, index: usize, now: Nanos) {
         let Some(channel) = self.channels.get_mut(index) else { return };
@@ -183,7 +185,7 @@ impl LiveFeed {
         }
     }
 
-    /// The requested snapshot will not be applied. The next request follows after a pause.
+    /// Discards the requested snapshot. The next request follows after a pause.
     #[cold]
     pub(super) fn snapshot_failed<S: Sink<Event>>(
         &mut self,
@@ -213,7 +215,7 @@ impl LiveFeed {
         self.set_due(index);
     }
 
-    /// Applies a snapshot that is whole, as soon as the channel is as far as it.
+    /// Applies a complete snapshot as soon as the channel has reached its end number.
     pub(super) fn apply_snapshot<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(next) = channel.followed.awaited.as_ref().and_then(|awaited| awaited.next) else { return };
@@ -233,7 +235,7 @@ impl LiveFeed {
                 .max()
                 .unwrap_or_default()
         });
-        // The lines must confirm the number: otherwise it would hide whatever they deliver below it.
+        // The lines must confirm the number: otherwise it would hide any messages that they deliver below it.
         let needed = next.max(reaches.saturating_add(1));
         if channel.arbiter.heard_to().is_none_or(|heard| heard < needed)
             && !planted!("snapshot-end-unconfirmed")
@@ -242,7 +244,7 @@ impl LiveFeed {
             awaited.due = awaited.due.min(confirmed_by);
             return;
         }
-        // What its books hold is delivered before, by the lines, or is held while joining.
+        // The lines must first have delivered whatever the snapshot's books include, unless it is held while joining.
         if !is_joining && channel.arbiter.next().is_none_or(|reached| reached < needed) {
             return;
         }
@@ -294,7 +296,7 @@ impl LiveFeed {
             channel.snapshots.messages += 1;
             self.feed.aside(place, message, now, next.saturating_sub(1), &mut as_snapshot);
         }
-        // A venue whose books are of several numbers: the snapshot ends behind the last of them.
+        // If the venue's books have different numbers, the snapshot ends after the highest of them.
         let reaches = self.feed.channel(place).normaliser.snapshot_reaches();
         channel.followed.caught_up = if reaches < next { 0 } else { reaches.saturating_add(1) };
         if !is_joining {
@@ -310,7 +312,7 @@ impl LiveFeed {
                 });
             }
         }
-        // No book is stale now.
+        // No book is stale anymore.
         self.feed.channel(place).events(EventKind::Recovered, now).for_each(|event| sink.put(event));
         channel.followed.is_stale = false;
         channel.followed.affected.clear();
@@ -322,7 +324,7 @@ impl LiveFeed {
             let mut target = Target { feed, number, options, followed, sink, unread: 0 };
             arbiter.joined_by_snapshot(next, now, &mut |delivery| target.deliver(delivery));
         } else if channel.arbiter.is_silent() {
-            // The books are those of the snapshot, and nothing says what has changed since.
+            // The books match the snapshot, and nothing shows what has changed since.
             let feed = &mut self.feed;
             let LiveChannel { options, followed, .. } = channel;
             let mut target = Target { feed, number, options, followed, sink, unread: 0 };

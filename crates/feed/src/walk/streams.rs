@@ -1,10 +1,11 @@
-//! TCP streams: recognises the protocol of each direction by its bytes, and cuts the direction into the packets of that protocol.
+//! TCP streams: recognises the protocol of each direction from its bytes, and splits the direction into packets of that protocol.
 //!
-//! A stream is FIX, SoupBinTCP, or one of the [sessions]. After a hole the next packet boundary is unknown. Only FIX resumes, because
-//! `8=FIX` marks the start of a message.
+//! A stream is FIX, SoupBinTCP, or one of the [sessions]. After a hole the next packet boundary is unknown. Only FIX resumes,
+//! because `8=FIX` marks the start of a message.
 //!
-//! Cost: two hash lookups per segment (here and in the reassembler). A packet within one segment is not copied, and a packet that spans
-//! segments is copied once. An incomplete packet is kept until it is whole: up to 64 KiB, or 1 MiB of FIX ([`LONGEST_FIX_BYTES`]).
+//! Cost: two hash lookups per segment (here and in the reassembler). A packet within one segment is not copied, and a packet that
+//! spans segments is copied once. An incomplete packet is kept until it is complete: up to 64 KiB, or 1 MiB of FIX
+//! ([`LONGEST_FIX_BYTES`]).
 
 use std::collections::HashMap;
 
@@ -24,7 +25,7 @@ pub const FIX_START: &[u8] = b"8=FIX";
 /// The longest FIX message, in bytes.
 pub const LONGEST_FIX_BYTES: usize = 1 << 20;
 
-/// How streams are read.
+/// How to read streams.
 #[derive(Debug, Clone, Copy)]
 pub enum ReadStreams {
     /// Detects the protocol; if it is ambiguous, assumes this session.
@@ -49,41 +50,41 @@ pub enum Protocol {
 /// A part of a stream.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// A whole packet or message. SoupBinTCP packets include their length.
+    /// A complete packet or message. SoupBinTCP packets include their length.
     Packet(Protocol, &'a [u8]),
-    /// Bytes between the messages of FIX.
+    /// Bytes between FIX messages.
     Garbled(&'a [u8], Garbled),
     /// Bytes that cannot be read: of an unknown protocol, after a hole, or after an invalid packet.
     Unread(&'a [u8]),
     /// Bytes that fit several sessions.
     Doubt(Vec<&'static str>, &'a [u8]),
-    /// The start of a packet of this protocol, at the end of the stream.
+    /// The incomplete packet of this protocol at the end of the stream.
     Cut(Protocol, &'a [u8]),
     /// Bytes that are missing from the capture.
     Hole {
-        /// How many.
+        /// Number of missing bytes.
         lost: u64,
-        /// The start of the packet in which they are missing, if it had begun, and its protocol.
+        /// The start of the packet in which they are missing, if one had begun, and its protocol.
         begun: Option<(Protocol, &'a [u8])>,
     },
 }
 
-/// The direction that a [`Part`] is of.
+/// The direction that a [`Part`] belongs to.
 #[derive(Debug)]
 pub struct Stream<'a, D> {
     /// Its addresses.
     pub flow: Flow,
-    /// Where the part lies. Of a part that waited, the last segment of this direction.
+    /// Position of the part. For a part that was held back: the last segment of this direction.
     pub place: Place,
-    /// When the walk's last segment was captured: what waits comes no earlier than that.
+    /// When the walk's last segment was captured. A part that was held back is no older.
     pub now: Option<Nanos>,
     /// The VLAN of the segment.
     pub vlan: Option<u16>,
-    /// What the sink keeps of the direction.
+    /// The sink's state for the direction.
     pub own: &'a mut D,
 }
 
-/// What is known of a direction's protocol.
+/// The state of a direction's protocol.
 #[derive(Debug, Clone, Copy, Default)]
 enum State {
     /// Not enough bytes yet.
@@ -100,11 +101,11 @@ struct Direction<D> {
     state: State,
     /// The start of an incomplete packet.
     rest: Vec<u8>,
-    /// Its session, also when packet boundaries are lost.
+    /// Its session, even after packet boundaries are lost.
     session: Option<Session>,
     /// The session of the other direction.
     peer: Option<Session>,
-    /// The segment that the last bytes came in.
+    /// The segment of the last bytes.
     segment: Option<Segment>,
     own: D,
 }
@@ -129,7 +130,7 @@ pub(super) struct Streams<D> {
 /// The receiver of parts.
 type Sink<'s, D> = dyn FnMut(&mut Stream<'_, D>, Part<'_>) + 's;
 
-/// What a direction is read with.
+/// The context in which a direction is read.
 struct Reading<'a, 's, D> {
     read: ReadStreams,
     flow: Flow,
@@ -144,7 +145,7 @@ impl<D: Default> Streams<D> {
         Self { read, reassembler, directions: HashMap::new(), now: None }
     }
 
-    /// Takes a segment.
+    /// Processes a segment.
     pub(super) fn push(&mut self, packet: &Packet<'_>, sink: &mut Sink<'_, D>) {
         self.now = Some(packet.received);
         let segment = Segment { place: packet.into(), vlan: packet.datagram.vlan };
@@ -152,7 +153,7 @@ impl<D: Default> Streams<D> {
         reassembler.push(&packet.datagram, |event| take(directions, *read, event, Some(segment), *now, sink));
     }
 
-    /// Ends all streams: hands over what waited.
+    /// Ends all streams: passes on whatever was held back.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_, D>) {
         let Self { read, reassembler, directions, now } = self;
         reassembler.finish(|event| take(directions, *read, event, None, *now, sink));
@@ -160,12 +161,12 @@ impl<D: Default> Streams<D> {
     }
 }
 
-/// The other direction.
+/// Returns the other direction.
 const fn reverse(flow: Flow) -> Flow {
     Flow { source: flow.destination, destination: flow.source }
 }
 
-/// Takes an event of the reassembler, caused by this segment or by the end.
+/// Processes an event of the reassembler, caused by this segment or by the end.
 fn take<D: Default>(
     directions: &mut HashMap<Flow, Direction<D>>,
     read: ReadStreams,
@@ -210,7 +211,7 @@ fn take<D: Default>(
         }
         StreamEvent::Closed { flow, .. } => {
             let mut direction = directions.remove(&flow).unwrap_or_default();
-            // The closing segment may be empty, so the place is that of the last one with data.
+            // The closing segment may be empty, so the position is that of the last one with data.
             let segment = direction.segment.or(segment).unwrap_or(nowhere);
             let to = &mut Reading { read, flow, segment, now, sink };
             direction.end_start(to);
@@ -223,14 +224,14 @@ fn take<D: Default>(
 }
 
 impl<D: Default> Direction<D> {
-    /// Hands over a part at `offset` from the start of the segment's payload.
+    /// Passes on a part at `offset` from the start of the segment's payload.
     fn put(&mut self, offset: usize, part: Part<'_>, to: &mut Reading<'_, '_, D>) {
         let Segment { place, vlan } = to.segment;
         let place = place.plus(offset as u64);
         (to.sink)(&mut Stream { flow: to.flow, place, now: to.now, vlan, own: &mut self.own }, part);
     }
 
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     fn bytes(&mut self, bytes: &[u8], to: &mut Reading<'_, '_, D>) {
         if self.rest.is_empty() {
             let used = self.read(bytes, 0, to);
@@ -248,7 +249,7 @@ impl<D: Default> Direction<D> {
         self.rest = stream;
     }
 
-    /// How many bytes the packet that has begun needs, if that is known.
+    /// Returns how many bytes the incomplete packet needs, if known.
     fn needed(&self) -> Option<usize> {
         match self.state {
             State::Known(Protocol::Soup(_)) => Some(recognise::first_packet_bytes(&self.rest)),
@@ -257,7 +258,7 @@ impl<D: Default> Direction<D> {
         }
     }
 
-    /// The stream is of this protocol.
+    /// Sets the protocol of the stream.
     fn recognise(&mut self, protocol: Protocol) {
         self.state = State::Known(protocol);
         if let Protocol::Session(session) = protocol {
@@ -265,7 +266,8 @@ impl<D: Default> Direction<D> {
         }
     }
 
-    /// Reads a stream from where the last packet ended; its first `waiting` bytes came in earlier segments. Returns how many bytes were used.
+    /// Reads a stream from where the last packet ended; its first `waiting` bytes came in earlier segments. Returns how many
+    /// bytes were used.
     fn read(&mut self, stream: &[u8], waiting: usize, to: &mut Reading<'_, '_, D>) -> usize {
         if matches!(self.state, State::Begins) {
             match begin(stream, to.read, self.peer) {
@@ -289,7 +291,7 @@ impl<D: Default> Direction<D> {
         }
     }
 
-    /// Cuts a stream into the packets of its protocol. Returns how many bytes were used.
+    /// Splits a stream into the packets of its protocol. Returns how many bytes were used.
     fn packets(
         &mut self,
         protocol: Protocol,
@@ -353,14 +355,14 @@ impl<D: Default> Direction<D> {
     }
 }
 
-/// What the start of a stream says of its protocol.
+/// The outcome of recognising the start of a stream.
 enum Begin {
     Is(Protocol),
     Doubt(Vec<&'static str>),
     Unknown,
 }
 
-/// Looks at the start of a stream. `None`: more bytes must come.
+/// Recognises the start of a stream. Returns `None` if more bytes are needed.
 fn begin(stream: &[u8], read: ReadStreams, peer: Option<Session>) -> Option<Begin> {
     let expected = match read {
         ReadStreams::Session(session) => return Some(Begin::Is(Protocol::Session(session))),
@@ -378,7 +380,7 @@ fn begin(stream: &[u8], read: ReadStreams, peer: Option<Session>) -> Option<Begi
     match sessions::start(stream, peer.or(expected), false) {
         Start::Found(session) => return Some(Begin::Is(Protocol::Session(session))),
         Start::Doubt(protocols) => return Some(Begin::Doubt(protocols)),
-        // No session starts with bytes that form a whole SoupBinTCP packet.
+        // No session starts with bytes that form a complete SoupBinTCP packet.
         Start::Wait if !is_soup => return None,
         Start::Wait | Start::No => {}
     }
@@ -388,7 +390,7 @@ fn begin(stream: &[u8], read: ReadStreams, peer: Option<Session>) -> Option<Begi
     Some(if is_soup { Begin::Is(Protocol::Soup(None)) } else { Begin::Unknown })
 }
 
-/// Whether a stream starts with SoupBinTCP packets, whatever they carry.
+/// Returns whether a stream starts with SoupBinTCP packets, whatever they carry.
 fn is_soup(stream: &[u8]) -> bool {
     let mut packets = soupbintcp::Packets::new(stream).filter_map(Result::ok).take(8).peekable();
     packets.peek().is_some() && packets.all(|packet| soupbintcp::Message::decode(packet).is_ok())
