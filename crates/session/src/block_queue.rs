@@ -1,19 +1,19 @@
-//! A queue that grows without moving what it has: a session keeps millions of messages of a day, and no message waits while they are copied
-//! into a larger buffer.
+//! A queue that grows without moving its elements. A session keeps millions of messages a day, and no message may wait
+//! while they are copied into a larger buffer.
 //!
-//! Cost: two look-ups to reach an element. Memory is taken a block at a time.
+//! Cost: two lookups to reach an element. Memory is allocated a block at a time.
 
 use std::collections::VecDeque;
 
 /// A queue in blocks of `BLOCK` elements.
 #[derive(Debug, Clone)]
 pub struct BlockQueue<T, const BLOCK: usize> {
-    /// All but the last are full.
+    /// All blocks except the last are full.
     blocks: VecDeque<Vec<T>>,
-    /// Elements at the start of the first block that were taken from the queue.
+    /// Elements already removed from the start of the first block.
     gone: usize,
     len: usize,
-    /// Empty blocks, for the elements to come.
+    /// Empty blocks to reuse.
     spare: Vec<Vec<T>>,
 }
 
@@ -24,32 +24,32 @@ impl<T, const BLOCK: usize> Default for BlockQueue<T, BLOCK> {
 }
 
 impl<T, const BLOCK: usize> BlockQueue<T, BLOCK> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The element at a place, from the oldest on.
+    /// Returns the element at `place`, counted from the oldest.
     #[must_use]
     pub fn get(&self, place: usize) -> Option<&T> {
         let place = place.checked_add(self.gone)?;
         self.blocks.get(place / BLOCK)?.get(place % BLOCK)
     }
 
-    /// The same, to change it.
+    /// Returns the element at `place` mutably, counted from the oldest.
     pub fn get_mut(&mut self, place: usize) -> Option<&mut T> {
         let place = place.checked_add(self.gone)?;
         self.blocks.get_mut(place / BLOCK)?.get_mut(place % BLOCK)
     }
 
-    /// Adds an element.
+    /// Appends an element.
     pub fn push_back(&mut self, element: T) {
         const { assert!(BLOCK > 0, "a block holds an element") };
         self.len += 1;
@@ -63,7 +63,7 @@ impl<T, const BLOCK: usize> BlockQueue<T, BLOCK> {
         }
     }
 
-    /// Takes the oldest element away. Its memory is free again with its block. Returns whether there was one.
+    /// Removes the oldest element and returns whether there was one. Memory is freed a block at a time.
     pub fn drop_front(&mut self) -> bool {
         if self.len == 0 {
             return false;
@@ -79,13 +79,13 @@ impl<T, const BLOCK: usize> BlockQueue<T, BLOCK> {
         true
     }
 
-    /// Takes all elements away.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         self.blocks.clear();
         (self.gone, self.len) = (0, 0);
     }
 
-    /// Takes the memory for so many more elements now.
+    /// Reserves memory for `elements` more elements.
     pub fn keep_room(&mut self, elements: usize) {
         let in_last = self.blocks.back().map_or(0, |block| BLOCK - block.len());
         let blocks = elements.saturating_sub(in_last).div_ceil(BLOCK);

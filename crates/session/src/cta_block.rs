@@ -1,10 +1,10 @@
-//! CTA's blocks as a [`Transport`].
+//! CTA blocks as a [`Transport`].
 //!
-//! There is no session: a channel numbers its messages from 1 on each day, and the multicast group is the channel. What identifies a session here is
-//! the data feed indicator: `Q` is CQS.
+//! CTA has no sessions: a channel numbers its messages from 1 each day, and the multicast group identifies the channel.
+//! The data feed indicator serves as the session ID here: `Q` is CQS.
 //!
-//! CTA's retransmissions are not public. The requests here are for servers of ours: a header without messages, with the count of the wanted ones, at
-//! most 255. Blocks written here are not padded.
+//! CTA's retransmission requests are not public. Requests here are for our own servers: a header without messages that
+//! carries the number of messages wanted, at most 255. Blocks written here are not padded.
 
 use tapeworks_wire::cta::block::{
     BlockHeader, BlockHeaderFields, HEADER_BYTES, PREFIX, Prefix, RetransmissionIndicator, SCHEMA, checksum,
@@ -17,10 +17,10 @@ use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, 
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Where the retransmission indicator is.
+/// Offset of the retransmission indicator.
 const RETRANSMISSION_AT: usize = 4;
 
-/// Where the checksum is.
+/// Position of the checksum.
 const CHECKSUM_AT: std::ops::Range<usize> = 18..20;
 
 /// CTA's block header.
@@ -35,7 +35,7 @@ fn seal(block: &mut [u8]) {
     }
 }
 
-/// A header of so many messages.
+/// Builds the header of a block with `count` messages.
 fn header_fields(session: SessionId, count: u16, first: u64) -> Option<BlockHeaderFields<'static>> {
     let SessionId::CtaBlock(indicator) = session else { return None };
     Some(BlockHeaderFields {
@@ -44,7 +44,7 @@ fn header_fields(session: SessionId, count: u16, first: u64) -> Option<BlockHead
         data_feed_indicator: Ascii([indicator]),
         retransmission_indicator: RetransmissionIndicator::Original,
         block_sequence_number: u32::try_from(first).unwrap_or(u32::MAX),
-        // A block has fewer than 256 messages: the shortest has 26 bytes.
+        // A block has fewer than 256 messages: the shortest message has 26 bytes.
         messages_in_block: u8::try_from(count).unwrap_or(u8::MAX),
         sip_block_timestamp_seconds: SecondsSinceEpoch(0),
         sip_block_timestamp_nanoseconds: Nanoseconds(0),
@@ -117,7 +117,7 @@ impl Transport for CtaBlock {
             ..fields
         };
         let written = fields.encode_into(target.get_mut(..HEADER_BYTES).unwrap_or_default());
-        // The messages lie behind the header already.
+        // The messages are already in place after the header.
         if let Some(block) = target.get_mut(..HEADER_BYTES + header.payload_bytes) {
             seal(block);
         }

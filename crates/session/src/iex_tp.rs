@@ -1,8 +1,8 @@
 //! IEX-TP as a [`Transport`]: *IEX Transport Specification* 1.25.
 //!
-//! IEX does not publish the form of its requests. The form here is ours, modelled on MoldUDP64's: a segment's header of 40
-//! bytes with payload length 0 that names protocol, channel, session, the first message's number and the count; stream
-//! offset and send time are ignored. The answer is a segment.
+//! IEX does not publish its request format. The format here is ours, modelled on MoldUDP64's: a 40-byte segment header
+//! with payload length 0 that names the protocol, channel, session, first sequence number and count. Stream offset and
+//! send time are ignored. The answer is a segment.
 
 use tapeworks_wire::framing::LittleEndian;
 use tapeworks_wire::iex::tp::{MessageProtocolId, SCHEMA, Segment, SegmentFields};
@@ -15,7 +15,7 @@ use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, 
 #[derive(Clone, Copy, Debug)]
 pub struct IexTp;
 
-/// A header without messages.
+/// Builds a header without messages.
 fn header_fields(session: SessionId) -> Option<SegmentFields<'static>> {
     let SessionId::IexTp { protocol, channel, session } = session else { return None };
     Some(SegmentFields {
@@ -41,7 +41,7 @@ impl Transport for IexTp {
     const HEADER_BYTES: usize = 40;
     const NAMES_CHANNEL: bool = true;
 
-    /// Of DEEP, on its channel.
+    /// Returns a session of DEEP, on channel 1.
     fn session(number: u32) -> SessionId {
         SessionId::IexTp { protocol: MessageProtocolId::Deep.raw(), channel: 1, session: number }
     }
@@ -79,7 +79,7 @@ impl Transport for IexTp {
         Segment::decode(payload).ok().map(|segment| segment.send_time().0)
     }
 
-    /// A stream offset of 0: no byte of the session was sent before.
+    /// Detects a stream offset of 0: no byte of the session was sent before.
     fn restarts(payload: &[u8]) -> bool {
         Segment::decode(payload)
             .is_ok_and(|segment| segment.stream_offset() == 0 && segment.first_message_sequence_number() <= 1)

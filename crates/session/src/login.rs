@@ -1,4 +1,4 @@
-//! The login of a SoupBinTCP server's client: splits its bytes into packets, checks the login, and makes the answers.
+//! Logins to a SoupBinTCP server: splits a client's bytes into packets, checks the login, and builds the answers.
 
 use subtle::ConstantTimeEq;
 use tapeworks_wire::nasdaq::soupbintcp::{
@@ -11,16 +11,16 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// How long a client may take to log in, in nanoseconds.
 pub(crate) const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
 
-/// How long a client may read nothing, in nanoseconds: SoupBinTCP's own limit.
+/// How long a client may read nothing, in nanoseconds: the limit of SoupBinTCP itself.
 pub(crate) const STALL_TIMEOUT_NS: u64 = 15 * SECOND_NS;
 
-/// After so long without another packet a heartbeat goes, in nanoseconds.
+/// A heartbeat is sent after this long without another packet, in nanoseconds.
 pub(crate) const HEARTBEAT_NS: u64 = SECOND_NS;
 
-/// The longest packet that a client may send, in bytes with its length: a login has 49.
+/// The longest packet that a client may send, in bytes including its length field: a login has 49.
 pub(crate) const LONGEST_PACKET_BYTES: usize = 256;
 
-/// Who may log in. How many characters a login has room for depends on its protocol
+/// Who may log in. The space for user and password depends on the protocol
 /// ([`SnapshotProtocol::user_characters`](crate::snapshot::SnapshotProtocol::user_characters)).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
@@ -31,14 +31,14 @@ pub struct Credentials {
 }
 
 impl std::fmt::Debug for Credentials {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
 impl Credentials {
-    /// Whether a login names this user with this password, ignoring blanks around them. It compares in constant time.
+    /// Returns whether a login has this user and password, ignoring surrounding blanks. Compares in constant time.
     #[must_use]
     pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
         let is_same = |one: &[u8], other: &str| one.trim_ascii().ct_eq(other.as_bytes().trim_ascii());
@@ -46,38 +46,38 @@ impl Credentials {
     }
 }
 
-/// Whether a login has the required credentials. Without credentials any client may log in.
+/// Returns whether a login has the required credentials. If none are required, any client may log in.
 pub(crate) fn is_known(wanted: Option<&Credentials>, user: &[u8], password: &[u8]) -> bool {
     wanted.is_none_or(|wanted| wanted.admit(user, password))
 }
 
-/// Whether a client requested the running session: by its name, or by blanks.
+/// Returns whether a client requested the running session, by name or with a blank name.
 pub(crate) fn is_session(requested: &[u8; 10], running: &[u8; 10]) -> bool {
     let is_blank = requested.iter().all(|byte| matches!(byte, b' ' | 0));
     is_blank || requested.trim_ascii() == running.trim_ascii()
 }
 
-/// The answer to a login: the session, and the number of the first message.
+/// Builds the acceptance of a login: the session, and the sequence number of the first message.
 pub(crate) fn accepted(session: [u8; 10], first: u64) -> [u8; LoginAccepted::LENGTH] {
     let fields = LoginAcceptedFields {
         packet_length: (LoginAccepted::LENGTH - 2) as u16,
         session: Ascii(session),
-        // Every 64-bit number has at most 20 digits.
+        // A 64-bit number has at most 20 digits.
         sequence_number: AsciiNumber::new(first).unwrap_or(AsciiNumber([b' '; 20])),
     };
     fields.encode()
 }
 
-/// The answer to a login that is rejected.
+/// Builds the rejection of a login.
 pub(crate) fn rejected(reason: RejectReasonCode) -> [u8; LoginRejected::LENGTH] {
     LoginRejectedFields { packet_length: 2, reject_reason_code: reason }.encode()
 }
 
-/// A side sent a packet longer than its longest.
+/// A side sent a packet longer than its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooLong;
 
-/// The packets of one side. Keeps the start of an incomplete packet, at most as long as the longest.
+/// Splits one side's bytes into packets. Keeps the start of an incomplete packet, up to the longest allowed length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PacketReader {
     start: Vec<u8>,
@@ -85,17 +85,17 @@ pub(crate) struct PacketReader {
 }
 
 impl PacketReader {
-    /// Of a client: no packet has more than [`LONGEST_PACKET_BYTES`].
+    /// Creates a reader for a client, whose packets have at most [`LONGEST_PACKET_BYTES`].
     pub(crate) const fn new() -> Self {
         Self::with_longest(LONGEST_PACKET_BYTES)
     }
 
-    /// Of a side whose longest packet has so many bytes with its length.
+    /// Creates a reader for a side whose longest packet has this many bytes, including its length field.
     pub(crate) const fn with_longest(longest_bytes: usize) -> Self {
         Self { start: Vec::new(), longest_bytes }
     }
 
-    /// Takes bytes that are cut anywhere, and hands each whole packet to `each`.
+    /// Reads bytes split at any point and passes each complete packet to `each`.
     pub(crate) fn read(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), TooLong> {
         self.start.extend_from_slice(bytes);
         let mut packets = Packets::new(&self.start);
@@ -113,7 +113,7 @@ impl PacketReader {
         Ok(())
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of buffered bytes.
     #[cfg(test)]
     pub(crate) const fn kept(&self) -> usize {
         self.start.len()

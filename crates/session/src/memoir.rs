@@ -1,7 +1,8 @@
 //! MEMX's MEMOIR UDP as a [`Transport`].
 //!
-//! MEMX takes requests over TCP ([`requests`](crate::requests)). The requests here are for servers of ours that take datagrams, modelled on MoldUDP64's: the header of a packet with
-//! messages, 20 bytes, that names the session, the first message's number and the count, without the messages.
+//! MEMX accepts requests over TCP ([`requests`](crate::requests)). The datagram requests here are for our own servers,
+//! modelled on MoldUDP64's: the 20-byte header of a packet with messages, which names the session, the first sequence
+//! number and the count, but without the messages.
 
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{BigEndian, Blocks};
@@ -18,7 +19,7 @@ use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Tr
 #[derive(Clone, Copy, Debug)]
 pub struct Memoir;
 
-/// The header of a packet with messages.
+/// Builds the header of a packet with messages.
 fn sequenced(session_id: u64, sequence_number: u64, message_count: u16) -> SequencedPacketFields<'static> {
     SequencedPacketFields {
         message_type: MessageType::SequencedMessages,

@@ -1,17 +1,17 @@
-//! Both ends of a native session of Millennium Exchange: orders over two TCP connections, without sockets and clocks.
+//! Both ends of a native session of Millennium Exchange: orders over two TCP connections, without sockets or clocks.
 //!
 //! Source: the session rules of the London Stock Exchange's *MIT203 Native Trading Gateway* as commonly documented. The
-//! real-time channel carries orders, and all reports live; the recovery channel carries the missed reports of the
-//! day. A client logs on to the real-time channel first, then to the recovery channel as the same user. Clients' messages have
-//! no numbers. The venue's reports are numbered per App ID (the partition) and user, from 1 each day, through every reconnect.
+//! real-time channel carries orders and live reports; the recovery channel carries the reports missed during the day. A
+//! client logs on to the real-time channel first, then to the recovery channel as the same user. Client messages have
+//! no sequence numbers. The venue numbers its reports per App ID (the partition) and user, from 1 each day, across
+//! reconnects.
 //!
-//! [`Client`] is a user's end, which a gateway runs; [`Server`] is a venue's end, which a simulated exchange runs. Rules that the
-//! source does not settle are settings, with the default stated there: heartbeats after 3 s and five missed
-//! ([`Variant`](tapeworks_wire::millennium::variant::Variant)), the second logon of a user is rejected, a user over the throttle rate is
-//! disconnected, and the reject codes ([`reject_code`]).
+//! A gateway runs [`Client`], the user's end; a simulated exchange runs [`Server`], the venue's end. Rules that the
+//! source leaves open are settings with documented defaults: a heartbeat interval of 3 s and five missed heartbeats
+//! ([`Variant`](tapeworks_wire::millennium::variant::Variant)), a user's second logon is rejected, a user over the
+//! throttle rate is disconnected, and the reject codes ([`reject_code`]).
 //!
-//! Cost: a message is cut from the stream and handed on where it lies, and a sent message is copied once. Nothing allocates on
-//! a client after start-up.
+//! Cost: a received message is passed on in place, and a sent message is copied once. A client allocates nothing after startup.
 
 mod client;
 mod link;
@@ -24,20 +24,21 @@ pub use client::{Client, ClientCounters, ClientSettings, Event, SendError, Sent,
 pub use server::{ConnectionId, Input, Server, ServerCounters, ServerSettings, User, UserId};
 pub use tracker::{RecoverySettings, TrackerCounters};
 
-/// The numbers in Reject Code of the session's own rejects. The venue's list must be checked: these are the simulated exchange's.
-/// 0 is success.
+/// Reject codes of the session's own rejects.
+///
+/// These are the simulated exchange's numbers; check them against the venue's list. 0 is success.
 pub mod reject_code {
     /// The logon is accepted.
     pub const NONE: i32 = 0;
-    /// Not this user or password.
+    /// Wrong user or password.
     pub const NOT_AUTHORISED: i32 = 1;
-    /// The password has expired or is the first one: log on with a new one.
+    /// The password has expired or is the initial one: log on with a new one.
     pub const PASSWORD_EXPIRED: i32 = 2;
     /// The user is logged on to this channel already.
     pub const ALREADY_LOGGED_ON: i32 = 3;
     /// The first message is not a logon.
     pub const NOT_LOGGED_ON: i32 = 4;
-    /// The message cannot be read, or is none of a client's.
+    /// The message cannot be decoded, or clients may not send it.
     pub const MALFORMED: i32 = 5;
     /// More messages than the throttle rate allows.
     pub const THROTTLED: i32 = 6;
@@ -47,21 +48,21 @@ pub mod reject_code {
     pub const REAL_TIME_FIRST: i32 = 8;
     /// A recovery is in progress on this connection.
     pub const RECOVERY_IN_PROGRESS: i32 = 9;
-    /// The new password is none that may be used.
+    /// The new password is not allowed.
     pub const WRONG_NEW_PASSWORD: i32 = 10;
 }
 
 /// One of the two connections of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// Orders, and reports live.
+    /// Orders and live reports.
     RealTime,
     /// Missed reports.
     Recovery,
 }
 
 impl Channel {
-    /// Both, in the order of logon.
+    /// Both channels, in logon order.
     pub const ALL: [Self; 2] = [Self::RealTime, Self::Recovery];
 
     const fn index(self) -> usize {
@@ -76,29 +77,29 @@ impl Channel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// By logout.
+    /// The session logged out.
     LoggedOut,
     /// The logon was rejected with this code.
     Rejected(i32),
-    /// The other side sent what cannot be read, or what does not belong here.
+    /// The other side sent an invalid message, or one that is not allowed here.
     Malformed,
     /// The other side sent nothing, or read nothing, for too long.
     TimedOut,
-    /// No logon, or no answer to it, in time.
+    /// No logon, or no answer to it, arrived in time.
     NoLogon,
-    /// No answer to a request for missed reports in time.
+    /// No answer to a request for missed reports arrived in time.
     NoAnswer,
-    /// The client sent more than its throttle rate.
+    /// The client exceeded its throttle rate.
     OverThrottle,
-    /// The client reads too slowly: more waits for it than is kept.
+    /// The client reads too slowly: more output is waiting than the limit.
     TooSlow,
     /// The other side closed the connection.
     Closed,
     /// The same user logged on again.
     Displaced,
-    /// The real-time channel ended, and with it the recovery channel.
+    /// The real-time channel ended, which ends the recovery channel.
     RealTimeEnded,
-    /// The caller ended it.
+    /// The caller closed it.
     Dropped,
 }
 

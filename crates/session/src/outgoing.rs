@@ -1,11 +1,11 @@
-//! Bytes that wait to be sent on a connection.
+//! Bytes waiting to be sent on a connection.
 //!
-//! Cost: a copy of what is put; the room of sent bytes is used again.
+//! Cost: one copy of the bytes; the space of sent bytes is reused.
 
-/// Sent bytes are removed from the buffer when there are so many, and they are half of it.
+/// Sent bytes are removed from the buffer once there are this many and they make up at least half of it.
 const COMPACTED_BYTES: usize = 16 << 10;
 
-/// A buffer: the caller bounds what is put into it by [`Outgoing::unsent_bytes`].
+/// A send buffer. The caller bounds its size with [`Outgoing::unsent_bytes`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// An empty buffer with room for so many bytes.
+    /// Creates an empty buffer with this capacity.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), sent: 0 }
     }
@@ -27,17 +27,17 @@ impl Outgoing {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The bytes to send next.
+    /// Returns the bytes to send next.
     pub(crate) fn unsent(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
 
-    /// How many they are.
+    /// Returns the number of bytes to send.
     pub(crate) const fn unsent_bytes(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// So many of them went out.
+    /// Records that this many bytes were sent.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.sent = self.bytes.len().min(self.sent + bytes);
         if self.sent == self.bytes.len() {
@@ -45,7 +45,7 @@ impl Outgoing {
         }
     }
 
-    /// Forgets what was not sent.
+    /// Discards the unsent bytes.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;

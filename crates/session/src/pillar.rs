@@ -1,11 +1,12 @@
 //! The packet header of NYSE's Pillar feeds as a [`Transport`].
 //!
-//! There is no session: a channel numbers its messages from 1 on each day. NYSE takes requests over TCP ([`requests`](crate::requests)) and answers by
-//! multicast. The requests here are for servers of ours that take datagrams, as those of the other transports: the same bytes, which name neither
-//! source nor channel.
+//! Pillar has no sessions: a channel numbers its messages from 1 each day. NYSE accepts requests over TCP
+//! ([`requests`](crate::requests)) and answers by multicast. The datagram requests here are for our own servers, as
+//! with the other transports: the same bytes, but they name neither source nor channel.
 //!
-//! Packets of a refresh, and the answer that messages are unavailable, have numbers of their own. They are no packets of the channel: each is an error
-//! with the delivery flag as its type, and counted as such. What the answer says is read by [`Transport::unavailable`].
+//! Refresh packets, and the answer that messages are unavailable, have their own sequence numbers. They are not packets
+//! of the channel: each is a decode error with the delivery flag as its type, and is counted as one.
+//! [`Transport::unavailable`] reads the answer.
 
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Tr
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Bytes of a request.
+/// Length of a request in bytes.
 const REQUEST_BYTES: usize = HEADER_BYTES + RetransmissionRequest::LENGTH;
 
 /// NYSE's packet header.
@@ -106,7 +107,7 @@ impl Transport for Pillar {
                 Content::Messages => DeliveryFlag::Original,
                 Content::Heartbeat | Content::EndOfSession => DeliveryFlag::Heartbeat,
             },
-            // Nor has one more than 255 messages: those of a market have 16 bytes and more.
+            // Nor has one more than 255 messages: a market data message has at least 16 bytes.
             count: u8::try_from(header.messages).unwrap_or(u8::MAX),
             sequence: u32::try_from(header.sequence).unwrap_or(u32::MAX),
             send_time: SecondsSinceEpoch((header.send_time_ns / SECOND_NS) as u32),

@@ -1,6 +1,6 @@
-//! Request and snapshot protocols. Each transport declares the ones it uses.
+//! Request and snapshot protocols. Each transport declares the protocols that it uses.
 
-/// How requests are written.
+/// The protocol for requesting messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestProtocol {
     /// Cboe's Gap Request Proxy.
@@ -13,17 +13,17 @@ pub enum RequestProtocol {
     Memx,
 }
 
-/// How snapshots are requested and framed.
+/// The protocol for requesting and framing snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SnapshotProtocol {
-    /// Nasdaq's, over SoupBinTCP.
+    /// Nasdaq's GLIMPSE, over SoupBinTCP.
     Glimpse,
-    /// Cboe's.
+    /// Cboe's Spin server.
     Spin,
-    /// NYSE's: requests over TCP, answers to a multicast group.
+    /// NYSE's refresh: requests over TCP, answers to a multicast group.
     Refresh,
     /// MITCH's recovery channel.
     Mitch,
-    /// MEMX's.
+    /// MEMX's snapshots.
     Memx,
 }

@@ -1,23 +1,25 @@
 //! Requests for missed messages over TCP: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel and MEMX's gap fill.
 //!
-//! A client requests messages over a connection and gets a response with a status over it. Of Cboe and NYSE the messages themselves come as datagrams, at
-//! an address of the server's own, which neither end here sees. Of MITCH and MEMX they come over the connection.
+//! A client requests messages over a connection and receives a response with a status. Cboe and NYSE send the messages
+//! themselves as datagrams to a separate address, which neither end here sees. MITCH and MEMX send them over the connection.
 //!
 //! | | Cboe GRP | NYSE request server | MITCH replay channel | MEMX gap fill |
 //! | --- | --- | --- | --- | --- |
-//! | packets | sequenced units of unit 0 and number 0 | Pillar packets | units without a group and of number 0 | messages behind type and length |
+//! | packets | sequenced units, unit 0, number 0 | Pillar packets | units without a group, number 0 | messages after type and length |
 //! | login | user and password | none; each request names its source | user and password | a token of user and password |
-//! | heartbeats | both sides, after a second without another packet | of the server, each minute; the client answers within five seconds | as Cboe | as Cboe |
-//! | silence | five seconds | two heartbeats of the server and the time for one answer | five seconds | five seconds |
-//! | messages of a request | 100 | 1,000 | 1,000 | 1,000 |
-//! | requests | 320 a second, 1,500 a minute, 100,000 a day | 5,000 a day | 100 a second | 100 a second |
-//! | the messages | to a group | to a group | units with their own numbers | between the begin and the end of the replay |
+//! | heartbeats | both sides, after 1 s without a packet | server each minute; client answers within 5 s | as Cboe | as Cboe |
+//! | silence | 5 s | 125 s: two server heartbeats and the time for one answer | 5 s | 5 s |
+//! | messages per request | 100 | 1,000 | 1,000 | 1,000 |
+//! | requests | 320/s, 1,500/min, 100,000/day | 5,000/day | 100/s | 100/s |
+//! | delivery | to a group | to a group | units with their own numbers | between the begin and the end of the replay |
 //!
-//! Layouts and statuses of Cboe's and MITCH's messages agree with two other implementations, those of MEMX's with the public definitions of its order entry.
-//! Times and limits are those of public documents as others quote them; none of this is verified on real packets. Of NYSE 100 requests a second and the silence
-//! after which a server is gone are bounds of ours; of MITCH and MEMX all limits and times are.
+//! The layouts and statuses of Cboe's and MITCH's messages agree with two other implementations, MEMX's with the public
+//! definitions of its order entry. Times and limits are those of public documents as others quote them; none has been
+//! verified on real packets. Some are ours: NYSE's limit of 100 requests a second and its silence limit, and all limits
+//! and times of MITCH and MEMX.
 //!
-//! [`Requester`] is the client's end of one channel, [`RequestServer`] the server's end of one connection. Bytes and times go in, bytes come out.
+//! [`Requester`] is the client's end of one channel, [`RequestServer`] the server's end of one connection. Bytes and
+//! times go in, bytes come out.
 //!
 //! Cost: a request is 17 bytes (Cboe) or 40 bytes (NYSE), a response 18 or 45. Both ends keep bounded queues and one incomplete packet.
 
@@ -47,25 +49,25 @@ pub(crate) use server::{
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Bytes of Cboe's header.
+/// Length of Cboe's header in bytes.
 pub(crate) const UNIT_HEADER_BYTES: usize = 8;
 
-/// A heartbeat of Cboe: a header without messages.
+/// A Cboe heartbeat: a header without messages.
 pub(crate) const UNIT_HEARTBEAT: [u8; UNIT_HEADER_BYTES] = [8, 0, 0, 0, 0, 0, 0, 0];
 
 impl RequestProtocol {
-    /// Whether the messages come to a group. Otherwise they come over the connection.
+    /// Returns whether the messages are sent to a group. Otherwise they are sent over the connection.
     #[must_use]
     pub const fn answers_to_group(self) -> bool {
         matches!(self, Self::Grp | Self::Pillar)
     }
 
-    /// Whether the client logs in, and sends heartbeats.
+    /// Returns whether the client logs in and sends heartbeats.
     const fn has_login(self) -> bool {
         !matches!(self, Self::Pillar)
     }
 
-    /// What goes out after a second without another packet, of a protocol in which both sides send heartbeats.
+    /// Returns the heartbeat that both sides send after a second without another packet; empty if only the server sends them.
     pub(crate) const fn heartbeat(self) -> &'static [u8] {
         match self {
             Self::Grp | Self::Mitch => &UNIT_HEARTBEAT,
@@ -74,7 +76,7 @@ impl RequestProtocol {
         }
     }
 
-    /// The most messages of one request.
+    /// Returns the most messages per request.
     #[must_use]
     pub const fn most_messages(self) -> u16 {
         match self {
@@ -83,7 +85,7 @@ impl RequestProtocol {
         }
     }
 
-    /// The most requests in any second.
+    /// Returns the most requests in any second.
     #[must_use]
     pub const fn per_second(self) -> u32 {
         match self {
@@ -92,7 +94,7 @@ impl RequestProtocol {
         }
     }
 
-    /// After so long without another packet the server sends a heartbeat, in ns.
+    /// Returns the time without another packet after which a server sends a heartbeat, in ns.
     const fn server_heartbeat_ns(self) -> u64 {
         match self {
             Self::Grp | Self::Mitch | Self::Memx => SECOND_NS,
@@ -100,7 +102,7 @@ impl RequestProtocol {
         }
     }
 
-    /// A server that sends nothing for so long is gone, in ns.
+    /// Returns the silence after which a server is considered dead, in ns.
     const fn silence_ns(self) -> u64 {
         match self {
             Self::Grp | Self::Mitch | Self::Memx => 5 * SECOND_NS,
@@ -108,7 +110,7 @@ impl RequestProtocol {
         }
     }
 
-    /// Bytes of a packet's header.
+    /// Returns the length of a packet's header in bytes.
     const fn header_bytes(self) -> usize {
         match self {
             Self::Grp | Self::Mitch => UNIT_HEADER_BYTES,
@@ -117,17 +119,17 @@ impl RequestProtocol {
         }
     }
 
-    /// The longest packet that either side may send, in bytes with its header.
+    /// Returns the longest packet that either side may send, in bytes including the header.
     const fn longest_bytes(self) -> usize {
         match self {
-            // One of a client has 40, one of a server 45.
+            // A client's packets have 40 bytes, a server's 45.
             Self::Grp | Self::Pillar => 512,
-            // With the messages that were requested.
+            // Includes the requested messages.
             Self::Mitch | Self::Memx => 2_048,
         }
     }
 
-    /// Bytes of the packet that these begin with; `None`: its length is not there yet.
+    /// Returns the length of the packet that starts here; `None` if its length has not arrived yet.
     fn packet_bytes(self, bytes: &[u8]) -> Option<usize> {
         match (self, bytes) {
             (Self::Memx, [_, high, low, ..]) => {
@@ -139,7 +141,7 @@ impl RequestProtocol {
         }
     }
 
-    /// Hands each message of a whole packet on. `false`: its messages are not what its header says, and none is handed on.
+    /// Passes each message of a complete packet to `each`. Returns `false`, and passes none, if the messages do not match the header.
     pub(crate) fn each_message(self, packet: &[u8], mut each: impl FnMut(&[u8])) -> bool {
         if self == Self::Memx {
             each(packet);
@@ -148,7 +150,7 @@ impl RequestProtocol {
         let Some(count) = self.count(packet) else { return false };
         let behind_header = packet.len().saturating_sub(self.header_bytes());
         match self {
-            // A unit of MITCH has the layout of Cboe's.
+            // MITCH's units have the layout of Cboe's.
             Self::Grp | Self::Mitch | Self::Memx => SequencedUnit::decode(packet)
                 .is_ok_and(|unit| each_of(unit.blocks(), count, behind_header, each)),
             Self::Pillar => PillarPacket::decode(packet)
@@ -156,7 +158,7 @@ impl RequestProtocol {
         }
     }
 
-    /// Messages that a packet's header says it has.
+    /// Returns the number of messages according to the packet's header.
     pub(crate) fn count(self, packet: &[u8]) -> Option<usize> {
         let at = match self {
             Self::Grp | Self::Mitch => 2,
@@ -167,7 +169,7 @@ impl RequestProtocol {
     }
 }
 
-/// Hands each of `count` messages on that fill `bytes`. `false`: they do not.
+/// Passes on `count` messages. Returns `false`, and passes none, if they do not fill `bytes` exactly.
 fn each_of<Prefix: LengthPrefix>(
     mut blocks: Blocks<'_, Prefix>,
     count: usize,
@@ -180,7 +182,7 @@ fn each_of<Prefix: LengthPrefix>(
     is_sound
 }
 
-/// Who requests, and so how.
+/// The identity of a client, which also selects the request protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RequestLogin {
     /// A user of Cboe's Gap Request Proxy.
@@ -192,13 +194,13 @@ pub enum RequestLogin {
         /// The password.
         password: Ascii<10>,
     },
-    /// A client of NYSE's request server, and the channel.
+    /// A client of NYSE's request server, and its channel.
     Pillar {
         /// The source id, filled with NUL.
         source: Ascii<10>,
-        /// The number of the product.
+        /// The product number.
         product: u8,
-        /// The number of the channel.
+        /// The channel number.
         channel: u8,
     },
     /// A user of MITCH's replay channel.
@@ -218,7 +220,7 @@ pub enum RequestLogin {
 }
 
 impl std::fmt::Debug for RequestLogin {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Grp { sub_id, user, .. } => {
@@ -237,15 +239,19 @@ impl std::fmt::Debug for RequestLogin {
 }
 
 impl RequestLogin {
-    /// A user of Cboe's Gap Request Proxy: `None` if the sub-id or the name has more than 4 characters, or the password more than 10, or
-    /// other than printable ASCII.
+    /// Creates a user of Cboe's Gap Request Proxy.
+    ///
+    /// Returns `None` if the sub-id or name has more than 4 characters, the password has more than 10, or one contains
+    /// anything but printable ASCII.
     #[must_use]
     pub fn grp(sub_id: &str, user: &str, password: &str) -> Option<Self> {
         let (sub_id, user) = (Ascii::new(sub_id)?, Ascii::new(user)?);
         Some(Self::Grp { sub_id, user, password: Ascii::new(password)? })
     }
 
-    /// A client of NYSE's request server: `None` if the source id has more than 10 characters, or other than printable ASCII.
+    /// Creates a client of NYSE's request server.
+    ///
+    /// Returns `None` if the source id has more than 10 characters, or contains anything but printable ASCII.
     #[must_use]
     pub fn pillar(source: &str, product: u8, channel: u8) -> Option<Self> {
         Ascii::<10>::new(source)?;
@@ -254,19 +260,23 @@ impl RequestLogin {
         Some(Self::Pillar { source: Ascii(bytes), product, channel })
     }
 
-    /// A user of MITCH's replay channel: `None` if the name has more than 6 characters, or the password more than 10, or other than printable ASCII.
+    /// Creates a user of MITCH's replay channel.
+    ///
+    /// Returns `None` if the name has more than 6 characters, the password has more than 10, or one contains anything but printable ASCII.
     #[must_use]
     pub fn mitch(user: &str, password: &str) -> Option<Self> {
         Some(Self::Mitch { user: Ascii::new(user)?, password: Ascii::new(password)? })
     }
 
-    /// A user of MEMX's gap fill: `None` if the name has more than 16 characters, or the password more than 32, or other than printable ASCII.
+    /// Creates a user of MEMX's gap fill.
+    ///
+    /// Returns `None` if the name has more than 16 characters, the password has more than 32, or one contains anything but printable ASCII.
     #[must_use]
     pub fn memx(user: &str, password: &str) -> Option<Self> {
         Some(Self::Memx { user: Ascii::new(user)?, password: Ascii::new(password)? })
     }
 
-    /// How it requests.
+    /// Returns the request protocol.
     #[must_use]
     pub const fn protocol(&self) -> RequestProtocol {
         match self {
@@ -278,38 +288,38 @@ impl RequestLogin {
     }
 }
 
-/// What a server says to a request.
+/// The server's answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RequestStatus {
-    /// The messages come.
+    /// The messages follow.
     Accepted,
-    /// They are ahead of what was sent, or too old.
+    /// The messages are ahead of those sent, or too old.
     OutOfRange,
-    /// There are more than one request may name.
+    /// The request names more messages than allowed.
     TooLong,
-    /// The client has used up the requests of this second.
+    /// The client has used up its requests for this second.
     SecondQuota,
-    /// The client has used up the requests of this minute.
+    /// The client has used up its requests for this minute.
     MinuteQuota,
-    /// The client has used up the requests of this day.
+    /// The client has used up its requests for this day.
     DayQuota,
-    /// The channel (Cboe: the unit) is not one of this server's.
+    /// The server does not have this channel (Cboe: unit).
     InvalidChannel,
-    /// The product is not one of this server's.
+    /// The server does not have this product.
     InvalidProduct,
     /// The source is unknown.
     InvalidSource,
-    /// The channel has no messages now.
+    /// The channel's messages are unavailable at present.
     Unavailable,
-    /// The request cannot be read.
+    /// The request cannot be decoded.
     InvalidMessage,
-    /// A status that the document does not list.
+    /// An undocumented status.
     Unknown,
 }
 
 impl RequestStatus {
-    /// Each of them, in order.
+    /// All statuses, in order.
     pub const ALL: [Self; 12] = [
         Self::Accepted,
         Self::OutOfRange,
@@ -325,7 +335,7 @@ impl RequestStatus {
         Self::Unknown,
     ];
 
-    /// As metrics name it.
+    /// Returns the status as named in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -358,7 +368,7 @@ impl RequestStatus {
         }
     }
 
-    /// The nearest that Cboe's proxy has.
+    /// Maps to the closest status of Cboe's proxy.
     const fn to_grp(self) -> GapStatus {
         match self {
             Self::Accepted => GapStatus::Accepted,
@@ -385,7 +395,7 @@ impl RequestStatus {
         }
     }
 
-    /// The nearest that MITCH's replay channel has.
+    /// Maps to the closest status of MITCH's replay channel.
     const fn to_mitch(self) -> ReplayStatus {
         match self {
             Self::Accepted => ReplayStatus::Accepted,
@@ -410,7 +420,7 @@ impl RequestStatus {
         }
     }
 
-    /// The nearest that MEMX has to refuse a request.
+    /// Maps to the closest reject code of MEMX.
     const fn to_memx(self) -> ReplayRejectCode {
         match self {
             Self::InvalidChannel | Self::InvalidProduct | Self::InvalidSource => {
@@ -436,7 +446,7 @@ impl RequestStatus {
         }
     }
 
-    /// The nearest that NYSE's server has.
+    /// Maps to the closest status of NYSE's server.
     pub(crate) const fn to_pillar(self) -> integrated::RequestStatus {
         use integrated::RequestStatus as Status;
         match self {
@@ -452,7 +462,7 @@ impl RequestStatus {
     }
 }
 
-/// The day's time at a time of a clock that is not set: packets of NYSE say when they were sent.
+/// Converts times of a monotonic clock to UTC: NYSE's packets contain their send time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DayTime {
     utc_ns: u64,
@@ -460,23 +470,23 @@ pub struct DayTime {
 }
 
 impl DayTime {
-    /// It was `utc_ns` since 1970-01-01 00:00 UTC when the clock that is not set showed `now_ns`.
+    /// Creates a conversion: UTC was `utc_ns` since 1970-01-01 00:00 when the monotonic clock showed `now_ns`.
     #[must_use]
     pub const fn new(utc_ns: u64, now_ns: u64) -> Self {
         Self { utc_ns, now_ns }
     }
 
-    /// The day's time when the clock shows `now_ns`, in nanoseconds since 1970-01-01 00:00 UTC.
+    /// Returns the UTC time when the clock shows `now_ns`, in nanoseconds since 1970-01-01 00:00 UTC.
     #[must_use]
     pub const fn at(self, now_ns: u64) -> u64 {
         self.utc_ns.saturating_add(now_ns).saturating_sub(self.now_ns)
     }
 }
 
-/// A block of Cboe's with one message.
+/// Builds a Cboe block with one message.
 pub(crate) fn unit_of(message: &[u8]) -> Vec<u8> {
     let mut block = UNIT_HEARTBEAT.to_vec();
-    // A message has 22 bytes at most.
+    // A message has at most 22 bytes.
     let length = (UNIT_HEADER_BYTES + message.len()) as u16;
     block.splice(0..2, length.to_le_bytes());
     if let Some(count) = block.get_mut(2) {
@@ -486,10 +496,10 @@ pub(crate) fn unit_of(message: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A packet of NYSE's with one message, or none: a heartbeat. It is sent at `utc_ns`.
+/// Builds an NYSE packet sent at `utc_ns` with one message, or with none as a heartbeat.
 pub(crate) fn pillar_of(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
     let fields = PillarPacketFields {
-        // A message has 29 bytes at most.
+        // A message has at most 29 bytes.
         length: (PILLAR_HEADER_BYTES + message.len()) as u16,
         delivery_flag: if message.is_empty() { DeliveryFlag::Heartbeat } else { DeliveryFlag::Original },
         count: u8::from(!message.is_empty()),
@@ -504,18 +514,18 @@ pub(crate) fn pillar_of(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
     packet
 }
 
-/// A side sent what no packet is.
+/// A side sent an invalid packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
-/// The packets of one side. Keeps the start of an incomplete packet, at most as long as the longest.
+/// Splits one side's bytes into packets. Keeps the start of an incomplete packet, up to the longest allowed length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PacketReader {
     start: Vec<u8>,
 }
 
 impl PacketReader {
-    /// Takes bytes that are cut anywhere, and hands each whole packet to `each`, until that answers `false`.
+    /// Reads bytes split at any point and passes each complete packet to `each` until it returns `false`.
     pub(crate) fn read(
         &mut self,
         protocol: RequestProtocol,
@@ -543,7 +553,7 @@ impl PacketReader {
         result
     }
 
-    /// Forgets what is incomplete.
+    /// Discards an incomplete packet.
     fn clear(&mut self) {
         self.start.clear();
     }

@@ -1,11 +1,11 @@
-//! Retransmission: keeps a venue's sent messages for a while, and answers requests for them.
+//! Retransmission: keeps a venue's sent messages for a while and answers requests for them.
 //!
-//! A request names a session, the number of its first message and a count; its bytes are those of the
-//! [transport](crate::transport::Transport::request). The answer is a packet with as many of the messages as fit; a client
-//! that wants more sends another request (*MoldUDP64 Protocol Specification* 1.00, "Request Packet").
+//! A request names a session, its first sequence number and a count, in the format of the
+//! [transport](crate::transport::Transport::request). The answer is a packet with as many of the messages as fit; for
+//! more, the client sends another request (*MoldUDP64 Protocol Specification* 1.00, "Request Packet").
 //!
-//! Cost of keeping: one copy of a packet's messages. Cost of an answer: a binary search, a walk of one packet's blocks, and one
-//! copy. Memory: the given size, allocated once, and 32 bytes for each packet kept.
+//! Cost of keeping: one copy of a packet's messages. Cost of an answer: a binary search, a walk over the blocks of the
+//! packets that it draws on, and one copy. Memory: the given size, allocated once, and 32 bytes for each packet kept.
 
 use std::collections::VecDeque;
 
@@ -19,30 +19,30 @@ use crate::transport::{
 /// The messages of a packet as they were sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Made<'a> {
-    /// Number of the first message.
+    /// Sequence number of the first message.
     pub first: u64,
-    /// How many there are.
+    /// Number of messages.
     pub count: u16,
-    /// IEX-TP: bytes of payload sent in this session before it.
+    /// IEX-TP: payload bytes sent in this session before it.
     pub stream_offset: u64,
-    /// The messages, each behind its two-byte length in the transport's byte order.
+    /// The messages, each with its length prefix in the transport's format.
     pub blocks: &'a [u8],
 }
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Too short, too long, or for another protocol.
+    /// The request is too short, too long, or for another protocol.
     #[error("not a request of this venue's protocol")]
     Malformed,
-    /// Neither the running session nor the one before it.
+    /// The session is neither the running one nor the previous one.
     #[error("the session is not known")]
     UnknownSession,
-    /// None of the requested messages was sent yet, or none is requested.
+    /// None of the requested messages has been sent yet, or none is requested.
     #[error("nothing of it was sent yet")]
     NotSent,
-    /// The requested messages were sent and are not kept any more.
+    /// The requested messages were sent but are no longer kept.
     #[error("it is not kept any more")]
     NotKept,
 }
@@ -56,7 +56,7 @@ struct Kept {
     length: usize,
 }
 
-/// A session and the packets of it that are kept, oldest first.
+/// A session and its kept packets, oldest first.
 #[derive(Debug)]
 struct KeptSession {
     session: SessionId,
@@ -64,26 +64,26 @@ struct KeptSession {
     packets: VecDeque<Kept>,
 }
 
-/// A venue's messages of its current and its previous session, as many as there is room for.
+/// The messages of a venue's current and previous sessions, as many as fit.
 #[derive(Debug)]
 pub struct Store {
     transport: TransportKind,
     bytes: Vec<u8>,
-    /// The place of the next packet's messages.
+    /// Offset for the next packet's messages.
     end: usize,
     /// Oldest first; at most two.
     sessions: VecDeque<KeptSession>,
 }
 
 impl Store {
-    /// A store with room for so many bytes of messages and their lengths; at least one packet fits.
+    /// Creates a store with this many bytes for messages and their lengths, and at least enough for one packet.
     #[must_use]
     pub fn new(transport: TransportKind, bytes: usize) -> Self {
         let bytes = vec![0; bytes.max(MAX_PAYLOAD_BYTES)];
         Self { transport, bytes, end: 0, sessions: VecDeque::new() }
     }
 
-    /// A session begins; the one before the last is forgotten.
+    /// Starts a session and forgets the session before the previous one.
     pub fn begin_session(&mut self, session: SessionId) {
         while self.sessions.len() > 1 {
             self.sessions.pop_front();
@@ -91,15 +91,15 @@ impl Store {
         self.sessions.push_back(KeptSession { session, next: 1, packets: VecDeque::new() });
     }
 
-    /// Keeps the messages of a packet of the running session, and forgets the oldest if there is no room. It keeps nothing without a
-    /// session, or if the packet is too long.
+    /// Keeps the messages of a packet of the running session, evicting the oldest if there is no room. Does nothing
+    /// without a session, or if the packet is longer than the store.
     pub fn keep(&mut self, made: &Made<'_>) {
         let length = made.blocks.len();
         if self.sessions.is_empty() || length > self.bytes.len() {
             return;
         }
         if self.end + length > self.bytes.len() {
-            // The rest of the room stays empty: the oldest packets are there.
+            // The packet goes to the start of the buffer instead. The packets in the unused rest are the oldest.
             self.forget(self.end, self.bytes.len());
             self.end = 0;
         }
@@ -116,19 +116,19 @@ impl Store {
         }
     }
 
-    /// The transport of its sessions.
+    /// Returns the transport of its sessions.
     #[must_use]
     pub const fn transport(&self) -> TransportKind {
         self.transport
     }
 
-    /// The running session.
+    /// Returns the running session.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         self.sessions.back().map(|kept| kept.session)
     }
 
-    /// The numbers of the kept messages of the running session: the first, and the one after the last. Empty without a session.
+    /// Returns the numbers of the running session's kept messages, up to one after the last. Empty without a session.
     #[must_use]
     pub fn kept(&self) -> std::ops::Range<u64> {
         self.sessions.back().map_or(0..0, |session| {
@@ -136,7 +136,7 @@ impl Store {
         })
     }
 
-    /// Forgets packets, oldest first, until none lies between these places.
+    /// Forgets packets, oldest first, until none overlaps this range.
     fn forget(&mut self, start: usize, end: usize) {
         for session in &mut self.sessions {
             while session
@@ -152,20 +152,22 @@ impl Store {
         }
     }
 
-    /// Writes the answer to a request into `answer`, which is emptied first: a packet of at most [`MAX_PAYLOAD_BYTES`].
-    /// Answers how many messages it has. `now_ns` is IEX-TP's send time, in nanoseconds since 1970-01-01 00:00 UTC.
+    /// Writes the answer to a request into `answer`, replacing its contents, and returns its number of messages.
+    ///
+    /// The answer is a packet of at most [`MAX_PAYLOAD_BYTES`]. `now_ns` is the send time of transports that have one,
+    /// in nanoseconds since 1970-01-01 00:00 UTC.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why the request is refused.
     pub fn answer(&self, request: &[u8], now_ns: u64, answer: &mut Vec<u8>) -> Result<u16, Refusal> {
         let request = self.read_request(request)?;
         self.answer_as(&request, request.session, now_ns, answer)
     }
 
-    /// As [`Store::answer`], to a request that is read already. The answer says that it is of the session `named`.
+    /// Answers a decoded request like [`Store::answer`], with the session `named` in the header.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why the request is refused.
     pub fn answer_as(
         &self,
         request: &Request,
@@ -215,10 +217,10 @@ impl Store {
         Ok(messages)
     }
 
-    /// Reads a request.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// [`Refusal::Malformed`]: it is none of this venue's protocol.
+    /// [`Refusal::Malformed`] if it is not a request of this venue's protocol or channel.
     pub fn read_request(&self, bytes: &[u8]) -> Result<Request, Refusal> {
         let request = self.transport.read_request(bytes).ok_or(Refusal::Malformed)?;
         let newest = self.sessions.back().map(|kept| kept.session);
@@ -232,13 +234,13 @@ impl Store {
 /// The result of [`copy`].
 struct Taken {
     messages: u16,
-    /// Where in the blocks it began, in bytes.
+    /// Offset in the blocks where it started, in bytes.
     offset: u64,
-    /// The next one does not fit.
+    /// The next block does not fit.
     is_full: bool,
 }
 
-/// Appends up to `wanted` blocks behind the first `skip` to the answer, as they fit.
+/// Appends up to `wanted` blocks after the first `skip` to the answer, as long as they fit.
 fn copy<Prefix: LengthPrefix>(
     mut walk: Blocks<'_, Prefix>,
     blocks: &[u8],
@@ -278,12 +280,12 @@ mod tests {
     const MOLD: TransportKind = MoldUdp64::KIND;
     const IEX: TransportKind = IexTp::KIND;
 
-    /// The bytes of message `number`.
+    /// Returns the bytes of message `number`.
     fn message(number: u64) -> Vec<u8> {
         vec![number as u8; 10 + (number % 30) as usize]
     }
 
-    /// Packets of `count` messages each from number 1 on.
+    /// Stores packets of `count` messages each, starting with number 1.
     fn fill(store: &mut Store, transport: TransportKind, packets: u64, count: u16) {
         let mut stream_offset = 0;
         for packet in 0..packets {

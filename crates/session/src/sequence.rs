@@ -1,6 +1,6 @@
-//! Puts messages into MoldUDP64 packets and keeps them for retransmission.
+//! Packs messages into MoldUDP64 packets and keeps them for retransmission.
 //!
-//! Cost: a message is copied into its packet, a packet into the store; nothing is allocated once the largest burst was seen.
+//! Cost: one copy of a message into its packet, and one of the packet into the store. Nothing is allocated after the largest burst.
 
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, DownstreamPacketFields, RequestPacketFields};
@@ -9,14 +9,14 @@ use crate::retransmission::{Made, Refusal, Store};
 use crate::stream::Stream;
 use crate::transport::{Content, MAX_PAYLOAD_BYTES, SessionId, Transport as _};
 
-/// Bytes of a packet's header, and of a message's length.
+/// Lengths of a packet's header and of a message's length prefix.
 const HEADER_BYTES: usize = 20;
 const LENGTH_BYTES: usize = 2;
 
-/// The longest message, in bytes: it fills a packet alone.
+/// The longest message, in bytes: it fills a packet by itself.
 pub const MAX_MESSAGE_BYTES: usize = MAX_PAYLOAD_BYTES - HEADER_BYTES - LENGTH_BYTES;
 
-/// A session: its number of messages, the open packet, and the kept packets.
+/// A session: its message count, its open packet, and the kept packets.
 #[derive(Debug)]
 pub struct Sequence {
     name: [u8; 10],
@@ -30,7 +30,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// A session of this name before its first message, which keeps `store_bytes` of messages and their lengths.
+    /// Creates a session with this name before its first message. It keeps `store_bytes` of messages and their lengths.
     pub fn new(name: [u8; 10], store_bytes: usize) -> Self {
         let session = SessionId::MoldUdp64(name);
         let mut store = Store::new(crate::MoldUdp64::KIND, store_bytes);
@@ -46,27 +46,27 @@ impl Sequence {
         }
     }
 
-    /// The session's name.
+    /// Returns the session's name.
     pub const fn session(&self) -> [u8; 10] {
         self.name
     }
 
-    /// The numbers of the messages that are kept: the first, and the one after the last that is in a closed packet.
+    /// Returns the numbers of the kept messages, up to one after the last message in a closed packet.
     pub fn kept(&self) -> std::ops::Range<u64> {
         self.store.kept()
     }
 
-    /// Whether the session has ended.
+    /// Returns whether the session has ended.
     pub const fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Messages that were too long for a packet and were left out.
+    /// Returns the number of messages left out because they were too long for a packet.
     pub const fn too_long(&self) -> u64 {
         self.too_long
     }
 
-    /// Puts a message into the open packet, closing that first when there is no room in it.
+    /// Appends a message to the open packet, first closing that packet if it has no room.
     pub fn put(&mut self, message: &[u8]) {
         if message.len() > MAX_MESSAGE_BYTES {
             self.too_long += 1;
@@ -78,7 +78,7 @@ impl Sequence {
         self.stream.put(message);
     }
 
-    /// Closes the open packet, if there is anything in it.
+    /// Closes the open packet, unless it is empty.
     pub fn flush(&mut self) {
         if self.stream.messages() == 0 {
             return;
@@ -93,13 +93,13 @@ impl Sequence {
         self.stream.begin_next();
     }
 
-    /// A packet without messages, with the number of the next.
+    /// Sends a packet without messages that has the next message's number.
     pub fn heartbeat(&mut self) {
         self.flush();
         self.close(if self.is_over { Content::EndOfSession } else { Content::Heartbeat });
     }
 
-    /// The end of the session: every packet without messages says so from now on.
+    /// Ends the session. From now on every packet without messages reports the end.
     pub fn end(&mut self) {
         self.flush();
         self.is_over = true;
@@ -107,29 +107,31 @@ impl Sequence {
     }
 
     fn close(&mut self, content: Content) {
-        // MoldUDP64 has no time of sending.
+        // MoldUDP64 has no send time.
         self.stream.close(0, content);
         self.ready.extend_from_slice(self.stream.payload());
         self.ends.push(self.ready.len());
     }
 
-    /// The packets to send, in order.
+    /// Returns the packets to send, in order.
     pub fn ready(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| self.ready.get(start..*end).unwrap_or_default())
     }
 
-    /// They are sent.
+    /// Discards the packets to send, once they are sent.
     pub fn clear_ready(&mut self) {
         self.ready.clear();
         self.ends.clear();
     }
 
-    /// Writes the answer to a request packet into `answer`; says how many messages it has. Where the first requested message is no longer
-    /// kept, the answer has none: it is a packet as of a heartbeat, with the number of the oldest message that is kept.
+    /// Writes the answer to a request packet into `answer` and returns its number of messages.
+    ///
+    /// If the first requested message is no longer kept, the answer has none: it looks like a heartbeat with the number
+    /// of the oldest kept message.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why the request is refused.
     pub fn answer(&self, request: &[u8], answer: &mut Vec<u8>) -> Result<u16, Refusal> {
         match self.store.answer(request, 0, answer) {
             Err(Refusal::NotKept) => {
@@ -141,7 +143,7 @@ impl Sequence {
                 };
                 answer.clear();
                 answer.resize(HEADER_BYTES, 0);
-                // A header has room for itself.
+                // The buffer has room for the header.
                 let _written = oldest.encode_into(answer);
                 Ok(0)
             }
@@ -149,8 +151,9 @@ impl Sequence {
         }
     }
 
-    /// Passes the messages from number `from` on to `each`, as many as one packet holds. Returns their number: 0 when all were
-    /// passed on. `scratch` is the packet.
+    /// Passes the messages from number `from` to `each`, as many as one packet holds, and returns their number.
+    ///
+    /// Returns 0 once all were passed on. `scratch` holds the packet.
     ///
     /// # Errors
     /// [`Refusal::NotKept`].
@@ -216,7 +219,7 @@ mod tests {
             prop_assert_eq!(ends, 1);
             prop_assert_eq!(&sent, &expected);
             prop_assert_eq!(sequence.kept(), 1..expected.len() as u64 + 1);
-            // What is kept is the same.
+            // The kept messages are the same.
             let (mut from, mut scratch, mut kept) = (1, Vec::new(), Vec::new());
             loop {
                 let count = sequence.messages(from, &mut scratch, |message| kept.push(message.to_vec())).unwrap();

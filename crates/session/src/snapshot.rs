@@ -1,29 +1,33 @@
-//! Snapshots: a client that joins in mid-day gets a venue's state, over TCP or, of NYSE, by multicast.
+//! Snapshots: a client that joins during the day gets a venue's state over TCP or, from NYSE, by multicast.
 //!
 //! | | GLIMPSE | spin | refresh |
 //! | --- | --- | --- | --- |
-//! | venues | Nasdaq; the simulated ones of IEX, NYSE and the SIPs take it too | Cboe | NYSE |
-//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 | Pillar packets: requests over TCP, the answers to a multicast group |
+//! | venues | Nasdaq; also the simulated IEX, NYSE and SIPs | Cboe | NYSE |
+//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit), unit 0, number 0 | Pillar: requests over TCP, answers to a group |
 //! | login | user, password, and the session, which may be blank | sub-id, user and password | none; each request names its source |
-//! | which snapshot | that of the time of the login | the client requests one that the server has offered | the directory, then each symbol by itself |
-//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`], with the number of the last that it does | each symbol's packets say of how many they are, and the number of the last message that they include |
+//! | which snapshot | as of the login | the client requests one of those offered | the directory, then each symbol separately |
+//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50): next live number | [`SpinFinished`]: last included | per symbol: last included |
 //! | silence | 15 seconds | 5 seconds | 125 seconds |
 //!
 //! | | MITCH recovery channel | MEMX snapshot |
 //! | --- | --- | --- |
 //! | venues | London | MEMX |
-//! | packets | units without a group and of number 0 | MEMX-TCP |
+//! | packets | units without a group, number 0 | MEMX-TCP |
 //! | login | user and password | a token of user and password |
-//! | which snapshot | the client requests that of the whole group | the client requests all messages of the session |
-//! | end | [`SnapshotComplete`], with the number of the last message that it includes | [`memx::SnapshotComplete`](tapeworks_wire::memx::depth13::SnapshotComplete), likewise, and the end of the replay |
+//! | which snapshot | the client requests the whole group | the client requests all messages of the session |
+//! | end | [`SnapshotComplete`]: last included | [`memx::SnapshotComplete`](tapeworks_wire::memx::depth13::SnapshotComplete): last included |
 //! | silence | 5 seconds | 5 seconds |
 //!
-//! Between the beginning and the end come messages of the venue's own protocol. An [`Image`] has them ready to be sent.
+//! The end connects the snapshot to the live messages: it has the number of the first live message that the snapshot
+//! does not include (GLIMPSE), or of the last that it does (the others). Each packet of a refresh also contains the
+//! packet count of its symbol. MEMX's end is followed by the end of the replay.
 //!
-//! [`SnapshotServer`] is one client's connection at the server, [`SnapshotClient`] the client's end: bytes and times in, bytes out.
+//! Between the start and the end are messages of the venue's own protocol. An [`Image`] has them ready to send.
 //!
-//! Cost: an image is built once, 2 or 3 bytes more than its messages each (GLIMPSE), or 8 bytes more than some 1,400 (spin); a connection shares it and copies
-//! nothing. A client keeps one incomplete packet.
+//! [`SnapshotServer`] is the server's end of one client's connection, [`SnapshotClient`] the client's end: bytes and times in, bytes out.
+//!
+//! Cost: an image is built once. It adds 2 or 3 bytes to each message (GLIMPSE), or 8 bytes per block of about 1,400
+//! (spin). Connections share the image and copy nothing. A client keeps one incomplete packet.
 
 mod client;
 mod failure;
@@ -52,17 +56,17 @@ pub use server::{SnapshotEnd, SnapshotServer};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A block of a spin has no more bytes, unless one message is longer.
+/// The most bytes in a block of a spin, unless one message is longer.
 const BLOCK_BYTES: usize = 1_400;
 
-/// What was found in the input, and its range.
+/// A message found in the input, by its range, or the end of the snapshot.
 enum Step {
     Message(Range<usize>),
     End(u64),
 }
 
 impl SnapshotProtocol {
-    /// The most characters of a user's name; of a refresh, of the source.
+    /// Returns the most characters of a user name, or of a refresh's source.
     #[must_use]
     pub const fn user_characters(self) -> usize {
         match self {
@@ -73,7 +77,7 @@ impl SnapshotProtocol {
         }
     }
 
-    /// The most characters of a password; a refresh has none.
+    /// Returns the most characters of a password; a refresh has none.
     #[must_use]
     pub const fn password_characters(self) -> usize {
         match self {
@@ -83,7 +87,7 @@ impl SnapshotProtocol {
         }
     }
 
-    /// A side that sends nothing for so long is gone, in ns.
+    /// Returns the silence after which a side is considered dead, in ns.
     #[must_use]
     pub const fn silence_ns(self) -> u64 {
         match self {
@@ -94,14 +98,14 @@ impl SnapshotProtocol {
     }
 }
 
-/// A text as a field of fixed length, filled with spaces. One that is too long is cut.
+/// Pads a text with spaces to a fixed length. A longer text is truncated.
 fn padded<const LENGTH: usize>(text: &str) -> Ascii<LENGTH> {
     let mut bytes = [b' '; LENGTH];
     bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
     Ascii(bytes)
 }
 
-/// Whether a message adds an order: spins, and snapshots of MITCH, say how many they have.
+/// Returns whether a message adds an order. Spins and MITCH's snapshots announce their number of orders.
 fn adds_order(protocol: SnapshotProtocol, message: &[u8]) -> bool {
     match protocol {
         SnapshotProtocol::Spin => {
@@ -114,30 +118,30 @@ fn adds_order(protocol: SnapshotProtocol, message: &[u8]) -> bool {
     }
 }
 
-/// A snapshot of a venue, ready to be sent.
+/// A snapshot of a venue, ready to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The session that the number belongs to.
+    /// The session of the sequence number.
     pub session: SessionId,
-    /// Number of the first live message that the image does not include.
+    /// Sequence number of the first live message that the image does not include.
     pub next: u64,
-    /// Messages in it, without the end of the snapshot.
+    /// Messages in the image, without the end of the snapshot.
     pub messages: u64,
-    /// When it was made, in nanoseconds since 1970-01-01 00:00 UTC: MEMX says so.
+    /// When the image was made, in nanoseconds since 1970-01-01 00:00 UTC. MEMX's snapshots contain it.
     pub time_ns: u64,
-    /// Clients that requested another session get it too: a server that lies, for tests of clients.
+    /// Serves clients that request another session, too: a server that lies, to test clients.
     pub is_for_any_session: bool,
-    /// Whether the server repeats the messages forever instead of sending the end: for tests of clients.
+    /// Repeats the messages forever instead of sending the end, to test clients.
     pub is_endless: bool,
-    /// Orders that a spin, or a snapshot of MITCH, has.
+    /// Orders in a spin or a MITCH snapshot.
     orders: u32,
     packets: Vec<u8>,
-    /// Where the last block of a spin begins.
+    /// Offset of a spin's last block.
     block: usize,
 }
 
 impl Image {
-    /// A snapshot without messages.
+    /// Creates a snapshot without messages.
     #[must_use]
     pub fn new(session: SessionId, next: u64) -> Self {
         Self {
@@ -153,13 +157,13 @@ impl Image {
         }
     }
 
-    /// How it is framed.
+    /// Returns the protocol that frames it.
     #[must_use]
     pub const fn protocol(&self) -> SnapshotProtocol {
         SnapshotProtocol::of(self.session.transport())
     }
 
-    /// Appends a message, changed by `change`.
+    /// Appends a message and applies `change` to the copy.
     pub fn put(&mut self, message: &[u8], change: impl FnOnce(&mut [u8])) {
         self.frame(message);
         let start = self.packets.len() - message.len();
@@ -176,7 +180,7 @@ impl Image {
     }
 
     fn packet(&mut self, message: &[u8]) {
-        // Type and message; no message is longer than MAX_MESSAGE_BYTES.
+        // The length includes the type. No message is longer than MAX_MESSAGE_BYTES.
         let length = 1 + message.len() as u16;
         self.packets.extend_from_slice(&length.to_be_bytes());
         self.packets.push(SequencedData::TAG);
@@ -192,7 +196,7 @@ impl Image {
         }
         self.orders += u32::from(adds_order(self.protocol(), message));
         self.packets.extend_from_slice(message);
-        // A message has 255 bytes at most, so a block has 1,400.
+        // A message has at most 255 bytes, so a block has at most 1,400.
         let length = (self.packets.len() - self.block) as u16;
         if let Some([low, high, count, ..]) = self.packets.get_mut(self.block..) {
             [*low, *high] = length.to_le_bytes();
@@ -200,19 +204,19 @@ impl Image {
         }
     }
 
-    /// The number of the last live message that the image includes, as a spin has it.
+    /// Returns the number of the last live message that the image includes, as in a spin.
     pub(crate) fn last(&self) -> u32 {
         u32::try_from(self.next.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// Appends the end of the snapshot and of the SoupBinTCP session, unless the snapshot is endless.
+    /// Appends the end of the snapshot and of its session or replay, unless the snapshot is endless.
     pub fn finish(&mut self) {
         if self.is_endless {
             return;
         }
         match self.protocol() {
             SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => {
-                // Every 64-bit number has at most 20 digits.
+                // A 64-bit number has at most 20 digits.
                 let sequence_number = AsciiNumber::new(self.next).unwrap_or(AsciiNumber([b' '; 20]));
                 self.packet(&EndOfSnapshotFields { sequence_number }.encode());
                 self.packets.extend_from_slice(&[0, 1, EndOfSession::TAG]);
@@ -237,7 +241,7 @@ impl Image {
             }
             SnapshotProtocol::Memx => {
                 let fields = memx::SnapshotCompleteFields {
-                    // Behind the header of six bytes.
+                    // The block follows a six-byte header.
                     block_length: (memx::SnapshotComplete::LENGTH - 6) as u16,
                     schema_id: memx::SCHEMA_ID,
                     version: memx::VERSION,
@@ -250,7 +254,7 @@ impl Image {
         }
     }
 
-    /// Hands each message on, of an image that is framed as GLIMPSE has it.
+    /// Passes on each message of an image that is framed like GLIMPSE.
     fn each_message(&self, mut each: impl FnMut(&[u8])) {
         let packets = Packets::new(&self.packets).filter_map(Result::ok);
         for packet in packets.take(usize::try_from(self.messages).unwrap_or(usize::MAX)) {
@@ -258,7 +262,7 @@ impl Image {
         }
     }
 
-    /// The packets, with the end.
+    /// Returns the packets, including the end.
     #[must_use]
     pub fn packets(&self) -> &[u8] {
         &self.packets

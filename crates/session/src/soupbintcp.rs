@@ -1,11 +1,11 @@
-//! SoupBinTCP, which carries messages over TCP: one client's connection without a socket, bytes in and bytes out,
-//! the time passed in.
+//! SoupBinTCP, which carries messages over TCP: one client's connection, without sockets or clocks.
 //!
-//! A client logs in with the session (blank: the running one) and the number of its first message (0: the next new one), and
-//! gets every message from there on. A few packets are copied for each client; the other messages stay in the [`Sequence`],
-//! which keeps them for retransmissions too. A client whose next message is not kept any more is too slow, and is disconnected.
+//! A client logs in with the session (blank: the running one) and the number of its first message (0: the next new
+//! one), and receives every message from there on. A few packets are copied for each client; the other messages stay in
+//! the [`Sequence`], which also keeps them for retransmission. A client whose next message is no longer kept is too
+//! slow and is disconnected.
 //!
-//! For orders, [`SoupAcceptor`] is a user's session at the server, with its connections, and [`SoupInitiator`] the client's end.
+//! For orders, [`SoupAcceptor`] is the server's end of a user's session, with its connections, and [`SoupInitiator`] the client's end.
 
 mod acceptor;
 mod initiator;
@@ -29,7 +29,7 @@ use crate::login::{
 use crate::retransmission::Refusal;
 use crate::sequence::Sequence;
 
-/// Bytes copied for one client at a time; a packet may exceed them.
+/// Bytes copied for one client at a time; the last packet may exceed this.
 const OUTPUT_BYTES: usize = 32 << 10;
 
 /// How a connection ended.
@@ -39,7 +39,7 @@ pub enum SoupEnd {
     Served,
     /// The login was rejected.
     Rejected,
-    /// The client logged out or went.
+    /// The client logged out or closed the connection.
     Left,
     /// The client sent an invalid packet.
     Malformed,
@@ -47,7 +47,7 @@ pub enum SoupEnd {
     NoLogin,
     /// The client sent nothing, or read nothing, for too long.
     TimedOut,
-    /// The client's next message is not kept any more.
+    /// The client's next message is no longer kept.
     TooSlow,
     /// The user logged in on another connection.
     Displaced,
@@ -69,7 +69,7 @@ impl fmt::Display for SoupEnd {
 }
 
 impl SoupEnd {
-    /// Why the client was refused, if it was.
+    /// Returns why the client was refused, if it was.
     pub const fn refusal(self) -> Option<&'static str> {
         match self {
             Self::Rejected => Some("the login was rejected: not this user, password or session"),
@@ -82,17 +82,19 @@ impl SoupEnd {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No login yet.
+    /// No login has arrived.
     Fresh,
-    /// Logged in; the number of the next message that it gets.
+    /// Logged in, with the number of the next message to send.
     Sending(u64),
-    /// The remaining bytes are sent, then the connection ends.
+    /// The remaining output is sent; then the connection ends.
     Closing(SoupEnd),
     Over(SoupEnd),
 }
 
-/// One client. The caller moves the bytes: it passes received bytes to [`SoupClient::receive`], sends those of
-/// [`SoupClient::output`], and reports the number sent by [`SoupClient::sent`].
+/// The server's end of one client's connection.
+///
+/// The caller moves the bytes: it passes received bytes to [`SoupClient::receive`], sends the bytes of
+/// [`SoupClient::output`], and reports the number sent to [`SoupClient::sent`].
 #[derive(Debug)]
 pub struct SoupClient {
     state: State,
@@ -102,18 +104,18 @@ pub struct SoupClient {
     sent: usize,
     scratch: Vec<u8>,
     messages: u64,
-    /// When it connected.
+    /// When the client connected.
     since_ns: u64,
     /// When bytes were last received.
     heard_ns: u64,
-    /// When bytes last went out, or there were none to send.
+    /// When bytes were last sent, or last queued while nothing was waiting.
     moved_ns: u64,
-    /// When the last packet went out.
+    /// When a packet was last queued.
     sent_ns: u64,
 }
 
 impl SoupClient {
-    /// A new connection. Without credentials any client may log in.
+    /// Creates a connection. Without credentials, any client may log in.
     pub const fn new(credentials: Option<Credentials>, now_ns: u64) -> Self {
         Self {
             state: State::Fresh,
@@ -130,12 +132,12 @@ impl SoupClient {
         }
     }
 
-    /// Takes bytes from the client. Its unsequenced messages are ignored.
+    /// Processes bytes from the client. Ignores its unsequenced messages.
     pub fn receive(&mut self, bytes: &[u8], sequence: &Sequence, now_ns: u64) {
         self.receive_with(bytes, sequence, now_ns, &mut |_| {});
     }
 
-    /// Takes bytes from the client, and hands each unsequenced message of the logged-in client to `each`.
+    /// Processes bytes from the client and passes each unsequenced message to `each` once the client is logged in.
     pub fn receive_with(
         &mut self,
         bytes: &[u8],
@@ -177,7 +179,7 @@ impl SoupClient {
                         return self.end(SoupEnd::Malformed);
                     };
                     let kept = sequence.kept();
-                    // The first number is moved into the kept range, or to the next new message: the answer names it.
+                    // Clamps the first number to the kept range or the next new message. The answer reports it.
                     let first = if wanted == 0 { kept.end } else { wanted.clamp(kept.start, kept.end) };
                     self.put(&accepted(sequence.session(), first), now_ns);
                     self.state = State::Sending(first);
@@ -239,12 +241,12 @@ impl SoupClient {
         self.output.len() > before
     }
 
-    /// The bytes to send next; empty: none now.
+    /// Returns the bytes to send next; empty if there are none.
     pub fn output(&self) -> &[u8] {
         self.output.get(self.sent..).unwrap_or_default()
     }
 
-    /// So many bytes of [`SoupClient::output`] went out.
+    /// Records that this many bytes of [`SoupClient::output`] were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
         if bytes == 0 {
             return;
@@ -260,32 +262,32 @@ impl SoupClient {
         }
     }
 
-    /// Messages copied for it.
+    /// Returns the number of messages copied for the client.
     pub const fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Whether it has logged in.
+    /// Returns whether the client is logged in.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.state, State::Sending(_))
     }
 
-    /// The user logged in on another connection, which takes the place of this one.
+    /// Ends the connection because the user logged in on another one.
     pub fn displace(&mut self) {
         self.end(SoupEnd::Displaced);
     }
 
-    /// The client closed its side.
+    /// Records that the client closed its side.
     pub fn closed(&mut self) {
         self.end(SoupEnd::Left);
     }
 
-    /// Time passes: sends heartbeats, and closes a client that is too slow or silent.
+    /// Runs the timers: sends heartbeats, and disconnects a client that is too slow or silent.
     pub fn tick(&mut self, now_ns: u64) {
         let since = |then: u64| now_ns.saturating_sub(then);
         let is_stalled = !self.output().is_empty() && since(self.moved_ns) >= STALL_TIMEOUT_NS;
         match self.state {
-            // Even if it sends packets: heartbeats of a client that never logs in would keep the connection open for ever.
+            // Applies even if the client sends packets: a client that only sends heartbeats could stay connected forever.
             State::Fresh if since(self.since_ns) >= LOGIN_TIMEOUT_NS => self.end(SoupEnd::NoLogin),
             State::Sending(_) | State::Closing(_) if is_stalled => self.end(SoupEnd::TimedOut),
             State::Sending(_) if since(self.heard_ns) >= STALL_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
@@ -296,7 +298,7 @@ impl SoupClient {
         }
     }
 
-    /// How it ended, if it did: the caller closes the connection.
+    /// Returns how the connection ended, if it has. The caller closes it.
     pub const fn over(&self) -> Option<SoupEnd> {
         match self.state {
             State::Over(end) => Some(end),
@@ -334,7 +336,7 @@ mod tests {
         fields.encode().to_vec()
     }
 
-    /// Takes everything out, some bytes at a time.
+    /// Takes all output, at most 777 bytes at a time.
     fn take(client: &mut SoupClient, sequence: &Sequence, now_ns: u64) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
@@ -348,7 +350,7 @@ mod tests {
         }
     }
 
-    /// The number in the answer to the login, and those of the messages behind it.
+    /// Returns the first number in the login answer, the messages after it, and whether the session ended.
     fn read(stream: &[u8]) -> (u64, Vec<u64>, bool) {
         let mut packets = Packets::new(stream).map(Result::unwrap);
         let Message::LoginAccepted(accepted) = Message::decode(packets.next().unwrap()).unwrap() else {
@@ -416,7 +418,7 @@ mod tests {
             if number % 100 == 0 {
                 sequence.flush();
                 sequence.clear_ready();
-                // It reads nothing, so no more is copied than fits.
+                // The client reads nothing, so output stays bounded.
                 client.fill(&sequence, 2);
                 assert!(client.output().len() < OUTPUT_BYTES + 3_000);
             }

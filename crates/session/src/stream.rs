@@ -1,30 +1,30 @@
-//! A session with its open packet.
+//! A session and its open packet.
 //!
-//! Cost: a copy of each message, and a header for each packet.
+//! Cost: one copy of each message, and one header per packet.
 
 use tapeworks_wire::framing::{LengthPrefix, write_block};
 
 use crate::for_transport;
 use crate::transport::{Content, MAX_PAYLOAD_BYTES, Outgoing, SessionId, Transport};
 
-/// A session with its open packet: messages are put into it while there is room, it is closed, sent, and the next begins.
+/// A session and its open packet. Fill the packet with messages while it has room, close it, send it, and start the next.
 #[derive(Debug, Clone)]
 pub struct Stream {
     session: SessionId,
-    /// Room before the payload, transport header, and the messages so far.
+    /// Headroom for the caller, the transport header, and the messages so far.
     frame: Vec<u8>,
     headroom: usize,
     filled: usize,
-    /// The payload of the packet that was closed last.
+    /// Payload length of the packet closed last.
     closed: usize,
     messages: u16,
-    /// The number of the open packet's first message.
+    /// The sequence number of the open packet's first message.
     next_sequence: u64,
     stream_offset: u64,
 }
 
 impl Stream {
-    /// A session before its first message; `headroom` bytes before each payload are the caller's.
+    /// Creates a session before its first message, with `headroom` bytes before each payload for the caller.
     #[must_use]
     pub fn new(session: SessionId, headroom: usize) -> Self {
         let mut stream = Self {
@@ -45,45 +45,46 @@ impl Stream {
         self.headroom + self.session.transport().header_bytes()
     }
 
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub const fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The number of the open packet's first message.
+    /// Returns the sequence number of the open packet's first message.
     #[must_use]
     pub const fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
 
-    /// Messages in the open packet.
+    /// Returns the number of messages in the open packet.
     #[must_use]
     pub const fn messages(&self) -> u16 {
         self.messages
     }
 
-    /// Bytes of messages, with their lengths, sent in this session before the open packet.
+    /// Returns the bytes of messages, including their lengths, sent in this session before the open packet.
     #[must_use]
     pub const fn stream_offset(&self) -> u64 {
         self.stream_offset
     }
 
-    /// The messages of the open packet behind their lengths.
+    /// Returns the messages of the open packet, each after its length.
     #[must_use]
     pub fn blocks(&self) -> &[u8] {
         self.frame.get(self.blocks_start()..self.filled).unwrap_or_default()
     }
 
-    /// Whether a message of this length has room in the open packet.
+    /// Returns whether the open packet has room for this message.
     #[must_use]
     pub fn has_room(&self, message: &[u8]) -> bool {
         let prefix = for_transport!(self.session.transport(), T => <T as Transport>::Prefix::BYTES);
         self.filled + prefix + message.len() <= self.frame.len()
     }
 
-    /// Puts a message into the open packet. The caller has checked that it has room ([`Stream::has_room`]); a message without
-    /// room is left out.
+    /// Appends a message to the open packet.
+    ///
+    /// The caller must first check that it has room ([`Stream::has_room`]); a message without room is left out.
     pub fn put(&mut self, message: &[u8]) {
         if !self.has_room(message) {
             return;
@@ -97,7 +98,7 @@ impl Stream {
         self.messages += 1;
     }
 
-    /// Writes the transport's header before the messages. Answers the payload's length.
+    /// Writes the transport's header before the messages and returns the payload's length.
     pub fn close(&mut self, send_time_ns: u64, content: Content) -> usize {
         let payload_bytes = self.filled - self.blocks_start();
         let header = Outgoing {
@@ -116,18 +117,18 @@ impl Stream {
         self.closed
     }
 
-    /// The payload of the packet that was closed last.
+    /// Returns the payload of the packet closed last.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.frame.get(self.headroom..self.headroom + self.closed).unwrap_or_default()
     }
 
-    /// The headroom, and the packet behind it once it is closed, for network headers to be written in place.
+    /// Returns the headroom and the packet after it, so that network headers can be written in place once it is closed.
     pub fn frame_mut(&mut self) -> &mut [u8] {
         &mut self.frame
     }
 
-    /// Goes on to the next packet after one with messages was sent.
+    /// Starts the next packet after one with messages was sent.
     pub fn begin_next(&mut self) {
         self.stream_offset += self.blocks().len() as u64;
         self.next_sequence += u64::from(self.messages);

@@ -1,4 +1,4 @@
-//! The table of transports: the type of each [`TransportKind`], and the functions of a transport by its kind.
+//! The table of transports: the type of each [`TransportKind`], and a transport's functions by its kind.
 
 use std::ops::Range;
 
@@ -63,54 +63,54 @@ impl TransportKind {
         Self::CtaBlock,
     ];
 
-    /// See [`Transport::session`].
+    /// Builds a session ID: see [`Transport::session`].
     #[must_use]
     pub fn session(self, number: u32) -> SessionId {
         for_transport!(self, T => T::session(number))
     }
 
-    /// Reads the header of a payload.
+    /// Decodes the header of a payload.
     ///
     /// # Errors
-    /// A payload shorter than the header.
+    /// The payload is shorter than the header, or is not a packet of the channel.
     #[inline]
     pub fn header(self, payload: &[u8]) -> Result<Header, DecodeError> {
         for_transport!(self, T => T::packet(payload).map(|packet| packet.header))
     }
 
-    /// Whether the messages of a payload are what its header says, to the last byte. A packet without messages is its header.
+    /// Returns whether a payload's messages match its header, to the last byte. Without messages, it consists of its header.
     #[must_use]
     pub fn is_sound(self, payload: &[u8]) -> bool {
         for_transport!(self, T => T::is_sound(payload))
     }
 
-    /// When the venue sent the payload: see [`Transport::sent_ns`].
+    /// Returns when the venue sent the payload: see [`Transport::sent_ns`].
     #[inline]
     #[must_use]
     pub fn sent_ns(self, payload: &[u8]) -> Option<u64> {
         for_transport!(self, T => T::sent_ns(payload))
     }
 
-    /// Whether the payload answers a request, as far as its header says.
+    /// Returns whether the payload's header marks it as an answer to a request.
     #[must_use]
     pub fn is_answer(self, payload: &[u8]) -> bool {
         for_transport!(self, T => T::is_answer(payload))
     }
 
-    /// Whether the header says that the sender starts its numbers over.
+    /// Returns whether the header says that the sender restarts its sequence numbers.
     #[must_use]
     pub fn restarts(self, payload: &[u8]) -> bool {
         for_transport!(self, T => T::restarts(payload))
     }
 
-    /// The first message of a payload; `None` where there is none, or it is cut.
+    /// Returns the first message of a payload; `None` if it has none or is truncated.
     #[inline]
     #[must_use]
     pub fn first_message(self, payload: &[u8]) -> Option<&[u8]> {
         for_transport!(self, T => T::packet(payload).ok()?.blocks.next()?.ok())
     }
 
-    /// Hands each whole message of a payload on, with its number.
+    /// Passes each complete message of a payload to `each`, with its sequence number.
     pub fn each_message(self, payload: &[u8], mut each: impl FnMut(u64, &[u8])) {
         for_transport!(self, T => {
             let Ok(packet) = T::packet(payload) else { return };
@@ -120,42 +120,44 @@ impl TransportKind {
         });
     }
 
-    /// The numbers of the messages that the server does not have any more, if the payload is an answer that says so.
+    /// Returns the numbers of messages that the server no longer has, if the payload is an answer that says so.
     #[must_use]
     pub fn unavailable(self, payload: &[u8]) -> Option<Range<u64>> {
         for_transport!(self, T => T::unavailable(payload))
     }
 
-    /// Marks a packet as an answer to a request, where the header distinguishes one; `is_only`: no other packet answers the same request.
+    /// Marks a packet as an answer to a request, if the header can.
+    ///
+    /// `is_only` means that no other packet answers the same request.
     pub fn mark_answer(self, packet: &mut [u8], is_only: bool) {
         for_transport!(self, T => T::mark_answer(packet, is_only));
     }
 
-    /// The answer that a server does not have these messages any more; `None`: the transport has no such answer.
+    /// Builds the answer that a server no longer has these messages; `None` if the transport has no such answer.
     #[must_use]
     pub fn write_unavailable(self, numbers: Range<u64>, now_ns: u64) -> Option<Vec<u8>> {
         for_transport!(self, T => T::write_unavailable(numbers, now_ns))
     }
 
-    /// The request that the bytes are.
+    /// Decodes a request; `None` if the bytes are not one.
     #[must_use]
     pub fn read_request(self, bytes: &[u8]) -> Option<Request> {
         for_transport!(self, T => T::read_request(bytes))
     }
 
-    /// Whether a packet marks the end of a session.
+    /// Returns whether the transport has a packet that marks the end of a session.
     #[must_use]
     pub const fn marks_end(self) -> bool {
         for_transport!(self, T => T::MARKS_END)
     }
 
-    /// Whether the header names the channel.
+    /// Returns whether the header names the channel.
     #[must_use]
     pub const fn names_channel(self) -> bool {
         for_transport!(self, T => T::NAMES_CHANNEL)
     }
 
-    /// Bytes of the header of a packet with messages.
+    /// Returns the header length of a packet with messages, in bytes.
     #[must_use]
     pub const fn header_bytes(self) -> usize {
         for_transport!(self, T => T::HEADER_BYTES)
@@ -163,7 +165,7 @@ impl TransportKind {
 }
 
 impl Request {
-    /// The request's bytes, for the venue's retransmission server.
+    /// Encodes the request for the venue's retransmission server.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         for_transport!(self.session.transport(), T => T::request(self))
@@ -171,13 +173,13 @@ impl Request {
 }
 
 impl RequestProtocol {
-    /// The request protocol of a transport, if its venue accepts requests over TCP.
+    /// Returns the request protocol of a transport, if its venue accepts requests over TCP.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Option<Self> {
         for_transport!(transport, T => T::REQUESTS)
     }
 
-    /// The transport of the channels whose messages are requested so.
+    /// Returns the transport of the channels that use this request protocol.
     #[must_use]
     pub fn transport(self) -> TransportKind {
         let of = |transport: &TransportKind| Self::of(*transport) == Some(self);
@@ -188,13 +190,13 @@ impl RequestProtocol {
 }
 
 impl SnapshotProtocol {
-    /// The protocol of snapshots that arrive over the connection.
+    /// Returns the protocol of snapshots that arrive over the connection.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Self {
         for_transport!(transport, T => T::SNAPSHOTS)
     }
 
-    /// The protocol of snapshots that arrive on a group, if the venue has such.
+    /// Returns the protocol of snapshots that arrive on a group, if the venue has them.
     #[must_use]
     pub const fn by_group(transport: TransportKind) -> Option<Self> {
         for_transport!(transport, T => T::GROUP_SNAPSHOTS)
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn a_request_is_read_as_it_was_written() {
         for session in TransportKind::ALL.map(|transport| transport.session(7)) {
-            // The numbers of units have 32 bits, their counts 8.
+            // Units have 32-bit numbers and 8-bit counts.
             let (first, count) = match session {
                 SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) => (1 << 31, 255),
                 SessionId::Pillar => (1 << 31, 65_534),
@@ -224,13 +226,13 @@ mod tests {
         }
     }
 
-    /// A packet of three messages with this count in its header.
+    /// Builds a packet of three messages with this count in its header.
     fn packet(transport: TransportKind, messages: u16) -> Vec<u8> {
         for_transport!(transport, T => {
             let session = transport.session(7);
             let mut blocks = [0; 100];
             let mut end = 0;
-            // A length that counts itself is the beginning of its message.
+            // A length that counts itself is the start of its message.
             let shortest = &b"ll"[..<<T as Transport>::Prefix as LengthPrefix>::OWN_BYTES];
             for message in [&b"one"[..], b"second", shortest] {
                 end += write_block(T::prefix(), &mut blocks[end..], message).unwrap();
@@ -260,7 +262,7 @@ mod tests {
             }
         }
         let mut segment = packet(IexTp::KIND, 3);
-        // The payload length, less and more than there is.
+        // A payload length one too small, and one too large.
         for length in [segment.len() as u16 - 41, segment.len() as u16 - 39] {
             segment[12..14].copy_from_slice(&length.to_le_bytes());
             assert!(!IexTp::KIND.is_sound(&segment), "{length}");

@@ -1,27 +1,27 @@
-//! The most messages in any second.
+//! Limits the number of messages in any second.
 //!
-//! Cost: one comparison and one store per message; the times of the last second's messages are kept, 8 bytes each.
+//! Cost: one comparison and one store per message, and 8 bytes of memory for each message allowed per second.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A sliding window of one second.
 #[derive(Debug, Clone)]
 pub struct Throttle {
-    /// When the last messages were taken, the oldest at `oldest`.
+    /// When the last messages were accepted; the oldest is at index `oldest`.
     times_ns: Vec<u64>,
     oldest: usize,
     limit: usize,
 }
 
 impl Throttle {
-    /// At most so many messages in any second; 0: no limit.
+    /// Creates a throttle for `per_second` messages in any second; 0 is unlimited.
     #[must_use]
     pub fn new(per_second: u32) -> Self {
         let limit = per_second as usize;
         Self { times_ns: Vec::with_capacity(limit), oldest: 0, limit }
     }
 
-    /// When the next message may be taken, in nanoseconds of the caller's clock: now, if it is not after `now_ns`.
+    /// Returns when the next message is allowed, in nanoseconds of the caller's clock. A past time means now.
     #[inline]
     #[must_use]
     pub fn free_at_ns(&self) -> u64 {
@@ -31,10 +31,10 @@ impl Throttle {
         self.times_ns.get(self.oldest).map_or(0, |oldest_ns| oldest_ns.saturating_add(SECOND_NS))
     }
 
-    /// Takes a message if there is room for it in the last second. Returns whether.
+    /// Counts a message if it is allowed, and returns whether it is.
     #[inline]
     pub fn take(&mut self, now_ns: u64) -> bool {
-        // The clock was set back: what it said of the last second is worth nothing.
+        // The clock was set back, so the recorded times are meaningless.
         if self.times_ns.get(self.oldest).is_some_and(|oldest_ns| *oldest_ns > now_ns) {
             self.times_ns.clear();
             self.oldest = 0;

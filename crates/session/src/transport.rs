@@ -1,13 +1,14 @@
-//! The transports of market data over UDP: a header that names session and sequence number, then messages behind lengths.
+//! The transports of market data over UDP: a header that names session and sequence number, then length-prefixed messages.
 //!
-//! A [`Transport`] is one file of this crate. [`TransportKind`] names it where the choice is made at run time, and
-//! [`for_transport!`](crate::for_transport) turns the name into the type: one `match`, behind which all is static.
+//! Each [`Transport`] is implemented in one file of this crate. [`TransportKind`] names a transport chosen at run time,
+//! and [`for_transport!`](crate::for_transport) maps the name to the type: one `match`, after which everything is static.
 //!
-//! The trait has room for lengths of one or two bytes in either order, which may be part of the message (Cboe's PITCH, NYSE's
-//! Pillar: [`LengthPrefix`]); transports without a session (the unit headers of Cboe and MITCH: the variant of [`SessionId`] holds
-//! the unit and nothing else; NYSE's: it holds nothing); headers of several lengths (MEMX: [`Packet`] has the length of this one).
+//! The trait supports length prefixes of one or two bytes in either byte order, which may be part of the message
+//! (Cboe's PITCH, NYSE's Pillar: [`LengthPrefix`]). It supports transports without sessions: the variant of
+//! [`SessionId`] then holds only the unit (Cboe, MITCH) or nothing (NYSE). Headers may vary in length (MEMX):
+//! [`Packet`] has the actual length.
 //!
-//! A request is bytes. The caller sends them: by UDP for the transports here.
+//! A request is bytes, which the caller sends: by UDP for the transports here.
 //!
 //! Cost: a header is one cache line, read once.
 
@@ -20,7 +21,7 @@ use tapeworks_wire::{Ascii, DecodeError};
 
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 
-/// The longest UDP payload that is sent, in bytes.
+/// The longest UDP payload sent, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1_400;
 
 /// The purpose of a packet.
@@ -29,7 +30,7 @@ pub enum Content {
     /// It carries messages.
     #[default]
     Messages,
-    /// It carries the number of the next message.
+    /// It has the number of the next message, but no messages.
     Heartbeat,
     /// It ends a session.
     EndOfSession,
@@ -55,11 +56,11 @@ pub enum TransportKind {
     CtaBlock,
 }
 
-/// A session of a channel, as its transport names it.
+/// A channel's session, as identified by its transport.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SessionId {
-    /// MoldUDP64's ten letters.
+    /// MoldUDP64's ten-character name.
     MoldUdp64([u8; 10]),
     /// IEX-TP's numbers.
     IexTp {
@@ -70,20 +71,20 @@ pub enum SessionId {
         /// The session.
         session: u32,
     },
-    /// MEMOIR UDP's number.
+    /// MEMOIR UDP's session number.
     Memoir(u64),
-    /// Cboe's unit. Its header names no session: there is one a day.
+    /// Cboe's unit. Its header names no session: there is one per day.
     CboeUnit(u8),
-    /// NYSE's only one: its header names neither session nor channel.
+    /// NYSE's only session: its header names neither session nor channel.
     Pillar,
-    /// MITCH's market data group, a letter or digit. Its header names no session: there is one a day.
+    /// MITCH's market data group, a letter or digit. Its header names no session: there is one per day.
     MitchUnit(u8),
     /// CTA's data feed indicator, a letter. Its header names neither session nor channel.
     CtaBlock(u8),
 }
 
 impl SessionId {
-    /// Its transport.
+    /// Returns its transport.
     #[inline]
     #[must_use]
     pub const fn transport(&self) -> TransportKind {
@@ -98,8 +99,9 @@ impl SessionId {
         }
     }
 
-    /// Its name in a SoupBinTCP login: MoldUDP64's letters; a number as ten digits, of MEMX its low 32 bits, which are the
-    /// time of the start.
+    /// Returns its name in a SoupBinTCP login: MoldUDP64's name, or a number as ten digits.
+    ///
+    /// MEMX's number is the low 32 bits of its session, which are the start time.
     #[must_use]
     pub fn login_name(&self) -> Ascii<10> {
         match self {
@@ -111,7 +113,7 @@ impl SessionId {
         }
     }
 
-    /// Whether `other` is a session of the same channel, as far as the header says.
+    /// Returns whether `other` is a session of the same channel, as far as the header identifies the channel.
     #[must_use]
     pub const fn is_of_channel_of(&self, other: &Self) -> bool {
         match (self, other) {
@@ -129,11 +131,12 @@ impl SessionId {
         }
     }
 
-    /// Describes the channel that carries it. `port` identifies the channel where the header does not
-    /// ([`Transport::NAMES_CHANNEL`]).
+    /// Writes a description of the channel that carries it.
+    ///
+    /// `port` identifies the channel if the header does not ([`Transport::NAMES_CHANNEL`]).
     ///
     /// # Errors
-    /// Those of the formatter.
+    /// The formatter failed.
     pub fn describe(&self, f: &mut fmt::Formatter<'_>, port: u16) -> fmt::Result {
         match self {
             Self::MoldUdp64(_) => write!(f, "MoldUDP64 session {self} port {port}"),
@@ -160,7 +163,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A number as ten digits.
+/// Formats a number as ten digits.
 #[must_use]
 pub fn digits(mut number: u32) -> Ascii<10> {
     let mut text = [b'0'; 10];
@@ -177,34 +180,34 @@ pub fn digits(mut number: u32) -> Ascii<10> {
 pub struct Header {
     /// The session.
     pub session: SessionId,
-    /// The number of the first message; of a heartbeat, of the next to come.
+    /// Sequence number of the first message; in a heartbeat, of the next message.
     pub first: u64,
-    /// Messages.
+    /// Number of messages.
     pub count: u64,
     /// The session ends here.
     pub is_end_of_session: bool,
 }
 
-/// A datagram: its header read, its messages still to be walked.
+/// A datagram with a decoded header. Its messages have not been read yet.
 #[derive(Clone, Debug)]
 pub struct Packet<'a, Prefix> {
     /// The fields of the header.
     pub header: Header,
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub header_bytes: usize,
     /// The messages.
     pub blocks: Blocks<'a, Prefix>,
 }
 
-/// A request for messages that are missing.
+/// A request for missing messages.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Their session.
+    /// The session of the messages.
     pub session: SessionId,
-    /// The first.
+    /// Sequence number of the first message.
     pub first: u64,
-    /// How many, at most 65,534.
+    /// Number of messages, at most 65,534.
     pub count: u16,
 }
 
@@ -213,63 +216,63 @@ pub struct Request {
 pub struct Outgoing {
     /// The session.
     pub session: SessionId,
-    /// Of the first message; without messages, of the next one.
+    /// Sequence number of the first message; without messages, of the next one.
     pub sequence: u64,
-    /// Messages in the packet.
+    /// Number of messages in the packet.
     pub messages: u16,
     /// The purpose of the packet.
     pub content: Content,
-    /// Bytes of messages sent in this session before this packet, with their lengths.
+    /// Bytes of messages, including their lengths, sent in this session before this packet.
     pub stream_offset: u64,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub payload_bytes: usize,
-    /// When it is sent, in nanoseconds since 1970-01-01 00:00 UTC.
+    /// Send time, in nanoseconds since 1970-01-01 00:00 UTC.
     pub send_time_ns: u64,
 }
 
-/// A transport of datagrams. See the [module](self).
+/// A datagram transport. See the [module](self).
 pub trait Transport {
-    /// The lengths before the messages.
+    /// The length prefix of a message.
     type Prefix: LengthPrefix;
 
-    /// Its name at run time.
+    /// The transport's name at run time.
     const KIND: TransportKind;
-    /// Its declaration.
+    /// The transport's declaration.
     const SCHEMA: &'static Schema;
-    /// Bytes of the header of a packet with messages.
+    /// Length of the header of a packet with messages, in bytes.
     const HEADER_BYTES: usize;
-    /// The header names the channel. Otherwise the port does.
+    /// Whether the header names the channel. Otherwise the port does.
     const NAMES_CHANNEL: bool;
-    /// How missing messages are requested over TCP. `None` if the venue has no request server.
+    /// The protocol for requesting missing messages over TCP. `None` if the venue has no request server.
     const REQUESTS: Option<RequestProtocol> = None;
-    /// How snapshots are requested that arrive over the connection.
+    /// The protocol of snapshots that arrive over the connection.
     const SNAPSHOTS: SnapshotProtocol = SnapshotProtocol::Glimpse;
-    /// How snapshots are requested that arrive on a group. `None` if the venue has none.
+    /// The protocol of snapshots that arrive on a group. `None` if the venue has none.
     const GROUP_SNAPSHOTS: Option<SnapshotProtocol> = None;
-    /// A packet marks the end of a session.
+    /// Whether a packet marks the end of a session.
     const MARKS_END: bool;
 
-    /// The length prefix, as a value.
+    /// Returns the length prefix as a value.
     fn prefix() -> Self::Prefix;
 
-    /// Reads the header of a datagram.
+    /// Decodes the header of a datagram.
     ///
     /// # Errors
-    /// A payload shorter than the header.
+    /// The payload is shorter than the header, or is not a packet of the channel.
     fn packet(payload: &[u8]) -> Result<Packet<'_, Self::Prefix>, DecodeError>;
 
-    /// Bytes that the header says the datagram has. `None`: it does not say.
+    /// Returns the datagram's length according to its header; `None` if the header has no length.
     fn length(_payload: &[u8]) -> Option<usize> {
         None
     }
 
-    /// Whether a datagram may have these bytes behind its last message.
+    /// Returns whether a datagram may have these bytes after its last message.
     #[must_use]
     fn is_end(behind_messages: &[u8]) -> bool {
         behind_messages.is_empty()
     }
 
-    /// Whether the messages of a datagram are what its header says, to the last byte. A datagram without messages is its header.
+    /// Returns whether a datagram's messages match its header, to the last byte. Without messages, it consists of its header.
     #[must_use]
     fn is_sound(payload: &[u8]) -> bool {
         let Ok(Packet { header, header_bytes, mut blocks }) = Self::packet(payload) else { return false };
@@ -279,8 +282,10 @@ pub trait Transport {
             && Self::length(payload).is_none_or(|length| length == payload.len())
     }
 
-    /// The number of messages in a datagram that ends behind a whole one while its count promises more, and the error behind them. If the datagram is not cut, its
-    /// count or its length is damaged, or the sender has left messages out.
+    /// Detects a datagram that ends after a complete message although its header counts more.
+    ///
+    /// Returns the number of messages it has, and the error after them. Unless the datagram was truncated, its count or
+    /// length is damaged, or the sender left messages out.
     #[must_use]
     fn overcounted(payload: &[u8]) -> Option<(u64, FramingError)> {
         let mut blocks = Self::packet(payload).ok()?.blocks;
@@ -297,48 +302,52 @@ pub trait Transport {
     #[must_use]
     fn session(number: u32) -> SessionId;
 
-    /// The fields of a datagram's header, for tools that show them.
+    /// Decodes the fields of a datagram's header, for tools that display them.
     fn fields(payload: &[u8]) -> Decoded<'_>;
 
-    /// Writes a header to the start of `target`, which has room for [`Transport::HEADER_BYTES`]. Returns its length. A
-    /// session of another transport writes nothing.
+    /// Writes a header to the start of `target`, which has room for [`Transport::HEADER_BYTES`], and returns its length.
+    ///
+    /// Writes nothing for a session of another transport.
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize;
 
-    /// When the venue sent the datagram, in nanoseconds since 1970-01-01 00:00 UTC. `None` where the header has no such time,
-    /// and for an answer to a request, whose time is the answer's.
+    /// Returns when the venue sent the datagram, in nanoseconds since 1970-01-01 00:00 UTC.
+    ///
+    /// `None` if the header has no send time. Also `None` for an answer to a request, which would have the answer's time.
     #[must_use]
     fn sent_ns(_payload: &[u8]) -> Option<u64> {
         None
     }
 
-    /// Whether the datagram answers a request, as far as its header says.
+    /// Returns whether the datagram's header marks it as an answer to a request.
     #[must_use]
     fn is_answer(_payload: &[u8]) -> bool {
         false
     }
 
-    /// Whether the header says that the sender starts its numbers over with this datagram.
+    /// Returns whether the header says that the sender restarts its sequence numbers with this datagram.
     #[must_use]
     fn restarts(_payload: &[u8]) -> bool {
         false
     }
 
-    /// The numbers of the messages that the server does not have any more, if the datagram is an answer that says so.
+    /// Returns the numbers of messages that the server no longer has, if the datagram is an answer that says so.
     fn unavailable(_payload: &[u8]) -> Option<Range<u64>> {
         None
     }
 
-    /// Marks a packet as an answer to a request, where the header distinguishes one; `is_only`: no other packet answers the same request.
+    /// Marks a packet as an answer to a request, if the header can.
+    ///
+    /// `is_only` means that no other packet answers the same request.
     fn mark_answer(_packet: &mut [u8], _is_only: bool) {}
 
-    /// The answer that a server does not have these messages any more; `None`: the transport has no such answer.
+    /// Builds the answer that a server no longer has these messages; `None` if the transport has no such answer.
     fn write_unavailable(_numbers: Range<u64>, _now_ns: u64) -> Option<Vec<u8>> {
         None
     }
 
-    /// The bytes of a request to the venue's retransmission server.
+    /// Encodes a request to the venue's retransmission server.
     fn request(request: &Request) -> Vec<u8>;
 
-    /// The request that the bytes are.
+    /// Decodes a request; `None` if the bytes are not one.
     fn read_request(bytes: &[u8]) -> Option<Request>;
 }

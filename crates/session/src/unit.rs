@@ -1,8 +1,8 @@
-//! The unit headers of Cboe and of MITCH as [`Transport`]s: the same eight bytes, and another name for the channel.
+//! The unit headers of Cboe and MITCH as [`Transport`]s: the same eight bytes, with different names for the channel.
 //!
-//! There is no session: a unit (of MITCH a market data group) numbers its messages from 1 on each day. Both venues take requests and send snapshots
-//! over TCP ([`requests`](crate::requests), [`snapshot`](crate::snapshot)). The requests here are for servers of ours that take datagrams: a
-//! header without messages, with the count of the wanted ones, at most 255.
+//! The units have no sessions: a unit (at MITCH a market data group) numbers its messages from 1 each day. Both venues
+//! accept requests and send snapshots over TCP ([`requests`](crate::requests), [`snapshot`](crate::snapshot)). The datagram
+//! requests here are for our own servers: a header without messages that has the number of messages wanted, at most 255.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use tapeworks_wire::schema::{Decoded, Schema};
 use crate::protocols::{RequestProtocol, SnapshotProtocol};
 use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
 
-/// What the protocols with this header call things.
+/// The differences between the protocols with this header.
 pub trait Units {
     /// The transport.
     const KIND: TransportKind;
@@ -22,20 +22,20 @@ pub trait Units {
     const REQUESTS: RequestProtocol;
     /// See [`Transport::SNAPSHOTS`].
     const SNAPSHOTS: SnapshotProtocol;
-    /// Its declaration.
+    /// The transport's declaration.
     const SCHEMA: &'static Schema;
 
-    /// The session of a unit.
+    /// Returns the session of a unit.
     fn session(unit: u8) -> SessionId;
 
-    /// The unit of a session; `None`: it is of another transport.
+    /// Returns the unit of a session; `None` if the session is of another transport.
     fn unit(session: SessionId) -> Option<u8>;
 
-    /// The fields of a datagram's header.
+    /// Decodes the fields of a datagram's header.
     fn fields(payload: &[u8]) -> Decoded<'_>;
 }
 
-/// Cboe's names.
+/// Cboe's unit header.
 #[derive(Clone, Copy, Debug)]
 pub struct OfCboe;
 
@@ -61,7 +61,7 @@ impl Units for OfCboe {
     }
 }
 
-/// MITCH's names.
+/// MITCH's unit header.
 #[derive(Clone, Copy, Debug)]
 pub struct OfMitch;
 
@@ -87,7 +87,7 @@ impl Units for OfMitch {
     }
 }
 
-/// A unit header. The bytes are read by Cboe's declaration; MITCH's has the same layout.
+/// A unit header. Cboe's declaration decodes the bytes; MITCH's has the same layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<Of>(PhantomData<Of>);
 
@@ -97,7 +97,7 @@ pub type CboeUnit = Unit<OfCboe>;
 /// MITCH's unit header.
 pub type MitchUnit = Unit<OfMitch>;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 const HEADER: usize = 8;
 
 fn header_fields<Of: Units>(
@@ -106,7 +106,7 @@ fn header_fields<Of: Units>(
     first: u64,
 ) -> Option<SequencedUnitFields<'static>> {
     let unit = Of::unit(session)?;
-    // A packet has fewer than 256 messages: the shortest has 6 bytes.
+    // A packet has fewer than 256 messages: the shortest message has 6 bytes.
     let count = u8::try_from(count).unwrap_or(u8::MAX);
     let sequence = u32::try_from(first).unwrap_or(u32::MAX);
     Some(SequencedUnitFields { length: HEADER as u16, count, unit, sequence, messages: &[] })

@@ -1,7 +1,7 @@
-//! Which messages and fields a session takes: tables from QuickFIX-style XML, or from a declaration of `tapeworks_wire::fix`.
+//! The messages and fields that a session accepts, from QuickFIX-style XML or a `tapeworks_wire::fix` declaration.
 //!
-//! FIX 4.2 and 4.4 have one file each; FIXT has one of the session's messages and one of the application's
-//! ([`Dictionary::with_application`]). A file is read once, at the start.
+//! FIX 4.2 and 4.4 have one file each. FIXT has one file for session messages and one for application messages
+//! ([`Dictionary::with_application`]). A file is read once, at startup.
 
 use std::collections::hash_map::Entry;
 
@@ -9,13 +9,13 @@ use roxmltree::{Document, Node};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tapeworks_wire::fix::{FixField, FixKind, FixSchema, FixStructure};
 
-/// A dictionary is not sound.
+/// A dictionary is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DictionaryError {
-    /// The text is no XML.
+    /// The text is not XML.
     #[error("{0}")]
     Xml(String),
-    /// An element lacks an attribute, or its value is wrong.
+    /// An element lacks an attribute, or the attribute's value is invalid.
     #[error("line {line}: a {element} needs the attribute {attribute}")]
     Attribute {
         /// The line.
@@ -25,17 +25,17 @@ pub enum DictionaryError {
         /// The attribute.
         attribute: &'static str,
     },
-    /// A name that is not defined.
+    /// A name is not defined.
     #[error("line {line}: no {kind} '{name}' is defined")]
     Unknown {
         /// The line.
         line: u32,
-        /// Field or component.
+        /// The kind of name: field or component.
         kind: &'static str,
         /// The name.
         name: String,
     },
-    /// A component that holds itself.
+    /// A component contains itself.
     #[error("line {line}: the component '{name}' holds itself")]
     Circle {
         /// The line.
@@ -43,12 +43,12 @@ pub enum DictionaryError {
         /// The component.
         name: String,
     },
-    /// A part that every dictionary has.
+    /// A part that every dictionary needs is missing.
     #[error("the dictionary has no {0}")]
     Missing(&'static str),
 }
 
-/// The form of a field's values.
+/// The format of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Any,
@@ -64,13 +64,13 @@ pub(crate) enum Form {
 #[derive(Clone, Debug)]
 pub(crate) struct FieldRule {
     pub(crate) form: Form,
-    /// The listed values; none: any.
+    /// The allowed values; empty allows any.
     pub(crate) values: Vec<Box<[u8]>>,
-    /// The value is a list of values with spaces between.
+    /// The value is a space-separated list of values.
     pub(crate) is_list: bool,
 }
 
-/// The fields of a message, of a group's entry, of a header.
+/// The fields of a message, a group entry or a header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members {
     pub(crate) required: Vec<u32>,
@@ -80,21 +80,21 @@ pub(crate) struct Members {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
-    /// The field that begins an entry.
+    /// The field that starts an entry.
     pub(crate) first: u32,
     pub(crate) members: Members,
 }
 
-/// The tables.
+/// The fields and messages that a session accepts.
 #[derive(Clone, Debug, Default)]
 pub struct Dictionary {
     pub(crate) fields: FxHashMap<u32, FieldRule>,
     pub(crate) header: Members,
     pub(crate) trailer: Members,
     pub(crate) messages: FxHashMap<Box<[u8]>, Members>,
-    /// Fields that only the application's dictionary has: the session's own messages do not know them.
+    /// Fields that only the application's dictionary defines. The session's own messages do not know them.
     pub(crate) of_application: FxHashSet<u32>,
-    /// Whether it has only some types of messages: others that FIX has are the application's to refuse.
+    /// Whether it covers only some message types. The application must then refuse other FIX types.
     pub(crate) is_of_some_types: bool,
 }
 
@@ -102,7 +102,7 @@ impl Dictionary {
     /// Reads a QuickFIX-style dictionary.
     ///
     /// # Errors
-    /// The text is no such dictionary.
+    /// The text is not such a dictionary.
     pub fn from_xml(text: &str) -> Result<Self, DictionaryError> {
         let document = Document::parse(text).map_err(|error| DictionaryError::Xml(error.to_string()))?;
         let reader = Reader::new(&document)?;
@@ -121,8 +121,10 @@ impl Dictionary {
         Ok(dictionary)
     }
 
-    /// The dictionary of a declaration. Tags that it does not declare are refused, as with any dictionary. A message of a type that FIX has and the
-    /// declaration does not is checked up to its header.
+    /// Builds the dictionary from a declaration.
+    ///
+    /// Tags that it does not declare are rejected, as with any dictionary. Of a FIX message type that it does not
+    /// declare, only the header is checked.
     #[must_use]
     pub fn from_schema(schema: &FixSchema) -> Self {
         let mut dictionary = Self { is_of_some_types: true, ..Self::default() };
@@ -180,7 +182,7 @@ impl Dictionary {
         members
     }
 
-    /// This dictionary of FIXT's session with the messages and fields of an application.
+    /// Adds an application's messages and fields to this dictionary of a FIXT session.
     #[must_use]
     pub fn with_application(mut self, application: Self) -> Self {
         for (tag, rule) in application.fields {
@@ -195,14 +197,15 @@ impl Dictionary {
         self
     }
 
-    /// Whether a tag is of the body of a message: neither of the header nor of the trailer.
+    /// Returns whether a tag belongs to the body of a message rather than to its header or trailer.
     #[must_use]
     pub fn is_of_body(&self, tag: u32) -> bool {
         !self.header.holds(tag) && !self.trailer.holds(tag)
     }
 
-    /// The fields of a body that go together, in the order of their tags: a field, or a group with its entries. For those who
-    /// write a message anew. Each part is a range of `tags`.
+    /// Returns the parts of a body, sorted by their first tags, for callers that rewrite a message.
+    ///
+    /// A part is a field, a group with its entries, or a length with its data. Each is a range of `tags`.
     #[must_use]
     pub fn parts_by_tag(&self, message_type: &[u8], tags: &[u32]) -> Vec<core::ops::Range<usize>> {
         let members = self.messages.get(message_type);
@@ -225,7 +228,7 @@ impl Dictionary {
 }
 
 impl Members {
-    /// Whether a tag is of these fields or of the groups in them.
+    /// Returns whether a tag is one of these fields or is in one of their groups.
     pub(crate) fn holds(&self, tag: u32) -> bool {
         self.fields.contains(&tag) || self.groups.values().any(|group| group.members.holds(tag))
     }
@@ -248,7 +251,7 @@ fn rule(field: Node<'_, '_>) -> FieldRule {
     FieldRule { form, values: values.collect(), is_list: kind.starts_with("MULTIPLE") }
 }
 
-/// The names of one file.
+/// The names that one file defines.
 struct Reader<'a, 'input> {
     document: &'a Document<'input>,
     root: Node<'a, 'input>,
@@ -310,7 +313,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         Ok(members)
     }
 
-    /// Adds the fields of a node. Those of a component that is not required are not required either.
+    /// Adds the fields of a node. The fields of an optional component are optional too.
     fn collect(
         &self,
         node: Node<'a, 'input>,

@@ -1,7 +1,7 @@
-//! The sending half of a session: numbers messages, keeps them in the store, and puts them into the output.
+//! The sending half of a session: numbers messages, stores them, and appends them to the output.
 //!
-//! A message is kept before it is in the output. If it cannot be kept, it is not sent, its number stays free, and the session
-//! ends.
+//! A message is stored before it reaches the output. If it cannot be stored, it is not sent, its sequence number stays
+//! free, and the session ends.
 
 use core::ops::RangeInclusive;
 
@@ -15,27 +15,27 @@ use super::schedule::Schedule;
 use super::settings::Settings;
 use super::store::{Store, StoreError};
 
-/// A resend goes on when the output is below this, in bytes.
+/// A resend continues while the output holds fewer bytes than this.
 const RESEND_OUTPUT_BYTES: usize = 64 << 10;
 
-/// Messages that are read from the store for a resend before others have their turn.
+/// Messages that a resend reads from the store before it yields to other work.
 const MOST_READS: u32 = 1_024;
 
-/// Fields of a header that a message of the application may have, in the order in which they are written.
+/// Header fields that an application message may have, in the order in which they are written.
 const HEADER: [u32; 20] =
     [34, 43, 49, 50, 52, 56, 57, 97, 115, 116, 122, 128, 129, 142, 143, 144, 145, 1128, 1129, 1156];
 
-/// The fields of a header that name who is behind the session: that of a message, and that of its answer.
+/// Header fields that name the parties behind the session: the tag in a message, and the tag in its answer.
 pub const ROUTING: [(u32, u32); 7] =
     [(50, 57), (115, 128), (116, 129), (144, 145), (128, 115), (129, 116), (145, 144)];
 
-/// A message is not sent.
+/// A message was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The store does not keep it. The session ends.
+    /// The store failed to keep the message. The session ends.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is longer than the limit, or a value cannot be written.
+    /// The message is longer than the limit, or a value cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The session is not logged on, or a Logout was sent.
@@ -43,24 +43,24 @@ pub enum SendError {
     NotLoggedOn,
 }
 
-/// A resend that goes on.
+/// A resend in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resend {
     next: u64,
     last: u64,
 }
 
-/// SenderCompID (49), and SenderSubID (50) if there is one.
+/// Writes SenderCompID (49) and, if set, SenderSubID (50).
 fn write_sender(writer: &mut Writer<'_>, settings: &Settings) {
     write_party(writer, 49, &settings.sender_comp_id, settings.sender_sub_id.as_deref());
 }
 
-/// TargetCompID (56), and TargetSubID (57) if there is one.
+/// Writes TargetCompID (56) and, if set, TargetSubID (57).
 fn write_target(writer: &mut Writer<'_>, settings: &Settings) {
     write_party(writer, 56, &settings.target_comp_id, settings.target_sub_id.as_deref());
 }
 
-/// A CompID, and the SubID, whose tag is the next one.
+/// Writes a CompID and its SubID, which has the next tag.
 fn write_party(writer: &mut Writer<'_>, tag: u32, comp_id: &str, sub_id: Option<&str>) {
     writer.text(tag, comp_id.as_bytes());
     if let Some(sub_id) = sub_id {
@@ -75,13 +75,13 @@ pub struct Link {
     pub(crate) output: Vec<u8>,
     sent: usize,
     scratch: Vec<u8>,
-    /// The sender's and the target's ids, unless they are long.
+    /// The prepared CompIDs and SubIDs of sender and target; `None` if they are too long to prepare.
     ids: Option<(PreparedFields, PreparedFields)>,
-    /// The text of the last second that was written: the next message's date is mostly the same.
+    /// The text of the last second written: the next message usually has the same date and time.
     second: LastSecond,
     kept: Vec<u8>,
     pub(crate) is_open: bool,
-    /// When a message was last put into the output.
+    /// When a message was last appended to the output.
     pub(crate) sent_ns: u64,
     pub(crate) resend: Option<Resend>,
     pub(crate) failure: Option<StoreError>,
@@ -89,11 +89,11 @@ pub struct Link {
     pub(crate) messages_resent: u64,
 }
 
-/// A message of a session that is over.
+/// A message left over from a session that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsent {
     message: Vec<u8>,
-    /// It gets PossResend (97).
+    /// The message gets PossResend (97).
     may_have_been_sent: bool,
 }
 
@@ -135,11 +135,12 @@ impl Link {
         }
     }
 
-    /// Sends a message of the application: `body` writes the fields behind the header. Header fields of the caller come first:
-    /// `header` has their tags and values in ascending order.
+    /// Sends an application message and returns its sequence number.
+    ///
+    /// `header` has the tags and values of the caller's header fields, in ascending order. `body` writes the fields after the header.
     ///
     /// # Errors
-    /// The session is not logged on, the message is too long, or the store does not keep it.
+    /// The session is not logged on, the message is too long, or the store fails to keep it.
     pub fn send(
         &mut self,
         store: &mut dyn Store,
@@ -154,10 +155,12 @@ impl Link {
         self.send_any(store, now_ns, message_type, header, body)
     }
 
-    /// As [`Link::send`]; while the session is not logged on, the message is only kept: the peer requests it when it comes back.
+    /// Sends like [`Link::send`], but only stores the message while the session is not logged on.
+    ///
+    /// The peer requests a stored message after it reconnects.
     ///
     /// # Errors
-    /// The message is too long, or the store does not keep it.
+    /// The message is too long, or the store fails to keep it.
     pub fn send_or_keep(
         &mut self,
         store: &mut dyn Store,
@@ -169,7 +172,7 @@ impl Link {
             return self.send_any(store, now_ns, message_type, &[], body);
         }
         let (unsent, sent_ns, messages_sent) = (self.output.len(), self.sent_ns, self.messages_sent);
-        // What failed ended the session. A store that failed to read may keep.
+        // The earlier failure ended its connection. A store that failed to read may still be able to write.
         self.failure = None;
         let kept = self.send_any(store, now_ns, message_type, &[], body);
         self.output.truncate(unsent);
@@ -180,8 +183,10 @@ impl Link {
         kept
     }
 
-    /// What a session that is over leaves for the next one, which began at `began_ns`: the messages of the application that follow its last Logout,
-    /// Heartbeat or other message of its own. Newest first.
+    /// Returns the unsent messages that an ended session leaves for the next one, newest first.
+    ///
+    /// The next session began at `began_ns`. The messages are the application's messages after the session's last
+    /// Logout, Heartbeat or other message of its own.
     pub(crate) fn unsent(
         &mut self,
         store: &mut dyn Store,
@@ -196,7 +201,7 @@ impl Link {
                 break;
             }
             if !self.is_of_application() {
-                // Behind our Logout nothing was sent.
+                // Nothing was sent after our Logout.
                 if message_type(&self.kept) == b"5" {
                     unsent.iter_mut().for_each(|one: &mut Unsent| one.may_have_been_sent = false);
                 }
@@ -211,8 +216,9 @@ impl Link {
         Ok(unsent)
     }
 
-    /// Sends what the session before could not, under numbers of this one. What the output has no room for is resent when it has. Returns how many
-    /// could not be written.
+    /// Sends the previous session's unsent messages under new sequence numbers, and returns how many could not be written.
+    ///
+    /// Messages that do not fit in the output are resent once it has room.
     pub(crate) fn send_unsent(
         &mut self,
         store: &mut dyn Store,
@@ -263,7 +269,7 @@ impl Link {
         })
     }
 
-    /// Sends a message that uses up no number: the peer cannot request it.
+    /// Sends a message that consumes no sequence number. The peer cannot request it.
     pub(crate) fn send_unkept(
         &mut self,
         sequence: u64,
@@ -300,7 +306,7 @@ impl Link {
                         49 => write_sender(&mut writer, settings),
                         52 => _ = writer.timestamp(52, now_ns),
                         56 => write_target(&mut writer, settings),
-                        // Behind the CompIDs.
+                        // Written after the CompIDs.
                         50 => {}
                         57 if settings.target_sub_id.is_some() => {}
                         tag => {
@@ -332,7 +338,7 @@ impl Link {
         }
     }
 
-    /// Begins to resend a range; an end of 0 is the last message. What is left of a resend that goes on is resent as well.
+    /// Starts to resend a range; an `end` of 0 is the last message. The range is merged with a resend in progress.
     pub(crate) fn begin_resend(&mut self, store: &dyn Store, begin: u64, end: u64) {
         let last = store.next_outgoing().saturating_sub(1);
         let end = if end == 0 || end > last { last } else { end };
@@ -343,8 +349,9 @@ impl Link {
         }
     }
 
-    /// Resends while the output has room, and [`MOST_READS`] messages at most. Messages of the session, those that the store lacks, and
-    /// those that `may_resend` refuses are gap-filled, joined.
+    /// Resends up to [`MOST_READS`] messages while the output has room.
+    ///
+    /// Session messages, messages missing from the store, and those that `may_resend` refuses are replaced by gap fills, one for each run.
     pub(crate) fn pump_resend(
         &mut self,
         store: &dyn Store,
@@ -356,7 +363,7 @@ impl Link {
             if self.output().len() >= RESEND_OUTPUT_BYTES || reads >= MOST_READS {
                 return;
             }
-            // A long run of messages that are filled is read in pieces too.
+            // A long run of gap-filled messages is also read in pieces.
             let mut filled = next;
             let mut has_message = false;
             while filled <= last && reads < MOST_READS {
@@ -388,40 +395,40 @@ impl Link {
         }
     }
 
-    /// Whether the message in `kept` is of the application, or the answer to one that is to be sent again too.
+    /// Returns whether the message in `kept` is resent: an application message, or a Reject of one if the settings say so.
     fn is_of_application(&self) -> bool {
         let kind = message_type(&self.kept);
         let refused = || field(&self.kept, 372).is_some_and(|kind| !is_admin(kind));
         !is_admin(kind) || (kind == b"3" && self.settings.resends_rejects && refused())
     }
 
-    /// Whether a resend goes on and the output has room for it.
+    /// Returns whether a resend is in progress and the output has room for it.
     pub(crate) fn goes_on(&self) -> bool {
         self.resend.is_some() && self.output().len() < RESEND_OUTPUT_BYTES
     }
 
-    /// A SequenceReset for a range of messages that are not sent again.
+    /// Sends a SequenceReset in place of a range of messages that are not resent.
     fn gap_fill(&mut self, range: RangeInclusive<u64>, now_ns: u64) {
         let settings = &self.settings;
         let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), b"4");
         writer.number(34, *range.start()).flag(43, true).text(49, settings.sender_comp_id.as_bytes());
         writer.timestamp(52, now_ns).text(56, settings.target_comp_id.as_bytes()).timestamp(122, now_ns);
         writer.number(36, range.end() + 1).flag(123, true);
-        // It fits: CompIDs are part of every message.
+        // It fits because every message contains the CompIDs.
         if let Ok(message) = writer.finish() {
             self.output.extend_from_slice(message);
             self.sent_ns = now_ns;
         }
     }
 
-    /// The message in `kept` once more, with PossDupFlag and OrigSendingTime.
+    /// Resends the message in `kept` with PossDupFlag and OrigSendingTime.
     fn resend_kept(&mut self, sequence: u64, now_ns: u64) {
         let message = &self.kept;
         let field = |tag| field(message, tag);
         let begin_string = tapeworks_wire::fix::begin_string(message);
         let mut writer = Writer::begin(&mut self.scratch, begin_string, message_type(message));
         let first_sent_ns = field(52).and_then(|text| read_timestamp(text).ok()).unwrap_or(now_ns);
-        // The clock may have been set back. A message that says it was first sent later is rejected, and lost to the peer.
+        // The clock may have been set back. The peer would reject a message first sent in the future, and lose it.
         let first_sent_ns = first_sent_ns.min(now_ns);
         for tag in HEADER {
             match tag {
@@ -439,13 +446,13 @@ impl Link {
                 self.sent_ns = now_ns;
                 self.messages_resent += 1;
             }
-            // With the two fields it is too long.
+            // The two added fields make it too long.
             Err(_) => self.gap_fill(sequence..=sequence, now_ns),
         }
     }
 }
 
-/// The fields of a message that are not of its header or trailer.
+/// Copies the fields of a message that are not part of its header or trailer.
 fn copy_body(writer: &mut Writer<'_>, message: &[u8]) {
     for field in Fields::new(message).map_while(Result::ok) {
         if !matches!(field.tag, 8 | 9 | 10 | 35) && !HEADER.contains(&field.tag) {

@@ -1,21 +1,21 @@
-//! FIX sessions, acceptor and initiator, without sockets and clocks: bytes and times in, bytes out.
+//! FIX sessions, acceptor and initiator, without sockets or clocks: bytes and times in, bytes out.
 //!
-//! Source: *FIX session layer*, for FIX 4.2, 4.4 and FIXT 1.1 with 5.0 SP2. A [`Session`] is one connection of one session. Its
-//! numbers and sent messages are in a [`Store`], which outlives the connection. A [`Dictionary`] says which messages are taken.
-//! The caller's [`Application`] gets each message once and in order.
+//! Source: *FIX session layer*, for FIX 4.2, 4.4 and FIXT 1.1 with 5.0 SP2. A [`Session`] is one connection of one
+//! session. Its sequence numbers and sent messages are in a [`Store`], which outlives the connection. A [`Dictionary`]
+//! defines the messages it accepts. The caller's [`Application`] receives each message once and in order.
 //!
 //! | file | part |
 //! | --- | --- |
-//! | `settings.rs` | what a session is set to |
-//! | `store.rs` | numbers and sent messages |
-//! | `dictionary.rs`, `validate.rs` | which messages are taken, and the reasons of rejects |
-//! | `received.rs` | what the session needs of a message |
+//! | `settings.rs` | a session's settings |
+//! | `store.rs` | sequence numbers and sent messages |
+//! | `dictionary.rs`, `validate.rs` | accepted messages, and the reasons of rejects |
+//! | `received.rs` | the parts of a message that the session reads |
 //! | `session.rs` | logon, sequence numbers, gaps, heartbeats, logout |
-//! | `link.rs` | sending: numbers, the store, the output, resends |
-//! | `schedule.rs` | when a session runs |
+//! | `link.rs` | sending: sequence numbers, the store, the output, resends |
+//! | `schedule.rs` | the hours of a session |
 //!
-//! Memory is bounded by [`Settings`]: one message of the longest length, the messages kept behind a gap, and the output, which
-//! resends fill only up to a bound.
+//! [`Settings`] bounds the memory: one message of the maximum length, the messages queued after a gap, and the output,
+//! which resends fill only up to a limit.
 
 mod dictionary;
 mod link;

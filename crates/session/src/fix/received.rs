@@ -1,8 +1,8 @@
-//! What the session needs of a received message: its header, and the few fields of the session's messages.
+//! The parts of a received message that the session reads: its header and a few fields of session messages.
 
 use tapeworks_wire::fix::{begin_string, read_flag, read_timestamp, read_unsigned};
 
-/// A field of a message: its tag, which may be no valid one, and its value.
+/// A field of a message: its tag, which may be invalid, and the position of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) tag: i64,
@@ -16,10 +16,10 @@ impl Part {
     }
 }
 
-/// The highest MsgSeqNum (34) and NewSeqNo (36), as the dictionaries' integers have 63 bits.
+/// The highest MsgSeqNum (34) and NewSeqNo (36): the dictionaries' integers have 63 bits.
 pub const HIGHEST_SEQUENCE: u64 = i64::MAX as u64;
 
-/// The header of a received message. What is absent or malformed is `None`.
+/// The header of a received message. A field that is absent or malformed is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
     /// The message.
@@ -67,41 +67,41 @@ impl<'a> Received<'a> {
         }
     }
 
-    /// The value of the first field of this tag, if it is not empty.
+    /// Returns the value of the first field with this tag, unless it is empty.
     #[must_use]
     pub fn field(&self, tag: u32) -> Option<&'a [u8]> {
         find(self.message, self.parts, tag)
     }
 
-    /// The value of a number.
+    /// Returns the value of a numeric field.
     pub(crate) fn number(&self, tag: u32) -> Option<u64> {
         self.field(tag).and_then(|text| read_unsigned(text).ok())
     }
 
-    /// Whether a flag is `Y`.
+    /// Returns whether a flag is `Y`.
     pub(crate) fn is_set(&self, tag: u32) -> bool {
         self.field(tag).is_some_and(|text| read_flag(text) == Ok(true))
     }
 
-    /// Whether a field is there, even without a value.
+    /// Returns whether a field is present, even without a value.
     pub(crate) fn has(&self, tag: u32) -> bool {
         self.parts.iter().any(|part| part.tag == i64::from(tag))
     }
 
-    /// The fields in order: tags and values. Tags that are no valid ones are left out.
+    /// Iterates over the tags and values in order. Fields with invalid tags are skipped.
     pub fn fields(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let message = self.message;
         self.parts.iter().filter_map(move |part| Some((u32::try_from(part.tag).ok()?, part.value(message))))
     }
 
-    /// Whether the message is one of the session's own.
+    /// Returns whether the message is a session (admin) message.
     #[must_use]
     pub fn is_admin(&self) -> bool {
         is_admin(self.message_type)
     }
 }
 
-/// Whether messages of this type are the session's own.
+/// Returns whether messages of this type are session (admin) messages.
 pub(crate) fn is_admin(message_type: &[u8]) -> bool {
     matches!(message_type, b"0" | b"1" | b"2" | b"3" | b"4" | b"5" | b"A")
 }

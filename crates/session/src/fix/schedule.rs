@@ -1,7 +1,7 @@
-//! When a session runs: from a time to a time in a zone, each day or once a week.
+//! The hours of a session: from one time to another in a time zone, daily or once a week.
 //!
-//! A session that runs over midnight ends on the next day. Both numbers begin at 1 when a new session begins: a store that was
-//! reset before the present session began is reset by the next Logon. Nothing here reads a clock.
+//! A session that runs past midnight ends on the next day. Both sequence numbers start at 1 with a new session: if the
+//! store was last reset before the current session began, the next Logon resets it. Nothing here reads a clock.
 
 use jiff::civil::{Time, Weekday};
 use jiff::tz::TimeZone;
@@ -13,25 +13,25 @@ pub struct Schedule {
     zone: TimeZone,
     start: Time,
     end: Time,
-    /// First and last day of a session that runs through a week.
+    /// First and last day of a session that runs for several days of a week.
     days: Option<(Weekday, Weekday)>,
 }
 
-/// A schedule is not sound.
+/// A schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The zone is not known.
+    /// The time zone is unknown.
     #[error("the time zone '{0}' is not known")]
     Zone(String),
-    /// The time is not `HH:MM:SS`.
+    /// The time is not in the form `HH:MM:SS`.
     #[error("'{0}' is not a time of day, as 17:30:00 is")]
     Time(String),
-    /// The day is none of the week.
+    /// The day is not a day of the week.
     #[error("'{0}' is not a day of the week, as sunday is")]
     Day(String),
 }
 
-/// A day of the week by its English name, in any case.
+/// Parses an English day name, ignoring case.
 fn weekday(name: &str) -> Result<Weekday, ScheduleError> {
     match name.to_ascii_lowercase().as_str() {
         "monday" => Ok(Weekday::Monday),
@@ -46,31 +46,32 @@ fn weekday(name: &str) -> Result<Weekday, ScheduleError> {
 }
 
 impl Schedule {
-    /// A session each day from `start` to `end` (`HH:MM:SS`) in `zone` (`Europe/London`). If the end is not after the start, it is
-    /// on the next day.
+    /// Creates a session that runs daily from `start` to `end` (`HH:MM:SS`) in `zone` (`Europe/London`).
+    ///
+    /// If the end is not after the start, it is on the next day.
     ///
     /// # Errors
-    /// The zone is not known, or a time is none.
+    /// The zone is unknown, or a time is invalid.
     pub fn daily(zone: &str, start: &str, end: &str) -> Result<Self, ScheduleError> {
         let time = |text: &str| text.parse::<Time>().map_err(|_| ScheduleError::Time(text.to_owned()));
         let zone = TimeZone::get(zone).map_err(|_| ScheduleError::Zone(zone.to_owned()))?;
         Ok(Self { zone, start: time(start)?, end: time(end)?, days: None })
     }
 
-    /// The same times, but one session from the first of these days to the last: `sunday`, `friday`.
+    /// Makes it one session a week, from the start on the first day to the end on the last: `sunday`, `friday`.
     ///
     /// # Errors
-    /// A day is none.
+    /// A day is invalid.
     pub fn weekly(mut self, first: &str, last: &str) -> Result<Self, ScheduleError> {
         self.days = Some((weekday(first)?, weekday(last)?));
         Ok(self)
     }
 
-    /// When the session that runs at `now_ns` began, in UTC nanoseconds; `None` if none runs.
+    /// Returns when the session running at `now_ns` began, in UTC nanoseconds; `None` if none is running.
     #[must_use]
     pub fn began_ns(&self, now_ns: u64) -> Option<u64> {
         let now = Timestamp::from_nanosecond(i128::from(now_ns)).ok()?.to_zoned(self.zone.clone());
-        // The latest start up to now: of this day or one of those before.
+        // The latest start up to now, on this day or one of the seven before.
         let start = (0..8).find_map(|days| {
             let date = now.date().checked_sub(i64::from(days).days()).ok()?;
             let is_day = self.days.is_none_or(|(first, _)| date.weekday() == first);

@@ -1,7 +1,8 @@
 //! One connection of a session: logon, sequence numbers, gaps, heartbeats, logout.
 //!
 //! The caller passes received bytes to [`Session::receive`], calls [`Session::tick`] at least once a second, sends
-//! [`Session::output`] and reports the bytes sent. When [`Session::over`] returns an end, it closes the connection.
+//! [`Session::output`] and reports the bytes sent. When [`Session::over`] returns an end, the caller closes the
+//! connection.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use super::validate::{Rejection, Room, split, validate, without_empty_fields};
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * SECOND_NS;
 
-/// A gap is asked for again if nothing filled it for so long, in nanoseconds.
+/// A gap still open this long after its ResendRequest is requested again, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 30 * SECOND_NS;
 
 /// How a connection ended.
@@ -32,19 +33,19 @@ pub enum End {
     LoggedOut,
     /// The peer closed the connection.
     Closed,
-    /// The first message is not a Logon that is taken: why, with the values that it has.
+    /// The first message is not an acceptable Logon. The text has the reason and the offending values.
     Refused(String),
-    /// The first message is a Logon with another user or password.
+    /// The first message is a Logon with the wrong user or password.
     WrongPassword,
-    /// No Logon came in time.
+    /// No Logon arrived in time.
     NoLogon,
-    /// Our Logout was not answered in time.
+    /// The peer did not answer our Logout in time.
     NoLogout,
-    /// The peer sent nothing, and did not answer a TestRequest.
+    /// The peer sent nothing and did not answer a TestRequest.
     TimedOut,
-    /// The peer sends more messages than it may.
+    /// The peer sent more messages than allowed.
     Throttled,
-    /// The messages behind a gap are more than are kept.
+    /// More messages followed a gap than the queue holds.
     QueueFull,
     /// The store failed.
     Store(StoreError),
@@ -67,22 +68,22 @@ impl fmt::Display for End {
     }
 }
 
-/// What became of a message of the application.
+/// What the application did with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is taken.
+    /// The application accepted it.
     Taken,
-    /// Messages of this type are not for this application: BusinessMessageReject, reason 3.
+    /// The application does not handle this message type: BusinessMessageReject, reason 3.
     UnsupportedType,
-    /// A BusinessMessageReject with this reason (380) and text (58).
+    /// The application refused it: a BusinessMessageReject with this reason (380) and text (58).
     Refused(u32, &'static str),
-    /// A session reject.
+    /// The message is invalid: a session reject.
     Rejected(Rejection),
 }
 
 /// The caller's side of a session.
 pub trait Application {
-    /// A message of the application, once and in order. `link` sends.
+    /// Handles an application message. Each arrives once and in order. `link` sends replies.
     fn message(
         &mut self,
         received: &Received<'_>,
@@ -91,26 +92,26 @@ pub trait Application {
         now_ns: u64,
     ) -> Verdict;
 
-    /// A message of the session, before it is acted on.
+    /// Observes a session message before the session acts on it.
     fn admin(&mut self, _received: &Received<'_>) {}
 
-    /// The session is logged on.
+    /// Called when the session is logged on.
     fn logged_on(&mut self, _link: &mut Link, _store: &mut dyn Store, _now_ns: u64) {}
 
-    /// Whether a message is sent again. Stale orders are not: they are gap-filled.
+    /// Returns whether to resend a message. Refuse stale orders: they are gap-filled.
     fn may_resend(&mut self, _message: &[u8]) -> bool {
         true
     }
 }
 
-/// What happened, in numbers that only grow.
+/// Event counters. They only increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages received whole.
+    /// Complete messages received.
     pub received: u64,
-    /// Pieces of garbled bytes skipped.
+    /// Runs of garbled bytes skipped.
     pub garbled: u64,
-    /// Bytes of them.
+    /// Garbled bytes skipped.
     pub garbled_bytes: u64,
     /// Session rejects sent.
     pub rejects: u64,
@@ -120,36 +121,36 @@ pub struct Counters {
     pub duplicates: u64,
     /// ResendRequests sent.
     pub resend_requests: u64,
-    /// SequenceResets that name the expected number.
+    /// SequenceResets to the number already expected.
     pub needless_resets: u64,
-    /// Replies that were not sent, for they are too long or the session is going down.
+    /// Messages that could not be written because they are too long, for example, and unnumbered Logouts dropped after the store failed.
     pub unsent: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// No Logon yet, or ours is not answered.
+    /// No Logon has arrived, or ours has not been answered.
     Fresh,
     LoggedOn,
     /// We sent a Logout first, at this time.
     LoggingOut(u64),
-    /// What is in the output is sent, then the connection ends, or the peer ends it.
+    /// The remaining output is sent; then we close the connection, or the peer does.
     Closing {
-        /// Then it ends anyway.
+        /// The connection ends at this time in any case.
         until_ns: u64,
         end: End,
-        /// The peer closes.
+        /// Wait for the peer to close.
         waits: bool,
     },
     Over(End),
 }
 
-/// Messages that are missing.
+/// A range of missing messages.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// The highest number seen.
+    /// The highest sequence number seen.
     highest: u64,
-    /// The last number asked for.
+    /// The last sequence number requested.
     asked: u64,
     asked_ns: u64,
 }
@@ -161,26 +162,26 @@ pub struct Session {
     dictionary: Arc<Dictionary>,
     state: State,
     input: Vec<u8>,
-    /// What is kept begins with a message of a wrong length, whose trailer has not come.
+    /// `input` starts with a message of the wrong length whose trailer has not arrived.
     awaits_trailer: bool,
     parts: Vec<Part>,
     room: Room,
-    /// Messages behind a gap.
+    /// Messages after a gap.
     queue: BTreeMap<u64, Box<[u8]>>,
     queued_bytes: usize,
     gap: Option<Gap>,
     heartbeat_ns: u64,
     started_ns: u64,
     received_ns: u64,
-    /// TestRequests since something was received.
+    /// TestRequests sent since a message was last received.
     tests: u64,
-    /// The second of the throttle, and messages in it.
+    /// The throttle's current second, and the messages received in it.
     throttle: (u64, u32),
     counters: Counters,
 }
 
 impl Session {
-    /// A new connection. An initiator's Logon is sent by the first [`Session::tick`].
+    /// Creates a session for a new connection. The first [`Session::tick`] sends an initiator's Logon.
     #[must_use]
     pub fn new(settings: Settings, dictionary: Arc<Dictionary>, now_ns: u64) -> Self {
         let heartbeat_ns = u64::from(settings.heartbeat_s) * SECOND_NS;
@@ -204,32 +205,32 @@ impl Session {
         }
     }
 
-    /// The settings.
+    /// Returns the settings.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.link.settings
     }
 
-    /// What happened so far.
+    /// Returns the event counters.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Bytes that are kept: of a message that is not whole, and of messages behind a gap.
+    /// Returns the bytes held for an incomplete message, and for messages after a gap.
     #[must_use]
     pub fn held_bytes(&self) -> (usize, usize) {
         debug_assert_eq!(self.queued_bytes, self.queue.values().map(|message| message.len()).sum::<usize>());
         (self.input.len(), self.queued_bytes)
     }
 
-    /// Both sides have sent their Logon, and no Logout.
+    /// Returns whether both sides have sent a Logon and neither a Logout.
     #[must_use]
     pub fn is_logged_on(&self) -> bool {
         self.state == State::LoggedOn
     }
 
-    /// The connection is to be closed: why. Nothing is sent any more.
+    /// Returns why the connection must be closed, or `None` while it is open. Nothing is sent after the end.
     #[must_use]
     pub fn over(&self) -> Option<&End> {
         match &self.state {
@@ -238,37 +239,38 @@ impl Session {
         }
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         if matches!(self.state, State::Over(_)) { &[] } else { self.link.output() }
     }
 
-    /// So many bytes of the output were sent. [`Session::resend`] goes on with what had no room, and so does [`Session::tick`].
+    /// Records that `count` bytes of the output were sent. [`Session::resend`] and [`Session::tick`] continue a resend that had no room.
     pub fn sent(&mut self, count: usize) {
         self.link.take(count);
         self.close_if_sent();
     }
 
-    /// Whether [`Session::resend`] has something to do.
+    /// Returns whether [`Session::resend`] has something to do.
     #[must_use]
     pub fn has_to_resend(&self) -> bool {
         self.link.goes_on() && !matches!(self.state, State::Over(_))
     }
 
-    /// Goes on with a long resend, as far as the output has room.
+    /// Continues a long resend as far as the output has room.
     pub fn resend(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
         if self.has_to_resend() {
             self.pump(store, application, now_ns);
         }
     }
 
-    /// The sending half, for messages of the caller.
+    /// Returns the sending half, for the caller's messages.
     pub const fn link(&mut self) -> &mut Link {
         &mut self.link
     }
 
-    /// The caller's clock was set ahead by so many nanoseconds (back, if negative): no time has passed by that.
+    /// Shifts all timers after the caller's clock was set ahead by this many nanoseconds (back, if negative), so that
+    /// the jump does not count as elapsed time.
     pub fn clock_was_set(&mut self, ahead_ns: i64) {
         let move_by = |time_ns: &mut u64| *time_ns = time_ns.saturating_add_signed(ahead_ns);
         move_by(&mut self.started_ns);
@@ -283,7 +285,7 @@ impl Session {
         }
     }
 
-    /// The peer closed the connection.
+    /// Records that the peer closed the connection.
     pub fn closed(&mut self, store: &mut dyn Store, now_ns: u64) {
         if let State::Over(_) = self.state {
             return;
@@ -296,14 +298,14 @@ impl Session {
         self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
     }
 
-    /// Sends a Logout, and waits for the peer's.
+    /// Sends a Logout and waits for the peer's.
     pub fn log_out(&mut self, store: &mut dyn Store, text: &str, now_ns: u64) {
         if self.state == State::LoggedOn {
             self.send_logout(store, text, now_ns);
         }
     }
 
-    /// Takes bytes from the peer.
+    /// Processes bytes from the peer.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -317,7 +319,7 @@ impl Session {
         let mut input = core::mem::take(&mut self.input);
         let limit = self.link.settings.message_limit_bytes;
         let mut rest = bytes;
-        // The kept start of a message grows by pieces, so it never exceeds the limit by more than one.
+        // The buffered start of a message grows one piece at a time, so it exceeds the limit by at most one piece.
         loop {
             let piece = rest.len().min(limit);
             let (now, later) = rest.split_at(piece);
@@ -325,14 +327,14 @@ impl Session {
             input.extend_from_slice(now);
             rest = later;
             let mut at = 0;
-            // A trailer shows in what is new, or begins in the 8 bytes before: not all is searched again.
+            // A trailer is in the new bytes or starts in the 8 before them, so the rest is not searched again.
             let new = input.get(before.saturating_sub(8)..).unwrap_or_default();
             let is_worth_a_look =
                 !self.awaits_trailer || input.len() >= limit || new.windows(3).any(|window| window == b"10=");
             self.awaits_trailer &= !is_worth_a_look;
             while is_worth_a_look && !matches!(self.state, State::Over(_)) {
                 match next_message(input.get(at..).unwrap_or_default(), limit) {
-                    // Before a Logon nobody knows the peer: it gets no second try.
+                    // Before a Logon the peer is unknown and gets no second chance.
                     Framing::WrongLength if self.state == State::Fresh => {
                         self.garbled(input.len() - at, Garbled::WrongLength);
                     }
@@ -374,7 +376,7 @@ impl Session {
         }
     }
 
-    /// What time brings: heartbeats, TestRequests, time-outs, resends that go on.
+    /// Runs the timers: heartbeats, TestRequests, timeouts, and resends in progress.
     pub fn tick(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
         match self.state.clone() {
             State::Fresh => {
@@ -418,7 +420,7 @@ impl Session {
             return;
         }
         let silent_ns = now_ns.saturating_sub(self.received_ns);
-        // A fifth of the interval more for the way.
+        // A fifth of the interval is allowed for the transit time.
         let patience_ns = self.heartbeat_ns + self.heartbeat_ns / 5;
         if silent_ns >= 2 * patience_ns && self.tests > 0 {
             self.finish(End::TimedOut);
@@ -441,7 +443,7 @@ impl Session {
 
     // ---- sending -----------------------------------------------------------------------------------------
 
-    /// Sends a message of the session. If the store fails, the session ends.
+    /// Sends a session message. If the store fails, the session ends.
     fn reply(
         &mut self,
         store: &mut dyn Store,
@@ -459,7 +461,7 @@ impl Session {
 
     fn send_first_logon(&mut self, store: &mut dyn Store, now_ns: u64) {
         let resets = self.link.settings.resets_on_logon;
-        // Orders of the session before are not sent in this one.
+        // Orders of the previous session are not sent in this one.
         let _stale = self.begin_session(store, now_ns);
         self.reset_if(resets, store, now_ns);
         let heartbeat_s = self.link.settings.heartbeat_s;
@@ -496,21 +498,21 @@ impl Session {
         self.link.is_open = false;
     }
 
-    /// Sends a Logout that explains why the connection is closed at once.
+    /// Sends a Logout with the reason, then closes the connection.
     fn close_with(&mut self, store: &mut dyn Store, text: &str, end: End, now_ns: u64) {
         self.send_logout(store, text, now_ns);
         self.close(end, now_ns);
         self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
     }
 
-    /// The same, by a Logout that is not kept and leaves `next` to the next message.
+    /// Does the same with a Logout that is not stored and leaves the number `next` to the next message.
     fn close_unnumbered(&mut self, next: u64, text: &str, end: End, now_ns: u64) {
         let sent = self.link.send_unkept(next, now_ns, b"5", |writer| _ = writer.text(58, text.as_bytes()));
         self.counters.unsent += u64::from(sent.is_err());
         self.close(end, now_ns);
     }
 
-    /// Sends what is in the output, then closes.
+    /// Closes the connection once the output is sent.
     fn close(&mut self, end: End, now_ns: u64) {
         if !matches!(self.state, State::Over(_)) {
             self.state = State::Closing { until_ns: now_ns + SECOND_NS, end, waits: false };
@@ -555,13 +557,15 @@ impl Session {
         }
     }
 
-    /// When the schedule's current session began, if the store still has the numbers of an earlier one.
+    /// Returns when the schedule's current session began, if the store still has an earlier session's sequence numbers.
     fn began_ns(&self, store: &dyn Store, now_ns: u64) -> Option<u64> {
         let began_ns = self.link.settings.schedule.as_ref()?.began_ns(now_ns)?;
         Some(began_ns).filter(|began_ns| store.created_ns() < *began_ns)
     }
 
-    /// A new session of the schedule begins with both numbers at 1, if one is due. Returns what the session before could not send, newest first.
+    /// Starts the schedule's new session with both numbers at 1, if one is due.
+    ///
+    /// Returns the previous session's unsent messages, newest first.
     fn begin_session(&mut self, store: &mut dyn Store, now_ns: u64) -> Vec<Unsent> {
         let (Some(began_ns), Some(schedule)) =
             (self.began_ns(store, now_ns), self.link.settings.schedule.clone())
@@ -580,7 +584,7 @@ impl Session {
         }
     }
 
-    /// A session reject, with the routing fields reversed.
+    /// Sends a session reject with the routing fields reversed.
     fn reject(&mut self, received: &Received<'_>, rejection: Rejection, store: &mut dyn Store, now_ns: u64) {
         self.counters.rejects += 1;
         let (header, used) = reversed(received);
@@ -657,8 +661,10 @@ impl Session {
         self.parts = parts;
     }
 
-    /// Whether the message is the next one that a ResendRequest of ours has asked for: how many come in a second is not the peer's choice. Each
-    /// number is taken once, and none above the highest that the peer has sent before.
+    /// Returns whether the message is the next one that our ResendRequest asked for.
+    ///
+    /// The throttle exempts these messages because the peer does not choose how many arrive in a second. Each number is
+    /// exempt once, and none above the highest that the peer sent before.
     fn is_requested(&self, received: &Received<'_>, store: &dyn Store) -> bool {
         let Some(gap) = self.gap.filter(|_| received.is_possible_duplicate) else { return false };
         let is_of_gap = |sequence: &u64| *sequence <= gap.highest.min(gap.asked);
@@ -693,7 +699,7 @@ impl Session {
         let is_logon = received.message_type == b"A";
         if self.state == State::Fresh && !is_logon {
             if received.message_type == b"5" && self.link.settings.role == Role::Initiator {
-                // It says why our Logon is refused.
+                // The Logout says why our Logon was refused.
                 application.admin(received);
                 self.finish(refused("the peer logs out", &[58], received));
             } else {
@@ -722,7 +728,7 @@ impl Session {
             self.logon(received, parts, sequence, store, application, now_ns);
             return;
         }
-        // A Logout is taken whatever its number, and so is a reset.
+        // A Logout is accepted whatever its number, and so is a reset.
         match received.message_type {
             b"5" => return self.logout(received, sequence, store, application, now_ns),
             b"4" if !received.is_set(123) => {
@@ -743,7 +749,7 @@ impl Session {
     }
 
     fn too_high(&mut self, received: &Received<'_>, sequence: u64, store: &mut dyn Store, now_ns: u64) {
-        // It is answered at once: two sides that wait for each other's messages would wait forever.
+        // Answered immediately: two sides that wait for each other's messages would wait forever.
         if received.message_type == b"2"
             && !self.queue.contains_key(&sequence)
             && let (Some(begin), Some(end)) = (received.number(7), received.number(16))
@@ -765,7 +771,7 @@ impl Session {
         }
     }
 
-    /// Asks for what is missing up to `highest`.
+    /// Requests the messages missing up to `highest`.
     fn ask(&mut self, highest: u64, store: &mut dyn Store, now_ns: u64) {
         let begin = store.next_incoming();
         let bound = self.link.settings.resend_bound;
@@ -800,7 +806,7 @@ impl Session {
             return;
         }
         match (received.first_sending_ns, received.sending_ns) {
-            // A SequenceReset has nothing that could be older.
+            // A SequenceReset has no original message to be older than.
             (None, _) if received.message_type != b"4" => {
                 let reason = if received.field(122).is_some() {
                     RejectReason::IncorrectFormat
@@ -884,7 +890,7 @@ impl Session {
         validate(dictionary, ignored, received.message, received.message_type, parts, room)
     }
 
-    /// Checks that a possible duplicate has the time of its first sending (OrigSendingTime).
+    /// Checks that a possible duplicate has OrigSendingTime.
     fn check_duplicate(&self, received: &Received<'_>) -> Result<(), Rejection> {
         if received.is_possible_duplicate && !received.has(122) && received.message_type != b"4" {
             return Err(Rejection { reason: RejectReason::RequiredTagMissing, tag: Some(122) });
@@ -892,7 +898,7 @@ impl Session {
         Ok(())
     }
 
-    /// Checks the CompIDs, and that SendingTime is within the tolerance.
+    /// Checks the CompIDs, and that SendingTime is within the tolerance and not before OrigSendingTime.
     fn check_header(&self, received: &Received<'_>, now_ns: u64) -> Result<(), RejectReason> {
         let settings = &self.link.settings;
         let is_peer = received.sender_comp_id == Some(settings.target_comp_id.as_bytes())
@@ -910,7 +916,7 @@ impl Session {
         Ok(())
     }
 
-    /// Expects this number next. A gap that is filled is over; the next part of a longer one is asked for.
+    /// Sets the number expected next, and closes the gap once it is filled.
     fn expect(&mut self, sequence: u64, store: &mut dyn Store) {
         let result = store.set_next_incoming(sequence);
         self.check(result);
@@ -921,7 +927,7 @@ impl Session {
         }
     }
 
-    /// Processes what was kept behind a gap that is filled, and asks for the next part of a longer one.
+    /// Processes the queued messages that follow a filled gap, and requests the next part of a longer gap.
     fn drain_queue(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
         while let Some(entry) = self.queue.first_entry() {
             let expected = store.next_incoming();
@@ -934,11 +940,11 @@ impl Session {
             if !is_next {
                 continue;
             }
-            // A ResendRequest was answered when it came.
+            // A ResendRequest was answered when it arrived.
             if tapeworks_wire::fix::message_type(&message) == b"2" {
                 self.expect(expected + 1, store);
             } else {
-                // The throttle counted it when it came.
+                // The throttle counted the message when it arrived.
                 self.process(&message, false, store, application, now_ns);
             }
         }
@@ -951,11 +957,11 @@ impl Session {
         }
     }
 
-    /// SequenceReset with GapFillFlag, in sequence.
+    /// Handles a SequenceReset with GapFillFlag, in sequence.
     fn gap_fill(&mut self, received: &Received<'_>, sequence: u64, store: &mut dyn Store, now_ns: u64) {
         match received.number(36) {
             Some(next) if next > sequence && next <= HIGHEST_SEQUENCE => self.expect(next, store),
-            // It never goes back.
+            // The expected number never decreases.
             _ => {
                 self.expect(sequence + 1, store);
                 let rejection = Rejection { reason: RejectReason::ValueIncorrect, tag: Some(36) };
@@ -964,7 +970,7 @@ impl Session {
         }
     }
 
-    /// SequenceReset without GapFillFlag: its own number does not matter.
+    /// Handles a SequenceReset without GapFillFlag. Its own number does not matter.
     fn reset_sequence(
         &mut self,
         received: &Received<'_>,
@@ -1021,8 +1027,11 @@ impl Session {
         self.reset_if(resets, store, now_ns);
     }
 
-    /// A peer may take our answer to its Logout for a Logout of ours, and answer it: QuickFIX/J does when we are faster than the thread that
-    /// sent it. That Logout has a number, so the next Logon has the one behind it. Nothing else is taken once a connection closes.
+    /// Counts a Logout that answers our answer.
+    ///
+    /// A peer may mistake our answer to its Logout for a Logout of ours and answer it: QuickFIX/J does when we are
+    /// faster than the thread that sent its Logout. That second Logout has a sequence number, so the next Logon has the
+    /// number after it. Nothing else is accepted while a connection closes.
     fn count_second_logout(&mut self, received: &Received<'_>, store: &mut dyn Store) {
         let is_own = received.begin_string == self.link.settings.begin_string.as_bytes();
         let is_logout = matches!(self.state, State::Closing { end: End::LoggedOut, waits: true, .. })
@@ -1063,7 +1072,7 @@ impl Session {
         if let Some(wanted) = received.number(789).filter(|wanted| *wanted > next) {
             let text = format!("NextExpectedMsgSeqNum too high, the next is {next} and not {wanted}");
             let end = End::Refused(text.clone());
-            // A number that it used up would make the next attempt less wrong.
+            // Unnumbered, because consuming a number would bring the peer's next attempt closer to being accepted.
             return self.close_unnumbered(store.next_outgoing(), &text, end, now_ns);
         }
         let mut unsent = Vec::new();
@@ -1071,7 +1080,7 @@ impl Session {
             unsent = self.begin_session(store, now_ns);
             self.reset_if(resets || (self.link.settings.resets_on_logon && is_first), store, now_ns);
         } else if resets {
-            // The answer to our Logon with the flag, or a peer that begins anew: what we sent is 1.
+            // An answer to our Logon with ResetSeqNumFlag, or a reset by the peer. Our own numbers already start with our Logon.
             let result = store.set_next_incoming(1);
             self.check(result);
         }
@@ -1106,11 +1115,11 @@ impl Session {
         if sequence > expected {
             self.ask(sequence + 1, store, now_ns);
             if let Some(gap) = &mut self.gap {
-                // The Logon itself is among what is asked for.
+                // The request covers the Logon itself.
                 gap.highest = sequence;
             }
         }
-        // The peer says which of our messages it has.
+        // NextExpectedMsgSeqNum (789): the peer says which of our messages it has.
         if let Some(next) = received.number(789)
             && next > 0
             && next < after_logon.saturating_sub(u64::from(is_acceptor))
@@ -1122,11 +1131,11 @@ impl Session {
         }
     }
 
-    /// Checks a logon: its header, its version, its settings and its sequence number.
+    /// Checks a Logon: its header, version, credentials, hours, fields and settings.
     fn check_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
         self.check_header(received, now_ns).map_err(|reason| match reason {
             RejectReason::CompIdProblem => Refusal::Wrong(Answer::None, "another CompID", vec![49, 56]),
-            // Beyond a day the peer gets no answer: the acceptance suite wants it so.
+            // A peer that is off by a day or more gets no answer, as the acceptance suite requires.
             _ => {
                 let is_near = received.sending_ns.is_some_and(|sent_ns| now_ns.abs_diff(sent_ns) < DAY_NS);
                 let answer = if is_near { Answer::Unnumbered } else { Answer::None };
@@ -1152,7 +1161,7 @@ impl Session {
             }
         }
         if settings.schedule.as_ref().is_some_and(|schedule| schedule.began_ns(now_ns).is_none()) {
-            // There is no session whose number a Logout could have.
+            // No session is running that could number a Logout.
             return Err(Refusal::Wrong(Answer::Unnumbered, "outside of the session's hours", vec![]));
         }
         let is_valid = self.validated(received, parts);
@@ -1172,28 +1181,28 @@ impl Session {
     }
 }
 
-/// Why a Logon is not taken.
+/// Why a Logon is refused.
 enum Refusal {
-    /// What the peer gets, the reason, and the tags that are to blame.
+    /// The answer to the peer, the reason, and the offending tags.
     Wrong(Answer, &'static str, Vec<u32>),
-    /// The connection is closed without a word.
+    /// The connection is closed without an answer.
     WrongPassword,
 }
 
-/// What the peer of a refused Logon gets before the connection is closed.
+/// The answer to a refused Logon before the connection is closed.
 enum Answer {
-    /// A Logout with the reason: the peer is known, and may learn it.
+    /// A Logout with the reason: the peer is known and may learn it.
     Logout,
-    /// The same; it uses up no number.
+    /// A Logout that consumes no sequence number.
     Unnumbered,
-    /// Nothing.
+    /// No answer.
     None,
 }
 
-/// Tags whose values are for the log. Others may be passwords: clients put them into RawData (96) and tags of their own too.
+/// Tags whose values may be logged. Others may be passwords, which clients also put into RawData (96) and custom tags.
 const SHOWN: [u32; 10] = [8, 34, 35, 49, 52, 56, 58, 98, 108, 1137];
 
-/// The end of a connection whose first message has these values.
+/// Builds the end of a connection whose first message is refused, with the values of these tags.
 fn refused(why: &str, tags: &[u32], received: &Received<'_>) -> End {
     let mut text = why.to_owned();
     for tag in tags {
@@ -1207,16 +1216,16 @@ fn refused(why: &str, tags: &[u32], received: &Received<'_>) -> End {
     End::Refused(text)
 }
 
-/// The most bytes of a value that are shown.
+/// The most bytes of a value to show.
 const MOST_SHOWN: usize = 64;
 
-/// A value that a peer has sent, for the log: its first 64 bytes, and those that are not printable escaped.
+/// Renders a value from a peer for the log: its first 64 bytes, with unprintable bytes escaped.
 #[must_use]
 pub fn shown(value: &[u8]) -> String {
     value.get(..MOST_SHOWN).unwrap_or(value).escape_ascii().to_string()
 }
 
-/// The routing fields of an answer.
+/// Returns the routing fields of an answer, and how many there are.
 fn reversed<'a>(received: &Received<'a>) -> ([(u32, &'a [u8]); ROUTING.len()], usize) {
     let mut header = [(0, &b""[..]); ROUTING.len()];
     let found = ROUTING.iter().filter_map(|(from, to)| received.field(*from).map(|value| (*to, value)));

@@ -1,4 +1,4 @@
-//! What a session of FIX is set to.
+//! The settings of a FIX session.
 
 use tapeworks_wire::fix::IgnoredTags;
 
@@ -6,7 +6,7 @@ use super::schedule::Schedule;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Which side begins.
+/// Which side sends the first Logon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Waits for a Logon.
@@ -18,68 +18,68 @@ pub enum Role {
 /// The settings of one session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which side begins.
+    /// Which side sends the first Logon.
     pub role: Role,
     /// BeginString (8): `FIX.4.2`, `FIX.4.4` or `FIXT.1.1`.
     pub begin_string: String,
-    /// Our CompID: SenderCompID (49) of what is sent.
+    /// Our CompID, sent as SenderCompID (49).
     pub sender_comp_id: String,
     /// The peer's CompID.
     pub target_comp_id: String,
-    /// SenderSubID (50), sent if there is one.
+    /// SenderSubID (50), sent if set.
     pub sender_sub_id: Option<String>,
-    /// TargetSubID (57), sent if there is one.
+    /// TargetSubID (57), sent if set.
     pub target_sub_id: Option<String>,
-    /// DefaultApplVerID (1137), FIXT only: `9` is 5.0 SP2. A peer's other version is refused.
+    /// DefaultApplVerID (1137), FIXT only: `9` is 5.0 SP2. A peer with another version is refused.
     pub default_appl_ver_id: Option<String>,
-    /// HeartBtInt (108) that an initiator asks for, in seconds.
+    /// HeartBtInt (108) that an initiator requests, in seconds.
     pub heartbeat_s: u32,
-    /// The longest HeartBtInt that an acceptor takes, in seconds.
+    /// The longest HeartBtInt that an acceptor accepts, in seconds.
     pub longest_heartbeat_s: u32,
-    /// An acceptor refuses a HeartBtInt of 0, which is no heartbeats: a peer that has vanished would never be noticed.
+    /// Makes an acceptor refuse a HeartBtInt of 0, which disables heartbeats: it would never notice that a peer has vanished.
     pub needs_heartbeats: bool,
-    /// How far SendingTime may be from now, in nanoseconds; `None`: any.
+    /// How far SendingTime may be from the current time, in nanoseconds; `None` allows any.
     pub tolerance_ns: Option<u64>,
-    /// Both numbers begin at 1 with each Logon.
+    /// Resets both sequence numbers to 1 on each Logon.
     pub resets_on_logon: bool,
-    /// Both numbers begin at 1 after each Logout.
+    /// Resets both sequence numbers to 1 after each Logout.
     pub resets_on_logout: bool,
-    /// Both numbers begin at 1 after each disconnect.
+    /// Resets both sequence numbers to 1 after each disconnect.
     pub resets_on_disconnect: bool,
-    /// User and password that a Logon must have (553, 554), or that an initiator sends.
+    /// User and password (553, 554) that an acceptor requires in a Logon, or that an initiator sends.
     pub credentials: Option<(String, String)>,
     /// How long a connection may take to log on, in nanoseconds.
     pub logon_timeout_ns: u64,
     /// How long the peer may take to answer a Logout, in nanoseconds.
     pub logout_timeout_ns: u64,
-    /// How long the peer may take to close after our answer to its Logout, in nanoseconds. 0: we close at once.
+    /// How long the peer may take to close after we answer its Logout, in nanoseconds. With 0 we close immediately.
     pub close_timeout_ns: u64,
-    /// Fields that the peer may send in the body of a message though the dictionary does not have them, or not for this message.
+    /// Fields that the peer may send in a message body although the dictionary lacks them or does not allow them there.
     pub ignored_tags: IgnoredTags,
-    /// A field without a value counts as absent. Else its message is rejected.
+    /// Treats a field without a value as absent. Otherwise its message is rejected.
     pub ignores_empty_fields: bool,
-    /// The most messages of one ResendRequest that is sent; 0: all.
+    /// The most messages that one ResendRequest of ours covers; 0 is unlimited.
     pub resend_bound: u64,
     /// The longest message, in bytes.
     pub message_limit_bytes: usize,
-    /// The most bytes of messages that are kept while those before them are missing.
+    /// The most bytes of messages queued after a gap.
     pub queue_limit_bytes: usize,
-    /// The most messages in a second of the clock; `None`: any.
+    /// The most messages accepted in a second of the clock; `None` is unlimited.
     pub throttle_per_second: Option<u32>,
-    /// When the session runs; `None`: always.
+    /// The hours of the session; `None` is always open.
     pub schedule: Option<Schedule>,
-    /// A ResendRequest whose MsgSeqNum is too low is answered, as some engines do; it is not counted. Else it ends the session, as any
-    /// other message with a number that is too low.
+    /// Answers a ResendRequest whose MsgSeqNum is too low, as some engines do, without counting it. Otherwise it ends
+    /// the session, like any other message with a low number.
     pub answers_any_resend_request: bool,
-    /// A Reject (35=3) of a message of the application is sent again when the peer requests it; it is the answer to that message. FIX leaves
-    /// that to the engine; some fill every message of the session, and so does this one without the setting.
+    /// Resends a Reject (35=3) of an application message on request, because it is the answer to that message. FIX
+    /// leaves this to the engine; some gap-fill every session message, and so does this one unless this is set.
     pub resends_rejects: bool,
-    /// FIXT: a BusinessMessageReject has DefaultApplVerID, as that of some engines has.
+    /// FIXT: sends DefaultApplVerID in a BusinessMessageReject, as some engines do.
     pub version_in_business_reject: bool,
 }
 
 impl Settings {
-    /// Settings with the defaults: heartbeats of 30 seconds, SendingTime within 120, messages of at most 64 KB.
+    /// Returns the default settings: 30-second heartbeats, SendingTime within 120 seconds, messages up to 64 KB.
     #[must_use]
     pub fn new(role: Role, begin_string: &str, sender_comp_id: &str, target_comp_id: &str) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// FIXT carries the application's version apart from the session's.
+    /// Returns whether this is FIXT, which versions the application separately from the session.
     #[must_use]
     pub fn is_fixt(&self) -> bool {
         self.begin_string.starts_with("FIXT")

@@ -1,14 +1,15 @@
-//! What of a session must survive: both numbers, and the messages sent.
+//! The state of a session that must survive: both sequence numbers and the sent messages.
 //!
-//! A session keeps a message before it sends it, and sends nothing that could not be kept: a number is never used twice for
-//! different messages. A store on a disk implements [`Store`]; [`MemoryStore`] is for tests and for sessions that begin anew.
+//! A session stores a message before it sends it, and sends nothing that it could not store. A sequence number is
+//! therefore never used for two different messages. Stores on disk implement [`Store`]; [`MemoryStore`] is for tests
+//! and for sessions that start fresh.
 
 use std::collections::VecDeque;
 
-/// A store did not do what it should. The session ends.
+/// A store failed. The session ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// No room is left.
+    /// The store is full.
     #[error("the store of the session is full")]
     Full,
     /// The medium failed.
@@ -16,69 +17,69 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// The numbers and messages of one session. What a call returned `Ok` for survives.
+/// The sequence numbers and messages of one session. Changes for which a call returned `Ok` survive.
 pub trait Store {
-    /// The number of the next message that is sent; 1 at first.
+    /// Returns the sequence number of the next outgoing message; initially 1.
     fn next_outgoing(&self) -> u64;
 
-    /// The number of the next message that is expected; 1 at first.
+    /// Returns the expected sequence number of the next incoming message; initially 1.
     fn next_incoming(&self) -> u64;
 
-    /// When the numbers last began at 1, in UTC nanoseconds.
+    /// Returns when the sequence numbers were last reset to 1, in UTC nanoseconds.
     fn created_ns(&self) -> u64;
 
-    /// Keeps the message with the number [`Store::next_outgoing`], which then counts on.
+    /// Stores the message with the number [`Store::next_outgoing`], and then increments that number.
     ///
     /// # Errors
-    /// It is not kept. The number is free still.
+    /// The message was not stored. Its number is still free.
     fn keep(&mut self, sequence: u64, message: &[u8]) -> Result<(), StoreError>;
 
-    /// Sets the number of the next message that is sent. Numbers in between have no message.
+    /// Sets the sequence number of the next outgoing message. Skipped numbers have no message.
     ///
     /// # Errors
-    /// It is not set.
+    /// The number was not set.
     fn set_next_outgoing(&mut self, sequence: u64) -> Result<(), StoreError>;
 
-    /// Sets the number of the next message that is expected.
+    /// Sets the expected sequence number of the next incoming message.
     ///
     /// # Errors
-    /// It is not set.
+    /// The number was not set.
     fn set_next_incoming(&mut self, sequence: u64) -> Result<(), StoreError>;
 
-    /// Puts the kept message of this number into `message`, which is empty; returns whether there is one.
+    /// Copies the stored message with this number into `message`, which is empty, and returns whether there is one.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The message cannot be read.
     fn read(&self, sequence: u64, message: &mut Vec<u8>) -> Result<bool, StoreError>;
 
-    /// Both numbers begin at 1, without messages.
+    /// Resets both sequence numbers to 1 and removes all messages.
     ///
     /// # Errors
-    /// They do not.
+    /// The store was not reset.
     fn reset(&mut self, now_ns: u64) -> Result<(), StoreError>;
 
-    /// The first message that was kept because no connection was logged on, since one was last; `None`: none, or a former run kept it.
+    /// Returns the first message stored while logged off, since the last logon; `None` if there is none, or if a previous run stored it.
     fn unsent_from(&mut self) -> &mut Option<u64>;
 }
 
-/// A store that ends with the process. It keeps the latest messages up to a bound; older ones are gap-filled.
+/// A store that lasts as long as the process. It keeps the latest messages up to a limit; older ones are gap-filled.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     outgoing: u64,
     incoming: u64,
     created_ns: u64,
-    /// The number of the oldest message.
+    /// The sequence number of the oldest message.
     first: u64,
     messages: VecDeque<Option<Box<[u8]>>>,
     bytes: usize,
     limit_bytes: usize,
     unsent_from: Option<u64>,
-    /// Writes fail from here on: for tests of what a full disk does.
+    /// Makes writes fail, to test a full disk.
     fails: bool,
 }
 
 impl MemoryStore {
-    /// An empty store of at most so many bytes of messages.
+    /// Creates an empty store for at most `limit_bytes` of messages.
     #[must_use]
     pub const fn new(limit_bytes: usize, now_ns: u64) -> Self {
         let messages = VecDeque::new();
@@ -95,7 +96,7 @@ impl MemoryStore {
         }
     }
 
-    /// Whether every write fails from here on, as those on a full disk do.
+    /// Makes every later write fail as on a full disk, or succeed again.
     pub const fn set_failing(&mut self, fails: bool) {
         self.fails = fails;
     }

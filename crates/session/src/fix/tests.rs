@@ -1,4 +1,4 @@
-//! The behaviours of a session, one test each. The peer writes bytes as a client would; answers are compared field by field.
+//! Session behavior, one test per rule. The peer writes bytes like a client; answers are compared field by field.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::*;
 
 const START_NS: u64 = 1_795_426_200_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// An order behind its ClOrdID.
+/// The fields of an order after its ClOrdID.
 const ORDER: &str = "21=1|40=1|54=1|55=INTC|60=20261123-15:30:00|";
 
-/// Echoes every message of the application but execution reports.
+/// Echoes every application message except execution reports.
 #[derive(Default)]
 struct Echo {
     seen: Vec<String>,
@@ -99,12 +99,12 @@ impl Pair {
         assert!(self.session.is_logged_on());
     }
 
-    /// The connection anew, with the same store.
+    /// Reconnects with the same store.
     fn reconnected(self) -> Self {
         Self::with_store(self.session.settings().clone(), self.store)
     }
 
-    /// A message with a header: number, flags of the header, body.
+    /// Builds a message from its sequence number, extra header fields and body.
     fn message(&self, kind: &str, sequence: u64, header: &str, body: &str) -> Vec<u8> {
         self.message_at(kind, sequence, header, body, self.now_ns)
     }
@@ -125,14 +125,14 @@ impl Pair {
         self.answers()
     }
 
-    /// The next message of the peer, and the answers.
+    /// Sends the peer's next message and returns the answers.
     fn say(&mut self, kind: &str, body: &str) -> Vec<String> {
         let message = self.message(kind, self.next, "", body);
         self.next += 1;
         self.give(&message)
     }
 
-    /// A message with any number.
+    /// Sends a message with any sequence number.
     fn say_as(&mut self, kind: &str, sequence: u64, header: &str, body: &str) -> Vec<String> {
         let message = self.message(kind, sequence, header, body);
         self.give(&message)
@@ -148,7 +148,7 @@ impl Pair {
         answers
     }
 
-    /// What the session sent: type, number and body. CompIDs and times are left out.
+    /// Takes the session's output: type, number and body of each message, without CompIDs and times.
     fn answers(&mut self) -> Vec<String> {
         let output = self.session.output().to_vec();
         self.session.sent(output.len());
@@ -176,7 +176,7 @@ impl Pair {
         self.session.over().cloned()
     }
 
-    /// The numbers still fit on both sides.
+    /// Asserts that the sequence numbers match on both sides.
     fn assert_in_step(&mut self) {
         let outgoing = self.store.next_outgoing();
         assert_eq!(self.say("1", "112=HELLO|"), [format!("0|34={outgoing}|112=HELLO")]);
@@ -191,7 +191,7 @@ fn echoed(sequence: u64, id: &str) -> String {
     format!("D|34={sequence}|11={id}|21=1|40=1|54=1|55=INTC")
 }
 
-/// A store that keeps, and cannot be read.
+/// A store that writes but fails to read.
 struct Blind(MemoryStore);
 
 impl Store for Blind {
@@ -606,7 +606,7 @@ fn a_request_while_a_resend_goes_on_loses_nothing_of_either() {
     let mut numbers = std::collections::BTreeSet::new();
     while !pair.session.output().is_empty() {
         numbers.extend(pair.answers().iter().map(|answer| answer.split('|').nth(1).unwrap().to_owned()));
-        // No time passes.
+        // No time passes in between.
         assert_eq!(pair.session.has_to_resend(), numbers.len() < 1_000);
         pair.session.resend(&mut pair.store, &mut pair.application, pair.now_ns);
     }
@@ -677,9 +677,9 @@ fn a_long_resend_goes_on_as_the_output_is_sent() {
     assert_eq!(numbers, expected);
 }
 
-// ---- what went wrong in other engines ---------------------------------------------------------------------
+// ---- bugs of other engines ---------------------------------------------------------------------------------
 
-/// The body of a message with what only a resend has taken out: type, fields behind the header.
+/// Returns the fields of a message that a resend must not change.
 fn body_of(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let of_header = [8, 9, 10, 34, 43, 52, 122];
     let fields = Fields::new(message).map(Result::unwrap).filter(|field| !of_header.contains(&field.tag));
@@ -765,7 +765,7 @@ fn a_resend_that_crosses_our_own_request_ends_at_the_number_of_what_comes_next()
     pair.order("a");
     pair.session.closed(&mut pair.store, pair.now_ns);
     let mut pair = pair.reconnected();
-    // Either side lacks the other's last message.
+    // Each side lacks the other's last message.
     assert_eq!(pair.say_as("A", 4, "", "98=0|108=30|"), ["A|34=3|98=0|108=30", "2|34=4|7=3|16=0"]);
     let answers = pair.say_as("2", 5, "", "7=2|16=0|");
     assert_eq!(answers, [echoed(2, "a").replacen("|11", "|43=Y|11", 1), "4|34=3|43=Y|36=5|123=Y".to_owned()]);
@@ -814,7 +814,7 @@ fn numbers_go_on_past_32_bits_and_do_not_wrap() {
     assert_eq!(pair.order("a"), [echoed(last + 1, "a")]);
     let answers = pair.say("2", &format!("7={}|16=0|", last + 1));
     assert_eq!(answers, [echoed(last + 1, "a").replacen("|11", "|43=Y|11", 1)]);
-    // A number that no message may have is not the next.
+    // A number above the highest valid one is never accepted as the next.
     for body in [format!("36={}|", i64::MAX as u64 + 1), format!("123=Y|36={}|", i64::MAX as u64 + 1)] {
         let expected = pair.store.next_incoming();
         let refused = pair.say("4", &body);
@@ -827,7 +827,7 @@ fn numbers_go_on_past_32_bits_and_do_not_wrap() {
     pair.assert_in_step();
     let beyond = pair.say_as("4", 0, "", &format!("36={}|", u64::MAX));
     assert!(beyond[0].contains("|371=36|"), "{beyond:?}");
-    // The highest is a number as any other. Behind it there is none.
+    // The highest number is valid like any other. No number follows it.
     assert_eq!((pair.end(), pair.store.next_incoming()), (None, i64::MAX as u64 + 1));
     pair.say_as("0", i64::MAX as u64 + 1, "", "");
     assert!(matches!(pair.end(), Some(End::LoggedOut)), "{:?}", pair.end());
@@ -850,7 +850,7 @@ fn a_session_comes_back_in_step_once_a_full_disk_has_room() {
     assert_eq!(pair.say("A", "98=0|108=30|"), [""; 0], "it stays full: nothing is answered or counted");
     let mut pair = pair.reconnected();
     pair.store.set_failing(false);
-    // The order that was not taken has number 3, so the peer's Logon has 4.
+    // The order that was not accepted has number 3, so the peer's Logon has 4.
     assert_eq!(pair.say_as("A", 4, "", "98=0|108=30|"), ["A|34=3|98=0|108=30", "2|34=4|7=3|16=0"]);
     let answers = pair.say_as("D", 3, "43=Y|122=20261123-09:29:59|", &format!("11=b|{ORDER}"));
     assert_eq!(answers, [echoed(5, "b")]);
@@ -1032,7 +1032,7 @@ fn each_fault_is_rejected_with_its_reason_and_counts() {
             order("a") + "453=2|448=P|447=D|",
             "58=Incorrect NumInGroup count for repeating group|371=453|372=D|373=16",
         ),
-        // A wrong count outranks a faulty value of the entries.
+        // A wrong group count outranks an invalid value in the entries.
         (
             "D",
             order("a") + "453=2|448=P|447=D|452=x|",
@@ -1143,7 +1143,7 @@ fn ignored_tags_pass_the_dictionary_in_bodies_and_no_others_do() {
     let mut of_users = with(Vec::new(), true);
     assert!(is_taken(&mut of_users, "5000=x|20001=y|"));
     assert!(!is_taken(&mut of_users, "4999=x|"));
-    // The header is the session's.
+    // Ignored tags do not apply to the header.
     let rejected = of_users.say_as("D", 4, "9999=x|", &order("97=Y|"));
     assert!(rejected[0].contains("371=97|372=D|373=14"), "{rejected:?}");
 }
@@ -1153,7 +1153,7 @@ fn a_type_that_the_application_does_not_take_is_a_business_reject() {
     let mut pair = Pair::logged_on();
     let answers = pair.say("8", "37=id|17=id|150=0|39=0|55=WLRI|54=1|151=100|14=0|6=0.0|");
     assert_eq!(answers, ["j|34=2|45=2|58=Unsupported Message Type|372=8|380=3"]);
-    // So is one that the declaration does not have, whatever its fields; its header is checked.
+    // An undeclared type is also a business reject, whatever its fields, but its header is checked.
     for (number, kind) in [(3, "c"), (4, "AE")] {
         let answers = pair.say(kind, "571=X|9999=|320=Q|");
         assert_eq!(
@@ -1263,7 +1263,7 @@ fn reports_between_two_sessions_are_sent_in_the_next_one() {
         let body = |writer: &mut Writer<'_>| _ = writer.text(37, id.as_bytes());
         pair.session.link().send_or_keep(&mut pair.store, pair.now_ns, b"8", body).unwrap()
     };
-    // With the peer away when the session ended, and with a restart of the process since.
+    // Was the peer disconnected when the session ended, and did the process restart since?
     for (was_away, begins_anew) in [(false, false), (true, false), (false, true)] {
         let schedule = Schedule::daily("UTC", "09:00:00", "09:31:00").unwrap();
         let mut pair = Pair::new(Settings { schedule: Some(schedule), ..settings() });
@@ -1279,7 +1279,7 @@ fn reports_between_two_sessions_are_sent_in_the_next_one() {
         pair.now_ns = START_NS + 3_600 * SECOND_NS;
         let mut wanted = vec!["A|34=1|98=0|108=30".to_owned()];
         if was_away {
-            // Nothing shows that the peer had got it when the connection broke.
+            // Nothing shows that the peer had received it when the connection broke.
             wanted.push("D|34=2|97=Y|11=a|21=1|40=1|54=1|55=INTC".to_owned());
             wanted.push("8|34=3|37=away".to_owned());
         }
@@ -1288,15 +1288,15 @@ fn reports_between_two_sessions_are_sent_in_the_next_one() {
             wanted.push(format!("8|34={}|37={id}", wanted.len() + 1));
         }
         if begins_anew {
-            // A new process knows only what the kept messages say.
+            // A new process knows only what the stored messages show.
             *pair.store.unsent_from() = None;
         }
-        // Of the new session, before anybody has logged on.
+        // A message of the new session, before the peer has logged on.
         pair.now_ns = START_NS + 84_610 * SECOND_NS;
         keep(&mut pair, "d");
         wanted.push(format!("8|34={}|37=d", wanted.len() + 1));
         pair.now_ns = START_NS + 3_600 * SECOND_NS;
-        // A Logon outside the hours uses up no number.
+        // A Logon outside the session's hours consumes no number.
         let numbers = |pair: &Pair| (pair.store.next_outgoing(), pair.store.next_incoming());
         let (before, now_ns) = (numbers(&pair), pair.now_ns);
         let mut pair = pair.reconnected();
@@ -1306,15 +1306,15 @@ fn reports_between_two_sessions_are_sent_in_the_next_one() {
         let mut pair = pair.reconnected();
         pair.now_ns = START_NS + 86_400 * SECOND_NS;
         pair.next = 1;
-        // A Logon that is refused loses nothing of it.
+        // A refused Logon loses no messages.
         assert!(pair.say("A", "98=0|108=30|789=99|")[0].contains("NextExpectedMsgSeqNum"));
         let mut pair = pair.reconnected();
         (pair.now_ns, pair.next) = (START_NS + 86_400 * SECOND_NS, 1);
         assert_eq!(pair.say("A", "98=0|108=30|789=1|"), wanted);
         pair.assert_in_step();
-        // They are this session's, and sent once.
+        // The messages belong to the new session and are sent once.
         let resent = pair.say("2", "7=2|16=0|");
-        // All but the Logon, and a gap fill for what the peer was asked.
+        // All except the Logon, plus a gap fill for the Heartbeat.
         assert_eq!((resent.len(), resent[0].contains("|43=Y|")), (wanted.len(), true), "{resent:?}");
         let now_ns = pair.now_ns;
         let mut pair = pair.reconnected();

@@ -1,7 +1,8 @@
-//! Checks a message against a dictionary, with the reasons of a session reject (373).
+//! Validates messages against a dictionary, with the reasons of a session reject (373).
 //!
-//! Order of the checks, as other engines have it: header, body and trailer in order; the type; what is required; then each
-//! field: known, with a value, once, of the right form, listed, of this message; groups: first their counts, then their fields.
+//! The checks run in the order of other engines: header, body and trailer follow each other; the type is known;
+//! required fields are present. Then each field is known, has a value, occurs once, is well-formed, has an allowed
+//! value, and belongs to the message. Of a group, the count is checked before the fields.
 
 use rustc_hash::FxHashSet;
 use tapeworks_wire::fix::{
@@ -12,12 +13,12 @@ use tapeworks_wire::fix::{
 use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
 use super::received::{Part, is_admin};
 
-/// A message is refused.
+/// Why a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// For 373.
+    /// SessionRejectReason (373).
     pub reason: RejectReason,
-    /// For 371, if a tag is to blame.
+    /// RefTagID (371), if a tag is to blame.
     pub tag: Option<i64>,
 }
 
@@ -25,8 +26,10 @@ const fn of_tag(reason: RejectReason, tag: i64) -> Rejection {
     Rejection { reason, tag: Some(tag) }
 }
 
-/// Splits a message into its fields. Tags without values and tags like -1 are parts too: they are rejected, and counted.
-/// Returns `None` if a tag is no number, or a field has no end: the message is garbled.
+/// Splits a message into its fields.
+///
+/// Tags without values and tags such as -1 are parts too: their messages are rejected and counted. Returns `None` if
+/// the message is garbled because a tag is not a number or a field has no end.
 pub(crate) fn split(message: &[u8], parts: &mut Vec<Part>) -> Option<()> {
     parts.clear();
     let (mut at, mut data) = (0, None);
@@ -53,11 +56,11 @@ pub(crate) fn split(message: &[u8], parts: &mut Vec<Part>) -> Option<()> {
     Some(())
 }
 
-/// The message without its fields that have no value; `None` if it has none of them, or cannot be written anew.
+/// Copies the message without its empty fields; `None` if it has none, or the copy cannot be written.
 #[cold]
 pub(crate) fn without_empty_fields(message: &[u8], parts: &[Part]) -> Option<Vec<u8>> {
-    // The first three fields and the last are written in any case. Data (96) could not be found without its length (95), which is refused if
-    // it is empty.
+    // The first three fields and the last are always written. An empty length (95) stays and is rejected, because its
+    // data (96) could not be found without it.
     let is_framing = |part: &&Part| matches!(part.tag, 8 | 9 | 10 | 35);
     let is_length = |part: &Part| u32::try_from(part.tag).is_ok_and(|tag| data_of_length(tag).is_some());
     let is_left_out = |part: &&Part| part.value(message).is_empty() && !is_length(part);
@@ -71,16 +74,16 @@ pub(crate) fn without_empty_fields(message: &[u8], parts: &[Part]) -> Option<Vec
     writer.finish().ok().map(|message| message.to_vec())
 }
 
-/// Room for the checks, used again for each message: nothing is allocated once it has grown.
+/// Buffers for the checks, reused for each message. Once they have grown, nothing is allocated.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Tags of a section.
+    /// Tags seen in a section.
     seen: FxHashSet<u32>,
-    /// Tags of the entry of a group, behind those of the entries that hold it. They are few, so they are searched.
+    /// Tags seen in a group entry, after those of the entries around it. They are few, so a linear search suffices.
     entries: Vec<u32>,
 }
 
-/// Whether MsgType (35) is of the form of those that FIX has: one character, or two from AA on.
+/// Returns whether MsgType (35) looks like a FIX type: one character, or two from AA on.
 fn is_type_of_fix(message_type: &[u8]) -> bool {
     match message_type {
         [one] => one.is_ascii_alphanumeric(),
@@ -89,7 +92,7 @@ fn is_type_of_fix(message_type: &[u8]) -> bool {
     }
 }
 
-/// Checks the parts of a message of this type.
+/// Validates the parts of a message of this type.
 pub(crate) fn validate(
     dictionary: &Dictionary,
     ignored: &IgnoredTags,
@@ -119,7 +122,7 @@ pub(crate) fn validate(
     let inside = parts.get(body).unwrap_or_default();
     fields(dictionary, none, &dictionary.header, message, header, room)?;
     fields(dictionary, ignored, members, message, inside, room).map_err(|rejection| match rejection {
-        // The session's own messages do not know what only the application's dictionary has.
+        // Session messages do not know tags that only the application's dictionary defines.
         Rejection { reason: RejectReason::TagNotDefinedForType, tag: Some(tag) }
             if is_admin(message_type)
                 && u32::try_from(tag).is_ok_and(|tag| dictionary.of_application.contains(&tag)) =>
@@ -131,7 +134,7 @@ pub(crate) fn validate(
     fields(dictionary, none, &dictionary.trailer, message, trailer, room)
 }
 
-/// The body's fields, if header, body and trailer follow each other.
+/// Returns the range of the body's fields, if header, body and trailer are in order.
 fn in_order(dictionary: &Dictionary, parts: &[Part]) -> Result<core::ops::Range<usize>, Rejection> {
     let section = |part: &Part| {
         let Ok(tag) = u32::try_from(part.tag) else { return 1 };
@@ -147,7 +150,7 @@ fn in_order(dictionary: &Dictionary, parts: &[Part]) -> Result<core::ops::Range<
     let mut counts = [0usize; 3];
     for part in parts {
         let section: usize = section(part);
-        // What a body's group holds may be a field of the header too.
+        // A field of a group in the body may also be a header field.
         if section < latest {
             return Err(of_tag(RejectReason::TagOutOfOrder, part.tag));
         }
@@ -195,13 +198,14 @@ fn fields(
     Ok(())
 }
 
-/// Whether a field that the section does not have is skipped.
+/// Returns whether to skip a field that the section lacks.
 fn is_ignored(ignored: &IgnoredTags, members: &Members, part: &Part) -> bool {
     u32::try_from(part.tag).is_ok_and(|tag| ignored.has(tag) && !members.fields.contains(&tag))
 }
 
-/// Checks a group's entries; returns how many fields they have. `stack` has the tags of the entries around them. The first faulty
-/// value goes to `fault`: a wrong count outranks it.
+/// Checks a group's entries and returns the number of their fields.
+///
+/// `stack` has the tags of the enclosing entries. The first invalid value goes to `fault`, because a wrong count outranks it.
 fn entries(
     dictionary: &Dictionary,
     group: &Group,
@@ -246,7 +250,7 @@ fn entries(
     Ok(at)
 }
 
-/// Whether an entry that is over has what it must have.
+/// Checks that a completed entry has its required fields.
 fn required(group: &Group, seen: &[u32], found: i64) -> Result<(), Rejection> {
     match group.members.required.iter().find(|tag| found > 0 && !seen.contains(tag)) {
         Some(tag) => Err(of_tag(RejectReason::RequiredTagMissing, i64::from(*tag))),
@@ -254,7 +258,7 @@ fn required(group: &Group, seen: &[u32], found: i64) -> Result<(), Rejection> {
     }
 }
 
-/// Checks a field by itself.
+/// Checks a single field.
 fn field(dictionary: &Dictionary, message: &[u8], part: &Part) -> Result<u32, Rejection> {
     let known =
         u32::try_from(part.tag).ok().and_then(|tag| dictionary.fields.get(&tag).map(|rule| (tag, rule)));
@@ -285,7 +289,7 @@ fn has_form(form: Form, value: &[u8]) -> bool {
     }
 }
 
-/// Whether a value is a decimal of any size.
+/// Returns whether a value is a decimal of any size.
 fn is_decimal(value: &[u8]) -> bool {
     let digits = value.strip_prefix(b"-").unwrap_or(value);
     let points = digits.iter().filter(|byte| **byte == b'.').count();

@@ -1,12 +1,12 @@
 //! A user's end of a native session: both channels, recovery, throttle.
 //!
-//! The caller opens connections where [`Client::wants`] says so, moves the bytes ([`Client::receive`], [`Client::output`],
-//! [`Client::sent`]), calls [`Client::tick`] at [`Client::due_ns`], and closes a connection that is [`Client::over`]. Reports
-//! come as [`Event::Report`], each once, in order per App ID. What was handed on is saved as [`Client::last_numbers`] and
-//! restored by [`Client::restore`] after a restart: the recovery goes on from there.
+//! The caller opens a connection when [`Client::wants`] says so, moves the bytes ([`Client::receive`],
+//! [`Client::output`], [`Client::sent`]), calls [`Client::tick`] at [`Client::due_ns`], and closes a connection that is
+//! [`Client::over`]. Each report arrives once as an [`Event::Report`], in order per App ID. Save
+//! [`Client::last_numbers`] and pass it to [`Client::restore`] after a restart: the recovery resumes from there.
 //!
-//! Orders that wait for the throttle when the connection breaks are handed back as [`Event::Unsent`]. What became of an
-//! order whose bytes were put into the connection before it broke is known only from the reports.
+//! If the connection breaks, orders still waiting for the throttle are returned as [`Event::Unsent`]. Only the reports
+//! show the fate of an order whose bytes were already passed to the connection.
 
 use std::collections::VecDeque;
 
@@ -24,34 +24,34 @@ use super::tracker::{Handed, MAX_REPORT_BYTES, RecoverySettings, Tracker, Tracke
 use super::{Channel, End};
 use crate::throttle::Throttle;
 
-/// What a client needs to know.
+/// The settings of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// The venue: padding, heartbeats, partitions, message version. Its `throttle_per_second` is the rate that the client keeps to; 0:
-    /// none. Set it below the venue's: messages that are sent over more than a second may arrive within one.
+    /// The venue: padding, heartbeats, partitions, message version. Its `throttle_per_second` is the rate that the client
+    /// keeps to; 0 is unlimited. Set it below the venue's limit: messages sent over more than a second may arrive within one.
     pub variant: Variant,
     /// The user's name, up to 25 characters.
     pub user: String,
     /// The password, up to 25 characters.
     pub password: String,
-    /// A new password that is set at the next logon.
+    /// The new password to set at the next logon.
     pub new_password: Option<String>,
     /// How long the answer to a logon may take, in nanoseconds. 10 s.
     pub logon_timeout_ns: u64,
-    /// The wait before a connection is opened again, in nanoseconds. It doubles with each that fails. 1 s.
+    /// The wait before the first reconnect, in nanoseconds. It doubles with each failure. 1 s.
     pub first_reconnect_ns: u64,
-    /// The longest such wait, in nanoseconds. 30 s.
+    /// The longest wait before a reconnect, in nanoseconds. 30 s.
     pub longest_reconnect_ns: u64,
-    /// How many messages may wait for the throttle. 1,000.
+    /// The most messages that may wait for the throttle. 1,000.
     pub queue_messages: usize,
-    /// How many bytes may wait to be sent before [`Client::send`] refuses. 1 MiB.
+    /// The most unsent bytes; above this, [`Client::send`] refuses messages. 1 MiB.
     pub output_bytes: usize,
-    /// How missed reports are recovered.
+    /// Settings for recovering missed reports.
     pub recovery: RecoverySettings,
 }
 
 impl std::fmt::Debug for ClientSettings {
-    /// Without the passwords.
+    /// Omits the passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { variant, user, recovery, .. } = self;
         f.debug_struct("ClientSettings")
@@ -79,137 +79,137 @@ impl Default for ClientSettings {
     }
 }
 
-/// Settings that no session can have.
+/// Why settings are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The user's name does not fit.
+    /// The user name does not fit its field.
     #[error("the user name has more than 25 characters or other than printable ASCII")]
     User,
-    /// A password does not fit.
+    /// A password does not fit its field.
     #[error("a password has more than 25 characters or other than printable ASCII")]
     Password,
 }
 
-/// What became of a message that was to be sent.
+/// The outcome of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It is in the connection's output.
+    /// The message is in the connection's output.
     Now,
-    /// It waits for the throttle, behind so many others.
+    /// The message waits for the throttle.
     Queued {
-        /// Messages before it.
+        /// Number of messages ahead of it.
         before: usize,
     },
 }
 
-/// Why a message is not sent.
+/// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// The real-time channel is not logged on.
     #[error("the session is not logged on")]
     NotLoggedOn,
-    /// As many messages wait for the throttle as may.
+    /// The throttle's queue is full.
     #[error("{waiting} messages wait for the throttle")]
     Throttled {
-        /// Messages that wait.
+        /// Number of waiting messages.
         waiting: usize,
     },
     /// The venue reads too slowly.
     #[error("{unsent} bytes wait to be sent")]
     Backlog {
-        /// Bytes that wait.
+        /// Number of unsent bytes.
         unsent: usize,
     },
-    /// The message is longer than any, or none at all.
+    /// The message is empty or longer than any valid message.
     #[error("a message of {length} bytes cannot be sent")]
     Length {
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
 }
 
-/// What happened on a session.
+/// An event of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A channel is logged on.
     LoggedOn {
-        /// Which.
+        /// The channel.
         channel: Channel,
-        /// Days until the password expires, if the venue says.
+        /// Days until the password expires, if the venue reports them.
         password_expiry_days: Option<u32>,
     },
-    /// The venue took the new password. Save it.
+    /// The venue accepted the new password. Save it.
     PasswordChanged,
-    /// A report: once, and in order of its App ID.
+    /// A report. Each is delivered once, and in order within its App ID.
     Report {
         /// The partition.
         app_id: u8,
-        /// Its number for this user and day.
+        /// The report's number for this user and day.
         number: u32,
         /// The message, with its header.
         message: &'a [u8],
     },
-    /// The venue does not have these reports any more: the caller must find out by other means.
+    /// The venue no longer has these reports: the caller must reconcile by other means.
     Missing {
         /// The partition.
         app_id: u8,
         /// The first missing number.
         first: u32,
-        /// How many.
+        /// The number of missing reports.
         count: u32,
     },
-    /// The venue's numbers of an App ID are those of another day: they begin at 1 again.
+    /// An App ID's report numbers restarted at 1: the venue is on another day.
     BeganAnew {
         /// The partition.
         app_id: u8,
     },
-    /// Nothing is missing of an App ID as far as the venue says.
+    /// No reports of an App ID are missing, as far as the venue has reported.
     CaughtUp {
         /// The partition.
         app_id: u8,
     },
-    /// The venue has not answered a request for missed reports in time: the recovery channel is opened again, and the request made once more.
+    /// The venue did not answer a request for missed reports in time. The recovery channel reconnects and repeats the request.
     Unanswered {
         /// The partition.
         app_id: u8,
     },
-    /// The venue says that it does not have this App ID. It counts as one without reports, unless it is one of the configured partitions and the
-    /// venue has sent reports of it.
+    /// The venue does not know this App ID. It is treated as having no reports, unless it is a configured partition of
+    /// which reports have arrived.
     UnknownAppId {
         /// The partition.
         app_id: u8,
     },
     /// The venue rejected a message.
     Rejected(Reject<'a>),
-    /// A message of a type that the declaration does not have. Whether it is a report is not known.
+    /// A message of an undeclared type. It is unknown whether it is a report.
     Unreadable(&'a [u8]),
-    /// The state of a partition, or of its recovery.
+    /// The status of a partition, or of its recovery service.
     SystemStatus {
         /// The partition.
         app_id: u8,
-        /// The state.
+        /// The status.
         status: AppStatus,
     },
-    /// A message that waited for the throttle and was not sent, because the session ended.
+    /// A message that waited for the throttle and was not sent because the session ended.
     Unsent(&'a [u8]),
     /// A connection ended.
     Ended {
-        /// Which.
+        /// The channel.
         channel: Channel,
-        /// How.
+        /// How it ended.
         end: End,
     },
 }
 
-/// What a client counts.
+/// A client's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientCounters {
-    /// Those of the reports' numbers.
+    /// Counters of the report numbers.
     pub reports: TrackerCounters,
-    /// Messages sent by [`Client::send`].
+    /// Messages sent with [`Client::send`].
     pub sent: u64,
     /// Messages that waited for the throttle.
     pub queued: u64,
@@ -219,13 +219,13 @@ pub struct ClientCounters {
     pub unsent: u64,
     /// Requests for missed reports.
     pub requests: u64,
-    /// Requests that the venue refused, or could not answer.
+    /// Requests that the venue refused or could not answer.
     pub requests_refused: u64,
     /// Requests that the venue did not answer in time.
     pub requests_unanswered: u64,
-    /// Connections that ended of themselves: neither by logout nor with the real-time channel.
+    /// Connections that broke: they ended neither by logout nor with the real-time channel.
     pub breaks: u64,
-    /// Messages of a type that the declaration does not have, skipped.
+    /// Messages of an undeclared type. They are only passed on as `Event::Unreadable`.
     pub unknown_messages: u64,
 }
 
@@ -233,12 +233,12 @@ pub struct ClientCounters {
 enum Phase {
     /// No connection.
     Closed,
-    /// The logon is sent.
+    /// The logon was sent.
     LoggingOn,
     LoggedOn,
-    /// Our logout is sent.
+    /// Our logout was sent.
     LoggingOut,
-    /// The remaining bytes are sent, then the connection ends.
+    /// The remaining output is sent; then the connection ends.
     Closing(End),
     Over(End),
 }
@@ -247,7 +247,7 @@ enum Phase {
 struct Line {
     link: Link,
     phase: Phase,
-    /// When the next connection may be opened, and the wait after the one that fails next.
+    /// When the next connection may be opened, and the wait after the next failure.
     retry_at_ns: u64,
     wait_ns: u64,
 }
@@ -258,11 +258,11 @@ struct Queued {
     bytes: [u8; MAX_REPORT_BYTES],
 }
 
-/// The recovery in progress.
+/// The recovery request in progress.
 #[derive(Debug, Clone, Copy)]
 struct Recovering {
     app_id: u8,
-    /// When the venue was last heard of it, or it was requested.
+    /// When the venue last sent part of the answer, or when the request was made.
     heard_ns: u64,
 }
 
@@ -270,7 +270,7 @@ struct Recovering {
 #[derive(Debug, Clone)]
 pub struct Client {
     settings: ClientSettings,
-    /// The password that the caller gave last: a change by the session itself makes another of it.
+    /// The password last set by the caller. A password change by the session itself does not affect it.
     given_password: String,
     timing: Timing,
     lines: [Line; 2],
@@ -278,7 +278,7 @@ pub struct Client {
     throttle: Throttle,
     queue: VecDeque<Queued>,
     recovering: Option<Recovering>,
-    /// The caller logged out: nothing is opened again.
+    /// The caller logged out: no connection is reopened.
     is_stopped: bool,
     counters: ClientCounters,
 }
@@ -292,10 +292,10 @@ fn password_expiry_days(text: &[u8]) -> Option<u32> {
 }
 
 impl Client {
-    /// A session before its first connection.
+    /// Creates a session before its first connection.
     ///
     /// # Errors
-    /// A name or password does not fit into its field.
+    /// The user name or a password does not fit its field.
     pub fn new(settings: ClientSettings) -> Result<Self, SettingsError> {
         text::<25>(&settings, &settings.user).ok_or(SettingsError::User)?;
         text::<25>(&settings, &settings.password).ok_or(SettingsError::Password)?;
@@ -321,11 +321,12 @@ impl Client {
         })
     }
 
-    /// The password that the caller has is this: from the next logon on, if it is another one than the caller had. So a password that the
-    /// venue took meanwhile ([`Event::PasswordChanged`]) stays until the caller has a new one.
+    /// Sets the password for the next logon, if it differs from the one that the caller set before.
+    ///
+    /// A password that the venue accepted in the meantime ([`Event::PasswordChanged`]) therefore stays until the caller has a new one.
     ///
     /// # Errors
-    /// It does not fit into its field: nothing changes.
+    /// The password does not fit its field. Nothing changes.
     pub fn set_password(&mut self, password: &str) -> Result<(), SettingsError> {
         if self.given_password == password {
             return Ok(());
@@ -344,7 +345,7 @@ impl Client {
         &mut self.lines[channel.index()]
     }
 
-    /// Whether the caller is to open this connection now.
+    /// Returns whether the caller must open this connection now.
     #[must_use]
     pub fn wants(&self, channel: Channel, now_ns: u64) -> bool {
         let line = self.line(channel);
@@ -352,56 +353,57 @@ impl Client {
         !self.is_stopped && is_turn && line.phase == Phase::Closed && line.retry_at_ns <= now_ns
     }
 
-    /// Whether orders can be sent.
+    /// Returns whether orders can be sent.
     #[must_use]
     pub fn is_logged_on(&self) -> bool {
         self.line(Channel::RealTime).phase == Phase::LoggedOn
     }
 
-    /// Whether every report so far was handed on, as far as is known: the session is logged on, and each App ID was recovered since.
+    /// Returns whether every known report was delivered: the session is logged on, and each App ID has been recovered since.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         self.is_logged_on() && self.tracker.is_caught_up()
     }
 
-    /// The App IDs of which reports are missing, or may be: what follows of them is held until they are recovered.
+    /// Returns the App IDs whose reports are, or may be, missing. Their later reports are held until recovery.
     pub fn behind(&self) -> impl Iterator<Item = u8> {
         self.tracker.behind()
     }
 
-    /// Messages that wait for the throttle.
+    /// Returns the number of messages waiting for the throttle.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> ClientCounters {
         ClientCounters { reports: self.tracker.counters(), ..self.counters }
     }
 
-    /// The number of the last report that was handed on, per App ID: to be saved.
+    /// Returns the number of the last delivered report per App ID. Save these.
     pub fn last_numbers(&self) -> impl Iterator<Item = (u8, u32)> {
         self.tracker.last_numbers()
     }
 
-    /// Goes on from the last handled report of an App ID, as saved. Before the first connection. `newest_ns` is the newest Transact Time of its
-    /// reports; 0: not known, and then a new day that began meanwhile is not noticed.
+    /// Resumes after the last handled report of an App ID, as saved. Call it before the first connection.
+    ///
+    /// `newest_ns` is the newest Transact Time of its reports. If it is 0 (unknown), a new day that started in the meantime goes unnoticed.
     pub fn restore(&mut self, app_id: u8, last_number: u32, newest_ns: u64) {
         self.tracker.restore(app_id, last_number, newest_ns);
     }
 
-    /// A new day begins: the numbers start at 1 again. While no connection is open.
+    /// Starts a new day: the numbers restart at 1. Call it while no connection is open.
     pub fn new_day(&mut self) {
         self.tracker.new_day();
         self.is_stopped = false;
     }
 
-    /// A connection was opened: the logon goes out.
+    /// Records that a connection was opened, and sends the logon.
     pub fn connected(&mut self, channel: Channel, now_ns: u64) {
         let settings = &self.settings;
-        // Constructor and password change have checked that the texts fit.
+        // The constructor and the password change have checked that the texts fit.
         let fields = LogonFields {
             start_of_message: START_OF_MESSAGE,
             message_length: message_length(Logon::LENGTH),
@@ -417,7 +419,7 @@ impl Client {
         line.phase = Phase::LoggingOn;
     }
 
-    /// Takes bytes of a connection.
+    /// Processes bytes received on a connection.
     pub fn receive(&mut self, channel: Channel, bytes: &[u8], now_ns: u64, mut each: impl FnMut(Event<'_>)) {
         if matches!(self.line(channel).phase, Phase::Closed | Phase::Over(_)) {
             return;
@@ -532,7 +534,7 @@ impl Client {
                 each(Event::UnknownAppId { app_id });
                 let is_configured = (1..=self.settings.variant.partitions).contains(&app_id);
                 if is_configured && self.tracker.has_reports(app_id) {
-                    // The venue has sent reports of it, so its gap stays open.
+                    // The venue has sent reports of this App ID, so its gap stays open.
                     self.tracker.refused(app_id, now_ns);
                 } else {
                     self.tracker.complete(app_id, &mut |handed| each(event(handed)));
@@ -562,7 +564,7 @@ impl Client {
         }
     }
 
-    /// Makes the next request for missed reports, if one is wanted: one at a time, because the end of the reports does not name the App ID.
+    /// Sends the next request for missed reports, if any. Only one is outstanding, because the end of an answer does not name its App ID.
     fn request(&mut self, now_ns: u64) {
         let is_open = self.line(Channel::Recovery).phase == Phase::LoggedOn && self.is_logged_on();
         if self.recovering.is_some() || !is_open {
@@ -612,10 +614,10 @@ impl Client {
         }
     }
 
-    /// Sends an order, a cancel, or another message of the user on the real-time channel. Over the throttle rate it waits in a queue.
+    /// Sends an order, a cancel or another user message on the real-time channel, or queues it if over the throttle rate.
     ///
     /// # Errors
-    /// Why it is not sent. The message is then not kept.
+    /// The reason why it was not sent. The message is not kept.
     pub fn send(&mut self, message: &[u8], now_ns: u64) -> Result<Sent, SendError> {
         let sent = self.try_send(message, now_ns);
         self.counters.refused += u64::from(sent.is_err());
@@ -651,7 +653,7 @@ impl Client {
         Ok(Sent::Queued { before })
     }
 
-    /// Takes back the messages that wait for the throttle and that `is_meant` picks: each is handed to `each`, and is not sent.
+    /// Removes the messages selected by `is_meant` from the throttle's queue and passes each to `each`. They are not sent.
     pub fn take_back(&mut self, is_meant: impl Fn(&[u8]) -> bool, mut each: impl FnMut(&[u8])) {
         let counters = &mut self.counters;
         self.queue.retain(|queued| {
@@ -681,7 +683,7 @@ impl Client {
         }
     }
 
-    /// The bytes to send next on a connection; empty: none now.
+    /// Returns the bytes to send next on a connection; empty if there are none.
     #[must_use]
     pub fn output(&self, channel: Channel) -> &[u8] {
         match self.line(channel).phase {
@@ -690,7 +692,7 @@ impl Client {
         }
     }
 
-    /// So many bytes of [`Client::output`] went out.
+    /// Records that this many bytes of [`Client::output`] were sent.
     pub fn sent(&mut self, channel: Channel, bytes: usize, now_ns: u64, mut each: impl FnMut(Event<'_>)) {
         let line = self.line_mut(channel);
         line.link.sent(bytes, now_ns);
@@ -701,7 +703,7 @@ impl Client {
         }
     }
 
-    /// The connection is closed. After [`Client::over`], or because the venue closed it.
+    /// Records that the connection is closed, after [`Client::over`] or because the venue closed it.
     pub fn closed(&mut self, channel: Channel, now_ns: u64, mut each: impl FnMut(Event<'_>)) {
         let end = match self.line(channel).phase {
             Phase::Closing(end) => end,
@@ -712,7 +714,7 @@ impl Client {
         self.line_mut(channel).phase = Phase::Closed;
     }
 
-    /// A connection could not be opened: it is tried again later.
+    /// Records that a connection could not be opened. It is retried later.
     pub fn refused(&mut self, channel: Channel, now_ns: u64) {
         let longest_ns = self.settings.longest_reconnect_ns;
         let line = self.line_mut(channel);
@@ -720,7 +722,7 @@ impl Client {
         line.wait_ns = line.wait_ns.saturating_mul(2).min(longest_ns);
     }
 
-    /// Logs out on both channels. Nothing is opened again until [`Client::resume`] or [`Client::new_day`].
+    /// Logs out on both channels. No connection is reopened until [`Client::resume`] or [`Client::new_day`].
     pub fn logout(&mut self, reason: &str, now_ns: u64) {
         self.is_stopped = true;
         for channel in Channel::ALL {
@@ -733,12 +735,12 @@ impl Client {
         }
     }
 
-    /// Opens connections again after [`Client::logout`].
+    /// Allows connections again after [`Client::logout`].
     pub fn resume(&mut self) {
         self.is_stopped = false;
     }
 
-    /// Time passes: heartbeats, time-outs, the throttle's queue, requests that wait.
+    /// Runs the timers: heartbeats, timeouts, the throttle's queue, and pending requests.
     pub fn tick(&mut self, now_ns: u64, mut each: impl FnMut(Event<'_>)) {
         for channel in Channel::ALL {
             let (timing, timeout_ns) = (self.timing, self.settings.logon_timeout_ns);
@@ -747,7 +749,7 @@ impl Client {
                 Phase::Closed | Phase::Over(_) => None,
                 Phase::LoggingOn if line.link.age_ns(now_ns) >= timeout_ns => Some(End::NoLogon),
                 _ if line.link.is_dead(&timing, now_ns) => Some(End::TimedOut),
-                // The answer to the logout does not come.
+                // The venue does not answer the logout.
                 Phase::LoggingOut | Phase::Closing(_) if line.link.idle_ns(now_ns) >= timing.dead_ns() => {
                     Some(End::TimedOut)
                 }
@@ -767,20 +769,20 @@ impl Client {
             self.counters.requests_unanswered += 1;
             self.tracker.refused(app_id, now_ns);
             each(Event::Unanswered { app_id });
-            // An answer that comes late would be taken for that of the next request.
+            // A late answer would be mistaken for the answer to the next request.
             self.end(Channel::Recovery, End::NoAnswer, now_ns, &mut each);
         }
         self.release(now_ns);
         self.request(now_ns);
     }
 
-    /// When the request for missed reports counts as unanswered; `u64::MAX`: there is none.
+    /// Returns when the outstanding request counts as unanswered; `u64::MAX` if there is none.
     fn answer_due_ns(&self) -> u64 {
         let timeout_ns = self.settings.recovery.answer_timeout_ns;
         self.recovering.map_or(u64::MAX, |recovering| recovering.heard_ns.saturating_add(timeout_ns))
     }
 
-    /// When [`Client::tick`] has something to do next, in nanoseconds of the caller's clock; `u64::MAX`: nothing.
+    /// Returns when [`Client::tick`] is due next, in nanoseconds of the caller's clock; `u64::MAX` if never.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         let mut due_ns = u64::MAX;
@@ -798,7 +800,7 @@ impl Client {
         due_ns.min(self.answer_due_ns())
     }
 
-    /// How a connection ended, if it did: the caller closes it and calls [`Client::closed`].
+    /// Returns how a connection ended, if it has. The caller closes it and calls [`Client::closed`].
     #[must_use]
     pub fn over(&self, channel: Channel) -> Option<End> {
         match self.line(channel).phase {

@@ -1,4 +1,4 @@
-//! One connection of a native session: cuts bytes into messages, keeps what is to be sent, and watches the silence.
+//! One connection of a native session: splits bytes into messages, buffers output, and detects silence.
 
 use tapeworks_planted::planted;
 use tapeworks_wire::millennium::native::{Heartbeat, HeartbeatFields, START_OF_MESSAGE, message_length};
@@ -7,16 +7,16 @@ use tapeworks_wire::millennium::variant::Variant;
 
 use crate::outgoing::Outgoing;
 
-/// Bytes that a connection's buffer has room for from the start.
+/// Initial capacity of a connection's output buffer, in bytes.
 const OUTPUT_CAPACITY_BYTES: usize = 64 << 10;
 
-/// A heartbeat.
+/// Builds a heartbeat.
 pub(super) fn heartbeat() -> [u8; Heartbeat::LENGTH] {
     HeartbeatFields { start_of_message: START_OF_MESSAGE, message_length: message_length(Heartbeat::LENGTH) }
         .encode()
 }
 
-/// When a side sends heartbeats, and when it gives up.
+/// When a side sends heartbeats, and when it gives the other side up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
     heartbeat_ns: u64,
@@ -29,20 +29,20 @@ impl Timing {
         Self { heartbeat_ns, dead_ns: heartbeat_ns.saturating_mul(variant.missed_heartbeats.max(1).into()) }
     }
 
-    /// The silence after which the other side is dead, in nanoseconds.
+    /// Returns the silence after which the other side is considered dead, in nanoseconds.
     pub(super) const fn dead_ns(&self) -> u64 {
         self.dead_ns
     }
 }
 
-/// The messages of one connection, cut anywhere on their way. Keeps the start of a cut message.
+/// Splits the bytes of one connection into messages. Keeps the start of an incomplete message.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MessageReader {
     start: Vec<u8>,
 }
 
 impl MessageReader {
-    /// Takes bytes, and hands each whole message to `each`, until that returns `false`.
+    /// Reads bytes and passes each complete message to `each` until it returns `false`.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
@@ -76,7 +76,7 @@ impl MessageReader {
         ended
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of buffered bytes.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.start.len()
@@ -88,13 +88,13 @@ impl MessageReader {
 pub(super) struct Link {
     pub(super) reader: MessageReader,
     output: Outgoing,
-    /// When it was connected.
+    /// When the connection was opened.
     since_ns: u64,
     /// When bytes were last received.
     heard_ns: u64,
-    /// When bytes last went out, or there were none to send.
+    /// When bytes were last sent, or last queued while nothing was waiting.
     moved_ns: u64,
-    /// When the last message was put.
+    /// When a message was last queued.
     put_ns: u64,
 }
 
@@ -110,14 +110,14 @@ impl Link {
         }
     }
 
-    /// Begins anew, with its memory.
+    /// Resets for a new connection and keeps the buffers.
     pub(super) fn restart(&mut self, now_ns: u64) {
         self.reader.start.clear();
         self.output.clear();
         (self.since_ns, self.heard_ns, self.moved_ns, self.put_ns) = (now_ns, now_ns, now_ns, now_ns);
     }
 
-    /// A message to send.
+    /// Queues a message.
     pub(super) fn put(&mut self, message: &[u8], now_ns: u64) {
         if self.output.unsent_bytes() == 0 {
             self.moved_ns = now_ns;
@@ -145,17 +145,17 @@ impl Link {
         self.heard_ns = now_ns;
     }
 
-    /// How long ago it was connected.
+    /// Returns the time since the connection was opened.
     pub(super) const fn age_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.since_ns)
     }
 
-    /// How long ago the last message was put.
+    /// Returns the time since a message was last queued.
     pub(super) const fn idle_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.put_ns)
     }
 
-    /// The other side has been silent, or has read nothing, for too long.
+    /// Returns whether the other side has sent nothing, or read nothing, for too long.
     pub(super) const fn is_dead(&self, timing: &Timing, now_ns: u64) -> bool {
         let is_silent = now_ns.saturating_sub(self.heard_ns) >= timing.dead_ns;
         let is_stalled =
@@ -163,14 +163,14 @@ impl Link {
         is_silent || is_stalled
     }
 
-    /// Sends a heartbeat if nothing else was sent for the interval.
+    /// Queues a heartbeat if nothing was queued for the interval.
     pub(super) fn keep_alive(&mut self, timing: &Timing, now_ns: u64) {
         if self.idle_ns(now_ns) >= timing.heartbeat_ns && !planted!("heartbeat-not-sent") {
             self.put(&heartbeat(), now_ns);
         }
     }
 
-    /// When [`Link::keep_alive`] or [`Link::is_dead`] has something to do next.
+    /// Returns when [`Link::keep_alive`] or the silence check of [`Link::is_dead`] is due next.
     pub(super) const fn due_ns(&self, timing: &Timing) -> u64 {
         let (beat_ns, dead_ns) =
             (self.put_ns.saturating_add(timing.heartbeat_ns), self.heard_ns.saturating_add(timing.dead_ns));

@@ -1,12 +1,12 @@
-//! A venue's end of the native sessions of all its users: logons, numbered reports, the recovery channel, throttles.
+//! A venue's end of its users' native sessions: logons, numbered reports, the recovery channel, throttles.
 //!
-//! The caller (the exchange) opens a connection for each that it accepts ([`Server::open`]), moves the bytes
+//! The caller (the exchange) registers each accepted connection ([`Server::open`]), moves the bytes
 //! ([`Server::receive`], [`Server::output`], [`Server::sent`]), calls [`Server::tick`], and closes connections that are
-//! [`Server::over`] ([`Server::closed`]). Orders come as [`Input::Message`]. Reports go out by [`Server::report`], which numbers them
-//! per user and App ID, keeps them for the recovery channel, and sends them at once if the user is logged on.
+//! [`Server::over`] ([`Server::closed`]). Orders arrive as [`Input::Message`]. [`Server::report`] numbers reports per
+//! user and App ID, keeps them for the recovery channel, and sends them immediately if the user is logged on.
 //!
-//! A user that reads too slowly is disconnected: its reports are kept, and it recovers them. The kept reports of a user
-//! are bounded; the oldest make room, and are counted.
+//! A user that reads too slowly is disconnected. Its reports are kept for it to recover. The number of reports kept is
+//! bounded; the oldest are evicted and counted.
 
 use tapeworks_planted::planted;
 use tapeworks_wire::millennium::native::{
@@ -26,31 +26,31 @@ use crate::block_queue::BlockQueue;
 use crate::login::Credentials;
 use crate::throttle::Throttle;
 
-/// Reports copied for a recovery at a time, in bytes.
+/// Unsent bytes at which a recovery pauses until the client reads.
 const RECOVERY_OUTPUT_BYTES: usize = 32 << 10;
 
-/// Reports whose memory is taken at once.
+/// Reports whose memory is allocated at once.
 const KEPT_BLOCK: usize = 256;
 
-/// How a venue behaves.
+/// The settings of a venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Padding, heartbeats, partitions.
     pub variant: Variant,
     /// How long a client may take to log on, in nanoseconds. 10 s.
     pub logon_timeout_ns: u64,
-    /// A second logon of a user is rejected; otherwise it ends the first. The source does not settle it. True.
+    /// Rejects a user's second logon; otherwise it ends the first. The source leaves this open. True.
     pub rejects_second_logon: bool,
-    /// A user over its throttle rate is disconnected after the reject. The source does not settle it. True.
+    /// Disconnects a user over its throttle rate after the reject. The source leaves this open. True.
     pub disconnects_over_throttle: bool,
-    /// The most reports that one request brings; then the client must request again. 1,000.
+    /// The most reports per request; for more, the client must request again. 1,000.
     pub reports_per_request: u32,
-    /// The most requests of a user and App ID in a day; more are refused. 10,000.
+    /// The most requests per user, App ID and day; further requests are refused. 10,000.
     pub requests_per_day: u32,
-    /// The reports that are kept per user and App ID. 1,000,000.
+    /// The number of reports kept per user and App ID. 1,000,000.
     pub kept_reports: usize,
-    /// How many bytes may wait for a client before it is disconnected. 8 MiB: the reports of half a second with 50,000 orders, each accepted
-    /// and filled.
+    /// The most unsent live bytes; above this, the client is disconnected. 8 MiB: half a second of reports at 50,000
+    /// orders, each accepted and filled.
     pub output_bytes: usize,
 }
 
@@ -72,20 +72,20 @@ impl Default for ServerSettings {
 /// A user of the venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Name and password.
+    /// User name and password.
     pub credentials: Credentials,
-    /// The password must be changed at the next logon: it has expired, or is the first one.
+    /// Requires a new password at the next logon: the current one has expired or is the initial one.
     pub must_change_password: bool,
-    /// Days until the password expires, as the logon reply says.
+    /// Days until the password expires, as sent in the logon reply.
     pub password_expiry_days: u32,
-    /// The user's orders are cancelled when its real-time channel ends.
+    /// Cancels the user's orders when its real-time channel ends.
     pub cancels_on_disconnect: bool,
-    /// The most messages in any second; 0: no limit.
+    /// The most messages in any second; 0 is unlimited.
     pub throttle_per_second: u32,
 }
 
 impl User {
-    /// A user with the variant's throttle, whose orders are cancelled on disconnect.
+    /// Creates a user with the variant's throttle whose orders are cancelled on disconnect.
     #[must_use]
     pub fn new(name: &str, password: &str, variant: &Variant) -> Self {
         Self {
@@ -98,73 +98,73 @@ impl User {
     }
 }
 
-/// A user, by its place in the list given at start.
+/// A user, identified by its index in the initial list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserId(
-    /// The place, from 0.
+    /// The index, from 0.
     pub usize,
 );
 
-/// A connection.
+/// Identifies a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(
-    /// A number that is not used again.
+    /// A number that is never reused.
     pub u64,
 );
 
-/// What the exchange is to do.
+/// An event for the exchange to act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Input<'a> {
     /// A user logged on to the real-time channel.
     LoggedOn {
-        /// Who.
+        /// The user.
         user: UserId,
     },
-    /// A user's order, cancel, amendment or quote: whole, of a type that clients send.
+    /// A complete order, cancel, amendment or quote of a user.
     Message {
-        /// Who.
+        /// The user.
         user: UserId,
         /// The message.
         message: Message<'a>,
     },
     /// A user's real-time channel ended.
     Gone {
-        /// Who.
+        /// The user.
         user: UserId,
-        /// Its orders are to be cancelled.
+        /// Whether to cancel the user's orders.
         cancels_orders: bool,
         /// How it ended.
         end: End,
     },
 }
 
-/// What a server counts.
+/// A server's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerCounters {
     /// Logons accepted.
     pub logons: u64,
     /// Logons rejected.
     pub logons_rejected: u64,
-    /// Messages handed to the exchange.
+    /// Messages passed to the exchange.
     pub messages: u64,
     /// Messages rejected by the session.
     pub rejects: u64,
-    /// Of these, those over the throttle rate.
+    /// Rejected messages that exceeded the throttle rate.
     pub throttled: u64,
     /// Reports numbered.
     pub reports: u64,
-    /// Reports sent again on the recovery channel.
+    /// Reports resent on the recovery channel.
     pub recovered: u64,
     /// Requests for missed reports.
     pub requests: u64,
-    /// Of these, those refused.
+    /// Requests refused.
     pub requests_refused: u64,
-    /// Of these, those left unanswered by a fault.
+    /// Requests left unanswered by an injected fault.
     pub requests_unanswered: u64,
-    /// Reports no longer kept because newer ones took their room.
+    /// Reports evicted to make room for newer ones.
     pub not_kept: u64,
-    /// Reports longer than any that is declared, or of an App ID that is not there: not numbered.
+    /// Reports not numbered: too short, longer than any declared report, or for an unknown user or App ID.
     pub not_numbered: u64,
     /// Clients disconnected because they read too slowly.
     pub too_slow: u64,
@@ -179,17 +179,17 @@ struct Kept {
 /// The reports of a user and App ID.
 #[derive(Debug, Clone, Default)]
 struct Reports {
-    /// The number of the first that is kept, less one.
+    /// The number of the first report kept, minus one.
     before: u32,
     kept: BlockQueue<Kept, KEPT_BLOCK>,
     requests: u32,
-    /// The recovery is not available.
+    /// The recovery service is unavailable.
     is_unavailable: bool,
-    /// Requests that get no answer: a fault.
+    /// Requests to leave unanswered: an injected fault.
     unanswered: u32,
-    /// Numbers that a fault has kept from the user's real-time connection and that have not gone out since.
+    /// Numbers that an injected fault withheld from the user's real-time connection and that have not been sent since.
     unsent: Vec<u32>,
-    /// The newest number that went out on that connection.
+    /// The newest number sent on the real-time connection.
     newest_sent: u32,
 }
 
@@ -220,15 +220,15 @@ struct UserState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No logon yet.
+    /// No logon has arrived.
     Fresh,
     LoggedOn(UserId),
-    /// The remaining bytes are sent, then the connection ends.
+    /// The remaining output is sent; then the connection ends.
     Closing(End),
     Over(End),
 }
 
-/// A recovery in progress: the next number, and how many more.
+/// A recovery in progress: the next number to send, and the last.
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
     user: UserId,
@@ -253,14 +253,14 @@ pub struct Server {
     settings: ServerSettings,
     timing: Timing,
     users: Vec<UserState>,
-    /// Sorted by number.
+    /// Sorted by ID.
     connections: Vec<Connection>,
     next_connection: u64,
     counters: ServerCounters,
 }
 
 impl Server {
-    /// A venue with these users, at the start of a day.
+    /// Creates a venue with these users at the start of a day.
     #[must_use]
     pub fn new(settings: ServerSettings, users: Vec<User>) -> Self {
         let app_ids = usize::from(settings.variant.partitions) + 1;
@@ -280,42 +280,42 @@ impl Server {
         }
     }
 
-    /// Its settings.
+    /// Returns the settings.
     #[must_use]
     pub const fn settings(&self) -> &ServerSettings {
         &self.settings
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> ServerCounters {
         self.counters
     }
 
-    /// The user of this name.
+    /// Returns the user with this name.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<UserId> {
         self.users.iter().position(|state| state.user.credentials.user == name).map(UserId)
     }
 
-    /// The users, with the passwords that they have set.
+    /// Iterates over the users, including the passwords that they have set.
     pub fn users(&self) -> impl Iterator<Item = &User> {
         self.users.iter().map(|state| &state.user)
     }
 
-    /// Whether a user is logged on to a channel.
+    /// Returns whether a user is logged on to a channel.
     #[must_use]
     pub fn is_logged_on(&self, user: UserId, channel: Channel) -> bool {
         self.users.get(user.0).is_some_and(|state| state.connections[channel.index()].is_some())
     }
 
-    /// Whether a user is logged on to this connection.
+    /// Returns whether a user is logged on to this connection.
     #[must_use]
     pub fn is_admitted(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| matches!(connection.phase, Phase::LoggedOn(_)))
     }
 
-    /// The number of the last report of a user and App ID.
+    /// Returns the number of the last report of a user and App ID; 0 if there is none.
     #[must_use]
     pub fn last_number(&self, user: UserId, app_id: u8) -> u32 {
         self.reports(user, app_id).map_or(0, Reports::last)
@@ -342,7 +342,7 @@ impl Server {
         self.connections.get_mut(place)
     }
 
-    /// A client connected to the port of a channel.
+    /// Registers a client's connection to the port of a channel.
     pub fn open(&mut self, channel: Channel, now_ns: u64) -> ConnectionId {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
@@ -356,7 +356,7 @@ impl Server {
         id
     }
 
-    /// Takes bytes of a connection.
+    /// Processes bytes received on a connection.
     pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], now_ns: u64, mut each: impl FnMut(Input<'_>)) {
         let Some(connection) = self.connection_mut(id) else { return };
         if matches!(connection.phase, Phase::Closing(_) | Phase::Over(_)) {
@@ -489,7 +489,7 @@ impl Server {
             connection.link.put(&reply.encode(), now_ns);
         }
         if channel == Channel::RealTime {
-            // The client requests all that it has missed.
+            // The client requests all the reports that it missed.
             for reports in self.users.get_mut(user.0).into_iter().flat_map(|state| &mut state.reports) {
                 reports.unsent.clear();
                 reports.newest_sent = 0;
@@ -498,7 +498,7 @@ impl Server {
         }
     }
 
-    /// The reject code for a logon with the right password; [`reject_code::NONE`]: it is accepted.
+    /// Returns the reject code for a logon with the right password; [`reject_code::NONE`] accepts it.
     fn admits(&self, place: usize, channel: Channel, logon: &Logon<'_>) -> i32 {
         let Some(state) = self.users.get(place) else { return reject_code::NOT_AUTHORISED };
         let [real_time, _] = state.connections;
@@ -525,7 +525,7 @@ impl Server {
         self.settings.variant.text_padding.field(text).unwrap_or_default()
     }
 
-    /// Sends a Reject for a message of a client.
+    /// Sends a Reject for a client's message.
     fn reject(&mut self, id: ConnectionId, code: i32, reason: &str, message: &[u8], now_ns: u64) {
         self.counters.rejects += 1;
         let tag = message.get(3).copied().unwrap_or(b' ');
@@ -580,7 +580,7 @@ impl Server {
         self.close(id, end, each);
     }
 
-    /// Ends a connection once what waits for it is sent.
+    /// Ends a connection after sending its remaining output.
     fn close(&mut self, id: ConnectionId, end: End, each: &mut impl FnMut(Input<'_>)) {
         let Some(connection) = self.connection_mut(id) else { return };
         let phase = connection.phase;
@@ -593,7 +593,7 @@ impl Server {
         self.left(id, phase, end, each);
     }
 
-    /// A user's connection ended: with the real-time channel ends the recovery channel.
+    /// Handles the end of a user's connection. The end of the real-time channel also ends the recovery channel.
     fn left(&mut self, id: ConnectionId, phase: Phase, end: End, each: &mut impl FnMut(Input<'_>)) {
         let Phase::LoggedOn(user) = phase else { return };
         let Some(state) = self.users.get_mut(user.0) else { return };
@@ -663,7 +663,7 @@ impl Server {
         self.recover(id, now_ns);
     }
 
-    /// Copies the next missed reports once the client has read the previous ones.
+    /// Sends the next missed reports once the client has read the previous ones.
     fn recover(&mut self, id: ConnectionId, now_ns: u64) {
         let Self { connections, users, counters, .. } = self;
         let Ok(place) = connections.binary_search_by_key(&id, |connection| connection.id) else { return };
@@ -702,10 +702,12 @@ impl Server {
         connection.link.put(&fields.encode(), now_ns);
     }
 
-    // ---- what the exchange sends ----
+    // ---- reports and faults ----
 
-    /// Numbers a report of the user and App ID, writes both into it, keeps it, and sends it if the user is logged on. Returns the
-    /// number; `None` if the report is too short or too long, or there is no such user or App ID.
+    /// Numbers a report of the user and App ID, keeps it, and sends it if the user is logged on.
+    ///
+    /// Writes the App ID and the number into the report. Returns the number; `None` if the report is too short or too
+    /// long, or the user or App ID does not exist.
     pub fn report(
         &mut self,
         user: UserId,
@@ -724,8 +726,9 @@ impl Server {
         Some(number)
     }
 
-    /// Numbers and keeps a report as [`Server::report`] does and does not send it: a fault. The client notices the gap at the
-    /// next report, and recovers it.
+    /// Injects a fault: numbers and keeps a report like [`Server::report`], but does not send it.
+    ///
+    /// The client notices the gap at the next report and recovers it.
     pub fn report_unsent(&mut self, user: UserId, app_id: u8, report: &mut [u8]) -> Option<u32> {
         let number = self.keep(user, app_id, report)?;
         if self.is_logged_on(user, Channel::RealTime) {
@@ -734,7 +737,7 @@ impl Server {
         Some(number)
     }
 
-    /// Sends a report of [`Server::report_unsent`] after all, if the user is logged on.
+    /// Sends a report withheld by [`Server::report_unsent`], if the user is logged on.
     pub fn send_kept(
         &mut self,
         user: UserId,
@@ -749,14 +752,14 @@ impl Server {
         self.send_live(user, report.bytes.get(..report.length).unwrap_or_default(), now_ns, each);
     }
 
-    /// Leaves at least the next `requests` requests for reports of this user and App ID without an answer: a fault.
+    /// Injects a fault: leaves at least the next `requests` requests for this user and App ID unanswered.
     pub fn leave_unanswered(&mut self, user: UserId, app_id: u8, requests: u32) {
         if let Some(reports) = self.reports_mut(user, app_id) {
             reports.unanswered = reports.unanswered.max(requests);
         }
     }
 
-    /// Whether a fault has kept a report from the user's real-time connection that has not gone out since, while a later one has.
+    /// Returns whether a report withheld by a fault is still unsent although a later one was sent in real time.
     #[must_use]
     pub fn has_gap(&self, user: UserId, app_id: u8) -> bool {
         self.is_logged_on(user, Channel::RealTime)
@@ -804,12 +807,12 @@ impl Server {
         connection.link.put(bytes, now_ns);
     }
 
-    /// Sends bytes as they are to a user's real-time channel, for faults: garbage.
+    /// Injects a fault: sends bytes such as garbage unchanged on a user's real-time channel.
     pub fn send_raw(&mut self, user: UserId, bytes: &[u8], now_ns: u64, each: impl FnMut(Input<'_>)) {
         self.send_live(user, bytes, now_ns, each);
     }
 
-    /// Reports the state of an App ID or of its recovery to every user, on the channel that it concerns, and keeps to it.
+    /// Applies the status of an App ID or its recovery service, and reports it to every user on the channel concerned.
     pub fn set_status(&mut self, app_id: u8, status: AppStatus, now_ns: u64) {
         let channel = match status {
             AppStatus::RecoveryServiceResumed | AppStatus::RecoveryServiceNotAvailable => Channel::Recovery,
@@ -834,7 +837,7 @@ impl Server {
         }
     }
 
-    /// Ends a user's connection at once, without what waits for it: a fault.
+    /// Injects a fault: drops a user's connection immediately, with its unsent output.
     pub fn disconnect(&mut self, user: UserId, channel: Channel, mut each: impl FnMut(Input<'_>)) {
         if let Some(id) = self.users.get(user.0).and_then(|state| state.connections[channel.index()]) {
             self.drop_connection(id, End::Dropped, &mut each);
@@ -850,7 +853,7 @@ impl Server {
         }
     }
 
-    /// A new day begins: numbers start at 1, and nothing is kept. While no user is logged on.
+    /// Starts a new day: numbers restart at 1 and no reports are kept. Call it while no user is logged on.
     pub fn new_day(&mut self) {
         for state in &mut self.users {
             state.reports.iter_mut().for_each(|reports| *reports = Reports::default());
@@ -859,7 +862,7 @@ impl Server {
 
     // ---- the connection ----
 
-    /// The bytes to send next on a connection; empty: none now.
+    /// Returns the bytes to send next on a connection; empty if there are none.
     #[must_use]
     pub fn output(&self, id: ConnectionId) -> &[u8] {
         match self.connection(id) {
@@ -868,7 +871,7 @@ impl Server {
         }
     }
 
-    /// So many bytes of [`Server::output`] went out.
+    /// Records that this many bytes of [`Server::output`] were sent.
     pub fn sent(&mut self, id: ConnectionId, bytes: usize, now_ns: u64) {
         let Some(connection) = self.connection_mut(id) else { return };
         connection.link.sent(bytes, now_ns);
@@ -879,7 +882,7 @@ impl Server {
         }
     }
 
-    /// A connection is closed. After [`Server::over`], or because the client closed it.
+    /// Records that a connection is closed, after [`Server::over`] or because the client closed it.
     pub fn closed(&mut self, id: ConnectionId, mut each: impl FnMut(Input<'_>)) {
         self.drop_connection(id, End::Closed, &mut each);
         if let Some(place) = self.place(id) {
@@ -887,7 +890,7 @@ impl Server {
         }
     }
 
-    /// Time passes: heartbeats, and the end of clients that are silent or do not log on.
+    /// Runs the timers: heartbeats, and the ends of connections whose clients are silent or do not log on.
     pub fn tick(&mut self, now_ns: u64, mut each: impl FnMut(Input<'_>)) {
         let (timing, timeout_ns) = (self.timing, self.settings.logon_timeout_ns);
         for place in 0..self.connections.len() {
@@ -895,7 +898,7 @@ impl Server {
             let end = match connection.phase {
                 Phase::Fresh if connection.link.age_ns(now_ns) >= timeout_ns => Some(End::NoLogon),
                 Phase::LoggedOn(_) if connection.link.is_dead(&timing, now_ns) => Some(End::TimedOut),
-                // What waits is not read: the end does not wait for it.
+                // The client does not read the remaining output, so the connection ends without it.
                 Phase::Closing(end) if connection.link.idle_ns(now_ns) >= timing.dead_ns() => Some(end),
                 Phase::LoggedOn(_) => {
                     connection.link.keep_alive(&timing, now_ns);
@@ -910,7 +913,7 @@ impl Server {
         }
     }
 
-    /// How a connection ended, if it did: the caller closes it and calls [`Server::closed`].
+    /// Returns how a connection ended, if it has. The caller closes it and calls [`Server::closed`].
     #[must_use]
     pub fn over(&self, id: ConnectionId) -> Option<End> {
         match self.connection(id)?.phase {
@@ -920,12 +923,12 @@ impl Server {
     }
 }
 
-/// Whether clients send messages of this type to the matching side.
+/// Returns whether clients send messages of this type to the matching engine.
 const fn is_of_client(tag: u8) -> bool {
     has_client_order_id(tag) || matches!(tag, QuoteRequest::TAG | QuoteResponse::TAG | RfqQuote::TAG)
 }
 
-/// Whether messages of this type begin with a Client Order ID.
+/// Returns whether messages of this type start with a Client Order ID.
 const fn has_client_order_id(tag: u8) -> bool {
     matches!(
         tag,

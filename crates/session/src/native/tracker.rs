@@ -1,41 +1,40 @@
-//! Which reports of a day were handled, per App ID: each is handed on once and in order, through gaps and reconnects.
+//! Tracks a day's reports per App ID: each is delivered once and in order, across gaps and reconnects.
 //!
-//! A report whose number is the next one is handed on at once. A live report beyond it is held (bounded) until the recovery
-//! channel has brought those before it. A held report that has no room is dropped and counted; the recovery is
-//! then requested once more, so none is lost. When the venue says several times that a recovery is complete and reports are
-//! still missing, they are given up: [`Handed::Missing`] names them.
+//! The report with the next number is delivered immediately. A live report beyond it is held until the recovery channel
+//! has delivered the reports before it. The number of held reports is bounded: a report without room is dropped and
+//! counted, and the recovery is requested again, so none is lost. If the venue repeatedly says that a recovery is
+//! complete while reports are still missing, they are given up: [`Handed::Missing`] names them.
 //!
-//! The numbers begin at 1 again on each of the venue's days. A report with an old number that is later than the newest one
-//! handed on is of another day: [`Handed::BeganAnew`]. After each connect the last report is requested once more, to see its
-//! time; live reports are held until then.
+//! The numbers restart at 1 on each day of the venue. A report with an old number but a later time than the newest
+//! report delivered belongs to another day: [`Handed::BeganAnew`]. After each connect the last report is requested
+//! again to see its time; live reports are held until then.
 //!
-//! Cost: a report in order is some comparisons and additions. Nothing allocates after start-up.
+//! Cost: a few comparisons and additions for a report in order. Nothing allocates after startup, except for an App ID that the settings lack.
 
 use std::collections::VecDeque;
 use tapeworks_planted::planted;
 use tapeworks_wire::millennium::native::report_time_ns;
 
-/// A report with an old number is of another day if it is so much later than the newest one, in nanoseconds: times of one day
-/// may be out of order by less.
+/// A report with an old number belongs to another day if it is later than the newest report by more than this, in
+/// nanoseconds. Times within a day may be out of order by less.
 const ANOTHER_DAY_NS: u64 = 1_000_000_000;
 
 /// The longest report, in bytes.
 pub(super) const MAX_REPORT_BYTES: usize = 164;
 
-/// How a client recovers.
+/// Settings for recovering missed reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoverySettings {
-    /// Live reports that are held per App ID while those before them are recovered.
+    /// The most live reports held per App ID while earlier ones are recovered.
     pub held_reports: usize,
-    /// How often the recovery of an App ID may be complete without progress before the reports that are still missing are
-    /// given up.
+    /// The number of complete recoveries without progress after which an App ID's missing reports are given up.
     pub attempts: u32,
-    /// The wait before a refused request is made again, in nanoseconds. It doubles with each refusal.
+    /// The wait before a refused request is retried, in nanoseconds. It doubles with each refusal.
     pub first_wait_ns: u64,
-    /// The longest such wait, in nanoseconds.
+    /// The longest wait before a retry, in nanoseconds.
     pub longest_wait_ns: u64,
-    /// How long the venue may bring nothing of an answer before the request counts as unanswered, in nanoseconds. The recovery channel is then
-    /// opened again, since the end of an answer does not say which request it is of, and the request waits as a refused one does.
+    /// How long the venue may send nothing of an answer before the request counts as unanswered, in nanoseconds. The recovery
+    /// channel then reconnects, because the end of an answer does not name its request, and the request waits like a refused one.
     pub answer_timeout_ns: u64,
 }
 
@@ -52,28 +51,28 @@ impl Default for RecoverySettings {
     }
 }
 
-/// What is dropped, and what was noticed.
+/// Counters of the reports dropped, and of the gaps noticed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TrackerCounters {
-    /// Reports that were handed on.
+    /// Reports delivered.
     pub handed: u64,
-    /// Reports that came again and were dropped.
+    /// Duplicate reports dropped.
     pub duplicates: u64,
-    /// Jumps of the live numbers.
+    /// Gaps in the live numbers.
     pub gaps: u64,
     /// Live reports dropped because too many were held. They are recovered.
     pub not_held: u64,
-    /// Reports that the venue does not have any more: given up.
+    /// Reports given up because the venue no longer has them.
     pub missing: u64,
-    /// Reports with a number below 1, dropped.
+    /// Reports dropped because their number is below 1.
     pub wrong_numbers: u64,
-    /// App IDs of reports that the settings do not have: they are recovered like the others.
+    /// App IDs beyond those of the settings. They are recovered like the others.
     pub unknown_app_ids: u64,
-    /// Times that the numbers of an App ID began at 1 again.
+    /// Restarts of an App ID's numbers at 1.
     pub began_anew: u64,
 }
 
-/// What the tracker hands on.
+/// An event of the tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handed<'a> {
     Report {
@@ -97,11 +96,11 @@ pub(super) enum Handed<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing is missing as far as is known.
+    /// No report is known to be missing.
     Live,
-    /// A request is to be made, at this time or later.
+    /// A request is due at this time.
     Wanted { at_ns: u64 },
-    /// A request was made; the next number was this, and which day the numbers are of was known or not.
+    /// A request was made: `next` was the next number, and `was_checked` whether the day of the numbers was known.
     Requested { next: u32, was_checked: bool },
 }
 
@@ -118,22 +117,22 @@ struct Partition {
     /// The number of the next report.
     next: u32,
     state: State,
-    /// Reports beyond it, by number.
+    /// Later reports, sorted by number.
     held: VecDeque<Held>,
-    /// A report was not held: the next recovery brings it.
+    /// A report was dropped instead of held: the next recovery delivers it.
     is_overflowed: bool,
     /// Complete recoveries without progress.
     attempts: u32,
     wait_ns: u64,
-    /// The newest Transact Time of the reports that were handed on, in nanoseconds; 0: not known.
+    /// The newest Transact Time of the reports delivered, in nanoseconds; 0 if unknown.
     newest_ns: u64,
-    /// Whether the numbers are of the day of those reports, as far as the venue shows.
+    /// Whether the venue's numbers are known to be of the same day as those reports.
     is_checked: bool,
-    /// The venue did not have the last report, so its first ones are requested.
+    /// The venue did not have the last report, so reports are requested from the first.
     is_from_first: bool,
 }
 
-/// The numbers of one user's reports.
+/// Tracks the report numbers of one user.
 #[derive(Debug, Clone)]
 pub(super) struct Tracker {
     partitions: Vec<Partition>,
@@ -142,7 +141,7 @@ pub(super) struct Tracker {
 }
 
 impl Partition {
-    /// Before its first report, with room for so many held ones.
+    /// Creates a partition before its first report, with room for this many held reports.
     fn new(app_id: u8, room: usize, first_wait_ns: u64) -> Self {
         Self {
             app_id,
@@ -166,7 +165,7 @@ impl Partition {
         each(Handed::Report { app_id, number, message });
     }
 
-    /// Hands on the held reports that are next.
+    /// Delivers the held reports that are next in order.
     fn drain(&mut self, counters: &mut TrackerCounters, each: &mut impl FnMut(Handed<'_>)) {
         while let Some(front) = self.held.front() {
             if front.number > self.next {
@@ -201,7 +200,7 @@ impl Partition {
         }
     }
 
-    /// Takes a report of either channel.
+    /// Processes a report of either channel.
     fn take(
         &mut self,
         number: u32,
@@ -218,7 +217,7 @@ impl Partition {
         } else if !self.is_checked && !is_recovered {
             self.hold(number, message, limit, counters);
         } else if number == self.next {
-            // The venue does not have the one before any more.
+            // The venue no longer has the previous report.
             self.is_checked = true;
             self.hand(message, counters, each);
             if !self.held.is_empty() {
@@ -234,7 +233,7 @@ impl Partition {
         }
     }
 
-    /// Compares the time of a report that has an old number with the newest one's.
+    /// Compares the time of a report with an old number with the newest time.
     #[cold]
     fn compare_day(
         &mut self,
@@ -253,7 +252,7 @@ impl Partition {
         }
     }
 
-    /// The numbers begin at 1 again.
+    /// Restarts the numbers at 1.
     fn begin_anew(&mut self) {
         self.next = 1;
         self.held.clear();
@@ -264,13 +263,13 @@ impl Partition {
         self.state = State::Wanted { at_ns: 0 };
     }
 
-    /// A connection began: what the venue's numbers are is not known.
+    /// Marks the day of the venue's numbers as unknown, after a new connection.
     fn begin_check(&mut self) {
         self.is_checked = self.newest_ns == 0 || self.next == 1;
         self.is_from_first = false;
     }
 
-    /// The venue says that all was sent.
+    /// Handles the venue's word that all reports were sent.
     fn complete(
         &mut self,
         requested_next: u32,
@@ -280,7 +279,7 @@ impl Partition {
     ) {
         self.wait_ns = settings.first_wait_ns;
         if !self.is_checked {
-            // Either its numbers are of another day, or it does not have the last report yet. Its first ones show which.
+            // Either its numbers are of another day, or it does not have the last report yet. Its first reports show which.
             if !std::mem::replace(&mut self.is_from_first, true) {
                 self.state = State::Wanted { at_ns: 0 };
                 return;
@@ -321,7 +320,7 @@ impl Partition {
 }
 
 impl Tracker {
-    /// App IDs 0 to `partitions`, each before its first report.
+    /// Creates App IDs 0 to `partitions`, each before its first report.
     pub(super) fn new(partitions: u8, mut settings: RecoverySettings) -> Self {
         settings.held_reports = settings.held_reports.max(1);
         let partition = |app_id| Partition::new(app_id, settings.held_reports, settings.first_wait_ns);
@@ -332,8 +331,10 @@ impl Tracker {
         }
     }
 
-    /// The numbers of an App ID. One beyond those of the settings is added, with those between, so that none of its reports is lost in a break:
-    /// a venue that has no such App ID says so when its reports are requested.
+    /// Returns the partition of an App ID, adding it if the settings lack it.
+    ///
+    /// The App IDs in between are added as well, so that a disconnect loses none of their reports: if the venue does
+    /// not have such an App ID, it says so when its reports are requested.
     fn partition(&mut self, app_id: u8) -> Option<&mut Partition> {
         if usize::from(app_id) >= self.partitions.len() {
             self.add_up_to(app_id);
@@ -355,12 +356,12 @@ impl Tracker {
         self.counters
     }
 
-    /// The number of the last report that was handed on, per App ID.
+    /// Returns the number of the last report delivered per App ID.
     pub(super) fn last_numbers(&self) -> impl Iterator<Item = (u8, u32)> {
         self.partitions.iter().map(|partition| (partition.app_id, partition.next - 1))
     }
 
-    /// Goes on from the last handled number of an App ID, and the newest time of its reports (0: not known).
+    /// Resumes after the last handled number of an App ID, with the newest time of its reports (0 if unknown).
     pub(super) fn restore(&mut self, app_id: u8, last: u32, newest_ns: u64) {
         if let Some(partition) = self.partition(app_id) {
             partition.begin_anew();
@@ -369,7 +370,7 @@ impl Tracker {
         }
     }
 
-    /// Takes a report.
+    /// Processes a report.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -392,8 +393,9 @@ impl Tracker {
         }
     }
 
-    /// The next request to make, if there is one: the App ID, and the number behind which reports are requested. The one that has been due for
-    /// longest comes first, so one that is refused, or not answered, holds up no other.
+    /// Returns the next request to make, if any: the App ID, and the number after which to request reports.
+    ///
+    /// The request that has been due for longest comes first, so that one refused or unanswered request does not block others.
     pub(super) fn next_request(&mut self, now_ns: u64) -> Option<(u8, u32)> {
         let due = |partition: &Partition| match partition.state {
             State::Wanted { at_ns } => Some(at_ns).filter(|at_ns| *at_ns <= now_ns),
@@ -410,7 +412,7 @@ impl Tracker {
         Some((partition.app_id, last))
     }
 
-    /// When the next request is due, if one is wanted.
+    /// Returns when the next request is due, if any.
     pub(super) fn request_due_ns(&self) -> Option<u64> {
         let due = self.partitions.iter().filter_map(|partition| match partition.state {
             State::Wanted { at_ns } => Some(at_ns),
@@ -419,7 +421,7 @@ impl Tracker {
         due.min()
     }
 
-    /// The recovery of an App ID is complete.
+    /// Completes the recovery of an App ID.
     pub(super) fn complete(&mut self, app_id: u8, each: &mut impl FnMut(Handed<'_>)) {
         if let Some(partition) = self.partitions.get_mut(usize::from(app_id))
             && let State::Requested { next, .. } = partition.state
@@ -428,18 +430,18 @@ impl Tracker {
         }
     }
 
-    /// Whether reports of an App ID have come, now or in a former run.
+    /// Returns whether reports of an App ID have arrived, in this run or a previous one.
     pub(super) fn has_reports(&self, app_id: u8) -> bool {
         self.partitions.get(usize::from(app_id)).is_some_and(|partition| {
             partition.next > 1 || partition.newest_ns != 0 || !partition.held.is_empty()
         })
     }
 
-    /// The recovery of an App ID has brought as many reports as one request brings: request again.
+    /// Requests again after the recovery of an App ID delivered as many reports as one request allows.
     pub(super) fn limit_reached(&mut self, app_id: u8, now_ns: u64) {
         let Some(partition) = self.partitions.get_mut(usize::from(app_id)) else { return };
         match partition.state {
-            // The last report once more is progress too: it shows the day.
+            // Receiving the last report again is progress too: it shows the day.
             State::Requested { next, was_checked }
                 if partition.next > next || partition.is_checked != was_checked =>
             {
@@ -451,7 +453,7 @@ impl Tracker {
         }
     }
 
-    /// A request was refused, or could not be answered: it is made again later.
+    /// Schedules the retry of a request that was refused or could not be answered.
     pub(super) fn refused(&mut self, app_id: u8, now_ns: u64) {
         let longest_ns = self.settings.longest_wait_ns;
         if let Some(partition) = self.partitions.get_mut(usize::from(app_id))
@@ -462,7 +464,7 @@ impl Tracker {
         }
     }
 
-    /// The recovery of an App ID is available again: a request that waits is made now.
+    /// Makes pending requests due now, because the recovery of the App ID is available again.
     pub(super) fn resumed(&mut self, app_id: u8) {
         if let Some(partition) = self.partitions.get_mut(usize::from(app_id)) {
             partition.wait_ns = self.settings.first_wait_ns;
@@ -472,7 +474,7 @@ impl Tracker {
         }
     }
 
-    /// The recovery channel broke: a request without its end is made again.
+    /// Repeats unfinished requests after the recovery channel broke.
     pub(super) fn recovery_broke(&mut self) {
         for partition in &mut self.partitions {
             if matches!(partition.state, State::Requested { .. }) && !planted!("recovery-not-asked-again") {
@@ -481,7 +483,7 @@ impl Tracker {
         }
     }
 
-    /// The real-time channel began: reports may have been missed before, so every App ID is recovered.
+    /// Recovers every App ID after a logon to the real-time channel: reports may have been missed before it.
     pub(super) fn real_time_began(&mut self) {
         for partition in &mut self.partitions {
             partition.begin_check();
@@ -491,18 +493,18 @@ impl Tracker {
         }
     }
 
-    /// Whether nothing is missing as far as is known.
+    /// Returns whether no report is known to be missing.
     pub(super) fn is_caught_up(&self) -> bool {
         self.partitions.iter().all(|partition| partition.state == State::Live)
     }
 
-    /// The App IDs of which reports are missing, or may be.
+    /// Returns the App IDs whose reports are, or may be, missing.
     pub(super) fn behind(&self) -> impl Iterator<Item = u8> {
         let behind = self.partitions.iter().filter(|partition| partition.state != State::Live);
         behind.map(|partition| partition.app_id)
     }
 
-    /// A new day: every number begins at 1 again.
+    /// Starts a new day: all numbers restart at 1.
     pub(super) fn new_day(&mut self) {
         self.partitions.iter_mut().for_each(Partition::begin_anew);
     }
@@ -632,7 +634,7 @@ mod tests {
         assert_eq!(tracker.next_request(now_ns), None, "no progress: it waits");
     }
 
-    /// A report of a time, in seconds.
+    /// Builds a report with a time in seconds.
     fn report(time_s: u32) -> Vec<u8> {
         let mut report = vec![0; 155];
         report[3] = b'8';
@@ -640,7 +642,7 @@ mod tests {
         report
     }
 
-    /// Reports of one channel: numbers and times.
+    /// Processes reports of one channel, given by number and time.
     fn bring(tracker: &mut Tracker, is_recovered: bool, reports: &[(i32, u32)]) -> Vec<Seen> {
         run(tracker, |tracker, mut each| {
             for (number, time_s) in reports {
@@ -649,7 +651,7 @@ mod tests {
         })
     }
 
-    /// A tracker that has handled reports 1 to 3, the last at 1,000 s, and whose session is back.
+    /// Creates a tracker that has handled reports 1 to 3, the last at 1,000 s, and has reconnected.
     fn back() -> Tracker {
         let mut tracker = tracker(4);
         assert_eq!(bring(&mut tracker, false, &[(1, 900), (2, 950), (3, 1_000)]).len(), 3);
@@ -702,7 +704,7 @@ mod tests {
         let anew = [Seen::BeganAnew(1), Seen::Report(1, 1), Seen::Report(1, 2)];
         assert_eq!(bring(&mut tracker, true, &[(1, 90_000), (2, 90_001)]), anew);
 
-        // It has none yet.
+        // The new day has no reports yet.
         let mut tracker = back();
         for last in [2, 0] {
             assert_eq!(tracker.next_request(0), Some((1, last)));
@@ -739,7 +741,7 @@ mod tests {
         assert_eq!(bring(&mut tracker, true, &[(41, 9_000)]), [Seen::BeganAnew(1)]);
     }
 
-    /// Completes every request for missed reports, and returns them.
+    /// Answers every request for missed reports as complete, and returns the requests.
     fn requests(tracker: &mut Tracker) -> Vec<(u8, u32)> {
         let mut all = Vec::new();
         while let Some((app_id, last)) = tracker.next_request(0) {
@@ -759,7 +761,7 @@ mod tests {
         };
         assert_eq!(of_third(&mut tracker, &[1]), [Seen::Report(3, 1)]);
         assert!(!tracker.is_caught_up(), "there may be more");
-        // Of the second the venue says that it does not have it.
+        // The venue says that it does not have App ID 2.
         assert_eq!(requests(&mut tracker), [(2, 0), (3, 1)]);
         assert!(tracker.is_caught_up());
         assert_eq!(of_third(&mut tracker, &[3]), [], "2 is missing");

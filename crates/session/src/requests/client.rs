@@ -1,4 +1,4 @@
-//! The client's end: logs in, sends the requests of one channel, and opens the connection again when it is gone.
+//! The client's end: logs in, sends the requests of one channel, and reconnects after a disconnect.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,37 +24,37 @@ use crate::outgoing::Outgoing;
 use crate::throttle::Throttle;
 use crate::transport::{Request, SessionId};
 
-/// Ranges that wait to be requested. A plant has at most 1,024 requests on their way.
+/// The most ranges waiting to be requested. A plant has at most 1,024 requests in flight.
 const MOST_WAITING: usize = 1_024;
 
-/// A range that has waited for so long is requested no more, in ns: its channel has requested it again, or given it up.
+/// A range that has waited this long is dropped, in ns: its channel has requested it again or given it up.
 const WAITS_NS: u64 = 2 * SECOND_NS;
 
-/// How long a login, with the connection before it, may take, in ns.
+/// How long the server may take to answer a login, in ns.
 const LOGIN_NS: u64 = 5 * SECOND_NS;
 
-/// How long a response may take, and each message of a replay over the connection, in ns.
+/// How long a response may take, and the time between messages of a replay over the connection, in ns.
 const RESPONSE_NS: u64 = SECOND_NS;
 
-/// After so many requests in a row without a response the connection is given up.
+/// The connection is closed after this many requests in a row without a response.
 const MOST_UNANSWERED: u32 = 5;
 
-/// The wait before a connection is opened again, in ns. It doubles with each that fails.
+/// The wait before the first reconnect, in ns. It doubles with each failure.
 const FIRST_WAIT_NS: u64 = SECOND_NS / 10;
 
-/// The longest such wait, and that after a login that was refused, in ns.
+/// The longest wait before a reconnect, and the wait after a refused login, in ns.
 const LONGEST_WAIT_NS: u64 = 10 * SECOND_NS;
 
-/// Output of so many bytes waits for a server that does not read, at most.
+/// The most unsent bytes for a server that does not read, at which no more requests are sent.
 const MOST_OUTPUT_BYTES: usize = 4_096;
 
-/// Packets with requested messages that wait for the caller, at most. More are dropped.
+/// The most packets of requested messages that wait for the caller. Further ones are dropped.
 const MOST_ANSWERS: usize = 4_096;
 
-/// A packet with requested messages, as the caller gets it, has no more bytes, unless one message is longer.
+/// The most bytes in a packet of requested messages for the caller, unless one message is longer.
 const ANSWER_BYTES: usize = 1_400;
 
-/// After a refusal of a quota nothing is requested for so long, in ns.
+/// Returns how long to pause requests after a refused quota, in ns.
 const fn pause_ns(status: RequestStatus) -> u64 {
     match status {
         RequestStatus::SecondQuota => SECOND_NS,
@@ -64,10 +64,10 @@ const fn pause_ns(status: RequestStatus) -> u64 {
     }
 }
 
-/// A login of MEMX: the token is the user's name and the password.
+/// Builds a MEMX login: the token is user name and password.
 pub(crate) fn token_login(user: &[u8], password: &[u8]) -> Vec<u8> {
     let token = [user, b":", password].concat();
-    // A name and a password have 48 characters.
+    // Name and password together have at most 48 characters.
     let message_length = (1 + token.len()) as u16;
     let fields = TokenFields { message_length, token_type: TokenType::Plain, token: &token };
     let mut login = vec![0; HEADER_BYTES + 1 + token.len()];
@@ -76,23 +76,23 @@ pub(crate) fn token_login(user: &[u8], password: &[u8]) -> Vec<u8> {
     login
 }
 
-/// Why a connection ended, or could not be made.
+/// Why a connection ended or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequesterEnd {
     /// The server refused the login.
     Refused,
-    /// The server did not answer the login, or several requests, in time.
+    /// The server did not answer the login, or several requests in a row, in time.
     NoAnswer,
     /// The server sent nothing for too long.
     Silent,
-    /// The server does not read.
+    /// The server reads nothing.
     Stalled,
-    /// The server sent what is no packet.
+    /// The server sent an invalid packet.
     Malformed,
     /// The server closed the connection.
     Closed,
-    /// No connection to the server could be made.
+    /// The server could not be reached.
     Unreachable,
 }
 
@@ -110,41 +110,41 @@ impl fmt::Display for RequesterEnd {
     }
 }
 
-/// What a requester counts.
+/// A requester's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequesterCounters {
-    /// Connections that could be used: with a login that was accepted, where there is one.
+    /// Connections established, including an accepted login where the protocol has one.
     pub connections: u64,
-    /// Connections that ended, or could not be made.
+    /// Connections that ended or failed.
     pub ends: u64,
-    /// Logins that were refused.
+    /// Logins refused.
     pub logins_refused: u64,
-    /// Requests sent. A range that is longer than one request may be takes several.
+    /// Requests sent. A range longer than one request takes several.
     pub sent: u64,
-    /// Responses to them, by status: see [`RequesterCounters::of`].
+    /// Responses by status: see [`RequesterCounters::of`].
     pub responses: [u64; RequestStatus::ALL.len()],
-    /// Requests that got no response in time.
+    /// Requests not answered in time.
     pub unanswered: u64,
-    /// Responses to no request of ours.
+    /// Messages that answer no request of ours.
     pub unexpected: u64,
-    /// Ranges that were waiting already.
+    /// Ranges that were already waiting or requested.
     pub merged: u64,
-    /// Ranges that were dropped: they waited too long, there was no room, or a quota was used up.
+    /// Ranges dropped: invalid, waited too long, no room, or paused or cleared after a refusal.
     pub dropped: u64,
-    /// Packets with requested messages that were dropped: the caller did not take those before them.
+    /// Packets of requested messages dropped because the caller did not take the earlier ones.
     pub answers_dropped: u64,
-    /// Why the last connection ended, or could not be made.
+    /// Why the last connection ended or failed.
     pub last_end: Option<RequesterEnd>,
 }
 
 impl RequesterCounters {
-    /// Responses with this status.
+    /// Returns the number of responses with this status.
     #[must_use]
     pub fn of(&self, status: RequestStatus) -> u64 {
         self.responses.get(status as usize).copied().unwrap_or_default()
     }
 
-    /// Responses that refused the request.
+    /// Returns the number of responses that refused the request.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.responses.iter().sum::<u64>() - self.of(RequestStatus::Accepted)
@@ -153,26 +153,26 @@ impl RequesterCounters {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// There is no connection.
+    /// Not connected.
     Apart,
     LoggingIn,
-    /// Requests may go out.
+    /// Requests can be sent.
     Ready,
-    /// The caller closes the connection.
+    /// The caller must close the connection.
     Over(RequesterEnd),
 }
 
-/// A range that waits to be requested, or the request that waits for its response.
+/// A range waiting to be requested, or a request waiting for its response.
 #[derive(Debug, Clone)]
 struct Wanted {
     session: SessionId,
     numbers: Range<u64>,
-    /// When it began to wait.
+    /// When it started to wait.
     since_ns: u64,
 }
 
 impl Wanted {
-    /// Whether it has all of these.
+    /// Returns whether it includes all of these numbers.
     fn covers(&self, session: SessionId, numbers: &Range<u64>) -> bool {
         self.session == session && is_within(numbers, &self.numbers)
     }
@@ -182,18 +182,18 @@ const fn is_within(one: &Range<u64>, other: &Range<u64>) -> bool {
     other.start <= one.start && one.end <= other.end
 }
 
-/// Messages that come one by one, of MEMX, on their way into a packet.
+/// MEMX: messages that arrive one by one, to be packed into a packet.
 #[derive(Debug, Clone)]
 struct Replay {
     session_id: u64,
-    /// The number of the first message of the packet.
+    /// The number of the packet's first message.
     first: u64,
     count: u16,
     blocks: Vec<u8>,
 }
 
 impl Replay {
-    /// The number of the message that comes next.
+    /// Returns the number of the next message.
     const fn next(&self) -> u64 {
         self.first.saturating_add(self.count as u64)
     }
@@ -201,8 +201,9 @@ impl Replay {
 
 /// The client's end of one channel.
 ///
-/// The caller opens a connection where [`Requester::wants`] says so, reports it by [`Requester::connected`], moves the bytes, and closes what is
-/// [`Requester::over`] ([`Requester::disconnected`]). It calls [`Requester::tick`] at [`Requester::deadline_ns`]. Times are of a clock that is not set.
+/// The caller opens a connection when [`Requester::wants`] says so, reports it with [`Requester::connected`], moves the
+/// bytes, and closes a connection that is [`Requester::over`] ([`Requester::disconnected`]). It calls
+/// [`Requester::tick`] at [`Requester::deadline_ns`]. Times are those of a monotonic clock.
 #[derive(Debug, Clone)]
 pub struct Requester {
     login: RequestLogin,
@@ -220,13 +221,13 @@ pub struct Requester {
     day_time: DayTime,
     answers: VecDeque<Vec<u8>>,
     replay: Option<Replay>,
-    /// When the connection began.
+    /// When the connection was established.
     since_ns: u64,
     /// When bytes were last received.
     heard_ns: u64,
-    /// When bytes last went out, or there were none to send.
+    /// When bytes were last sent, or last queued while nothing was waiting.
     moved_ns: u64,
-    /// When the last packet was put.
+    /// When a packet was last queued.
     put_ns: u64,
     retry_at_ns: u64,
     wait_ns: u64,
@@ -234,7 +235,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// A requester before its first connection.
+    /// Creates a requester before its first connection.
     #[must_use]
     pub fn new(login: RequestLogin) -> Self {
         Self {
@@ -265,36 +266,36 @@ impl Requester {
         self.login.protocol()
     }
 
-    /// The day's time, which packets to NYSE carry. Without it they carry that of the clock that is not set.
+    /// Sets the UTC time for packets to NYSE. Without it they contain the time of the monotonic clock.
     pub const fn set_day_time(&mut self, day_time: DayTime) {
         self.day_time = day_time;
     }
 
-    /// Whether the caller is to open the connection now.
+    /// Returns whether the caller must open the connection now.
     #[must_use]
     pub fn wants(&self, now_ns: u64) -> bool {
         self.state == State::Apart && self.retry_at_ns <= now_ns
     }
 
-    /// Whether requests go out.
+    /// Returns whether requests can be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &RequesterCounters {
         &self.counters
     }
 
-    /// Ranges that wait to be requested.
+    /// Returns the number of ranges waiting to be requested.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The connection is made: the login goes out, where there is one.
+    /// Records that the connection is established, and sends the login if the protocol has one.
     pub fn connected(&mut self, now_ns: u64) {
         self.packets.clear();
         self.output.clear();
@@ -330,7 +331,7 @@ impl Requester {
         }
     }
 
-    /// The connection is gone, or could not be made: it is opened again later.
+    /// Records that the connection is closed or failed. It is retried later.
     pub fn disconnected(&mut self, now_ns: u64) {
         let end = match self.state {
             State::Over(end) => end,
@@ -351,11 +352,11 @@ impl Requester {
         self.wait_ns = self.wait_ns.saturating_mul(2).min(LONGEST_WAIT_NS);
     }
 
-    /// Requests messages: at once, or when those before them are answered.
+    /// Requests messages, immediately or once earlier requests are answered.
     pub fn request(&mut self, request: &Request, now_ns: u64) {
         let Request { session, first, count } = *request;
         let numbers = first..first.saturating_add(u64::from(count));
-        // Numbers have 32 bits on the wire, but for MEMX.
+        // Sequence numbers have 32 bits on the wire, except at MEMX.
         let is_ours = session.transport() == self.protocol().transport();
         let has_room = self.protocol() == RequestProtocol::Memx || numbers.end <= u64::from(u32::MAX);
         let is_possible = is_ours && !numbers.is_empty() && has_room;
@@ -376,7 +377,7 @@ impl Requester {
         self.send_next(now_ns);
     }
 
-    /// Sends the next request, if one may go out.
+    /// Sends the next request, if allowed.
     fn send_next(&mut self, now_ns: u64) {
         let before = self.waiting.len();
         self.waiting.retain(|wanted| now_ns.saturating_sub(wanted.since_ns) < WAITS_NS);
@@ -397,7 +398,7 @@ impl Requester {
         if first.numbers.is_empty() {
             self.waiting.pop_front();
         }
-        // The numbers have 32 bits, and there are at most 1,000 of them.
+        // The numbers have 32 bits (MEMX uses `start` below), and there are at most 1,000 of them.
         let (begin, count) = (numbers.start as u32, (numbers.end - numbers.start) as u16);
         self.outstanding = Some(Wanted { session, numbers, since_ns: now_ns });
         self.counters.sent += 1;
@@ -456,7 +457,7 @@ impl Requester {
         self.put_ns = now_ns;
     }
 
-    /// Takes bytes from the server.
+    /// Processes bytes from the server.
     pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
         if matches!(self.state, State::Apart | State::Over(_)) {
             return;
@@ -478,7 +479,7 @@ impl Requester {
         let protocol = self.protocol();
         let is_sound = match protocol {
             RequestProtocol::Grp => protocol.each_message(packet, |message| self.of_grp(message, now_ns)),
-            // Number 0 is the server's own; another one is that of a requested message.
+            // Number 0 marks the server's own messages; any other is the number of a requested message.
             RequestProtocol::Mitch if packet.get(4..8).is_some_and(|number| number != [0; 4]) => {
                 let is_sound = protocol.each_message(packet, |_| {});
                 if is_sound && protocol.count(packet) != Some(0) {
@@ -489,7 +490,7 @@ impl Requester {
             RequestProtocol::Mitch => protocol.each_message(packet, |message| self.of_mitch(message, now_ns)),
             RequestProtocol::Memx => protocol.each_message(packet, |message| self.of_memx(message, now_ns)),
             RequestProtocol::Pillar => {
-                // A server that speaks is there.
+                // A server that sends packets is alive.
                 self.wait_ns = FIRST_WAIT_NS;
                 if protocol.count(packet) == Some(0) {
                     self.answer_heartbeat(now_ns);
@@ -513,12 +514,12 @@ impl Requester {
                 let status = RequestStatus::of_grp(response.status());
                 self.response(SessionId::CboeUnit(response.unit()), &numbers, status, now_ns);
             }
-            // Messages of a later revision, and answers that nobody waits for.
+            // Messages of a later revision, and unexpected answers.
             _ => self.counters.unexpected += 1,
         }
     }
 
-    /// The login is answered.
+    /// Handles the answer to the login.
     fn logged_in(&mut self, is_accepted: bool, now_ns: u64) {
         if is_accepted {
             (self.state, self.wait_ns) = (State::Ready, FIRST_WAIT_NS);
@@ -557,7 +558,7 @@ impl Requester {
             }
             (Ok(Message::LoginRejected(_)), State::LoggingIn, _) => self.logged_in(false, now_ns),
             (Ok(Message::EndOfSession(_)), ..) => self.end(RequesterEnd::Closed),
-            // A server that has not kept the first messages begins later.
+            // A server that no longer has the first messages starts later.
             (Ok(Message::ReplayBegin(begin)), State::Ready, Some(sent))
                 if sent.numbers.contains(&begin.next_sequence_number()) =>
             {
@@ -602,14 +603,14 @@ impl Requester {
         }
     }
 
-    /// The request is being answered: its time begins anew.
+    /// Restarts the response timeout, because the request is being answered.
     const fn moves(&mut self, now_ns: u64) {
         if let Some(sent) = &mut self.outstanding {
             sent.since_ns = now_ns;
         }
     }
 
-    /// The messages so far become a packet, as the lines have them.
+    /// Packs the messages so far into a packet in the feed's format.
     fn close_packet(&mut self) {
         let Some(replay) = self.replay.as_mut().filter(|replay| replay.count > 0) else { return };
         let fields = SequencedPacketFields {
@@ -637,7 +638,7 @@ impl Requester {
         }
     }
 
-    /// The next packet with requested messages, as the lines have them, of a venue that sends them over the connection.
+    /// Returns the next packet of requested messages, in the feed's format, from a venue that sends them over the connection.
     #[must_use]
     pub fn take_answer(&mut self) -> Option<Vec<u8>> {
         self.answers.pop_front()
@@ -666,14 +667,14 @@ impl Requester {
             *count += 1;
         }
         if !matches!(status, RequestStatus::Accepted | RequestStatus::OutOfRange) {
-            // What waits would be refused for the same reason.
+            // The waiting ranges would be refused for the same reason.
             self.counters.dropped += self.waiting.len() as u64;
             self.waiting.clear();
             self.paused_until_ns = now_ns.saturating_add(pause_ns(status));
         }
     }
 
-    /// NYSE's server closes the connection of a client that does not answer its heartbeats.
+    /// Answers a heartbeat. NYSE's server closes the connection of a client that does not.
     fn answer_heartbeat(&mut self, now_ns: u64) {
         let RequestLogin::Pillar { source, .. } = self.login else { return };
         if self.output.unsent_bytes() < MOST_OUTPUT_BYTES {
@@ -683,13 +684,13 @@ impl Requester {
         }
     }
 
-    /// The bytes to send next; empty: none now.
+    /// Returns the bytes to send next; empty if there are none.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         if matches!(self.state, State::Apart | State::Over(_)) { &[] } else { self.output.unsent() }
     }
 
-    /// So many of them went out.
+    /// Records that this many bytes were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
         if bytes > 0 {
             self.output.sent(bytes);
@@ -697,7 +698,7 @@ impl Requester {
         }
     }
 
-    /// The server closed its side.
+    /// Records that the server closed its side.
     pub fn closed(&mut self) {
         self.end(RequesterEnd::Closed);
     }
@@ -708,7 +709,7 @@ impl Requester {
         }
     }
 
-    /// How the connection ended, if it did: the caller closes it.
+    /// Returns how the connection ended, if it has. The caller closes it.
     #[must_use]
     pub const fn over(&self) -> Option<RequesterEnd> {
         match self.state {
@@ -717,7 +718,7 @@ impl Requester {
         }
     }
 
-    /// When [`Requester::tick`] has something to do next, or a connection is to be opened.
+    /// Returns when [`Requester::tick`] is due next, or a connection may be opened.
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         match self.state {
@@ -742,7 +743,7 @@ impl Requester {
         }
     }
 
-    /// Time has passed: heartbeats go out, and what takes too long ends.
+    /// Runs the timers: heartbeats, timeouts, and waiting requests.
     pub fn tick(&mut self, now_ns: u64) {
         let since = |time_ns: u64| now_ns.saturating_sub(time_ns);
         if self.state == State::LoggingIn && since(self.since_ns) >= LOGIN_NS {

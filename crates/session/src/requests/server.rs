@@ -1,4 +1,4 @@
-//! The server's end of one connection: takes a login and requests, and answers them as the caller decides.
+//! The server's end of one connection: accepts a login and requests, and answers them as the caller decides.
 
 use std::collections::VecDeque;
 
@@ -28,30 +28,30 @@ use crate::transport::{Request, SessionId};
 /// How long a client may take to log in, in ns.
 const LOGIN_NS: u64 = 10 * SECOND_NS;
 
-/// A client of Cboe's that sends nothing for so long is gone; one of NYSE's has so long to answer a heartbeat, in ns.
+/// Silence after which a client with a login is disconnected, and the time an NYSE client has to answer a heartbeat, in ns.
 const PATIENCE_NS: u64 = 5 * SECOND_NS;
 
-/// Requests of a client that wait for the caller.
+/// The most requests of a client waiting for the caller.
 const MOST_WAITING: usize = 64;
 
-/// Output of so many bytes waits for a client that does not read, at most.
+/// The most unsent bytes for a client that does not read.
 const MOST_OUTPUT_BYTES: usize = 64 << 10;
 
-/// What a client may request.
+/// Limits on a client's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// The most messages of one request.
+    /// The most messages per request.
     pub messages: u16,
-    /// Requests in a second.
+    /// Requests per second.
     pub per_second: u32,
-    /// Requests in a minute.
+    /// Requests per minute.
     pub per_minute: u32,
-    /// Requests in a day.
+    /// Requests per day.
     pub per_day: u32,
 }
 
 impl ServerLimits {
-    /// Those of the venue, as documents have them.
+    /// Returns the default limits of a protocol: the venue's as documented, or ours where none are documented.
     #[must_use]
     pub const fn of(protocol: RequestProtocol) -> Self {
         let (messages, per_second) = (protocol.most_messages(), protocol.per_second());
@@ -65,11 +65,11 @@ impl ServerLimits {
     }
 }
 
-/// Requests in a stretch of time.
+/// Requests in a time window.
 #[derive(Debug, Clone, Copy)]
 struct Quota {
     length_ns: u64,
-    /// The number of the stretch.
+    /// The index of the window.
     stretch: u64,
     taken: u32,
 }
@@ -79,7 +79,7 @@ impl Quota {
         Self { length_ns: seconds * SECOND_NS, stretch: 0, taken: 0 }
     }
 
-    /// Counts a request. Whether it is within the limit.
+    /// Counts a request and returns whether it is within the limit.
     const fn take(&mut self, limit: u32, now_ns: u64) -> bool {
         let stretch = now_ns / self.length_ns;
         if stretch != self.stretch {
@@ -90,12 +90,12 @@ impl Quota {
     }
 }
 
-/// Whether user and password are the same. It compares in constant time.
+/// Returns whether user and password match. Compares in constant time.
 fn is_same(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> bool {
     bool::from(one.0.ct_eq(other.0) & one.1.ct_eq(other.1))
 }
 
-/// MEMX: the login is accepted by a server in this mode, and a session runs.
+/// MEMX: builds the acceptance of a login by a server in this mode, and the start of the session if one is running.
 pub(crate) fn accepted_by_memx(supported_request_mode: RequestMode, session: Option<SessionId>) -> Vec<u8> {
     let message_length = (LoginAccepted::LENGTH - HEADER_BYTES) as u16;
     let mut bytes = LoginAcceptedFields { message_length, supported_request_mode }.encode().to_vec();
@@ -106,14 +106,14 @@ pub(crate) fn accepted_by_memx(supported_request_mode: RequestMode, session: Opt
     bytes
 }
 
-/// MEMX: the login is rejected.
+/// MEMX: builds the rejection of a login.
 pub(crate) fn rejected_by_memx() -> [u8; LoginRejected::LENGTH] {
     let message_length = (LoginRejected::LENGTH - HEADER_BYTES) as u16;
     let login_reject_code = LoginRejectCode::AuthorizationFailed;
     LoginRejectedFields { message_length, login_reject_code }.encode()
 }
 
-/// MEMX: so many messages follow, from this number on.
+/// MEMX: announces this many messages, starting at this number.
 pub(crate) fn begin_by_memx(
     next_sequence_number: u64,
     pending_message_count: u32,
@@ -122,15 +122,15 @@ pub(crate) fn begin_by_memx(
     ReplayBeginFields { message_length, next_sequence_number, pending_message_count }.encode()
 }
 
-/// MEMX: so many messages were sent.
+/// MEMX: reports that this many messages were sent.
 pub(crate) fn complete_by_memx(message_count: u64) -> [u8; ReplayComplete::LENGTH] {
     let message_length = (ReplayComplete::LENGTH - HEADER_BYTES) as u16;
     ReplayCompleteFields { message_length, message_count }.encode()
 }
 
-/// Appends a message as MEMX sends it over a connection.
+/// Appends a message in the form that MEMX sends over a connection.
 pub(crate) fn append_sequenced(message: &[u8], bytes: &mut Vec<u8>) {
-    // No message has more bytes than a packet.
+    // No message is longer than a packet.
     let fields = SequencedMessageFields { message_length: message.len() as u16, message };
     let start = bytes.len();
     bytes.resize(start + HEADER_BYTES + message.len(), 0);
@@ -144,46 +144,48 @@ pub(crate) fn append_sequenced(message: &[u8], bytes: &mut Vec<u8>) {
 pub enum RequestServerEnd {
     /// The login was refused.
     Refused,
-    /// The client went.
+    /// The client left.
     Left,
-    /// The client sent what is no packet, or no message of a client.
+    /// The client sent an invalid packet, or a message that clients may not send.
     Malformed,
-    /// The client did not log in, answer a heartbeat, or read, for too long.
+    /// The client took too long to log in, send a packet, answer a heartbeat, or read.
     TimedOut,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No login yet.
+    /// No login has arrived.
     Fresh,
     Ready,
-    /// The refusal of the login goes out.
+    /// The refusal of the login is being sent.
     Refusing,
     Over(RequestServerEnd),
 }
 
-/// What a response repeats of its request.
+/// Fields of a request that its response repeats.
 #[derive(Debug, Clone, Copy)]
 enum Repeated {
-    /// Nothing that the request itself does not have: of Cboe, MITCH and MEMX.
+    /// Cboe, MITCH and MEMX: nothing beyond the request itself.
     Nothing,
     Pillar {
         source: Ascii<10>,
         product: u8,
         channel: u8,
-        /// The last number that is requested.
+        /// The last number requested.
         end: u32,
-        /// The number of the request's packet.
+        /// The number of the packet with the request.
         number: u32,
     },
 }
 
-/// The server's end of one connection. The caller moves the bytes, takes requests by [`RequestServer::next_request`], and answers each by
+/// The server's end of one connection.
+///
+/// The caller moves the bytes, takes requests with [`RequestServer::next_request`], and answers each with
 /// [`RequestServer::answer`].
 #[derive(Debug, Clone)]
 pub struct RequestServer {
     protocol: RequestProtocol,
-    /// Who may request; `None`: any client.
+    /// Who may request; `None` admits any client.
     admitted: Option<RequestLogin>,
     limits: ServerLimits,
     state: State,
@@ -194,21 +196,21 @@ pub struct RequestServer {
     next_number: u32,
     day_time: DayTime,
     session: Option<SessionId>,
-    /// The number of the packet that is read, of NYSE's client.
+    /// The number of the NYSE client's packet being read.
     request_number: u32,
     since_ns: u64,
     /// When bytes were last received.
     heard_ns: u64,
-    /// When bytes last went out, or there were none to send.
+    /// When bytes were last sent, or last queued while nothing was waiting.
     moved_ns: u64,
-    /// When the last packet was put.
+    /// When a packet was last queued.
     put_ns: u64,
-    /// When a heartbeat went out that NYSE's client has not answered.
+    /// When a heartbeat was sent that NYSE's client has not answered.
     unanswered_ns: Option<u64>,
 }
 
 impl RequestServer {
-    /// A connection that begins at `now_ns`. Without `admitted` any client may request.
+    /// Creates a connection established at `now_ns`. Without `admitted`, any client may request.
     #[must_use]
     pub fn new(
         protocol: RequestProtocol,
@@ -240,12 +242,12 @@ impl RequestServer {
         }
     }
 
-    /// The day's time, which packets of NYSE's server carry. Without it they carry that of the clock that is not set.
+    /// Sets the UTC time for packets of NYSE's server. Without it they contain the time of the monotonic clock.
     pub const fn set_day_time(&mut self, day_time: DayTime) {
         self.day_time = day_time;
     }
 
-    /// Takes bytes from the client.
+    /// Processes bytes from the client.
     pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
         if self.over().is_some() {
             return;
@@ -409,7 +411,7 @@ impl RequestServer {
         self.take(request, repeated, status, now_ns);
     }
 
-    /// A request: it waits for the caller, or is refused at once.
+    /// Queues a request for the caller, or refuses it immediately.
     fn take(&mut self, request: Request, repeated: Repeated, status: Option<RequestStatus>, now_ns: u64) {
         let ServerLimits { messages, per_second, per_minute, per_day } = self.limits;
         let [second, minute, day] = &mut self.quotas;
@@ -430,19 +432,20 @@ impl RequestServer {
         }
     }
 
-    /// The next request, as the caller is to answer it.
+    /// Returns the next request for the caller to answer.
     #[must_use]
     pub fn next_request(&self) -> Option<Request> {
         self.requests.front().map(|(request, _)| *request)
     }
 
-    /// Answers the request that [`RequestServer::next_request`] names.
+    /// Answers the request returned by [`RequestServer::next_request`].
     pub fn answer(&mut self, status: RequestStatus, now_ns: u64) {
         self.answer_with(status, &[], now_ns);
     }
 
-    /// As [`RequestServer::answer`], with packets of the requested messages, as the lines have them. They go over the connection, of a venue whose
-    /// messages do not go to a group.
+    /// Answers like [`RequestServer::answer`], with packets of the requested messages in the feed's format.
+    ///
+    /// They are sent over the connection, if the venue does not send them to a group.
     pub fn answer_with(&mut self, status: RequestStatus, packets: &[Vec<u8>], now_ns: u64) {
         let Some((request, repeated)) = self.requests.pop_front() else { return };
         self.respond(&request, repeated, status, now_ns);
@@ -457,7 +460,7 @@ impl RequestServer {
                 let header = |packet: &Vec<u8>| <crate::Memoir as crate::Transport>::KIND.header(packet).ok();
                 let first = packets.first().and_then(header).map_or(request.first, |header| header.first);
                 for packet in packets {
-                    // A message has no number here: it is the next one.
+                    // Messages have no number here: each is the next one.
                     let is_next = |number| number == first + u64::from(count);
                     if !header(packet).is_some_and(|header| is_next(header.first)) {
                         break;
@@ -474,7 +477,7 @@ impl RequestServer {
         }
     }
 
-    /// The session that runs, which MEMX's server names.
+    /// Sets the running session, which MEMX's server announces.
     pub const fn set_session(&mut self, session: SessionId) {
         self.session = Some(session);
     }
@@ -483,7 +486,7 @@ impl RequestServer {
         if self.output.unsent_bytes() > MOST_OUTPUT_BYTES {
             return self.end(RequestServerEnd::TimedOut);
         }
-        // A request has 32-bit numbers.
+        // Requests have 32-bit numbers, except at MEMX, whose responses have none.
         let first = request.first as u32;
         match (repeated, request.session) {
             (Repeated::Nothing, SessionId::CboeUnit(unit)) => {
@@ -519,7 +522,7 @@ impl RequestServer {
                 };
                 self.put(&unit_of(&fields.encode()), now_ns);
             }
-            // What is accepted begins with the messages.
+            // An accepted request is answered by the messages alone.
             (Repeated::Nothing, SessionId::Memoir(_)) if status != RequestStatus::Accepted => {
                 let message_length = (ReplayRejected::LENGTH - HEADER_BYTES) as u16;
                 let fields = ReplayRejectedFields { message_length, replay_reject_code: status.to_memx() };
@@ -543,13 +546,13 @@ impl RequestServer {
         self.put_ns = now_ns;
     }
 
-    /// The bytes to send next; empty: none now.
+    /// Returns the bytes to send next; empty if there are none.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         if self.over().is_some() { &[] } else { self.output.unsent() }
     }
 
-    /// So many bytes of [`RequestServer::output`] went out.
+    /// Records that this many bytes of [`RequestServer::output`] were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
         if bytes == 0 {
             return;
@@ -561,7 +564,7 @@ impl RequestServer {
         }
     }
 
-    /// The client closed its side.
+    /// Records that the client closed its side.
     pub fn closed(&mut self) {
         self.end(RequestServerEnd::Left);
     }
@@ -572,7 +575,7 @@ impl RequestServer {
         }
     }
 
-    /// How it ended, if it did: the caller closes the connection.
+    /// Returns how the connection ended, if it has. The caller closes it.
     #[must_use]
     pub const fn over(&self) -> Option<RequestServerEnd> {
         match self.state {
@@ -581,13 +584,13 @@ impl RequestServer {
         }
     }
 
-    /// Whether the client has logged in, where it must.
+    /// Returns whether requests are accepted: the client has logged in, or need not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// Time passes: sends heartbeats, and closes a client that is gone.
+    /// Runs the timers: sends heartbeats, and disconnects a client that is silent or does not read.
     pub fn tick(&mut self, now_ns: u64) {
         let since = |time_ns: u64| now_ns.saturating_sub(time_ns);
         if self.output.unsent_bytes() > 0 && since(self.moved_ns) >= 3 * PATIENCE_NS {

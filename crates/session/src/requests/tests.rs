@@ -1,4 +1,4 @@
-//! Both ends of requests over TCP, alone and with each other.
+//! Both ends of requests over TCP, separately and together.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn server(protocol: RequestProtocol) -> RequestServer {
     RequestServer::new(protocol, Some(login(protocol)), ServerLimits::of(protocol), 0)
 }
 
-/// A client and a server that are connected, the login behind them.
+/// Returns a connected client and server, logged in.
 fn connected(protocol: RequestProtocol) -> (Requester, RequestServer) {
     let (mut client, mut server) = (Requester::new(login(protocol)), server(protocol));
     client.connected(0);
@@ -45,7 +45,7 @@ fn connected(protocol: RequestProtocol) -> (Requester, RequestServer) {
     (client, server)
 }
 
-/// Moves bytes both ways, at most so many at once, until none are left. Answers the requests that the server took.
+/// Moves up to `most` bytes at a time both ways until none are left. Answers and returns the server's requests.
 fn transfer(
     client: &mut Requester,
     server: &mut RequestServer,
@@ -110,7 +110,7 @@ fn a_client_of_london_and_one_of_memx_get_the_messages_over_the_connection() {
         }
         assert!(got.into_iter().eq((5..45_u8).map(|number| (u64::from(number), number - 1))));
         assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 0));
-        // What is not kept is refused with its reason.
+        // A request for messages no longer kept is refused with the reason.
         client.request(&request(protocol, 4_000, 1), 0);
         server.receive(client.output(), 0);
         server.answer(RequestStatus::OutOfRange, 0);
@@ -120,14 +120,14 @@ fn a_client_of_london_and_one_of_memx_get_the_messages_over_the_connection() {
     }
 }
 
-/// Messages of a replay, each with one byte.
+/// Builds the messages of a replay, one byte each.
 fn sequenced(bytes: std::ops::Range<u8>) -> Vec<u8> {
     let mut messages = Vec::new();
     bytes.for_each(|byte| append_sequenced(&[byte], &mut messages));
     messages
 }
 
-/// The numbers of the messages that the caller of a client of MEMX has got, and the bytes.
+/// Takes the numbers and bytes of the messages that a MEMX client has received.
 fn answers_of(client: &mut Requester) -> Vec<(u64, u8)> {
     let mut got = Vec::new();
     while let Some(packet) = client.take_answer() {
@@ -137,7 +137,7 @@ fn answers_of(client: &mut Requester) -> Vec<(u64, u8)> {
     got
 }
 
-/// The messages of such a replay were thrown away, and five of them ended the connection.
+/// Regression: the messages of such a replay were discarded, and five of them closed the connection.
 #[test]
 fn a_client_of_memx_takes_a_replay_that_begins_later_than_it_requested() {
     let (mut client, _) = connected(RequestProtocol::Memx);
@@ -145,7 +145,7 @@ fn a_client_of_memx_takes_a_replay_that_begins_later_than_it_requested() {
     client.receive(&[&begin_by_memx(15, 3)[..], &sequenced(1..4), &complete_by_memx(3)[..]].concat(), 0);
     assert_eq!(answers_of(&mut client), [(15, 1), (16, 2), (17, 3)]);
     assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 0));
-    // One of other messages is none of this request's, nor are messages behind it.
+    // A replay of other messages does not answer this request, nor do the messages in it.
     client.request(&request(RequestProtocol::Memx, 50, 2), 0);
     for other in [49, 52] {
         client
@@ -174,7 +174,7 @@ fn a_replay_of_memx_that_is_rejected_numbers_no_later_message() {
     assert_eq!(client.counters().of(RequestStatus::Accepted), 0);
 }
 
-/// A slow replay was cut after a second, and what had come of its last packet was discarded.
+/// Regression: a slow replay was cut off after a second, and the start of its last packet was discarded.
 #[test]
 fn a_replay_of_memx_has_a_second_from_each_message_to_the_next() {
     let (mut client, _) = connected(RequestProtocol::Memx);
@@ -190,14 +190,14 @@ fn a_replay_of_memx_has_a_second_from_each_message_to_the_next() {
     client.tick(9_900 * MS + SECOND_NS);
     assert_eq!((client.counters().unanswered, client.over()), (1, None));
     assert!(answers_of(&mut client).into_iter().eq((0..10).map(|byte| (5 + u64::from(byte), byte))));
-    // What came before the connection went is there too.
+    // Messages that arrived before the disconnect are delivered too.
     client.request(&request(RequestProtocol::Memx, 15, 30), 11 * SECOND_NS);
     client.receive(&[&begin_by_memx(15, 30)[..], &sequenced(10..12)].concat(), 11 * SECOND_NS);
     client.disconnected(11 * SECOND_NS);
     assert_eq!(answers_of(&mut client), [(15, 10), (16, 11)]);
 }
 
-/// Messages that were not requested keep a request no longer.
+/// Messages that were not requested do not keep a request alive.
 #[test]
 fn a_replay_of_memx_does_not_go_on_behind_its_request() {
     let (mut client, _) = connected(RequestProtocol::Memx);
@@ -279,7 +279,7 @@ fn a_range_that_is_on_its_way_is_not_requested_again() {
         client.request(&request(protocol, 12, 5), 0);
         client.request(&request(protocol, 100, 20), 0);
         assert_eq!((client.counters().merged, client.counters().sent, client.waiting()), (2, 1, 1));
-        // One that has more takes the place of what is within it.
+        // A range that includes a waiting one replaces it.
         client.request(&request(protocol, 95, 40), 0);
         assert_eq!(client.waiting(), 1);
         let bad = Request { session: SessionId::CtaBlock(1), first: 1, count: 1 };
@@ -451,7 +451,7 @@ fn every_status_is_read_as_it_was_written_or_as_the_nearest() {
             (RequestStatus::of_mitch(status.to_mitch()), RequestStatus::of_memx(status.to_memx()));
         assert_eq!(mitch == RequestStatus::Accepted, status == RequestStatus::Accepted);
         assert_eq!(RequestStatus::of_mitch(mitch.to_mitch()), mitch);
-        // MEMX says by other messages that it accepts.
+        // MEMX accepts with other messages, not with a code.
         assert!(memx != RequestStatus::Accepted);
         assert_eq!(RequestStatus::of_memx(memx.to_memx()), memx);
         assert_eq!(RequestStatus::of_grp(grp.to_grp()), grp);
@@ -489,13 +489,13 @@ proptest! {
         let (taken, counters, ..) = whole;
         prop_assert!(taken.iter().all(|one| (1..=protocol.most_messages()).contains(&one.count)));
         prop_assert_eq!(counters.sent, taken.len() as u64);
-        // Every number that was wanted was requested.
+        // Every wanted number was requested.
         for (first, count) in &ranges {
             let wanted = *first..*first + u64::from(*count);
             let is_requested = |number: u64| taken.iter().any(|one| {
                 (one.first..one.first + u64::from(one.count)).contains(&number)
             });
-            // A second has a limit.
+            // Unless the limit per second was reached.
             prop_assert!(counters.sent >= 100 || wanted.clone().all(is_requested));
         }
     }

@@ -1,4 +1,4 @@
-//! The client's end: logs in, requests a spin where there are several, and hands each message on.
+//! The client's end: logs in, requests a snapshot where necessary, and passes on each message.
 
 use std::ops::Range;
 
@@ -16,44 +16,44 @@ use super::{SnapshotFailure, SnapshotProtocol, Step, adds_order, padded};
 use crate::requests::{DayTime, RequestLogin, UNIT_HEADER_BYTES, UNIT_HEARTBEAT, token_login, unit_of};
 use crate::transport::SessionId;
 
-/// Bytes that are read are removed from the buffer when there are so many.
+/// Read bytes are removed from the buffer once there are this many.
 const COMPACTED_BYTES: usize = 64 << 10;
 
 /// A unit with MITCH's logout request.
 const LOGOUT: [u8; UNIT_HEADER_BYTES + 2] = [10, 0, 1, 0, 0, 0, 0, 0, 2, recovery::LogoutRequest::TAG];
 
-/// Who wants a snapshot. Texts that are too long are cut.
+/// Who requests a snapshot. Texts that are too long are truncated.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SnapshotLogin {
-    /// The session's sub-id, of Cboe: up to 4 characters.
+    /// Cboe: the session's sub-id, up to 4 characters.
     pub sub_id: String,
-    /// The user's name: up to 6 characters; of Cboe 4, of MEMX 16.
+    /// The user name: up to 6 characters; 4 at Cboe, 16 at MEMX.
     pub user: String,
-    /// The password: up to 10 characters; of MEMX 32.
+    /// The password: up to 10 characters; 32 at MEMX.
     pub password: String,
 }
 
 impl std::fmt::Debug for SnapshotLogin {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { sub_id, user, .. } = self;
         f.debug_struct("SnapshotLogin").field("sub_id", sub_id).field("user", user).finish_non_exhaustive()
     }
 }
 
-/// What has come of a snapshot.
+/// The next part of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetched<'a> {
     /// A message of the venue's own protocol.
     Message(&'a [u8]),
-    /// The snapshot is whole.
+    /// The snapshot is complete.
     End {
-        /// The number of the first live message that it does not include.
+        /// The number of the first live message that the snapshot does not include.
         next: u64,
     },
 }
 
-/// GLIMPSE's End of Snapshot: `G`, and the number of the first live message that the snapshot does not hold.
+/// Parses GLIMPSE's End of Snapshot: `G`, and the number of the first live message that the snapshot does not include.
 fn end_of_snapshot(message: &[u8]) -> Option<u64> {
     let (b'G', digits) = message.split_first()? else { return None };
     AsciiNumber(*<&[u8; 20]>::try_from(digits).ok()?).value()
@@ -61,42 +61,44 @@ fn end_of_snapshot(message: &[u8]) -> Option<u64> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The login is not answered.
+    /// The login has not been answered.
     LoggingIn,
-    /// No spin was offered yet.
+    /// No spin has been offered yet.
     Waiting,
     /// The spin with this number was requested.
     Requested(u32),
-    /// The messages come.
+    /// The messages are arriving.
     Receiving {
         sequence: u32,
-        /// Orders that are still to come; of MEMX messages.
+        /// Orders still to come; at MEMX, messages.
         orders: u32,
     },
-    /// The messages are there, and the snapshot includes those up to this number: of MEMX, before the end of the replay.
+    /// MEMX: the snapshot is complete and includes messages up to this number; the end of the replay has not arrived.
     Behind(u64),
 }
 
-/// The client's end of a connection for one snapshot. The caller sends [`SnapshotClient::take_output`] after the beginning and after each
-/// [`SnapshotClient::receive`], and a [`SnapshotClient::heartbeat`] each second. After a failure nothing more comes.
+/// The client's end of a connection for one snapshot.
+///
+/// The caller sends [`SnapshotClient::take_output`] at the start and after each [`SnapshotClient::receive`], and a
+/// [`SnapshotClient::heartbeat`] each second. After a failure nothing more arrives.
 #[derive(Debug, Clone)]
 pub struct SnapshotClient {
     protocol: SnapshotProtocol,
     session: Option<SessionId>,
     state: State,
     input: Vec<u8>,
-    /// The input up to here is read.
+    /// Input before this offset has been read.
     at: usize,
-    /// Where the unit ends that is read.
+    /// Where the unit being read ends.
     unit_end: usize,
-    /// Messages of it that are still to be read.
+    /// Messages of the unit still to be read.
     left: u8,
     output: Vec<u8>,
     refresh: Option<Box<RefreshClient>>,
 }
 
 impl SnapshotClient {
-    /// The login of a client that wants a snapshot of this session.
+    /// Creates a client that logs in for a snapshot of this session.
     #[must_use]
     pub fn new(login: &SnapshotLogin, session: &SessionId) -> Self {
         let protocol = SnapshotProtocol::of(session.transport());
@@ -121,7 +123,7 @@ impl SnapshotClient {
                     username: padded(&login.user),
                     password: padded(&login.password),
                     requested_session: session.login_name(),
-                    // A number has 20 digits or fewer.
+                    // A number has at most 20 digits.
                     requested_sequence_number: AsciiNumber::new(1).unwrap_or(AsciiNumber([b' '; 20])),
                 };
                 fields.encode().to_vec()
@@ -140,8 +142,10 @@ impl SnapshotClient {
         Self { session: Some(*session), ..Self::with_output(protocol, output, None) }
     }
 
-    /// A client of a request server that wants a refresh, whose packets come to a group: the caller hands them to
-    /// [`SnapshotClient::receive_datagram`], and calls [`SnapshotClient::tick`] often. `None`: no venue with such logins has refreshes.
+    /// Creates a client of a request server whose refresh packets are sent to a group.
+    ///
+    /// The caller passes them to [`SnapshotClient::receive_datagram`], and calls [`SnapshotClient::tick`] often.
+    /// Returns `None` if venues with such logins have no refreshes.
     #[must_use]
     pub fn by_group(login: RequestLogin, day_time: DayTime, now_ns: u64) -> Option<Self> {
         let refresh = RefreshClient::new(login, day_time, now_ns)?;
@@ -167,13 +171,13 @@ impl SnapshotClient {
         }
     }
 
-    /// How the snapshot is requested and framed.
+    /// Returns the protocol for requesting and framing the snapshot.
     #[must_use]
     pub const fn protocol(&self) -> SnapshotProtocol {
         self.protocol
     }
 
-    /// The bytes to send next.
+    /// Takes the bytes to send next.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
         match &mut self.refresh {
@@ -182,7 +186,7 @@ impl SnapshotClient {
         }
     }
 
-    /// What goes out each second.
+    /// Returns the bytes to send each second.
     #[must_use]
     pub const fn heartbeat(&self) -> &'static [u8] {
         match self.protocol {
@@ -193,7 +197,7 @@ impl SnapshotClient {
         }
     }
 
-    /// What goes out when the snapshot is whole.
+    /// Returns the bytes to send when the snapshot is complete.
     #[must_use]
     pub const fn farewell(&self) -> &'static [u8] {
         match self.protocol {
@@ -203,7 +207,7 @@ impl SnapshotClient {
         }
     }
 
-    /// Takes bytes from the server; then the caller takes all that [`SnapshotClient::fetch`] has.
+    /// Reads bytes from the server. The caller then takes everything from [`SnapshotClient::fetch`].
     pub fn receive(&mut self, bytes: &[u8]) {
         if let Some(refresh) = &mut self.refresh {
             return refresh.receive(bytes);
@@ -216,30 +220,30 @@ impl SnapshotClient {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Takes a packet of the group.
+    /// Processes a packet of the group.
     pub fn receive_datagram(&mut self, payload: &[u8]) {
         if let Some(refresh) = &mut self.refresh {
             refresh.receive_datagram(payload);
         }
     }
 
-    /// Time has passed: what has not come to the group is requested again. Times are of a clock that is not set.
+    /// Runs the timers: requests missing packets of the group again. Times are those of a monotonic clock.
     pub fn tick(&mut self, now_ns: u64) {
         if let Some(refresh) = &mut self.refresh {
             refresh.tick(now_ns);
         }
     }
 
-    /// Packets of the group that did not belong to the snapshot: of other clients, or more than once.
+    /// Returns the number of the group's packets that were not needed: those for other clients, and duplicates.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.refresh.as_ref().map_or(0, |refresh| refresh.ignored())
     }
 
-    /// What has come next; `None`: more bytes must come.
+    /// Returns the next part of the snapshot; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// The snapshot will not come.
+    /// The snapshot cannot be fetched.
     pub fn fetch(&mut self) -> Result<Option<Fetched<'_>>, SnapshotFailure> {
         let step = match (&mut self.refresh, self.protocol) {
             (Some(refresh), _) => refresh.fetch()?,
@@ -317,7 +321,7 @@ impl SnapshotClient {
                     self.output.extend_from_slice(&unit_of(&fields.encode()));
                     self.state = State::Requested(sequence);
                 }
-                // Others are offered each second.
+                // Further spins are offered each second.
                 (grp::Message::SpinImageAvailable(_), _) => {}
                 (grp::Message::SpinResponse(response), State::Requested(sequence)) => {
                     if response.status() != SpinStatus::Accepted || response.sequence() != sequence {
@@ -358,7 +362,7 @@ impl SnapshotClient {
                     }
                     let fields = recovery::SnapshotRequestFields {
                         length: recovery::SnapshotRequest::LENGTH as u8,
-                        // Whichever the server has.
+                        // Requests any number that the server has.
                         sequence_number: 0,
                         segment: padded(""),
                         instrument_id: 0,
@@ -378,7 +382,7 @@ impl SnapshotClient {
                     self.state = State::Receiving { sequence, orders };
                 }
                 (Message::SnapshotComplete(complete), State::Receiving { sequence, orders }) => {
-                    // One of an instrument or a segment says nothing of the rest of the group.
+                    // The end of one instrument's or segment's snapshot does not cover the rest of the group.
                     let is_whole = complete.instrument_id() == 0 && complete.segment().trimmed().is_empty();
                     if complete.sequence_number() != sequence || orders != 0 || !is_whole {
                         return Err(SnapshotFailure::Torn);
@@ -445,7 +449,7 @@ impl SnapshotClient {
         }
     }
 
-    /// Where the next message of a unit lies; `None`: more bytes must come.
+    /// Returns the range of a unit's next message; `None` until more bytes arrive.
     fn next_of_unit(&mut self) -> Result<Option<Range<usize>>, SnapshotFailure> {
         while self.left == 0 {
             let rest = self.input.get(self.at..).unwrap_or_default();

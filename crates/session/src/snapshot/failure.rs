@@ -1,4 +1,4 @@
-//! Why a snapshot could not be fetched.
+//! Reasons why a snapshot could not be fetched.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub enum SnapshotFailure {
     /// The server rejected the login.
     LoginRejected,
-    /// The server has no such spin, or sends one already.
+    /// The server does not have this spin, or is already sending one.
     SpinRefused,
     /// The server refused the request for a snapshot.
     Refused,
@@ -16,13 +16,13 @@ pub enum SnapshotFailure {
     OtherSession,
     /// The session ended before the snapshot did.
     Ended,
-    /// The end does not fit the beginning: another number, or another count of orders.
+    /// The end contradicts the beginning: another number, or another count of orders or messages.
     Torn,
-    /// The server refused a refresh, or the directory before it.
+    /// The server refused a refresh, or its directory.
     RefreshRefused,
-    /// Packets of a refresh did not come, however often they were requested; or there were too many.
+    /// Packets of a refresh did not arrive despite repeated requests, or there were too many.
     RefreshIncomplete,
-    /// What came is not the protocol.
+    /// The server violated the protocol.
     Malformed,
 }
 

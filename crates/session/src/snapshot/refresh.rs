@@ -1,26 +1,29 @@
-//! NYSE's refreshes: what both ends say of them, and how a client puts them together.
+//! NYSE's refreshes: the messages of both ends, and how a client assembles them.
 //!
-//! A client requests over the connection of a request server, and the answers come as packets to a multicast group. They have the delivery flags 17 to 20,
-//! and each begins with a [`RefreshHeader`]: which packet of how many it is, and the number of the last message of the channel that it includes. The
-//! packets name no request, and other clients of the group get them too.
+//! A client sends requests over the connection of a request server; the answers are packets to a multicast group. They have
+//! delivery flags 17 to 20, and each starts with a [`RefreshHeader`]: the packet's number, the packet count, and the number
+//! of the last channel message included. The packets name no request, and the group's other clients receive them too.
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | symbol index mapping, of index 0 | the mappings of all symbols |
-//! | refresh, of index 0 | of each symbol its mapping, its state and its orders |
-//! | refresh, of one index | the same of that symbol |
+//! | symbol index mapping, index 0 | the mappings of all symbols |
+//! | refresh, index 0 | for each symbol its mapping, state and orders |
+//! | refresh, one index | the same for that symbol |
 //!
-//! **Each symbol is refreshed at a time of its own.** A client has a snapshot when it has the directory and each symbol in it. It hands on each symbol behind
-//! its header, and the least number of them all: live messages from there on are to be applied, to a symbol only those behind its own number.
+//! **Each symbol is refreshed at its own time.** A client has a snapshot once it has the directory and every symbol in
+//! it. It passes on each symbol after its header, and the lowest next number of all symbols. Apply live messages from
+//! that number on, but to a symbol only those after the symbol's own number.
 //!
-//! **A packet with one mapping may answer another client**, which requested that index alone. So an answer with several indices is the directory. One with a
-//! single index is it only if two requests got the same, and no packet of the group has another index: then the books end when the group has been quiet
-//! behind them. A symbol that the directory lacks is awaited as soon as a refresh names it.
+//! **A packet with one mapping may answer another client** that requested only that index. An answer with several
+//! indices is therefore the directory. An answer with a single index is the directory only if two requests received the
+//! same one, and no packet of the group has another index; the refresh then ends when the group has been quiet after
+//! the books. A symbol missing from the directory is awaited as soon as a refresh names it.
 //!
-//! What the field tables do not say is taken so, and not verified on real packets: index 0 stands for all symbols; the mappings come like refreshes, in
-//! packets with nothing else; a refresh begins with the symbol's mapping, and its first packet has more than that.
+//! Assumptions where the field tables are silent, not verified on real packets: index 0 stands for all symbols;
+//! mappings come like refreshes, in packets with nothing else; a refresh starts with the symbol's mapping, and its
+//! first packet has more than that.
 //!
-//! Cost: a client keeps each packet's messages once until all are there, at most 256 MiB of them.
+//! Cost: a client keeps each packet's messages once until all have arrived, at most 256 MiB of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -40,28 +43,28 @@ use crate::requests::{DayTime, Malformed, PacketReader, RequestLogin, RequestPro
 /// How long a response may take, in ns.
 const RESPONSE_NS: u64 = SECOND_NS;
 
-/// After so long without a packet that was missing the rest is requested again, in ns.
+/// The missing part is requested again after this long without progress, in ns.
 const QUIET_NS: u64 = SECOND_NS / 2;
 
-/// So many symbols are requested one by one. Of more, all are.
+/// Up to this many missing symbols are requested one by one. If more are missing, all symbols are.
 const MOST_SINGLE: usize = 50;
 
-/// Requests of one fetch. A venue limits those of a day.
+/// The most requests per fetch. A venue limits the requests per day.
 const MOST_REQUESTS: u32 = 500;
 
 /// The most bytes of messages that a client keeps.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Requests of a client that wait for an image.
+/// The most requests of a client waiting for an image.
 const MOST_WANTED: usize = 64;
 
-/// Symbols of a snapshot.
+/// The most symbols of a snapshot.
 const MOST_SYMBOLS: usize = 1 << 20;
 
-/// The index of all symbols.
+/// The index that stands for all symbols.
 const ALL: u32 = 0;
 
-/// A request of a client.
+/// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// The mapping of an index.
@@ -71,7 +74,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// Whether its answer has all that the other one's has.
+    /// Returns whether its answer includes the other's answer.
     const fn covers(self, other: Self) -> bool {
         match (self, other) {
             (Self::Directory(index), Self::Directory(of)) | (Self::Book(index), Self::Book(of)) => {
@@ -82,12 +85,12 @@ impl Wanted {
     }
 }
 
-/// The type of a message.
+/// Returns a message's type.
 fn tag(message: &[u8]) -> u16 {
     message.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
-/// The index of a message that a refresh has.
+/// Returns the symbol index of a message in a refresh.
 fn index_of(message: &[u8]) -> Option<u32> {
     let at = match tag(message) {
         SymbolIndexMapping::TAG => 4,
@@ -103,7 +106,7 @@ struct Parts {
     last_sequence: u32,
     last_symbol_sequence: u32,
     total: u16,
-    /// By number: the messages behind the header.
+    /// The messages after the header, by packet number.
     parts: BTreeMap<u16, Vec<u8>>,
 }
 
@@ -116,7 +119,7 @@ impl Parts {
         self.parts.values().map(Vec::len).sum()
     }
 
-    /// Takes a packet. Whether it was missing. A later answer to the same request takes the place of one that is incomplete.
+    /// Adds a packet and returns whether it was missing. A later answer to the same request replaces an incomplete one.
     fn put(&mut self, header: &RefreshHeader<'_>, messages: &[u8]) -> bool {
         let (number, total) = (header.current_refresh_packet(), header.total_refresh_packets());
         if self.is_whole() || !(1..=total).contains(&number) {
@@ -134,7 +137,7 @@ impl Parts {
     }
 }
 
-/// Whole messages, each behind its own length.
+/// Passes on each complete message. A message starts with its length.
 fn each_message(mut messages: &[u8], mut each: impl FnMut(&[u8])) {
     while let Some(length) =
         messages.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
@@ -157,37 +160,37 @@ pub(super) struct RefreshClient {
     packets: PacketReader,
     pub(super) output: Vec<u8>,
     next_number: u32,
-    /// The number of the packet whose response is awaited, and when it was sent.
+    /// The number of the packet awaiting a response, and when it was sent.
     outstanding: Option<(u32, u64)>,
     wanted: VecDeque<Wanted>,
     requests: u32,
-    /// Of these: for the directory.
+    /// The requests that were for the directory.
     directory_requests: u32,
-    /// An answer had one index alone: the requests for the directory until then.
+    /// An answer had only one index: the number of directory requests until then.
     single_after: Option<u32>,
-    /// The first index that a packet of the group had.
+    /// The first index seen in a packet of the group.
     first_index: Option<u32>,
-    /// A packet of the group had another one.
+    /// A packet of the group had another index.
     has_several: bool,
-    /// When a packet that was missing came, or a request went out.
+    /// When a missing packet last arrived, or a request was sent.
     moved_ns: u64,
     directory: Parts,
-    /// By index. Empty until the directory is whole.
+    /// The symbols by index. Empty until the directory is complete.
     symbols: BTreeMap<u32, Parts>,
-    /// Symbols that are not whole.
+    /// Number of incomplete symbols.
     missing: usize,
     kept_bytes: usize,
-    /// The messages, once all are there.
+    /// The messages, once all have arrived.
     whole: Vec<u8>,
     at: usize,
     next: Option<u64>,
     failure: Option<SnapshotFailure>,
-    /// Packets that belong to no answer to these requests.
+    /// Packets that belong to no answer to these requests, and duplicates.
     ignored: u64,
 }
 
 impl RefreshClient {
-    /// `None`: the login is none of NYSE's.
+    /// Creates a client; `None` if the login is not for NYSE.
     pub(super) fn new(login: RequestLogin, day_time: DayTime, now_ns: u64) -> Option<Self> {
         let RequestLogin::Pillar { source, product, channel } = login else { return None };
         let mut client = Self {
@@ -266,7 +269,7 @@ impl RefreshClient {
         self.moved_ns = self.now_ns;
     }
 
-    /// Takes bytes of the connection.
+    /// Processes bytes of the connection.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         let mut packets = std::mem::take(&mut self.packets);
         let read = packets.read(RequestProtocol::Pillar, bytes, |packet| {
@@ -300,14 +303,14 @@ impl RefreshClient {
         self.send_next();
     }
 
-    /// Takes a packet of the group.
+    /// Processes a packet of the group.
     pub(super) fn receive_datagram(&mut self, payload: &[u8]) {
         if self.next.is_none() && self.failure.is_none() && self.take(payload).is_none() {
             self.ignored += 1;
         }
     }
 
-    /// `None`: the packet is none of a refresh, or answers none of these requests.
+    /// Processes a packet; `None` if it is not part of a refresh, answers none of these requests, or is a duplicate.
     fn take(&mut self, payload: &[u8]) -> Option<()> {
         let packet = PillarPacket::decode(payload).ok()?;
         let is_of_refresh = matches!(
@@ -340,7 +343,7 @@ impl RefreshClient {
                 && indices.iter().all(Option::is_some)
                 && match (is_one_symbol, header.total_refresh_packets()) {
                     (true, 1) => self.is_confirmed(),
-                    // Only its last packet has room left.
+                    // Only the last packet has room left, so only it may have a single mapping.
                     (true, total) => header.current_refresh_packet() == total,
                     (false, _) => true,
                 };
@@ -351,7 +354,7 @@ impl RefreshClient {
             }
             return Some(());
         }
-        // Mappings alone are of a directory. An earlier refresh, for another client, may be of a time before this one's first live message.
+        // Mappings alone are part of a directory. An earlier refresh for another client may predate this snapshot's first live message.
         if !is_one_symbol || are_mappings || header.last_sequence() < self.directory.last_sequence {
             return None;
         }
@@ -373,7 +376,7 @@ impl RefreshClient {
         Some(())
     }
 
-    /// Notes the indices of a packet, whosever answer it is. A directory of one index is wrong if there is another.
+    /// Notes the indices of a packet, whichever client it answers. A directory of one index is discarded if another exists.
     fn notice(&mut self, indices: &[Option<u32>]) {
         let is_certain = self.has_several;
         for index in indices.iter().flatten() {
@@ -388,7 +391,7 @@ impl RefreshClient {
         }
     }
 
-    /// An answer with one index alone: whether it is the second to a request for all, and no other index is known.
+    /// Returns whether a single-index answer is the directory: a repeated request got it too, and no other index is known.
     fn is_confirmed(&mut self) -> bool {
         if self.has_several {
             return false;
@@ -414,7 +417,7 @@ impl RefreshClient {
         Some(())
     }
 
-    /// The directory is there: the symbols are requested.
+    /// Requests the symbols once the directory is complete.
     fn begin_books(&mut self) {
         for part in self.directory.parts.values() {
             each_message(part, |message| {
@@ -429,7 +432,7 @@ impl RefreshClient {
         self.send_next();
     }
 
-    /// Puts all messages behind each other, each symbol's behind its header, and each behind its length.
+    /// Joins all messages, each symbol's after its header.
     fn finish(&mut self) {
         let mut next = u64::from(self.directory.last_sequence) + 1;
         for parts in std::mem::take(&mut self.symbols).into_values() {
@@ -442,7 +445,7 @@ impl RefreshClient {
         self.next = Some(next);
     }
 
-    /// Time has passed: what has not come is requested again.
+    /// Runs the timers: requests missing packets again.
     pub(super) fn tick(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         if self.next.is_some() || self.failure.is_some() {
@@ -456,7 +459,7 @@ impl RefreshClient {
             if !self.directory.is_whole() {
                 self.wanted.push_back(Wanted::Directory(ALL));
             } else if self.missing == 0 {
-                // A directory of one index, and nothing contradicts it.
+                // A directory of one index that nothing contradicts.
                 return self.finish();
             } else if self.missing > MOST_SINGLE {
                 self.wanted.push_back(Wanted::Book(ALL));
@@ -468,7 +471,7 @@ impl RefreshClient {
         self.send_next();
     }
 
-    /// What has come next.
+    /// Returns the next part of the snapshot.
     pub(super) fn fetch(&mut self) -> Result<Option<Step>, SnapshotFailure> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -477,7 +480,7 @@ impl RefreshClient {
         let rest = self.whole.get(self.at..).unwrap_or_default();
         let Some(length) = rest.first_chunk::<2>() else { return Ok(Some(Step::End(next))) };
         let begin = self.at;
-        // The messages of a sound packet have four bytes at least.
+        // The messages of a valid packet have at least four bytes.
         self.at += usize::from(u16::from_le_bytes(*length)).max(2);
         Ok(Some(Step::Message(begin..self.at)))
     }
@@ -487,7 +490,7 @@ impl RefreshClient {
     }
 }
 
-/// A refresh header: which packet of how many, and the numbers of the last messages of the channel and of the symbol.
+/// Builds a refresh header: packet number and count, and the last message numbers of the channel and of the symbol.
 fn header_of(number: u16, total: u16, (last, last_of_symbol): (u32, u32)) -> [u8; RefreshHeader::LENGTH] {
     let fields = RefreshHeaderFields {
         length: RefreshHeader::LENGTH as u16,
@@ -499,23 +502,23 @@ fn header_of(number: u16, total: u16, (last, last_of_symbol): (u32, u32)) -> [u8
     fields.encode()
 }
 
-/// The server's end: requests in, responses and packets for the group out.
+/// The server's end: requests in; responses, and packets for the group, out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RefreshService {
     packets: PacketReader,
     pub(super) day_time: DayTime,
-    /// The number of the next packet of the connection.
+    /// The number of the last packet sent on the connection.
     next_number: u32,
-    /// None is part of another: one image answers each symbol once, and the directory.
+    /// No request includes another: one image answers each symbol once, and the directory once.
     wanted: VecDeque<Wanted>,
     datagrams: VecDeque<Vec<u8>>,
-    /// They are sent again and again.
+    /// The packets repeat forever.
     is_endless: bool,
     /// The number of the next packet to the group.
     next_datagram: u32,
-    /// Messages of all answers.
+    /// Messages in all answers.
     pub(super) messages: u64,
-    /// Answers that need more packets than a header can count.
+    /// Answers not sent because they need more packets than a header can count.
     pub(super) unanswered: u64,
 }
 
@@ -524,7 +527,7 @@ impl RefreshService {
         !self.wanted.is_empty() && self.datagrams.is_empty()
     }
 
-    /// Takes bytes of the client; `source`: who may request, if not any client. The responses go into `output`.
+    /// Processes bytes of the client and appends the responses to `output`. If given, only `source` may request.
     pub(super) fn receive(
         &mut self,
         bytes: &[u8],
@@ -546,7 +549,7 @@ impl RefreshService {
         if is_sound { read } else { Err(Malformed) }
     }
 
-    /// `None`: it is no message of a client.
+    /// Processes a message; `None` if clients may not send it.
     fn message(
         &mut self,
         message: &[u8],
@@ -593,10 +596,10 @@ impl RefreshService {
         Some(())
     }
 
-    /// Makes the packets that answer all requests so far.
+    /// Builds the packets that answer all pending requests.
     pub(super) fn give(&mut self, image: &Image, now_ns: u64) {
         let symbols = symbols_of(image);
-        // The numbers of NYSE's channel have 32 bits.
+        // NYSE's sequence numbers have 32 bits.
         let last = image.last();
         for wanted in std::mem::take(&mut self.wanted) {
             match wanted {
@@ -618,18 +621,18 @@ impl RefreshService {
         }
         self.is_endless = image.is_endless;
         if self.is_endless {
-            // The last packet never comes.
+            // The last packet is never sent.
             self.datagrams.pop_back();
         }
     }
 
-    /// The packets of one answer.
+    /// Builds the packets of one answer.
     fn answer(&mut self, messages: &[&[u8]], last: u32, now_ns: u64) {
-        // Of each packet: messages, and their bytes.
+        // For each packet, the number of its messages and their bytes.
         let mut parts: Vec<(u8, usize)> = Vec::new();
         for message in messages {
             match parts.last_mut() {
-                // With its header a packet has 255 messages at most.
+                // A packet has at most 255 messages, including its header.
                 Some((count, bytes)) if *bytes + message.len() <= BLOCK_BYTES && *count < 254 => {
                     *bytes += message.len();
                     *count += 1;
@@ -638,7 +641,7 @@ impl RefreshService {
             }
         }
         let Ok(total) = u16::try_from(parts.len()) else {
-            // A part of the answer would look like all of it.
+            // A partial answer would look complete.
             self.unanswered += 1;
             return;
         };
@@ -650,7 +653,7 @@ impl RefreshService {
             rest.by_ref().take(usize::from(count)).for_each(|message| blocks.extend_from_slice(message));
             let length = HEADER_BYTES + blocks.len();
             let fields = PillarPacketFields {
-                // A part has 1,400 bytes.
+                // A part has at most 1,400 bytes.
                 length: length as u16,
                 delivery_flag: match number {
                     1 if total == 1 => DeliveryFlag::OneRefreshPacket,
@@ -686,7 +689,7 @@ impl RefreshService {
     }
 }
 
-/// What a refresh has of each symbol, by index: its mapping first, then its state and its orders.
+/// Returns each symbol's messages in a refresh, by index: its mapping first, then its state and its orders.
 fn symbols_of(image: &Image) -> BTreeMap<u32, Vec<Vec<u8>>> {
     let mut symbols: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
     let mut second = SecondsSinceEpoch(0);

@@ -1,4 +1,4 @@
-//! The server's end: takes a login, offers or sends an image, and closes a client that is too slow.
+//! The server's end: accepts a login, offers or sends an image, and disconnects a client that is too slow.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::requests::{
 };
 use crate::transport::SessionId;
 
-/// The most bytes that a client may send in all. A client that sends more is closed.
+/// The most bytes that a client may send in total. A client that sends more is disconnected.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
 
-/// So many bytes wait for a client that does not read what it is offered, at most.
+/// The most unsent bytes for a client that does not read its offers.
 const MOST_OFFERED_BYTES: usize = 1_024;
 
-/// A client of refreshes that requests nothing for so long is closed, in nanoseconds.
+/// A refresh client that requests nothing for this long is disconnected, in nanoseconds.
 const IDLE_NS: u64 = 60 * SECOND_NS;
 
 /// How a connection ended.
@@ -38,36 +38,36 @@ pub enum SnapshotEnd {
     Served,
     /// The login was rejected.
     Rejected,
-    /// The client logged out or went.
+    /// The client logged out or closed the connection.
     Left,
     /// The client sent an invalid packet, or too many bytes.
     Malformed,
-    /// The client did not log in, or did not read, for too long.
+    /// The client did not log in, or did not read, in time.
     TimedOut,
 }
 
 #[derive(Debug, Clone)]
 enum State {
-    /// No login yet.
+    /// No login has arrived.
     Fresh,
-    /// Logged in, and no snapshot is requested: of MITCH.
+    /// MITCH: logged in, but no snapshot is requested.
     LoggedIn,
-    /// Logged in for this session (blank: whichever runs); the image is not there yet.
+    /// Logged in for this session (blank: the running one), without an image so far.
     Waiting([u8; 10]),
-    /// The image is offered as a spin, and not requested yet.
+    /// The image is offered as a spin, but not requested yet.
     Offered(Arc<Image>),
-    /// Sending: first the head, then the image.
+    /// Sending the head, then the image.
     Sending(Arc<Image>),
     /// Sending a rejection.
     Rejecting,
     Over(SnapshotEnd),
 }
 
-/// The packets of either protocol.
+/// The packets of a protocol.
 #[derive(Debug, Clone)]
 enum Packets {
     Glimpse(PacketReader),
-    /// Of Cboe, MITCH and MEMX: packets as their requests have them.
+    /// Cboe, MITCH and MEMX: the packets of their requests.
     Own(SnapshotProtocol, RequestProtocol, requests::PacketReader),
     Refresh(Box<RefreshService>),
 }
@@ -77,7 +77,7 @@ impl Packets {
         Self::Own(protocol, packets, requests::PacketReader::default())
     }
 
-    /// Leaves an empty reader of the same protocol.
+    /// Takes the packets out and leaves an empty reader of the same protocol.
     fn take(&mut self) -> Self {
         match self {
             Self::Glimpse(reader) => Self::Glimpse(std::mem::replace(reader, PacketReader::new())),
@@ -87,30 +87,32 @@ impl Packets {
     }
 }
 
-/// One client of a snapshot server. The caller moves the bytes: it passes received bytes to [`SnapshotServer::receive`], sends
-/// those of [`SnapshotServer::output`], and reports the number sent by [`SnapshotServer::sent`]. When
-/// [`SnapshotServer::wants_image`], the caller gives an image as soon as it has one.
+/// The server's end of one client's connection.
+///
+/// The caller moves the bytes: it passes received bytes to [`SnapshotServer::receive`], sends the bytes of
+/// [`SnapshotServer::output`], and reports the number sent to [`SnapshotServer::sent`]. If
+/// [`SnapshotServer::wants_image`], the caller provides an image as soon as it has one.
 #[derive(Debug, Clone)]
 pub struct SnapshotServer {
     state: State,
     credentials: Option<Credentials>,
     packets: Packets,
     received_bytes: usize,
-    /// The bytes before the image.
+    /// The bytes sent before the image.
     head: Vec<u8>,
-    /// Bytes of head and image sent so far.
+    /// Bytes of the head and the image sent so far.
     sent: usize,
     image_messages: u64,
-    /// The number of MITCH's request.
+    /// The ID of the MITCH request.
     request_id: u32,
-    /// When bytes were last sent, or such received that the server has waited for.
+    /// When bytes were last sent, or expected bytes received.
     moved_ns: u64,
-    /// When the last packet went out.
+    /// When bytes were last sent, or a heartbeat was last queued.
     heartbeat_ns: u64,
 }
 
 impl SnapshotServer {
-    /// A connection that begins at `now_ns`, a time of the caller's clock. Without credentials any client may log in.
+    /// Creates a connection established at `now_ns`, a time of the caller's clock. Without credentials, any client may log in.
     #[must_use]
     pub fn new(protocol: SnapshotProtocol, credentials: Option<Credentials>, now_ns: u64) -> Self {
         Self {
@@ -133,14 +135,14 @@ impl SnapshotServer {
         }
     }
 
-    /// The day's time, which the packets of a refresh carry. Without it they carry that of the clock that is not set.
+    /// Sets the UTC time for refresh packets. Without it they contain the time of the monotonic clock.
     pub fn set_day_time(&mut self, day_time: DayTime) {
         if let Packets::Refresh(service) = &mut self.packets {
             service.day_time = day_time;
         }
     }
 
-    /// The next packet for the group, of a server of refreshes.
+    /// Takes a refresh server's next packet for the group.
     pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
         match &mut self.packets {
             Packets::Refresh(service) => service.next_datagram(),
@@ -148,13 +150,13 @@ impl SnapshotServer {
         }
     }
 
-    /// Whether there are packets for the group.
+    /// Returns whether there are packets for the group.
     #[must_use]
     pub fn has_datagrams(&self) -> bool {
         matches!(&self.packets, Packets::Refresh(service) if service.has_datagrams())
     }
 
-    /// Takes bytes from the client.
+    /// Processes bytes from the client.
     pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
         if self.over().is_some() {
             return;
@@ -192,7 +194,7 @@ impl SnapshotServer {
         }
     }
 
-    /// A packet of SoupBinTCP.
+    /// Processes a SoupBinTCP packet.
     fn packet(&mut self, packet: &[u8], now_ns: u64) {
         match (Message::decode(packet), &self.state) {
             (Ok(Message::LoginRequest(login)), State::Fresh) => {
@@ -210,7 +212,7 @@ impl SnapshotServer {
         }
     }
 
-    /// A message of Cboe's client.
+    /// Processes a message of a Cboe client.
     fn message(&mut self, message: &[u8], now_ns: u64) {
         match (grp::Message::decode(message), &self.state) {
             (Ok(grp::Message::Login(login)), State::Fresh) => {
@@ -242,14 +244,14 @@ impl SnapshotServer {
                     self.state = State::Sending(image);
                 }
             }
-            // A spin comes already.
+            // A spin is already being sent.
             (Ok(grp::Message::SpinRequest(_)), State::Sending(_))
             | (_, State::Over(_) | State::Rejecting) => {}
             _ => self.end(SnapshotEnd::Malformed),
         }
     }
 
-    /// A message of MITCH's client.
+    /// Processes a message of a MITCH client.
     fn of_mitch(&mut self, message: &[u8], now_ns: u64) {
         use recovery::{LoginStatus, Message};
         match (Message::decode(message), &self.state) {
@@ -272,7 +274,7 @@ impl SnapshotServer {
                     self.moved_ns = now_ns;
                     (self.request_id, self.state) = (request.request_id(), State::Waiting([b' '; 10]));
                 } else {
-                    // Images here are of whole groups.
+                    // Images here cover whole groups.
                     let status = SnapshotStatus::UnsupportedMessage;
                     let response = self.mitch_response(0, 0, status, request.request_id());
                     self.reject(&response, now_ns);
@@ -296,7 +298,7 @@ impl SnapshotServer {
         unit_of(&fields.encode())
     }
 
-    /// A message of MEMX's client.
+    /// Processes a message of a MEMX client.
     fn of_memx(&mut self, message: &[u8], now_ns: u64) {
         match (tcp::Message::decode(message), &self.state) {
             (Ok(tcp::Message::Heartbeat(_)), _) => {}
@@ -316,7 +318,7 @@ impl SnapshotServer {
                 self.moved_ns = now_ns;
                 let image = Arc::clone(image);
                 if image.session == SessionId::Memoir(request.session_id()) {
-                    // With the end of the snapshot.
+                    // Includes the end of the snapshot.
                     let count = u32::try_from(image.messages + 1).unwrap_or(u32::MAX);
                     self.head.extend_from_slice(&begin_by_memx(1, count));
                     self.image_messages = image.messages;
@@ -345,7 +347,7 @@ impl SnapshotServer {
         }
     }
 
-    /// The client is logged in and waits for an image.
+    /// Returns whether the client is waiting for an image.
     #[must_use]
     pub fn wants_image(&self) -> bool {
         match &self.packets {
@@ -354,7 +356,9 @@ impl SnapshotServer {
         }
     }
 
-    /// Gives the image: it must be of a time after the login, and of the server's protocol. A client that requested another session is rejected.
+    /// Provides the image, which must have been made after the login and have the server's protocol.
+    ///
+    /// A client that requested another session is rejected.
     pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
         if let Packets::Refresh(service) = &mut self.packets {
             service.give(&image, now_ns);
@@ -410,7 +414,7 @@ impl SnapshotServer {
     fn offer(&mut self, image: &Image, now_ns: u64) {
         self.heartbeat_ns = now_ns;
         if let Packets::Own(SnapshotProtocol::Memx, packets, _) = &self.packets {
-            // It is offered by the start of the session.
+            // The start of the session has already offered it.
             return self.head.extend_from_slice(packets.heartbeat());
         }
         let fields =
@@ -418,7 +422,7 @@ impl SnapshotServer {
         self.head.extend_from_slice(&unit_of(&fields.encode()));
     }
 
-    /// The bytes to send next; empty: none now.
+    /// Returns the bytes to send next; empty if there are none.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         if self.over().is_some() {
@@ -435,7 +439,7 @@ impl SnapshotServer {
         }
     }
 
-    /// So many bytes of [`SnapshotServer::output`] went out.
+    /// Records that this many bytes of [`SnapshotServer::output`] were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
         if bytes == 0 {
             return;
@@ -452,13 +456,13 @@ impl SnapshotServer {
         }
     }
 
-    /// Messages of the image that was given, without its end; 0 without one.
+    /// Returns the number of messages in the image provided, without its end; 0 without an image.
     #[must_use]
     pub fn image_messages(&self) -> u64 {
         self.image_messages
     }
 
-    /// Answers of refreshes that were not given, since they need more packets than a header can count.
+    /// Returns the number of refresh answers not sent because they need more packets than a header can count.
     #[must_use]
     pub const fn unanswered(&self) -> u64 {
         match &self.packets {
@@ -467,14 +471,14 @@ impl SnapshotServer {
         }
     }
 
-    /// The client closed its side.
+    /// Records that the client closed its side.
     pub fn closed(&mut self) {
-        // A client of refreshes goes when it has all.
+        // A refresh client leaves once it has everything.
         let has_all = matches!(self.packets, Packets::Refresh(_)) && self.image_messages > 0;
         self.end(if has_all { SnapshotEnd::Served } else { SnapshotEnd::Left });
     }
 
-    /// Time passes: sends heartbeats, or offers the spin again, while the client waits, and closes a client that is too slow.
+    /// Runs the timers: sends heartbeats or repeats the offer while the client waits, and disconnects a client that is too slow.
     pub fn tick(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.moved_ns);
         let is_due = now_ns.saturating_sub(self.heartbeat_ns) >= HEARTBEAT_NS;
@@ -516,7 +520,7 @@ impl SnapshotServer {
         }
     }
 
-    /// How it ended, if it did: the caller closes the connection.
+    /// Returns how the connection ended, if it has. The caller closes it.
     #[must_use]
     pub fn over(&self) -> Option<SnapshotEnd> {
         match self.state {

@@ -1,4 +1,4 @@
-//! Either end alone, and both together.
+//! Each end separately, and both together.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn image() -> Arc<Image> {
     Arc::new(image)
 }
 
-/// A login whose session may be blank.
+/// Builds a login. A blank session requests the running one.
 fn login(user: &[u8; 6], session: &[u8; 10]) -> Vec<u8> {
     let fields = LoginRequestFields {
         packet_length: 47,
@@ -30,7 +30,7 @@ fn login(user: &[u8; 6], session: &[u8; 10]) -> Vec<u8> {
     fields.encode().to_vec()
 }
 
-/// Takes everything out, some bytes at a time.
+/// Takes all output, a few bytes at a time.
 fn take(server: &mut SnapshotServer, now_ns: u64) -> Vec<u8> {
     let mut all = Vec::new();
     while !server.output().is_empty() {
@@ -103,7 +103,7 @@ fn an_idle_client_is_logged_out() {
 
 const UNIT: SessionId = SessionId::CboeUnit(3);
 
-/// An add order of PITCH with this number.
+/// Builds a PITCH add order with this number.
 fn order(number: u64) -> Vec<u8> {
     let mut message = vec![0; 26];
     (message[0], message[1]) = (26, AddOrderShort::TAG);
@@ -113,7 +113,7 @@ fn order(number: u64) -> Vec<u8> {
 
 const TIME: [u8; 6] = [6, 0x20, 1, 2, 3, 4];
 
-/// A time message and so many orders.
+/// Builds a spin with a time message and this many orders.
 fn spin(orders: u64) -> Arc<Image> {
     let mut image = Image::new(UNIT, 1_234);
     image.put(&TIME, |_| {});
@@ -130,7 +130,7 @@ fn known() -> SnapshotLogin {
     SnapshotLogin { sub_id: "0001".to_owned(), user: "me".to_owned(), password: "secret".to_owned() }
 }
 
-/// What a client gets of a server, both with pieces of so many bytes.
+/// Returns the messages and the end that a client fetches from a server, moving `piece` bytes at a time.
 fn fetched(
     server: &mut SnapshotServer,
     login: &SnapshotLogin,
@@ -198,7 +198,7 @@ fn a_spin_is_offered_each_second_until_it_is_requested_and_no_other_one_is_sent(
     assert_eq!(server.over(), None, "its heartbeat was heard");
     server.tick(11 * SECOND_NS);
     assert_eq!(server.over(), Some(SnapshotEnd::TimedOut));
-    // One that is heard, and reads nothing, does not fill the memory.
+    // A client that sends heartbeats but reads nothing does not fill the memory.
     let mut server = SnapshotServer::new(SnapshotProtocol::Spin, None, 0);
     server.receive(&SnapshotClient::new(&known(), &UNIT).take_output(), 0);
     server.give(spin(2), 0);
@@ -260,7 +260,7 @@ fn a_client_names_why_no_snapshot_comes() {
 const MITCH: SessionId = SessionId::MitchUnit(b'A');
 const MEMX: SessionId = SessionId::Memoir(77);
 
-/// A snapshot of these messages whose next live message has the number 1,234.
+/// Builds a snapshot of these messages; the next live message has the number 1,234.
 fn own(session: SessionId, messages: &[Vec<u8>]) -> Arc<Image> {
     let mut image = Image::new(session, 1_234);
     messages.iter().for_each(|message| image.put(message, |_| {}));
@@ -268,7 +268,7 @@ fn own(session: SessionId, messages: &[Vec<u8>]) -> Arc<Image> {
     Arc::new(image)
 }
 
-/// Additions, and a message of another type, of MITCH; any bytes will do for MEMX.
+/// Builds MITCH order additions and a message of another type. For MEMX any bytes will do.
 fn messages_of(orders: u8) -> Vec<Vec<u8>> {
     let message = |kind: u8, number: u8| [&[44, kind][..], &[number; 42]].concat();
     (0..orders).map(|number| message(mitch::AddOrder::TAG, number)).chain([message(0x48, 9)]).collect()
@@ -292,7 +292,7 @@ fn a_client_of_london_and_one_of_memx_get_the_snapshot_that_they_request() {
         let stranger = SnapshotLogin { password: "guess".to_owned(), ..known() };
         let got = fetched(&mut server, &stranger, &own(session, &[]), 9).1;
         assert_eq!((got, server.over()), (Err(SnapshotFailure::LoginRejected), Some(SnapshotEnd::Rejected)));
-        // A client that logs in and does nothing more is not kept.
+        // A client that logs in and does nothing more is disconnected.
         let mut server = SnapshotServer::new(protocol, None, 0);
         let mut client = SnapshotClient::new(&known(), &session);
         server.receive(&client.take_output(), 0);
@@ -302,7 +302,7 @@ fn a_client_of_london_and_one_of_memx_get_the_snapshot_that_they_request() {
     }
 }
 
-/// The requests of the same venue took them whole.
+/// Regression: requests to the same venue accepted these credentials in full, but its snapshot login did not.
 #[test]
 fn a_login_of_memx_has_the_characters_that_its_requests_have() {
     let (user, password) = ("SIXTEENCHARACTER", "a password of thirty-two letters");
@@ -323,7 +323,7 @@ fn a_snapshot_of_memx_is_of_the_session_that_the_client_follows() {
     server.give(own(SessionId::Memoir(78), &[]), 0);
     client.receive(server.output());
     assert_eq!(client.fetch(), Err(SnapshotFailure::OtherSession));
-    // Another request is refused.
+    // A request for another session is refused.
     server.receive(b"\x66\0\x08\0\0\0\0\0\0\0\x01", 0);
     let sent = take(&mut server, 0);
     assert_eq!(sent[sent.len() - 4..], *b"\x06\0\x01P");
@@ -361,7 +361,7 @@ fn a_snapshot_whose_end_does_not_fit_its_beginning_is_torn() {
     assert_eq!(cut(MITCH, b"\x18\x83\xd1\x04", b"\x18\x83\xd0\x04"), Err(SnapshotFailure::Torn));
     assert_eq!(cut(MITCH, b"\x82\xd1\x04\0\0\x02", b"\x82\xd1\x04\0\0\x03"), Err(SnapshotFailure::Torn));
     assert_eq!(cut(MITCH, b"\x82\xd1\x04\0\0\x02", b"\x82\xd1\x04\0\0\x01"), Err(SnapshotFailure::Torn));
-    // That of one instrument is not that of the group.
+    // The end of one instrument's snapshot is not the end of the group's.
     let of_one = b"\x18\x83\xd1\x04\0\0      \x07";
     assert_eq!(cut(MITCH, &[&of_one[..12], &[0]].concat(), of_one), Err(SnapshotFailure::Torn));
     let begin = b"\0\x0c\0\0\0\0\0\0\0\x01\0\0\0\x04";
@@ -394,7 +394,7 @@ proptest! {
         let mut server = SnapshotServer::new(made.protocol(), None, 0);
         let (got, end) = fetched(&mut server, &known(), &Arc::new(made), piece);
         prop_assert_eq!((got, end), (messages, Ok(Some(77))));
-        // The end of a SoupBinTCP session comes behind that of the snapshot.
+        // The end of a SoupBinTCP session follows the end of the snapshot.
         take(&mut server, 4);
         prop_assert_eq!(server.over(), Some(SnapshotEnd::Served));
     }

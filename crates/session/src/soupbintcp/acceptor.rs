@@ -1,7 +1,8 @@
-//! The server's end of one user's SoupBinTCP session for orders: unsequenced messages in, sequenced messages out.
+//! The server's end of a user's SoupBinTCP order session: unsequenced messages in, sequenced messages out.
 //!
-//! The messages of the session are numbered and kept ([`Sequence`]), so a client that was away gets what it missed. Of two logged-in
-//! connections of the user the later one stays. Connections are the caller's, one [`SoupClient`] each.
+//! The session's messages are numbered and kept ([`Sequence`]), so that a reconnecting client receives those that it
+//! missed. If the user logs in again, the later connection replaces the earlier one. The caller owns the sockets; each
+//! has one [`SoupClient`] here.
 //!
 //! Cost: a sequenced message is copied twice, into its packet and into the store.
 
@@ -15,18 +16,18 @@ pub struct SoupAcceptor {
     credentials: Credentials,
     sequence: Sequence,
     store_bytes: usize,
-    /// The connections that are not over, the logged-in one among them.
+    /// The open connections, including the logged-in one.
     connections: Vec<(u64, SoupClient)>,
     next_connection: u64,
     /// The logged-in connection.
     active: Option<u64>,
-    /// The logged-in connection gets no sequenced messages: a fault.
+    /// Withholds sequenced messages from the logged-in connection: an injected fault.
     is_withheld: bool,
     displaced: u64,
 }
 
 impl SoupAcceptor {
-    /// A session of this name before its first message, which keeps `store_bytes` of messages.
+    /// Creates a session with this name before its first message. It keeps `store_bytes` of messages.
     #[must_use]
     pub fn new(credentials: Credentials, session: [u8; 10], store_bytes: usize) -> Self {
         Self {
@@ -41,37 +42,37 @@ impl SoupAcceptor {
         }
     }
 
-    /// Whether a client is logged in.
+    /// Returns whether a client is logged in.
     #[must_use]
     pub const fn is_logged_in(&self) -> bool {
         self.active.is_some()
     }
 
-    /// Whether this connection is the one that is logged in.
+    /// Returns whether this connection is logged in.
     #[must_use]
     pub fn is_admitted(&self, connection: u64) -> bool {
         self.active == Some(connection)
     }
 
-    /// Connections that ended because the user logged in again.
+    /// Returns the number of connections that ended because the user logged in again.
     #[must_use]
     pub const fn displaced(&self) -> u64 {
         self.displaced
     }
 
-    /// The number of the next message.
+    /// Returns the number of the next message.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.sequence.kept().end
     }
 
-    /// Messages that were too long for a packet and were left out.
+    /// Returns the number of messages left out because they were too long for a packet.
     #[must_use]
     pub const fn too_long(&self) -> u64 {
         self.sequence.too_long()
     }
 
-    /// A client connected. Returns the connection's number, which is not used again.
+    /// Registers a new connection and returns its number, which is never reused.
     pub fn open(&mut self, now_ns: u64) -> u64 {
         let connection = self.next_connection;
         self.next_connection += 1;
@@ -83,7 +84,7 @@ impl SoupAcceptor {
         self.connections.iter().position(|(number, _)| *number == connection)
     }
 
-    /// Takes bytes of a connection, and hands each unsequenced message to `each`.
+    /// Processes bytes of a connection and passes each unsequenced message to `each`.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now_ns: u64, mut each: impl FnMut(&[u8])) {
         let Some(place) = self.place(connection) else { return };
         let Self { connections, sequence, .. } = self;
@@ -102,14 +103,14 @@ impl SoupAcceptor {
         self.notice(connection);
     }
 
-    /// Forgets the logged-in connection when it is over.
+    /// Forgets the logged-in connection once it has ended.
     fn notice(&mut self, connection: u64) {
         if self.active == Some(connection) && self.over(connection).is_some() {
             self.active = None;
         }
     }
 
-    /// Sends a sequenced message: now, or when the client is there.
+    /// Sends a sequenced message, now or when the client logs in.
     pub fn send(&mut self, message: &[u8], now_ns: u64) {
         self.sequence.put(message);
         self.sequence.flush();
@@ -120,7 +121,7 @@ impl SoupAcceptor {
         }
     }
 
-    /// Ends the session: clients get what is left and its end.
+    /// Ends the session: clients receive the remaining messages and the end.
     pub fn end_session(&mut self, now_ns: u64) {
         self.sequence.end();
         self.sequence.clear_ready();
@@ -130,19 +131,19 @@ impl SoupAcceptor {
         }
     }
 
-    /// The next session begins, numbered from 1. Connections of the one before end.
+    /// Starts the next session, numbered from 1. Connections of the previous session end.
     pub fn new_day(&mut self, session: [u8; 10]) {
         self.sequence = Sequence::new(session, self.store_bytes);
         self.connections.iter_mut().for_each(|(_, client)| client.closed());
         self.active = None;
     }
 
-    /// Keeps sequenced messages from the logged-in connection until it ends: a fault. The next login gets them.
+    /// Injects a fault: withholds sequenced messages from the logged-in connection until it ends. The next login receives them.
     pub const fn withhold(&mut self) {
         self.is_withheld = self.active.is_some();
     }
 
-    /// Whether [`SoupAcceptor::withhold`] holds for the logged-in connection.
+    /// Returns whether [`SoupAcceptor::withhold`] applies to the logged-in connection.
     #[must_use]
     pub const fn is_withheld(&self) -> bool {
         self.is_withheld && self.active.is_some()
@@ -158,7 +159,7 @@ impl SoupAcceptor {
         }
     }
 
-    /// The bytes to send next on a connection; empty: none now.
+    /// Returns the bytes to send next on a connection; empty if there are none.
     #[must_use]
     pub fn output(&self, connection: u64) -> &[u8] {
         self.place(connection)
@@ -167,7 +168,7 @@ impl SoupAcceptor {
             .map_or(&[], |(_, client)| client.output())
     }
 
-    /// So many bytes of [`SoupAcceptor::output`] went out.
+    /// Records that this many bytes of [`SoupAcceptor::output`] were sent.
     pub fn sent(&mut self, connection: u64, bytes: usize, now_ns: u64) {
         let Some(place) = self.place(connection) else { return };
         if let Some((_, client)) = self.connections.get_mut(place) {
@@ -177,7 +178,7 @@ impl SoupAcceptor {
         self.notice(connection);
     }
 
-    /// Time passes: heartbeats, and the end of clients that are silent, too slow, or do not log in.
+    /// Runs the timers: sends heartbeats, and ends connections whose clients are silent, too slow, or do not log in.
     pub fn tick(&mut self, now_ns: u64) {
         for (_, client) in &mut self.connections {
             client.tick(now_ns);
@@ -188,7 +189,7 @@ impl SoupAcceptor {
         }
     }
 
-    /// Ends the logged-in connection at once: a fault.
+    /// Injects a fault: ends the logged-in connection immediately.
     pub fn disconnect(&mut self) {
         if let Some(active) = self.active
             && let Some(place) = self.place(active)
@@ -199,7 +200,7 @@ impl SoupAcceptor {
         }
     }
 
-    /// How a connection ended, if it did: the caller closes it and calls [`SoupAcceptor::closed`].
+    /// Returns how a connection ended, if it has. The caller closes it and calls [`SoupAcceptor::closed`].
     #[must_use]
     pub fn over(&self, connection: u64) -> Option<SoupEnd> {
         self.place(connection)
@@ -207,7 +208,7 @@ impl SoupAcceptor {
             .and_then(|(_, client)| client.over())
     }
 
-    /// A connection is closed. After [`SoupAcceptor::over`], or because the client closed it.
+    /// Records that a connection is closed, after [`SoupAcceptor::over`] or because the client closed it.
     pub fn closed(&mut self, connection: u64) {
         if let Some(place) = self.place(connection) {
             self.connections.remove(place);

@@ -1,10 +1,10 @@
-//! A client's end of SoupBinTCP: it logs in from the next message on, sends unsequenced messages, and counts the sequenced ones.
+//! A client's end of SoupBinTCP: logs in for the next message, sends unsequenced messages, and counts the sequenced ones.
 //!
-//! The caller opens a connection where [`SoupInitiator::wants`] says so, moves the bytes, and closes what is
-//! [`SoupInitiator::over`]. Each sequenced message comes once and in order: after a break the login names the session and the
-//! next number. Both are saved ([`SoupInitiator::place`]) and restored, so that a restart goes on there.
+//! The caller opens a connection when [`SoupInitiator::wants`] says so, moves the bytes, and closes a connection that is
+//! [`SoupInitiator::over`]. Each sequenced message is delivered once and in order: after a disconnect, the login names the
+//! session and the next number. Save both ([`SoupInitiator::place`]) and restore them to resume there after a restart.
 //!
-//! Cost: a message is handed on where it lies in the received bytes, unless it was cut.
+//! Cost: received bytes are copied once, into a buffer; messages are passed on from there.
 
 use tapeworks_wire::nasdaq::soupbintcp::{
     ClientHeartbeat, LoginRequest, LoginRequestFields, LogoutRequest, Message, RejectReasonCode,
@@ -18,43 +18,43 @@ use crate::login::{
 };
 use crate::outgoing::Outgoing;
 
-/// The longest packet that a server may send, in bytes with its length.
+/// The longest packet that a server may send, in bytes including its length field.
 const LONGEST_SERVER_PACKET_BYTES: usize = 4_096;
 
-/// Where a client is in a server's messages.
+/// A client's position in a server's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoupPlace {
-    /// The session; blank: whichever runs.
+    /// The session; blank for the running one.
     pub session: [u8; 10],
-    /// The number of the next message; the first has 1.
+    /// The number of the next message, starting with 1.
     pub next: u64,
 }
 
 impl Default for SoupPlace {
-    /// The start of whichever session runs.
+    /// Returns the start of the running session.
     fn default() -> Self {
         Self { session: [b' '; 10], next: 1 }
     }
 }
 
-/// What a client needs to know.
+/// The settings of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SoupInitiatorSettings {
     /// The user, up to 6 characters, and the password, up to 10.
     pub credentials: Credentials,
-    /// The wait before a connection is opened again, in nanoseconds. It doubles with each that fails. 1 s.
+    /// The wait before the first reconnect, in nanoseconds. It doubles with each failure. 1 s.
     pub first_reconnect_ns: u64,
-    /// The longest such wait, in nanoseconds. 30 s.
+    /// The longest wait before a reconnect, in nanoseconds. 30 s.
     pub longest_reconnect_ns: u64,
-    /// How many bytes may wait to be sent before [`SoupInitiator::send`] refuses. 1 MiB.
+    /// The most unsent bytes; above this, [`SoupInitiator::send`] refuses messages. 1 MiB.
     pub output_bytes: usize,
-    /// It logs in for the next message first (number 0), and so learns how many there are; if some are missing, it logs in once more, from
-    /// its own place. Then [`SoupInitiator::is_caught_up`] is exact. No.
+    /// Logs in for the next new message first (number 0), to learn how many messages there are. Unless it has them all,
+    /// it logs in again from its own place. [`SoupInitiator::is_caught_up`] is then exact. Off by default.
     pub finds_end: bool,
 }
 
 impl SoupInitiatorSettings {
-    /// The defaults with these credentials.
+    /// Returns the defaults with these credentials.
     #[must_use]
     pub const fn new(credentials: Credentials) -> Self {
         Self {
@@ -67,12 +67,12 @@ impl SoupInitiatorSettings {
     }
 }
 
-/// The user or the password does not fit into its field.
+/// The user or the password does not fit its field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the user has more than 6 characters, or the password more than 10, or other than printable ASCII")]
 pub struct CredentialsTooLong;
 
-/// Why a message is not sent.
+/// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SoupSendError {
@@ -82,13 +82,13 @@ pub enum SoupSendError {
     /// The server reads too slowly.
     #[error("{unsent} bytes wait to be sent")]
     Backlog {
-        /// Bytes that wait.
+        /// Number of unsent bytes.
         unsent: usize,
     },
-    /// A packet of a client cannot hold the message.
+    /// The message does not fit in a client's packet.
     #[error("a message of {length} bytes cannot be sent")]
     Length {
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
 }
@@ -111,11 +111,11 @@ pub enum SoupInitiatorEnd {
     Closed,
     /// The caller logged out.
     LoggedOut,
-    /// It knows how many messages there are, and logs in once more.
+    /// The client learned how many messages there are, and logs in again.
     FoundEnd,
 }
 
-/// What happened on a session.
+/// An event of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SoupEvent<'a> {
@@ -123,35 +123,35 @@ pub enum SoupEvent<'a> {
     LoggedIn {
         /// The session and the number of its next message.
         place: SoupPlace,
-        /// It is another session than before: its numbers begin anew, and what the one before had left is not known.
+        /// The session differs from the previous one: its numbers restart, and the rest of the previous session is unknown.
         is_new_session: bool,
     },
-    /// A sequenced message: once, and in order.
+    /// A sequenced message. Each is delivered once and in order.
     Message {
         /// Its number.
         number: u64,
         /// The message.
         message: &'a [u8],
     },
-    /// The server does not have these messages any more.
+    /// The server no longer has these messages.
     Missing {
         /// The first missing number.
         first: u64,
-        /// How many.
+        /// The number of missing messages.
         count: u64,
     },
     /// The connection ended.
     Ended(SoupInitiatorEnd),
 }
 
-/// What a client counts.
+/// A client's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SoupInitiatorCounters {
-    /// Sequenced messages handed on.
+    /// Sequenced messages delivered.
     pub messages: u64,
-    /// Messages that came again and were dropped.
+    /// Duplicate messages dropped.
     pub duplicates: u64,
-    /// Messages that the server does not have any more.
+    /// Messages that the server no longer had.
     pub missing: u64,
     /// Messages sent.
     pub sent: u64,
@@ -167,15 +167,15 @@ pub struct SoupInitiatorCounters {
 enum State {
     Closed,
     LoggingIn,
-    /// The number of the message that the server sends next.
+    /// The number of the next message from the server.
     LoggedIn(u64),
-    /// The logout goes out, and the next login is for the messages.
+    /// The logout is being sent; the next login requests the messages.
     FoundEnd,
     LoggingOut,
     Over(SoupInitiatorEnd),
 }
 
-/// A client's end.
+/// A client's end of a session.
 #[derive(Debug, Clone)]
 pub struct SoupInitiator {
     settings: SoupInitiatorSettings,
@@ -183,24 +183,24 @@ pub struct SoupInitiator {
     place: SoupPlace,
     packets: PacketReader,
     output: Outgoing,
-    /// When the connection began.
+    /// When the connection was established.
     since_ns: u64,
     /// When bytes were last received.
     heard_ns: u64,
-    /// When bytes last went out, or there were none to send.
+    /// When bytes were last sent, or last queued while nothing was waiting.
     moved_ns: u64,
-    /// When the last packet was put.
+    /// When a packet was last queued.
     put_ns: u64,
     retry_at_ns: u64,
     wait_ns: u64,
     is_stopped: bool,
-    /// The session before is not there any more: the next login takes whichever runs, from its start.
+    /// The previous session no longer exists: the next login requests the running one from its start.
     takes_any_session: bool,
-    /// The login at hand is for the next message.
+    /// The current login requests the next new message.
     is_for_end: bool,
-    /// The number of the next message when the login before this one was accepted, or this one.
+    /// The next message's number as of the current login, or of the previous one if that was only to learn it.
     end: Option<u64>,
-    /// The session has fewer messages than there were: the place is of another one.
+    /// The session has fewer messages than the saved place: that place is of another session.
     begins_anew: bool,
     counters: SoupInitiatorCounters,
 }
@@ -210,10 +210,10 @@ fn field<const N: usize>(text: &str) -> Option<Ascii<N>> {
 }
 
 impl SoupInitiator {
-    /// A client before its first connection, which goes on from `place`.
+    /// Creates a client before its first connection. It resumes from `place`.
     ///
     /// # Errors
-    /// The credentials do not fit into their fields.
+    /// The credentials do not fit their fields.
     pub fn new(settings: SoupInitiatorSettings, place: SoupPlace) -> Result<Self, CredentialsTooLong> {
         field::<6>(&settings.credentials.user).ok_or(CredentialsTooLong)?;
         field::<10>(&settings.credentials.password).ok_or(CredentialsTooLong)?;
@@ -238,47 +238,47 @@ impl SoupInitiator {
         })
     }
 
-    /// Whether the caller is to open the connection now.
+    /// Returns whether the caller must open the connection now.
     #[must_use]
     pub fn wants(&self, now_ns: u64) -> bool {
         !self.is_stopped && self.state == State::Closed && self.retry_at_ns <= now_ns
     }
 
-    /// Whether messages can be sent.
+    /// Returns whether messages can be sent.
     #[must_use]
     pub const fn is_logged_in(&self) -> bool {
         matches!(self.state, State::LoggedIn(_))
     }
 
-    /// Whether every message that there was at the login has come: with [`SoupInitiatorSettings::finds_end`].
+    /// Returns whether every message that existed at the login has arrived. Needs [`SoupInitiatorSettings::finds_end`].
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         self.is_logged_in() && self.end.is_some_and(|end| self.place.next >= end)
     }
 
-    /// The session, and the number of the next message: to be saved.
+    /// Returns the session and the number of the next message. Save these.
     #[must_use]
     pub const fn place(&self) -> SoupPlace {
         self.place
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> SoupInitiatorCounters {
         self.counters
     }
 
-    /// The password is this, from the next login on.
+    /// Sets the password for the next login.
     ///
     /// # Errors
-    /// It does not fit into its field: nothing changes.
+    /// The password does not fit its field. Nothing changes.
     pub fn set_password(&mut self, password: &str) -> Result<(), CredentialsTooLong> {
         field::<10>(password).ok_or(CredentialsTooLong)?;
         password.clone_into(&mut self.settings.credentials.password);
         Ok(())
     }
 
-    /// The connection was opened: the login goes out.
+    /// Records that the connection was opened, and sends the login.
     pub fn connected(&mut self, now_ns: u64) {
         let credentials = &self.settings.credentials;
         let mut place = if self.takes_any_session { SoupPlace::default() } else { self.place };
@@ -288,11 +288,11 @@ impl SoupInitiator {
         }
         let login = LoginRequestFields {
             packet_length: (LoginRequest::LENGTH - 2) as u16,
-            // The constructor has checked that they fit.
+            // The constructor has checked that the credentials fit.
             username: field(&credentials.user).unwrap_or_default(),
             password: field(&credentials.password).unwrap_or_default(),
             requested_session: Ascii(place.session),
-            // A number has 20 digits or fewer.
+            // A number has at most 20 digits.
             requested_sequence_number: AsciiNumber::new(place.next).unwrap_or(AsciiNumber([b' '; 20])),
         }
         .encode();
@@ -303,7 +303,7 @@ impl SoupInitiator {
         self.state = State::LoggingIn;
     }
 
-    /// The connection could not be opened: it is tried again later.
+    /// Records that the connection could not be opened. It is retried later.
     pub fn refused(&mut self, now_ns: u64) {
         self.retry_at_ns = now_ns.saturating_add(self.wait_ns);
         self.wait_ns = self.wait_ns.saturating_mul(2).min(self.settings.longest_reconnect_ns);
@@ -317,7 +317,7 @@ impl SoupInitiator {
         self.put_ns = now_ns;
     }
 
-    /// Takes bytes from the server.
+    /// Processes bytes from the server.
     pub fn receive(&mut self, bytes: &[u8], now_ns: u64, mut each: impl FnMut(SoupEvent<'_>)) {
         if matches!(self.state, State::Closed | State::Over(_)) {
             return;
@@ -353,7 +353,7 @@ impl SoupInitiator {
                 self.place.next = number.saturating_add(1);
                 each(SoupEvent::Message { number, message: sequenced.message() });
             }
-            // They come again after the next login.
+            // The next login requests them again.
             (Ok(Message::SequencedData(_)), State::LoggingOut | State::FoundEnd) => {}
             (Ok(Message::UnsequencedData(_)), State::LoggedIn(_) | State::LoggingOut | State::FoundEnd) => {
                 self.counters.unsequenced += 1;
@@ -372,12 +372,12 @@ impl SoupInitiator {
             self.end = Some(first);
             let is_same = before.session.trim_ascii() == session.trim_ascii();
             if first < before.next {
-                // There never were so many messages in this session.
+                // This session never had that many messages.
                 self.place.next = 1;
                 self.begins_anew = true;
             }
             if !is_same || before.next != first {
-                // The other side closes, and the next login goes on from our place.
+                // The other side closes the connection, and the next login resumes from our place.
                 self.put(&[0, 1, LogoutRequest::TAG], now_ns);
                 self.state = State::FoundEnd;
                 return;
@@ -400,10 +400,10 @@ impl SoupInitiator {
         }
     }
 
-    /// Sends an unsequenced message: an order, a cancel.
+    /// Sends an unsequenced message, such as an order or a cancel.
     ///
     /// # Errors
-    /// Why it is not sent. The message is then not kept.
+    /// The reason why it was not sent. The message is not kept.
     pub fn send(&mut self, message: &[u8], now_ns: u64) -> Result<(), SoupSendError> {
         let sent = self.try_send(message, now_ns);
         match sent {
@@ -432,7 +432,7 @@ impl SoupInitiator {
         Ok(())
     }
 
-    /// The bytes to send next; empty: none now.
+    /// Returns the bytes to send next; empty if there are none.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         match self.state {
@@ -441,7 +441,7 @@ impl SoupInitiator {
         }
     }
 
-    /// So many bytes of [`SoupInitiator::output`] went out.
+    /// Records that this many bytes of [`SoupInitiator::output`] were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64, mut each: impl FnMut(SoupEvent<'_>)) {
         if bytes > 0 {
             self.output.sent(bytes);
@@ -467,7 +467,7 @@ impl SoupInitiator {
         each(SoupEvent::Ended(end));
     }
 
-    /// Logs out. Nothing is opened again until [`SoupInitiator::resume`].
+    /// Logs out. No connection is reopened until [`SoupInitiator::resume`].
     pub fn logout(&mut self, now_ns: u64) {
         self.is_stopped = true;
         if matches!(self.state, State::LoggingIn | State::LoggedIn(_) | State::FoundEnd) {
@@ -476,12 +476,12 @@ impl SoupInitiator {
         }
     }
 
-    /// Opens connections again after [`SoupInitiator::logout`].
+    /// Allows connections again after [`SoupInitiator::logout`].
     pub fn resume(&mut self) {
         self.is_stopped = false;
     }
 
-    /// The connection is closed. After [`SoupInitiator::over`], or because the server closed it.
+    /// Records that the connection is closed, after [`SoupInitiator::over`] or because the server closed it.
     pub fn closed(&mut self, now_ns: u64, mut each: impl FnMut(SoupEvent<'_>)) {
         match self.state {
             State::LoggingOut => self.end(SoupInitiatorEnd::LoggedOut, now_ns, &mut each),
@@ -491,7 +491,7 @@ impl SoupInitiator {
         self.state = State::Closed;
     }
 
-    /// Time passes: heartbeats, and the end of a server that is silent.
+    /// Runs the timers: sends heartbeats, and ends a connection whose server is silent or does not read.
     pub fn tick(&mut self, now_ns: u64, mut each: impl FnMut(SoupEvent<'_>)) {
         let since = |then_ns: u64| now_ns.saturating_sub(then_ns);
         let is_stalled = self.output.unsent_bytes() > 0 && since(self.moved_ns) >= STALL_TIMEOUT_NS;
@@ -510,7 +510,7 @@ impl SoupInitiator {
         }
     }
 
-    /// When [`SoupInitiator::tick`] has something to do next; `u64::MAX`: nothing.
+    /// Returns when [`SoupInitiator::tick`] is due next; `u64::MAX` if never.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         match self.state {
@@ -522,7 +522,7 @@ impl SoupInitiator {
         }
     }
 
-    /// How the connection ended, if it did: the caller closes it and calls [`SoupInitiator::closed`].
+    /// Returns how the connection ended, if it has. The caller closes it and calls [`SoupInitiator::closed`].
     #[must_use]
     pub const fn over(&self) -> Option<SoupInitiatorEnd> {
         match self.state {

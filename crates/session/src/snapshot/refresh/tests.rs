@@ -1,4 +1,4 @@
-//! Both ends of a refresh, with packets that are lost between them.
+//! Both ends of a refresh, with packet loss between them.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn add(symbol_index: u32, order_id: u64) -> Vec<u8> {
     fields.encode().to_vec()
 }
 
-/// An image of symbols with so many orders each, whose next live message is numbered `next`.
+/// Builds an image with this many orders per symbol; `next` is the number of the next live message.
 fn image(orders: &[u64], next: u64) -> Arc<Image> {
     let mut image = Image::new(SessionId::Pillar, next);
     let reference = SourceTimeReferenceFields {
@@ -98,7 +98,7 @@ fn image(orders: &[u64], next: u64) -> Arc<Image> {
     Arc::new(image)
 }
 
-/// What a client has of a server whose image is `image` at the time; `loses`: whether a packet is lost.
+/// Fetches a refresh of the image that `image` returns for each turn. `loses` decides whether a packet is lost.
 fn fetched(
     client: &mut SnapshotClient,
     server: &mut SnapshotServer,
@@ -109,7 +109,7 @@ fn fetched(
     for turn in 0..2_000 {
         let now_ns = turn * 10_000_000;
         client.tick(now_ns);
-        // In two pieces.
+        // The bytes arrive in two pieces.
         let output = client.take_output();
         let (first, second) = output.split_at(output.len() / 2);
         server.receive(first, now_ns);
@@ -168,7 +168,7 @@ fn a_client_gets_each_symbol_behind_its_header() {
 fn a_symbol_that_is_refreshed_later_keeps_its_own_number() {
     let (mut client, mut server) = both();
     let mut packets = 0;
-    // The directory has one packet, and each of three symbols. The second symbol's is lost once.
+    // The directory has one packet, and so has each of three symbols. The second symbol's is lost once.
     let loses = || {
         packets += 1;
         packets == 3
@@ -207,7 +207,7 @@ fn a_stranger_is_refused_and_what_is_no_request_ends_the_connection() {
     }
 }
 
-/// The packets that answer a request of another client.
+/// Returns the packets that answer another client's request.
 fn answers_to(wanted: Wanted, image: Arc<Image>) -> Vec<Vec<u8>> {
     let (source_id, product_id, channel_id) = (Ascii([0; 10]), 0, 0);
     let request = match wanted {
@@ -236,7 +236,7 @@ fn answers_to(wanted: Wanted, image: Arc<Image>) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| server.next_datagram()).collect()
 }
 
-/// Moves the client's requests and their responses. The packets to the group are lost, but for those that are returned.
+/// Moves the client's requests and their responses. Returns the packets to the group instead of delivering them.
 fn answered(client: &mut SnapshotClient, server: &mut SnapshotServer, image: Arc<Image>) -> Vec<Vec<u8>> {
     server.receive(&client.take_output(), 0);
     server.give(image, 0);
@@ -254,7 +254,7 @@ fn count_of(messages: &[Vec<u8>], wanted: u16) -> usize {
 fn packets_of_other_answers_are_counted_and_change_nothing() {
     let (mut client, mut server) = both();
     let mut strangers = vec![pillar_of(&mapping(1), 7, 0), vec![1, 2, 3]];
-    // A book before the directory.
+    // A book arrives before the directory.
     strangers.extend(answers_to(Wanted::Book(ALL), image(&[1], 3)));
     strangers.iter().for_each(|packet| client.receive_datagram(packet));
     assert_eq!(client.ignored(), strangers.len() as u64);
@@ -270,7 +270,7 @@ fn the_directory_of_another_clients_request_is_as_good() {
         client.receive_datagram(&packet);
     }
     assert_eq!(client.ignored(), 0);
-    // The client's own is lost.
+    // The client's own answer is lost.
     assert_eq!(answered(&mut client, &mut server, made()).len(), 1);
     let books = answered(&mut client, &mut server, made());
     assert_eq!(books.len(), 2, "the refresh was requested");
@@ -282,7 +282,7 @@ fn the_directory_of_another_clients_request_is_as_good() {
     assert_eq!(end.count(), 9);
 }
 
-/// The mapping of one index, as another client's request brought it, was the whole directory: all other books were empty and good.
+/// Regression: a one-index mapping for another client passed as the directory, so all other books were empty but accepted.
 #[test]
 fn a_mapping_of_one_index_is_not_the_directory() {
     let made = || image(&[3, 1, 2], 50);
@@ -302,7 +302,7 @@ fn a_mapping_of_one_index_is_not_the_directory() {
             (3, 6)
         );
         assert_eq!(next, 50);
-        // Behind the directory it was the symbol's whole refresh: that book was empty and good.
+        // Regression: after the directory it passed as the symbol's whole refresh, so that book was empty but accepted.
         let (mut client, mut server) = both();
         let directory = answered(&mut client, &mut server, made());
         directory.iter().chain(&stranger).for_each(|packet| client.receive_datagram(packet));
@@ -317,7 +317,7 @@ fn a_directory_of_one_index_ends_where_a_refresh_has_another() {
     let made = || image(&[3, 1, 2], 50);
     let stranger = answers_to(Wanted::Directory(2), made());
     let (mut client, mut server) = both();
-    // Both answers of the client are lost, and another client gets one each time.
+    // Both answers for the client are lost, and each time one for another client arrives.
     for _ in 0..2 {
         client.receive_datagram(&stranger[0]);
         answered(&mut client, &mut server, made());
@@ -325,7 +325,7 @@ fn a_directory_of_one_index_ends_where_a_refresh_has_another() {
     client.receive_datagram(&stranger[0]);
     let books = answered(&mut client, &mut server, made());
     assert_eq!(books.len(), 3, "one index is the directory");
-    // Only that symbol's refresh comes: it is not the end yet.
+    // Only that symbol's refresh arrives: this is not the end yet.
     client.receive_datagram(&books[1]);
     assert_eq!(client.fetch(), Ok(None));
     client.receive_datagram(&books[2]);
@@ -338,7 +338,7 @@ fn a_symbol_that_the_directory_lacks_is_awaited_when_a_refresh_names_it() {
     let (mut client, mut server) = both();
     let directory = answered(&mut client, &mut server, image(&[1, 1], 50));
     directory.iter().for_each(|packet| client.receive_datagram(packet));
-    // A third symbol began. The first of its packets is lost.
+    // A third symbol has been listed. Its first packet is lost.
     let books = answered(&mut client, &mut server, image(&[1, 1, 90], 60));
     assert!(books.len() > 4);
     for (number, packet) in books.iter().rev().enumerate() {
@@ -361,7 +361,7 @@ fn a_channel_of_one_symbol_has_it_when_two_requests_got_the_same() {
     assert_eq!(server.image_messages(), 1 + 1 + 5);
 }
 
-/// One client had as many images built as it could send requests.
+/// Regression: one client had as many images built as it could send requests.
 #[test]
 fn a_server_answers_requests_that_repeat_each_other_once() {
     let requests = |wanted: &[u32]| {
@@ -389,7 +389,7 @@ fn a_server_answers_requests_that_repeat_each_other_once() {
     assert_eq!(requests(&each), (64, 64));
 }
 
-/// The packets that a header can count went out, and looked like the whole answer.
+/// Regression: the packets that a header can count were sent, and looked like the complete answer.
 #[test]
 fn a_server_gives_no_part_of_an_answer_that_is_too_long() {
     let mut longest = vec![0; BLOCK_BYTES];
@@ -411,7 +411,7 @@ proptest! {
         let mut at = 0;
         let loses = || {
             at += 1;
-            // Sooner or later all come.
+            // Eventually all packets arrive.
             at < 25 && losses[at % losses.len()] == 0
         };
         let (messages, next) = fetched(&mut client, &mut server, |turn| image(&orders, 10 + turn), loses).unwrap();
