@@ -1,4 +1,4 @@
-//! Books and NBBO.
+//! The market stage: books and NBBO.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tapeworks_time::Nanos;
 
 use crate::{Contradicted, EngineOptions, MarketImage, Start};
 
-/// The receiver of each update of books and NBBO. `()` drops them.
+/// Receives every update of books and NBBO. `()` drops them.
 pub trait Publish {
-    /// An update. `instruments` knows its symbol.
+    /// Handles an update. `instruments` contains its symbol.
     fn publish(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments);
 }
 
@@ -54,12 +54,12 @@ impl<P: Publish> Sink<NbboUpdate<'_>> for Outlet<P> {
     }
 }
 
-/// Books and NBBO with their part of a checkpoint. `P` gets every update.
+/// Books and NBBO with their part of a checkpoint. `P` receives every update.
 pub struct MarketStage<P = ()> {
     market: Through<BookStage, NbboStage>,
     buffer: Vec<Event>,
     outlet: Outlet<P>,
-    /// The latest receive time of the events.
+    /// Latest receive time of the events.
     now: Nanos,
     /// The feeds of each channel.
     feeds: Vec<Vec<Publisher>>,
@@ -72,7 +72,7 @@ impl<P> std::fmt::Debug for MarketStage<P> {
 }
 
 impl<P: Publish> MarketStage<P> {
-    /// Empty books.
+    /// Creates empty books.
     pub fn new(options: &EngineOptions, publisher: P) -> Self {
         Self {
             market: options.books.stages(),
@@ -88,13 +88,13 @@ impl<P: Publish> MarketStage<P> {
         }
     }
 
-    /// Goes on from a state.
+    /// Continues from a restored state.
     pub fn restore(&mut self, start: Start) {
         (self.market, self.outlet.instruments, self.now) = (start.stages, start.instruments, start.now);
         if let Some(carried) = &mut self.outlet.carried {
             *carried = start.carried;
         }
-        // The event does not name its channel among the feed's: each may be meant.
+        // The books do not record which of the feed's channels was contradicted, so mark all of them.
         for (channel, feeds) in self.feeds.iter().enumerate() {
             let mut books = feeds.iter().filter_map(|feed| self.market.first.feed(*feed));
             if books.any(|books| books.contradicted_count() > 0) {
@@ -114,12 +114,12 @@ impl<P: Publish> MarketStage<P> {
         edge.end_of_batch();
     }
 
-    /// Books, NBBO, symbols and last trades as plain values.
+    /// Returns books, NBBO, symbols and last trades as plain values.
     pub fn image(&self) -> MarketImage {
         self.image_in(MarketImage::default())
     }
 
-    /// [`MarketStage::image`] in the memory of an earlier image.
+    /// Like [`MarketStage::image`], but reuses the memory of an earlier image.
     #[must_use]
     pub fn image_in(&self, mut image: MarketImage) -> MarketImage {
         let MarketImage { books, nbbo, symbols, carried, now } = &mut image;
@@ -132,32 +132,32 @@ impl<P: Publish> MarketStage<P> {
         image
     }
 
-    /// The channels whose books are contradicted.
+    /// Returns the channels whose books are contradicted.
     pub fn contradicted(&self) -> Arc<Contradicted> {
         Arc::clone(&self.outlet.contradicted)
     }
 
-    /// The books.
+    /// Returns the books.
     pub const fn books(&self) -> &BookStage {
         &self.market.first
     }
 
-    /// The NBBO.
+    /// Returns the NBBO.
     pub const fn nbbo(&self) -> &NbboStage {
         &self.market.second
     }
 
-    /// The symbols.
+    /// Returns the symbols.
     pub const fn instruments(&self) -> &Instruments {
         &self.outlet.instruments
     }
 
-    /// The receiver of the updates.
+    /// Returns the receiver of the updates.
     pub const fn publisher(&self) -> &P {
         &self.outlet.publisher
     }
 
-    /// The receiver of the updates, and what it may show: the symbols and the NBBO of each.
+    /// Returns the receiver of the updates, with the symbols and the NBBO that it may display.
     pub const fn publisher_mut(&mut self) -> (&mut P, &Instruments, &NbboStage) {
         (&mut self.outlet.publisher, &self.outlet.instruments, &self.market.second)
     }

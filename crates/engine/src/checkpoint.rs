@@ -1,20 +1,20 @@
-//! Checkpoints: the state of engine and books after so many records of the journal, so that neither a start nor a client's replay need
-//! go through the whole day.
+//! Checkpoints: the state of engine and books after a given number of journal records.
 //!
-//! A file `NUMBER.snapshot` lies beside the journal's segments; the number is that of the next record. It has a header of 48
-//! bytes and a body of postcard's, with a CRC-32 over all but the first 12 bytes:
+//! With a checkpoint, neither a restart nor a client's replay has to process the whole day. A file `NUMBER.snapshot` is
+//! kept beside the journal's segments; the number is that of the next record. It consists of a 48-byte header and a
+//! body encoded by postcard, with a CRC-32 over everything but the first 12 bytes:
 //!
 //! | offset | | |
 //! | --- | --- | --- |
 //! | 0 | `TAPESNPC` | the last letter is the version |
-//! | 8 | CRC-32 | u32, of all that follows it |
+//! | 8 | CRC-32 | u32, over everything after it |
 //! | 12 | zero | 4 bytes |
 //! | 16 | number | u64, of the next record |
 //! | 24 | length | u64, bytes of the body |
 //! | 32 | events | u64, the number of the next event |
 //! | 40 | time | u64, the latest receive time of the events before, in ns |
 //!
-//! All little-endian. [`folder`] writes the files, keeps some and chooses among them.
+//! All values are little-endian. [`folder`] writes the files, decides which to keep, and selects among them.
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
@@ -41,7 +41,7 @@ struct Body<Market> {
 
 /// A restored state.
 pub struct Restored {
-    /// The record that comes next.
+    /// The next record.
     pub record: u64,
     /// Feed and channels.
     pub engine: Engine,
@@ -49,7 +49,7 @@ pub struct Restored {
     pub market: Start,
 }
 
-/// The header of a file.
+/// The header of a checkpoint file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
     crc: u32,
@@ -60,7 +60,7 @@ struct Header {
 }
 
 impl Header {
-    /// The header at the beginning of a file; `None` where there is none of this version.
+    /// Parses the header of a file; `None` if it is missing or of another version.
     fn read(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| bytes.get(at..at + 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let crc = bytes.get(8..12)?.first_chunk().map(|crc| u32::from_le_bytes(*crc))?;
@@ -70,26 +70,25 @@ impl Header {
     }
 }
 
-/// An engine as plain values.
+/// An engine's state as plain values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineImage {
-    /// Its counters.
+    /// The engine's counters.
     pub counters: EngineCounters,
     feed: Vec<u8>,
 }
 
 impl EngineImage {
-    /// Copies an engine.
-    ///
-    /// # Errors
-    /// A feed that cannot be encoded.
+    /// Copies the state of an engine.
     pub fn of(engine: &Engine) -> Result<Self, CheckpointError> {
         let feed = engine.feed().save().map_err(|error| CheckpointError(error.to_string()))?;
         Ok(Self { counters: *engine.counters(), feed })
     }
 }
 
-/// The state as a file, but for the header's number and CRC, in the memory of `bytes`. The image is [sorted](MarketImage::sorted).
+/// Encodes the state as a file in the memory of `bytes`, except for the header's number and CRC.
+///
+/// The image should be [sorted](MarketImage::sorted).
 ///
 /// # Errors
 /// A state that cannot be encoded.
@@ -112,14 +111,14 @@ pub fn encode(
     Ok(bytes)
 }
 
-/// Completes the header of the bytes of [`encode`].
+/// Completes the header of bytes from [`encode`].
 fn seal(bytes: &mut [u8], record: u64) {
     bytes[16..24].copy_from_slice(&record.to_le_bytes());
     let crc = crc32fast::hash(&bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The header and the body of a file, both sound.
+/// Checks a file and splits it into header and body.
 fn body_of(bytes: &[u8], record: u64) -> Result<(Header, &[u8]), String> {
     let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
     let header = Header::read(bytes).ok_or("not a checkpoint of this version")?;
@@ -133,7 +132,7 @@ fn body_of(bytes: &[u8], record: u64) -> Result<(Header, &[u8]), String> {
     Ok((header, body))
 }
 
-/// The state in a file's bytes.
+/// Restores the state from a file's bytes.
 fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restored, String> {
     let (header, body) = body_of(bytes, record)?;
     let body: Body<MarketImage> = postcard::from_bytes(body).map_err(|error| error.to_string())?;
@@ -157,14 +156,14 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
     Ok(Restored { record, engine, market: Start { next, stages, instruments, carried, now } })
 }
 
-/// Why bytes are no checkpoint, or a state cannot become one.
+/// Why bytes are not a checkpoint, or a state cannot be encoded as one.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("checkpoint: {0}")]
 pub struct CheckpointError(String);
 
-/// The state between two records of a journal, as in a checkpoint file.
+/// The state between two records of a journal, as stored in a checkpoint file.
 ///
-/// It keeps last trades, as it must to become a file, if the options say so.
+/// It keeps last trades only if the options say so, and a checkpoint file needs them.
 pub struct Checkpoint {
     record: u64,
     engine: Engine,
@@ -178,15 +177,15 @@ impl std::fmt::Debug for Checkpoint {
 }
 
 impl Checkpoint {
-    /// The state before the first record.
+    /// Creates the state before the first record.
     pub fn new(options: &EngineOptions) -> Self {
         Self { record: 0, engine: Engine::new(options), market: MarketStage::new(options, ()) }
     }
 
-    /// The state in the bytes of a file.
+    /// Reads the state from the bytes of a file.
     ///
     /// # Errors
-    /// [`CheckpointError`]: they are damaged, of another version or configuration, or of what cannot be.
+    /// [`CheckpointError`] if they are damaged, of another version or configuration, or describe an impossible state.
     pub fn read(bytes: &[u8], options: &EngineOptions) -> Result<Self, CheckpointError> {
         let record = Header::read(bytes).map(|header| header.record).unwrap_or_default();
         let restored = restore(bytes, record, options).map_err(CheckpointError)?;
@@ -195,17 +194,17 @@ impl Checkpoint {
         Ok(Self { record, engine: restored.engine, market })
     }
 
-    /// The number of the next record.
+    /// Returns the number of the next record.
     pub const fn record(&self) -> u64 {
         self.record
     }
 
-    /// The number of the next event.
+    /// Returns the number of the next event.
     pub const fn next_event(&self) -> u64 {
         self.engine.counters().events
     }
 
-    /// Takes the next record, and appends its events to `events`.
+    /// Processes the next record and appends its events to `events`.
     pub fn input(&mut self, input: &Input<&[u8]>, events: &mut Vec<Event>) {
         let before = events.len();
         self.engine.input(input, events);
@@ -214,10 +213,10 @@ impl Checkpoint {
         self.record = self.record.saturating_add(1);
     }
 
-    /// The state as the bytes of a file.
+    /// Encodes the state as the bytes of a file.
     ///
     /// # Errors
-    /// [`CheckpointError`] when it cannot be encoded.
+    /// [`CheckpointError`] if it cannot be encoded.
     pub fn write(&self) -> Result<Vec<u8>, CheckpointError> {
         let mut bytes = encode(EngineImage::of(&self.engine)?, &self.market.image().sorted(), Vec::new())?;
         seal(&mut bytes, self.record);

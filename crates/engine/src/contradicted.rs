@@ -1,32 +1,33 @@
-//! The channels whose messages contradict the books. The stage of the books sets them, and ingest requests snapshots for them.
+//! The channels whose messages contradict the books. The market stage sets them, and ingest requests snapshots for
+//! them.
 //!
-//! The two may be on different threads. Ingest reads the set from time to time, and makes an
-//! [`Input::Contradicted`](tapeworks_feed::live::Input::Contradicted) of each channel. That input is journaled like any other, so a
-//! replay of the journal makes the same request at the same place.
+//! The two may run on different threads. Ingest reads the set from time to time and creates an
+//! [`Input::Contradicted`](tapeworks_feed::live::Input::Contradicted) for each channel. That input is journaled like
+//! any other, so a replay of the journal makes the same request at the same point.
 //!
-//! Cost: a compare for each update; a locked instruction for each event that the books refuse.
+//! Cost: one compare per update; one locked instruction per event that the books reject.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tapeworks_market::book::Outcome;
 use tapeworks_market::{BookUpdate, EventKind, Flags, InstrumentId};
 
-/// A bit for each channel whose books are contradicted.
+/// A bit per channel, set while its books are contradicted.
 #[derive(Debug)]
 pub struct Contradicted(Box<[AtomicU64]>);
 
 impl Contradicted {
-    /// No channel of so many is contradicted.
+    /// Creates an empty set for this many channels.
     pub(crate) fn new(channels: usize) -> Self {
         Self((0..channels.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The word of a channel, and its bit in it; `None` for a channel that the plant does not have.
+    /// Returns a channel's word and bit; `None` for a channel that the plant does not have.
     fn place(&self, channel: usize) -> Option<(&AtomicU64, u64)> {
         Some((self.0.get(channel / 64)?, 1 << (channel % 64)))
     }
 
-    /// Notes whether an event contradicted its channel's books.
+    /// Records an event that contradicts its channel's books, or that rebuilds them.
     #[inline]
     pub(crate) fn note(&self, update: &BookUpdate<'_>) {
         if update.outcome != Outcome::Applied
@@ -45,31 +46,31 @@ impl Contradicted {
         } else if event.kind == EventKind::Clear
             && (event.instrument == InstrumentId::ALL || event.flags().contains(Flags::SNAPSHOT))
         {
-            // All books of the channel are made anew.
+            // All books of the channel are being rebuilt.
             if let Some((word, bit)) = self.place(event.channel.into()) {
                 word.fetch_and(!bit, Ordering::Relaxed);
             }
         }
     }
 
-    /// A channel's books are contradicted.
+    /// Marks a channel's books as contradicted.
     pub(crate) fn set(&self, channel: usize) {
         if let Some((word, bit)) = self.place(channel) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// No book is contradicted any more.
+    /// Clears the marks of all channels.
     pub fn clear(&self) {
         self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Whether no channel's books are.
+    /// Returns whether no channel is marked.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
-    /// Whether a channel's books are.
+    /// Returns whether a channel is marked.
     pub fn has(&self, channel: usize) -> bool {
         self.place(channel).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }

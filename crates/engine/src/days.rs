@@ -1,4 +1,4 @@
-//! The folder of a journal and those of earlier days in it.
+//! The folder of a journal and the folders of earlier days in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use tapeworks_time::Nanos;
 
 use crate::checkpoint::{Restored, folder};
 
-/// An opened journal.
+/// A journal opened for writing.
 #[derive(Debug)]
 pub struct OpenJournal<D: Disk = System> {
-    /// Goes on behind its last record.
+    /// Continues after the last record.
     pub writer: JournalWriter<D>,
-    /// Its contents.
+    /// What the journal contained.
     pub opened: Opened,
 }
 
 impl<D: Disk> OpenJournal<D> {
-    /// Counts as lost the records that reached the disk once and are gone from its end. Their numbers are not given again.
+    /// Counts records as lost that were once on disk but are missing from the end. Their numbers are not reused.
     ///
     /// # Errors
     /// A record that cannot be written.
@@ -33,7 +33,7 @@ impl<D: Disk> OpenJournal<D> {
         self.lose_until(self.opened.next + missing, now)
     }
 
-    /// Continues from a checkpoint. Records that it includes and the journal lacks are counted as lost.
+    /// Continues from a checkpoint. Counts records as lost that it includes but the journal lacks.
     ///
     /// # Errors
     /// A record that cannot be written.
@@ -41,7 +41,7 @@ impl<D: Disk> OpenJournal<D> {
         self.lose_until(restored.record, restored.market.time())
     }
 
-    /// Counts the records from the journal's end up to `next` as lost.
+    /// Counts the records from the journal's end up to `next` (exclusive) as lost.
     fn lose_until(&mut self, next: u64, time: Nanos) -> Result<(), JournalError> {
         let missing = next.saturating_sub(self.opened.next);
         self.writer.lose_until(next, time.0)?;
@@ -51,10 +51,10 @@ impl<D: Disk> OpenJournal<D> {
     }
 }
 
-/// The folder in which an earlier day's journal is collected before it gets the name of its day.
+/// The folder that collects an earlier day's journal before it is renamed after its day.
 const MOVING: &str = "moving";
 
-/// Opens the journal. One whose last record is of an earlier day is moved away first.
+/// Opens the journal. If its last record is of an earlier day, moves it away first.
 ///
 /// # Errors
 /// A journal that cannot be opened or moved.
@@ -62,7 +62,7 @@ pub fn open(folder: &Path, options: JournalOptions, now: Nanos) -> Result<OpenJo
     open_in(folder, options, now)
 }
 
-/// As [`open`], on the disk `D`.
+/// [`open`] on the disk `D`.
 ///
 /// # Errors
 /// As [`open`].
@@ -73,7 +73,7 @@ pub fn open_in<D: Disk>(
 ) -> Result<OpenJournal<D>, JournalError> {
     let moving = &folder.join(MOVING);
     let (writer, opened) = JournalWriter::open_in(folder, options)?;
-    // Begun, and not ended: the process was killed.
+    // A move was started but not completed: the process was killed.
     let mut is_old = D::exists(moving);
     if opened.next > opened.first
         && let Some(last) = last_time_in::<D>(folder)?
@@ -90,8 +90,9 @@ pub fn open_in<D: Disk>(
     Ok(OpenJournal { writer, opened })
 }
 
-/// Moves the journal in `folder` into a folder in it, named by the day of its last record. It is collected in `moving`, so that
-/// a move that was interrupted is ended at the next start.
+/// Moves the journal in `folder` into a subfolder named after the day of its last record.
+///
+/// Collects it in `moving` first, so that the next start completes an interrupted move.
 fn move_away<D: Disk>(folder: &Path, moving: &Path) -> Result<(), JournalError> {
     let failed = |path: &Path, what| {
         let path = path.to_owned();
@@ -110,22 +111,24 @@ fn move_away<D: Disk>(folder: &Path, moving: &Path) -> Result<(), JournalError> 
     folder::move_away::<D>(folder, first, moving)
         .map_err(failed(folder, "old checkpoints cannot be moved away"))?;
     let Some(day) = last_time_in::<D>(moving)?.and_then(|last| clock::date_at(Nanos(last))) else {
-        // Nothing was in it.
+        // The folder was empty.
         return D::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
     };
     let mut names = (1..).map(|part| folder.join(name_of_day(day, part)));
-    // A journal of the same day that is there already, as after a wrong clock, stays.
+    // An existing journal of the same day, for example after a wrong clock, is kept.
     let to = names.find(|to| !D::exists(to)).unwrap_or_else(|| folder.join(day.to_string()));
     sync(moving)?;
     D::rename(moving, &to).map_err(failed(&to, "cannot get its name"))?;
     sync(folder)
 }
 
-/// Moves the journal in `folder`, with its checkpoints, into a new folder in it, `aside-1` or the next free number: another plant's records
-/// take its place. Returns the new folder. A move that was interrupted leaves the rest in `folder`; the next one takes it.
+/// Moves the journal in `folder` and its checkpoints into a new subfolder, to make room for another plant's records.
+///
+/// The subfolder is `aside-1` or the next free number. Returns its path. An interrupted move leaves the rest in
+/// `folder`; the next move takes it.
 ///
 /// # Errors
-/// A journal that another process writes, or that cannot be moved.
+/// A journal that another process is writing, or that cannot be moved.
 pub fn move_aside_in<D: Disk>(folder: &Path) -> Result<PathBuf, JournalError> {
     let failed = |path: &Path, what| {
         let path = path.to_owned();
@@ -138,7 +141,7 @@ pub fn move_aside_in<D: Disk>(folder: &Path) -> Result<PathBuf, JournalError> {
     let first = segment_starts_in::<D>(folder)?.first().copied().unwrap_or_default();
     folder::move_away::<D>(folder, first, &to)
         .map_err(failed(folder, "its checkpoints cannot be moved aside"))?;
-    // The last first: what an interrupted move leaves is the beginning of a journal.
+    // Last segment first, so that an interrupted move leaves the beginning of a journal.
     let mut paths = D::entries(folder).map_err(failed(folder, "cannot list the journal"))?;
     paths.sort();
     for path in paths.iter().rev().filter(|path| is_journal_file(path)) {
@@ -153,12 +156,12 @@ pub fn move_aside_in<D: Disk>(folder: &Path) -> Result<PathBuf, JournalError> {
     Ok(to)
 }
 
-/// The name of the folder of a day, or of one more of the same day.
+/// Returns the name of the folder of a day, or of a further part of the same day.
 pub fn name_of_day(day: Date, part: u32) -> String {
     if part > 1 { format!("{day}.{part}") } else { day.to_string() }
 }
 
-/// The day that a folder is named by, and which of that day it is.
+/// Parses a folder name into its day and part.
 pub fn day_of_name(name: &str) -> Option<(Date, u32)> {
     let (day, part) = match name.split_once('.') {
         Some((day, part)) => (day, part.parse().ok().filter(|part| *part > 1)?),
@@ -167,8 +170,9 @@ pub fn day_of_name(name: &str) -> Option<(Date, u32)> {
     Some((day.parse().ok()?, part))
 }
 
-/// The days, in New York, of which a journal has records, in order. Cost: a look into each segment's header for each day, and a
-/// read of a segment.
+/// Returns the days, in New York, of which a journal has records, in order.
+///
+/// Cost: for each day, a read of every segment's header and of one segment.
 ///
 /// # Errors
 /// A journal that cannot be read.
@@ -176,7 +180,7 @@ pub fn days_of(journal: &Path) -> Result<Vec<Date>, JournalError> {
     days_of_in::<System>(journal)
 }
 
-/// As [`days_of`], on the disk `D`.
+/// [`days_of`] on the disk `D`.
 ///
 /// # Errors
 /// As [`days_of`].
@@ -186,7 +190,7 @@ pub fn days_of_in<D: Disk>(journal: &Path) -> Result<Vec<Date>, JournalError> {
         let mut reader = JournalReader::<D>::from_time_in(journal, from.0)?;
         let mut found = None;
         while let Some(record) = reader.next()? {
-            // The time of lost records is 0 where nothing shows it.
+            // Lost records have the time 0 if nothing shows when they were lost.
             if record.time >= from.0 && (record.kind != LOST || record.time > 0) {
                 found = clock::date_at(Nanos(record.time));
                 break;
@@ -201,18 +205,19 @@ pub fn days_of_in<D: Disk>(journal: &Path) -> Result<Vec<Date>, JournalError> {
     }
 }
 
-/// A journal that a plant has moved away.
+/// A journal that a plant moved away.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EarlierJournal {
-    /// The day of its last record, in New York.
+    /// Day of its last record, in New York.
     pub date: Date,
-    /// Which of that day it is, from 1: more than one there is when the clock was wrong.
+    /// Part of that day, from 1. There is more than one part if the clock was wrong.
     pub part: u32,
-    /// Where it is.
+    /// Its path.
     pub folder: PathBuf,
 }
 
-/// The journals that a plant has moved away: the folders in the journal's that are named by dates, in order.
+/// Lists the journals that a plant moved away, in order: the subfolders of the journal's folder that are named after
+/// dates.
 ///
 /// # Errors
 /// A folder that cannot be listed.
@@ -220,7 +225,7 @@ pub fn earlier_journals(journal: &Path) -> Result<Vec<EarlierJournal>, JournalEr
     earlier_journals_in::<System>(journal)
 }
 
-/// As [`earlier_journals`], on the disk `D`.
+/// [`earlier_journals`] on the disk `D`.
 ///
 /// # Errors
 /// As [`earlier_journals`].
@@ -241,16 +246,17 @@ pub fn earlier_journals_in<D: Disk>(journal: &Path) -> Result<Vec<EarlierJournal
     Ok(journals)
 }
 
-/// A day to make files of, the journal that it is in, and the name of its folder.
+/// A day to export, the journal that contains it, and the name of its folder.
 pub type Due = (Date, PathBuf, String);
 
-/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and
-/// for each unreadable journal its day and the error.
+/// Lists the days before `today` that the journal in `folder`, or one moved away from there, has records of, in order.
+///
+/// Also returns the day and the error of each unreadable journal.
 pub fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
     days_before_in::<System>(today, folder)
 }
 
-/// As [`days_before`], on the disk `D`.
+/// [`days_before`] on the disk `D`.
 pub fn days_before_in<D: Disk>(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
     let (mut due, mut unreadable) = (Vec::new(), Vec::new());
     let mut journals = earlier_journals_in::<D>(folder).unwrap_or_else(|error| {
@@ -282,14 +288,14 @@ mod tests {
 
     const DAY: u64 = 86_400 * Nanos::SECOND;
 
-    /// Noon in New York of 2026-01-05, a Monday, and so many days later.
+    /// Noon in New York, `days` days after Monday, 2026-01-05.
     fn noon(days: u64) -> Nanos {
         Nanos(1_767_632_400 * Nanos::SECOND + days * DAY)
     }
 
     const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
 
-    /// Opens the journal at this time, and appends so many records. Returns its earlier contents.
+    /// Opens the journal at this time and appends this many records. Returns what it contained before.
     fn keep(folder: &TempDir, time: Nanos, records: u64) -> Opened {
         let OpenJournal { mut writer, opened } = open(folder.path(), SMALL, time).unwrap();
         for _ in 0..records {
@@ -309,7 +315,7 @@ mod tests {
     fn a_journal_goes_on_over_days_until_a_start_finds_its_last_record_of_an_earlier_one() {
         let folder = tempdir().unwrap();
         keep(&folder, noon(0), 20);
-        // The plant runs into the next day.
+        // The plant keeps running into the next day.
         let mut running = open(folder.path(), SMALL, noon(0)).unwrap();
         for days in [0, 1] {
             let record = Record { kind: 5, time: noon(days).0, ..Record::default() };
@@ -319,10 +325,10 @@ mod tests {
         // A second start on that day: no record is lost, and the numbers continue.
         assert_eq!(keep(&folder, noon(1), 1).next, 22);
         assert!(!&folder.path().join("2026-01-05").exists());
-        // And on the next one.
+        // And one on the day after.
         assert_eq!(keep(&folder, noon(2), 3).next, 0);
         assert_eq!((records(folder.path()), records(&folder.path().join("2026-01-06"))), (3, 23));
-        // A wrong clock, before the journal's day: the journal stays.
+        // A clock set to before the journal's day: the journal stays.
         assert_eq!(keep(&folder, noon(1), 0).next, 3);
         assert_eq!(records(folder.path()), 3);
     }
@@ -369,7 +375,7 @@ mod tests {
         assert!(!moving.exists());
         let verified = tapeworks_journal::verify(&folder.path().join("2026-01-05"), || true).unwrap();
         assert_eq!((verified.records, verified.damage.len()), (40, 0));
-        // As one that had not begun.
+        // Like a move that had not begun.
         fs::create_dir_all(&moving).unwrap();
         keep(&folder, noon(1), 1);
         assert!(!moving.exists());

@@ -1,7 +1,7 @@
 //! The engine: inputs in, events out.
 //!
-//! The live plant gives it what it receives, a replay what the journal holds. The same inputs give the same events with the same
-//! numbers.
+//! The live plant feeds it received inputs, a replay feeds it journaled ones. Equal inputs produce equal events with
+//! equal numbers.
 
 use tapeworks_feed::live::{Input, LiveFeed, Request};
 use tapeworks_feed::state::StateError;
@@ -13,13 +13,13 @@ use crate::EngineOptions;
 /// Counters of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct EngineCounters {
-    /// Inputs.
+    /// Inputs processed.
     pub inputs: u64,
-    /// Events, which is the number of the next one.
+    /// Events produced, and so the number of the next event.
     pub events: u64,
 }
 
-/// Makes events of inputs.
+/// Turns inputs into events.
 #[derive(Debug)]
 pub struct Engine {
     feed: LiveFeed,
@@ -27,12 +27,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that has seen nothing.
+    /// Creates an engine that has processed nothing.
     pub fn new(options: &EngineOptions) -> Self {
         Self { feed: options.live_feed(), counters: EngineCounters::default() }
     }
 
-    /// The engine with these options that had seen so much, from the state of its feed.
+    /// Restores an engine with these options and counters from the saved state of its feed.
     pub(crate) fn restore(
         options: &EngineOptions,
         counters: EngineCounters,
@@ -42,17 +42,17 @@ impl Engine {
         Ok(Self { feed: LiveFeed::restore(how, channels, feed)?, counters })
     }
 
-    /// The channels, symbols and problems.
+    /// Returns the feed: channels, symbols and problems.
     pub const fn feed(&self) -> &LiveFeed {
         &self.feed
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn counters(&self) -> &EngineCounters {
         &self.counters
     }
 
-    /// One input: appends its events to `events`.
+    /// Processes one input and appends its events to `events`.
     #[inline]
     pub fn input(&mut self, input: &Input<&[u8]>, events: &mut Vec<Event>) {
         let before = events.len();
@@ -61,15 +61,16 @@ impl Engine {
         self.counters.events += (events.len() - before) as u64;
     }
 
-    /// Unknown inputs are missing here: appends events that mark the books as stale.
+    /// Handles the loss of an unknown number of inputs: appends events that mark the books as stale.
     pub fn inputs_lost(&mut self, now: Nanos, events: &mut Vec<Event>) {
         let before = events.len();
         self.feed.inputs_lost(now, &mut |event| events.push(event));
         self.counters.events += (events.len() - before) as u64;
     }
 
-    /// Appends the gaps between this engine and `later`, the same engine after unknown inputs: at most as many events as are missing,
-    /// with their numbers.
+    /// Appends the gaps between this engine and `later`, the same engine after inputs that were lost.
+    ///
+    /// Appends at most as many events as are missing, because the gaps take their numbers.
     pub(crate) fn put_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
         let missing = later.counters.events.saturating_sub(self.counters.events);
         let most = events.len().saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
@@ -77,7 +78,7 @@ impl Engine {
         events.truncate(most);
     }
 
-    /// The next request to send, if there is one.
+    /// Returns the next request to send, if any.
     pub fn take_request(&mut self) -> Option<Request> {
         self.feed.take_request()
     }

@@ -1,20 +1,21 @@
-//! A journal as files: one for each schema and venue of a day.
+//! Exporting a journal as files: one per schema and venue of a day.
 //!
-//! An export replays the journal through the engine, books and NBBO like a plant with the same options, so the files have the
-//! records of its clients. They are `DATE/VENUE/SCHEMA.ENDING`: a date in New York, the venue by the name of its feed
-//! (`XNAS.ITCH`), and `nbbo` for what is computed across venues. The files of a day are made in `DATE.partial`, which gets its
-//! name when the disk has all of them; a file without records is left out.
+//! An export replays the journal through engine, books and NBBO like a plant with the same options, so the files
+//! contain the records that the plant's clients received. They are named `DATE/VENUE/SCHEMA.ENDING`: the date in New
+//! York, the venue as the name of its feed (`XNAS.ITCH`), and `nbbo` for data computed across venues. A day's files are
+//! created in `DATE.partial`, which is renamed when all of them are on disk. A file without records is omitted.
 //!
-//! A journal may span days. The files of a day have the inputs received on it; books, last trades and open intervals come from
-//! earlier inputs, from the newest checkpoint of an earlier day on, or from the journal's beginning.
+//! A journal may span several days. A day's files contain the inputs received on that day; books, last trades and open
+//! intervals derive from earlier inputs, starting at the newest checkpoint of an earlier day or at the beginning of the
+//! journal.
 //!
-//! Where the journal lost inputs, the files go on as a client's replay does: without them where the plant did, else from the checkpoint
-//! behind them.
+//! Where the journal lost inputs, the files continue like a client's replay: without the inputs if the plant did so
+//! too, otherwise from the next checkpoint.
 //!
-//! A journal whose beginning was removed to make room is replayed from the oldest checkpoint that is kept with it. Its files
-//! equal those of the whole day from some time on: [`Exported::from`].
+//! A journal whose beginning was removed to make room is replayed from the oldest checkpoint kept with it. From some
+//! time on, its files equal those of the whole day: [`Exported::from`].
 //!
-//! Cost: as a replay; one thread, and a file for each schema and venue at once.
+//! Cost: that of a replay; one thread, and one open file per schema and venue.
 
 mod folder;
 
@@ -44,24 +45,24 @@ use folder::{DayFile, give_name, lock, remove_if_empty, sync};
 /// The options of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportOptions {
-    /// Where the day's folder goes.
+    /// Parent of the day's folder.
     pub folder: PathBuf,
     /// The schemas.
     pub schemas: Vec<Schema>,
-    /// The ending of the files, which names their format: `dbn.zst`, `parquet` and so on.
+    /// Suffix of the files, which determines their format: `dbn.zst`, `parquet` and so on.
     pub ending: String,
-    /// Whether the files of a day that are there already are replaced.
+    /// Whether to replace existing files of the day.
     pub overwrite: bool,
-    /// The day whose records are written, in New York; that of the journal's first record unless given.
+    /// Day to export, in New York; by default the day of the journal's first record.
     pub date: Option<Date>,
 }
 
-/// Whether `ending` is one that files may have, such as `dbn.zst`.
+/// Returns whether `ending` is a supported file suffix, such as `dbn.zst`.
 pub fn is_ending(ending: &str) -> bool {
     Format::ENDINGS.iter().any(|(known, _)| known.strip_prefix('.') == Some(ending))
 }
 
-/// Why an export failed. The files written so far are removed.
+/// Why an export failed. Files written so far are removed.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -71,7 +72,7 @@ pub enum ExportError {
     /// A file cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A folder cannot be made, renamed or removed.
+    /// A folder cannot be created, renamed or removed.
     #[error("{}: {what}: {source}", path.display())]
     Folder {
         /// The folder.
@@ -81,41 +82,41 @@ pub enum ExportError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another run makes files of the same day.
+    /// Another run is creating files of the same day.
     #[error(transparent)]
     Locked(#[from] NewFileError),
     /// The journal has no records, or records without a date.
     #[error("{}: the journal is empty", journal.display())]
     Empty {
-        /// Its folder.
+        /// The journal's folder.
         journal: PathBuf,
     },
-    /// The journal does not begin with its first record, and no checkpoint has the records before.
+    /// The journal has lost its first records, and no checkpoint includes them.
     #[error("{}: its first {records} records were removed to make room, and no checkpoint of this configuration is kept, \
              without which no book would be right", journal.display())]
     Beheaded {
-        /// Its folder.
+        /// The journal's folder.
         journal: PathBuf,
-        /// Records that are gone.
+        /// Number of removed records.
         records: u64,
     },
-    /// The day's files are there already.
+    /// The day's files already exist.
     #[error("{}: the folder exists", path.display())]
     Exists {
         /// The day's folder.
         path: PathBuf,
     },
-    /// It was stopped.
+    /// The export was stopped.
     #[error("stopped before the end of the journal; nothing is written")]
     Stopped,
 }
 
-/// A file that was written.
+/// An exported file.
 #[derive(Clone, Debug)]
 pub struct ExportedFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// The counts of its records.
+    /// Counts of its records.
     pub summary: Summary,
 }
 
@@ -124,36 +125,38 @@ pub struct ExportedFile {
 pub struct Exported {
     /// The day.
     pub date: Date,
-    /// Its folder.
+    /// The day's folder.
     pub folder: PathBuf,
-    /// The receive time from which on the files are whole, where the journal has lost its beginning; `None` from the day's first
-    /// record in the journal. It is the first full second or minute, where a schema has such intervals, behind the oldest checkpoint.
+    /// Receive time from which the files are complete, if the journal has lost its beginning; `None` if they are
+    /// complete from the day's first record. It is the first multiple of the longest interval among the schemas (at
+    /// most an hour) after the oldest checkpoint.
     pub from: Option<Nanos>,
-    /// Inputs that were read.
+    /// Inputs read.
     pub inputs: u64,
-    /// Events that they gave.
+    /// Events that they produced.
     pub events: u64,
-    /// Inputs that the journal says it lost.
+    /// Inputs that the journal counts as lost.
     pub lost: u64,
-    /// The files, by venue and schema, but for those without records.
+    /// The files by venue and schema, except those without records.
     pub files: Vec<ExportedFile>,
 }
 
-/// The name of a feed as a folder.
+/// Returns the folder name of a feed.
 fn folder_of(feed: Publisher) -> String {
     feed.feed().map_or_else(|| format!("publisher-{}", feed.0), |feed| feed.dataset.to_owned())
 }
 
-/// The earliest time from which on files of these schemas are whole, when nothing up to and including `last` is known.
+/// Returns the earliest time from which files of these schemas are complete if nothing up to and including `last` is
+/// known.
 fn whole_from(last: Nanos, schemas: &[Schema]) -> Nanos {
-    // A bar of a day (UTC) begins in the evening of the day before in New York, so that a file's first is of a part of it.
+    // A daily bar (UTC) begins on the previous evening in New York, so the first one in a file is partial anyway.
     let width = |schema: &Schema| schema.interval_ns().unwrap_or(1).min(3_600 * Nanos::SECOND);
     let width = schemas.iter().map(width).max().unwrap_or(1);
     Nanos((last.0 / width).saturating_add(1).saturating_mul(width))
 }
 
 struct Output {
-    /// The feeds whose updates it receives, all of one dataset. Empty: every feed.
+    /// Feeds whose updates it receives, all of one dataset; empty for every feed.
     feeds: Vec<Publisher>,
     path: PathBuf,
     writer: Writer,
@@ -163,11 +166,12 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportEr
     move |source| ExportError::Folder { path: path.to_owned(), what, source }
 }
 
-/// Inputs between two looks whether to stop.
+/// Inputs between two calls of `go_on`.
 const INPUTS_AT_ONCE: u64 = 1_024;
 
-/// Makes the files of the journal in `journal`, which a plant with these options has kept. `go_on` gets the number of inputs so far
-/// from time to time, and returns whether to continue.
+/// Exports the journal in `journal`, which was written by a plant with these options.
+///
+/// `go_on` is called from time to time with the number of inputs so far, and returns whether to continue.
 ///
 /// # Errors
 /// [`ExportError`].
@@ -180,7 +184,7 @@ pub fn export(
     export_in::<System>(engine_options, journal, options, go_on)
 }
 
-/// As [`export`], on the disk `D`.
+/// [`export`] on the disk `D`.
 ///
 /// # Errors
 /// [`ExportError`].
@@ -204,7 +208,7 @@ pub fn export_in<D: Disk>(
     }
     let partial = options.folder.join(format!("{name}.partial"));
     let _locked_until_the_end = lock::<D>(&folder, &partial)?;
-    // Another run may have finished it meanwhile.
+    // Another run may have completed it meanwhile.
     if D::exists(&folder) && !options.overwrite {
         remove_if_empty::<D>(&partial);
         return Err(ExportError::Exists { path: folder });
@@ -221,7 +225,7 @@ pub fn export_in<D: Disk>(
         },
     );
     if made.is_err() {
-        // The error is more useful than one about a folder that cannot be removed.
+        // This error is more useful than one about a folder that cannot be removed.
         let _left = D::remove_dir_all(&partial);
     }
     made
@@ -230,7 +234,7 @@ pub fn export_in<D: Disk>(
 /// How far the times of records may be out of order, in ns.
 const SLACK: u64 = Nanos::SECOND;
 
-/// The books and instruments of the checkpoint that the files begin with.
+/// Restores books and instruments from the checkpoint at which the files start or continue.
 fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboStage>, Instruments) {
     let now = start.time();
     let Start { stages, instruments, carried, .. } = start;
@@ -239,7 +243,7 @@ fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboS
     (stages, instruments)
 }
 
-/// Makes the files of the inputs received from `begin` on and before `end`.
+/// Creates the files of the inputs received in `begin..end`.
 fn make<D: Disk>(
     engine_options: &EngineOptions,
     journal: &Path,
@@ -268,7 +272,7 @@ fn make<D: Disk>(
     let books = &engine_options.books;
     let mut outputs = Vec::new();
     for schema in &options.schemas {
-        // The SIPs are feeds of one dataset, and so of one folder.
+        // The SIPs are feeds of one dataset, and so share one folder.
         let mut by_folder: BTreeMap<String, Vec<Publisher>> = BTreeMap::new();
         if schema.is_consolidated() {
             by_folder.insert("nbbo".to_owned(), Vec::new());
@@ -318,7 +322,8 @@ fn make<D: Disk>(
         made += events.len() as u64;
         // A replay sends no requests.
         while engine.take_request().is_some() {}
-        // An instrument is known from its mapping on: an event that clears a venue clears the known ones.
+        // An instrument is known from its mapping on: an event that clears a venue clears the instruments known by
+        // then.
         for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {
             if let Some(symbol) = part.first().and_then(Event::symbol) {
                 instruments.intern(symbol);
@@ -355,7 +360,7 @@ fn make<D: Disk>(
         let summary = writer.finish(&instruments)?;
         if summary.records == 0 {
             D::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
-            // Where other files are it stays.
+            // The folder stays if it has other files.
             if let Some(folder) = path.parent() {
                 remove_if_empty::<D>(folder);
             }
@@ -364,7 +369,7 @@ fn make<D: Disk>(
         }
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
-    // Folders without files are gone.
+    // Folders without files have been removed.
     for folder in D::entries(partial).map_err(failed(partial, "cannot be listed"))? {
         sync::<D>(&folder)?;
     }

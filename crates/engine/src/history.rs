@@ -1,4 +1,5 @@
-//! The events of the running day, from the first or from a checkpoint on. Replays and readers of the ring begin with them.
+//! The events of the current day, from the first one or from a checkpoint. Replays and readers of the ring start with
+//! them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ use crate::Start;
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// They cannot be read.
+    /// The events cannot be read.
     #[error("the events of the day cannot be read: {reason}")]
     Unreadable {
         /// The reader's error.
@@ -27,7 +28,7 @@ pub enum HistoryError {
 }
 
 impl HistoryError {
-    /// An error with this reason.
+    /// Creates an error with this reason.
     pub fn unreadable(reason: impl Into<String>) -> Self {
         Self::Unreadable { reason: reason.into() }
     }
@@ -36,46 +37,50 @@ impl HistoryError {
 /// The result of reading a history.
 #[derive(Debug)]
 pub enum Read<'r> {
-    /// The state before the next event. It comes first where the reader begins with a checkpoint, and in the middle where the
-    /// journal lost inputs: then it includes all events before its number, also the missing ones.
+    /// The state before the next event.
+    ///
+    /// It comes first if the reader starts from a checkpoint. It comes in the middle where the journal lost inputs, and
+    /// then includes all events before its number, including the missing ones.
     Start {
-        /// The next events: sequence gaps, where inputs were lost. They take the first numbers of the missing events.
+        /// Events before the state: sequence gaps where inputs were lost, which take the first numbers of the missing
+        /// events.
         missed: &'r [Event],
-        /// The state. The gaps in `missed` are not all that was missed, so the state comes with them.
+        /// The state. It is needed because the gaps in `missed` do not describe everything that was missed.
         start: Box<Start>,
     },
-    /// The next events. There may be more at once, and there may be none in this piece.
+    /// The next events. More may follow immediately, and a piece may be empty.
     Events(&'r [Event]),
-    /// All events so far were read. More come as they happen.
+    /// All events so far have been read. More follow as they happen.
     CaughtUp,
 }
 
-/// The events of the running day, which grow while they are read.
+/// The events of the current day, which grow while they are read.
 pub trait History: Send + Sync {
-    /// A reader from the first event on, or from a checkpoint on in which no event at or after `from` (receive time) is. A time
-    /// of 0 means the first event. Events have consecutive numbers, from 0 or from [`Start::first_event`] on.
+    /// Opens a reader at the first event, or at a checkpoint without events at or after `from` (receive time).
+    ///
+    /// A time of 0 means the first event. Events have consecutive numbers, starting at 0 or at [`Start::first_event`].
     ///
     /// # Errors
-    /// [`HistoryError`], also when the events before `from` are not kept.
+    /// [`HistoryError`], also if the events before `from` were not kept.
     fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError>;
 }
 
-/// Reads the events of a day in their order.
+/// Reads the events of a day in order.
 pub trait HistoryReader: Send {
-    /// The next piece: a state, or some thousands of events at most.
+    /// Returns the next piece: a state, or at most a few thousand events.
     ///
     /// # Errors
-    /// [`HistoryError`] when they cannot be read. The reader is of no use after that.
+    /// [`HistoryError`] if the events cannot be read. The reader is unusable after that.
     fn read(&mut self) -> Result<Read<'_>, HistoryError>;
 }
 
-/// A history in memory, for tests and for plants whose day is short. 64 bytes an event.
+/// A history in memory, for tests and for plants whose day is short. 64 bytes per event.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryHistory {
     events: Arc<Mutex<Vec<Event>>>,
 }
 
-/// The most events of one read.
+/// Maximum number of events per read.
 const READ_EVENTS: usize = 4096;
 
 impl MemoryHistory {
@@ -84,12 +89,12 @@ impl MemoryHistory {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(events);
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

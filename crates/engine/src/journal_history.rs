@@ -1,4 +1,4 @@
-//! The events of a journal as a history.
+//! A history that reads its events from a journal.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -16,11 +16,12 @@ use crate::loss::{Behind, Losses};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
-/// The events of the journal, made from its inputs again: the same events with the same numbers. A reader begins with the newest
-/// checkpoint that is early enough, or else with the first record.
+/// The events of a journal, recreated from its inputs with the same numbers.
 ///
-/// A plant that finds inputs lost when it starts goes on without them, and so does a reader. A plant whose journal loses inputs while it
-/// runs has them: a reader then continues from the next checkpoint. The next checkpoint also shows which of the two it was.
+/// A reader starts at the newest checkpoint that is early enough, or else at the first record. A plant that finds
+/// inputs lost at startup continues without them, and so does a reader. A plant whose journal loses inputs while it
+/// runs has processed them, so a reader continues from the next checkpoint. The next checkpoint also shows which of the
+/// two happened.
 #[derive(Clone, Debug)]
 pub struct JournalHistory<D: Disk = System> {
     options: Arc<EngineOptions>,
@@ -29,14 +30,14 @@ pub struct JournalHistory<D: Disk = System> {
 }
 
 impl JournalHistory {
-    /// The history in the journal at `folder`, written by an engine with these options.
+    /// Creates the history of the journal at `folder`, written by an engine with these options.
     pub fn new(options: EngineOptions, folder: impl Into<PathBuf>) -> Self {
         Self::new_in(options, folder)
     }
 }
 
 impl<D: Disk> JournalHistory<D> {
-    /// As [`JournalHistory::new`], on the disk `D`.
+    /// [`JournalHistory::new`] on the disk `D`.
     pub fn new_in(options: EngineOptions, folder: impl Into<PathBuf>) -> Self {
         Self { options: Arc::new(options), folder: folder.into(), disk: PhantomData }
     }
@@ -54,11 +55,11 @@ impl<D: Disk> JournalHistory<D> {
     }
 }
 
-/// How often a history is opened anew because the records that it would begin with were removed meanwhile.
+/// How often to reopen a history when the records it would start with are removed meanwhile.
 const TRIES: u32 = 10;
 
 impl<D: Disk> JournalHistory<D> {
-    /// As [`History::open`]. `None`: the journal's first records were removed meanwhile.
+    /// [`History::open`], but returns `None` if the journal's first records were removed meanwhile.
     fn try_open(&self, from: Nanos) -> Result<Option<JournalEvents<D>>, HistoryError> {
         let failed = |error: JournalError| HistoryError::unreadable(error.to_string());
         let whole = JournalReader::<D>::open_in(&self.folder).map_err(failed)?;
@@ -101,25 +102,27 @@ impl<D: Disk> History for JournalHistory<D> {
     }
 }
 
-/// The most inputs of one read.
+/// Maximum number of inputs per read.
 const INPUTS_AT_ONCE: usize = 512;
 
 struct JournalEvents<D: Disk> {
     history: JournalHistory<D>,
     reader: JournalReader<D>,
     engine: Engine,
-    /// The events of the last read.
+    /// Events of the last read.
     buffer: Vec<Event>,
-    /// The state that the next read returns.
+    /// State that the next read returns.
     start: Option<Start>,
-    /// The record of lost inputs and its time, until the checkpoint behind it exists.
+    /// The pending loss record and its time, until a later checkpoint exists.
     loss: Option<(u64, Nanos)>,
     losses: Losses,
 }
 
 impl<D: Disk> JournalEvents<D> {
-    /// Goes on behind a record of lost inputs: without them, or from the next checkpoint, where the events of those inputs are missing.
-    /// `false` while there is no such checkpoint.
+    /// Passes a record of lost inputs: without them, or from the next checkpoint, where the events of those inputs are
+    /// missing.
+    ///
+    /// Returns `false` while there is no such checkpoint.
     fn pass(&mut self, (record, time): (u64, Nanos)) -> Result<bool, HistoryError> {
         let JournalHistory { options, folder, .. } = &self.history;
         let behind = match self.losses.behind::<D>(folder, (record, time), &self.engine, options) {

@@ -24,7 +24,7 @@ pub use options::EngineOptions;
 pub use replay::{JournalReplayed, replay, replay_in};
 pub use state::{MarketImage, Start};
 
-// The tests of the crates above use it by this name too.
+// The tests of dependent crates use it by this name too.
 #[cfg(test)]
 extern crate self as tapeworks_engine;
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! A replay at a record of lost inputs: it goes on without them, or from the next checkpoint.
+//! How a replay passes a record of lost inputs: without them, or by jumping to the next checkpoint.
 //!
-//! A plant that finds inputs lost when it starts goes on without them. A plant whose journal loses inputs while it runs has them. The
-//! next checkpoint shows which of the two it was: a replay without the lost inputs comes to its counters, or it does not.
+//! A plant that finds inputs lost at startup continues without them. A plant whose journal loses inputs while it runs
+//! has processed them. The next checkpoint shows which of the two happened: a replay without the lost inputs either
+//! arrives at its counters or does not.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::checkpoint::{Restored, folder};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions};
 
-/// How a replay goes on behind a loss.
+/// How a replay continues after a loss.
 pub(crate) enum Behind {
     /// Without the lost inputs.
     Without,
@@ -21,16 +22,18 @@ pub(crate) enum Behind {
     From(Box<Restored>),
 }
 
-/// The losses that a replay comes to, in their order.
+/// Losses encountered by a replay, in order.
 #[derive(Default, Debug)]
 pub(crate) struct Losses {
-    /// Without the lost inputs before this record the replay comes to the state of the checkpoint there.
+    /// Before this record, a replay without the lost inputs arrives at the state of the checkpoint there.
     agrees_until: u64,
 }
 
 impl Losses {
-    /// How a replay goes on that has come to the state of `engine` at the loss of the record `record`, received at `time`. `None`: there
-    /// is no checkpoint behind it yet.
+    /// Decides how a replay continues that has arrived at the state of `engine` at the loss record `record` of time
+    /// `time`.
+    ///
+    /// Returns `None` if no later checkpoint exists yet.
     pub(crate) fn behind<D: Disk>(
         &mut self,
         journal: &Path,
@@ -50,7 +53,7 @@ impl Losses {
     }
 }
 
-/// Whether the engine, without the lost inputs, makes as many events of as many inputs as the one of the checkpoint had made.
+/// Returns whether the engine, without the lost inputs, arrives at the same input and event counts as the checkpoint.
 fn agrees<D: Disk>(
     journal: &Path,
     (record, time): (u64, Nanos),

@@ -8,25 +8,25 @@ use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{BookOptions, Symbol};
 
-/// The channels and the books of an engine. Engines with the same options give the same events, books and NBBO of the same inputs.
+/// The channels and books of an engine. Engines with equal options turn equal inputs into equal events, books and NBBO.
 #[derive(Clone, Default, Debug)]
 pub struct EngineOptions {
-    /// The channels, in the order in which inputs number them.
+    /// Channels, in the order of their numbers in inputs.
     pub channels: Vec<LiveChannelOptions>,
-    /// The only symbols wanted; all unless given.
+    /// Symbols to process; `None` for all.
     pub symbols: Option<HashSet<Symbol>>,
     /// When venues are under self-help.
     pub self_help: Vec<SelfHelp>,
-    /// What the sizes of the SIPs' quotes count.
+    /// Unit of the sizes in the SIPs' quotes.
     pub sip_sizes: SipSizes,
     /// The books and the NBBO.
     pub books: BookOptions,
-    /// Whether last trades are kept, which a checkpoint needs. Cost: a store for each trade.
+    /// Whether to keep last trades, which a checkpoint needs. Cost: one store per trade.
     pub keeps_last_trades: bool,
 }
 
 impl EngineOptions {
-    /// The feed of these channels before the first input.
+    /// Creates the feed of these channels before the first input.
     pub fn live_feed(&self) -> LiveFeed {
         let (options, channels) = self.feed();
         LiveFeed::new(options, channels)

@@ -1,4 +1,4 @@
-//! Inputs as records of the journal.
+//! Inputs as journal records.
 
 use tapeworks_feed::live::{Input, SnapshotFault};
 use tapeworks_journal::Record;
@@ -23,7 +23,7 @@ const fn line_of(number: u8) -> Line {
     }
 }
 
-/// An input as a record. `scratch` holds the fields that have no place in the record's header.
+/// Encodes an input as a record. `scratch` holds the fields that have no room in the record's header.
 pub fn record_of<'r>(input: &Input<&'r [u8]>, scratch: &'r mut [u8; 16]) -> Record<'r> {
     let blank = Record { time: input.time().0, ..Record::default() };
     match *input {
@@ -49,7 +49,7 @@ pub fn record_of<'r>(input: &Input<&'r [u8]>, scratch: &'r mut [u8; 16]) -> Reco
     }
 }
 
-/// The input of a record; `None` for a record of another kind.
+/// Decodes the input of a record; `None` for a record of another kind.
 pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<&'r [u8]>> {
     let Record { channel, time, extra, payload, .. } = *record;
     let received = Nanos(time);

@@ -1,4 +1,4 @@
-//! A journal read into an engine.
+//! Replaying a journal through the engine.
 
 use std::path::Path;
 
@@ -11,28 +11,29 @@ use tapeworks_time::Nanos;
 use crate::Engine;
 use crate::records::input_of;
 
-/// The contents of the journal at the start.
+/// What the journal contained at startup.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct JournalReplayed {
-    /// Inputs.
+    /// Inputs replayed.
     pub inputs: u64,
-    /// Events that they gave.
+    /// Events that they produced.
     pub events: u64,
-    /// Bytes of a torn record at the end, which were cut off. A copy lies beside the segment.
+    /// Bytes of a torn record that were cut off the end. A copy is kept beside the segment.
     pub torn_bytes: u64,
-    /// Inputs that could not be written at their time, as the journal says.
+    /// Inputs that the journal counts as lost because they could not be written.
     pub lost: u64,
-    /// Records that were damaged or missing. Their changes are not known.
+    /// Damaged or missing records, whose changes are unknown.
     pub damaged: u64,
-    /// How long it took, in ns.
+    /// Duration in ns.
     pub took_ns: u64,
 }
 
-/// Reads the journal into the engine from the record `from` on, or from its first, and hands the events on in pieces. The caller fills
-/// in the bytes cut off at the opening and the time.
+/// Replays the journal from the record `from`, or from its first one, and passes the events on in pieces.
+///
+/// The caller fills in the duration and the bytes that were cut off when the journal was opened.
 ///
 /// # Errors
-/// A journal that cannot be read, or what `publish` gives.
+/// A journal that cannot be read, or an error of `publish`.
 pub fn replay(
     engine: &mut Engine,
     folder: &Path,
@@ -42,7 +43,7 @@ pub fn replay(
     replay_in::<System>(engine, folder, from, publish)
 }
 
-/// As [`replay`], on the disk `D`.
+/// [`replay`] on the disk `D`.
 ///
 /// # Errors
 /// As [`replay`].

@@ -1,7 +1,7 @@
-//! Private books and NBBO, fed by the engine's events, and the records of every wanted schema.
+//! A private copy of books and NBBO, fed with the engine's events, and the records of every schema in use.
 //!
-//! The distributor has one, and each replay. Given the same events both make the same records, each with the number of its
-//! event, which is how a replay hands over to the distributor.
+//! The distributor has one, and so does each replay. From equal events both produce equal records, each with the number
+//! of its event; that is how a replay hands over to the distributor.
 
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
@@ -15,33 +15,32 @@ use tapeworks_time::Nanos;
 
 use crate::Start;
 
-/// Schemas.
+/// Number of schemas.
 pub const SCHEMAS: usize = Schema::ALL.len();
 
-/// A minute in nanoseconds.
 const MINUTE_NS: u64 = 60 * Nanos::SECOND;
 
-/// The place of a schema among all.
+/// Returns the index of a schema among all schemas.
 pub const fn place_of(schema: Schema) -> usize {
     schema as usize
 }
 
-/// The mode of a schema.
+/// How much a schema's builder does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// None: its records do not depend on earlier events.
+    /// Nothing: the records do not depend on earlier events.
     Off,
-    /// Notes the facts that later records need.
+    /// Tracks the facts that later records need.
     Watch,
-    /// Records are made.
+    /// Produces records.
     On,
 }
 
 impl Mode {
-    /// The mode of a schema without subscribers: its later records may need facts of earlier events.
+    /// Returns the mode of a schema without subscribers, whose later records may depend on earlier events.
     pub const fn idle(schema: Schema) -> Self {
         match schema {
-            // An interval is under way when the first subscriber comes.
+            // The first subscriber may arrive in the middle of an interval.
             _ if schema.interval_ns().is_some() => Self::On,
             Schema::Cmbp1 => Self::Watch,
             _ => Self::Off,
@@ -54,22 +53,22 @@ impl Mode {
 pub struct SchemaRecords {
     builder: RecordBuilder,
     mode: Mode,
-    /// It makes bars of a minute or longer, to which only trades and ends of minutes matter.
+    /// Whether it produces bars of a minute or longer, which depend only on trades and on the ends of minutes.
     has_long_bars: bool,
-    /// Records that are not distributed yet.
+    /// Records that have not been distributed yet.
     pub batch: Batch,
 }
 
-/// An event that leads to messages besides records.
+/// An event that causes messages other than records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Special {
-    /// An instrument is new.
+    /// A new instrument.
     Mapping(InstrumentId, Symbol),
-    /// Messages are missing.
+    /// Missing messages.
     Gap(Event, Gap),
 }
 
-/// Books and NBBO, with the number of the event that each update comes from.
+/// Books and NBBO, with the number of the event that caused each update.
 #[derive(Debug)]
 pub struct Market {
     stages: Through<BookStage, NbboStage>,
@@ -85,7 +84,7 @@ struct Outlet<'a, F> {
     each: F,
     instruments: &'a Instruments,
     event: u64,
-    /// 1 where each event gives one update.
+    /// 1 if each event yields one update, otherwise 0.
     step: u64,
 }
 
@@ -98,30 +97,31 @@ impl<F: FnMut(u64, &NbboUpdate<'_>, &Instruments)> Sink<NbboUpdate<'_>> for Outl
 }
 
 impl Market {
-    /// Empty books.
+    /// Creates empty books.
     pub fn new(options: &BookOptions) -> Self {
         Self { stages: options.stages(), instruments: options.instruments(), next: 0, now: Nanos(0) }
     }
 
-    /// Continues from a state.
+    /// Continues from a restored state.
     pub fn restore(&mut self, start: Start) -> Carried {
         let Start { next, stages, instruments, carried, now } = start;
         *self = Self { stages, instruments, next, now };
         carried
     }
 
-    /// The books.
+    /// Returns the books.
     pub const fn books(&self) -> &BookStage {
         &self.stages.first
     }
 
-    /// The NBBO.
+    /// Returns the NBBO.
     pub const fn nbbo(&self) -> &NbboStage {
         &self.stages.second
     }
 
-    /// Takes the next of `events`, up to and including one that gives a [`Special`], and hands every update to `each` with the number of
-    /// its event. Returns how many it took.
+    /// Processes the next of `events`, up to and including one that yields a [`Special`].
+    ///
+    /// Passes every update to `each` with the number of its event. Returns how many events it processed.
     pub fn advance(
         &mut self,
         events: &[Event],
@@ -151,35 +151,35 @@ impl Market {
             let instrument = self.instruments.intern(symbol);
             return (self.instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
         }
-        // The gap of an instrument shows in the flags of its records.
+        // The gap of a single instrument shows in the flags of its records.
         let is_of_channel = event.instrument >= InstrumentId::UNKNOWN;
         event.gap().filter(|_| is_of_channel).map(|gap| Special::Gap(*event, gap))
     }
 }
 
-/// Books, NBBO and the records of them.
+/// Books, NBBO and the records derived from them.
 pub struct Replica {
     /// Books and NBBO.
     pub market: Market,
-    /// The end of the minute that runs, in ns of receive time.
+    /// End of the current minute, in ns of receive time.
     minute_end: u64,
-    /// The records of each schema, by [`place_of`].
+    /// Records of each schema, indexed by [`place_of`].
     pub by_schema: Vec<SchemaRecords>,
 }
 
-/// The state that records are made from.
+/// Returns the state from which records are made.
 const fn state_of(market: &Market) -> State<'_> {
     State { books: market.books(), nbbo: market.nbbo(), instruments: &market.instruments, now: market.now }
 }
 
-/// Whether an event is taken alone: it gives more than one update, or a [`Special`].
+/// Returns whether an event must be processed alone: it yields more than one update, or a [`Special`].
 const fn is_alone(event: &Event) -> bool {
     event.instrument.0 == InstrumentId::ALL.0
         || matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap)
 }
 
 impl Replica {
-    /// Empty books, and no records.
+    /// Creates empty books without records.
     pub fn new(options: &BookOptions) -> Self {
         let of_schema = |schema| SchemaRecords {
             builder: RecordBuilder::new(schema),
@@ -191,21 +191,22 @@ impl Replica {
         Self { market: Market::new(options), minute_end: 0, by_schema }
     }
 
-    /// Continues from a state: records are those of a replica that has seen every event before it.
+    /// Continues from a restored state. Later records equal those of a replica that has processed every earlier event.
     pub fn restore(&mut self, start: Start) {
         let carried = self.market.restore(start);
         let state = state_of(&self.market);
         self.by_schema.iter_mut().for_each(|of_schema| of_schema.builder.restore(&state, &carried));
     }
 
-    /// Sets the mode of a schema from now on.
+    /// Sets the mode of a schema.
     pub fn set_mode(&mut self, schema: Schema, mode: Mode) {
         if let Some(of_schema) = self.by_schema.get_mut(place_of(schema)) {
             of_schema.mode = mode;
         }
     }
 
-    /// Takes the next of `events`, up to and including one that gives a [`Special`]. Returns how many it took.
+    /// Processes the next of `events`, up to and including one that yields a [`Special`]. Returns how many it
+    /// processed.
     pub fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
         let Self { market, minute_end, by_schema } = self;
         market.advance(events, |event, update, instruments| {
@@ -226,7 +227,7 @@ impl Replica {
         })
     }
 
-    /// Takes all of `events`; after each piece of them `each` gets the replica with its records, and the [`Special`].
+    /// Processes all of `events`. After each piece, `each` receives the replica with its records, and the [`Special`].
     pub fn take(&mut self, events: &[Event], mut each: impl FnMut(&mut Self, Option<Special>)) {
         let mut rest = events;
         while !rest.is_empty() {
@@ -239,17 +240,17 @@ impl Replica {
         }
     }
 
-    /// The first event of which records of `schema` are held until their group of events ends.
+    /// Returns the first event whose records of `schema` are held back until its group of events ends.
     pub fn held(&self, schema: Schema) -> Option<u64> {
         self.by_schema.get(place_of(schema))?.builder.held()
     }
 
-    /// Gives up waiting for the ends of groups.
+    /// Releases records that are held back until the end of a group.
     pub fn release(&mut self) {
         self.by_schema.iter_mut().for_each(|of_schema| of_schema.builder.release(&mut of_schema.batch));
     }
 
-    /// The current state of the instruments of `part`, as records.
+    /// Returns the current state of the instruments of `part`, as records.
     pub fn snapshot(&self, schema: Schema, part: &Part<'_>) -> Batch {
         let mut batch = Batch::default();
         let state = state_of(&self.market);
@@ -259,7 +260,7 @@ impl Replica {
         batch
     }
 
-    /// Divides a snapshot of the wanted instruments into parts of about `most` units of work.
+    /// Divides a snapshot of the requested instruments into parts of about `most` units of work.
     pub fn divide(
         &self,
         schema: Schema,
@@ -269,12 +270,12 @@ impl Replica {
         live::divide(schema, &state_of(&self.market), is_wanted, most)
     }
 
-    /// Whether there are records that were not taken.
+    /// Returns whether there are records that have not been consumed.
     pub fn has_records(&self) -> bool {
         self.by_schema.iter().any(|of_schema| !of_schema.batch.is_empty())
     }
 
-    /// Calls `each` with the schema's number and the place of every record made, in the order of events, then of schemas.
+    /// Calls `each` with the schema's index and the position of every record, ordered by event, then by schema.
     pub fn in_order(&self, mut each: impl FnMut(usize, usize)) {
         let mut places = [0usize; SCHEMAS];
         loop {
@@ -293,7 +294,7 @@ impl Replica {
         }
     }
 
-    /// Forgets the records that were made.
+    /// Discards the records.
     pub fn clear(&mut self) {
         self.by_schema.iter_mut().for_each(|of_schema| of_schema.batch.clear());
     }

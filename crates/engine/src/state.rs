@@ -8,20 +8,20 @@ use tapeworks_stage::Through;
 use tapeworks_store::live::{Carried, CarriedImage};
 use tapeworks_time::Nanos;
 
-/// Books, NBBO, instruments and last trades before the first event that a reader gives.
+/// Books, NBBO, instruments and last trades before a reader's first event.
 #[derive(Debug)]
 pub struct Start {
-    /// The number of that event.
+    /// Number of that event.
     pub(crate) next: u64,
     pub(crate) stages: Through<BookStage, NbboStage>,
     pub(crate) instruments: Instruments,
     pub(crate) carried: Carried,
-    /// The latest receive time of the events before.
+    /// Latest receive time of the events before it.
     pub(crate) now: Nanos,
 }
 
 impl Start {
-    /// Empty books before the event `next`, and the symbols known by then.
+    /// Creates empty books before the event `next`, with the symbols known by then.
     pub fn new(
         options: &BookOptions,
         next: u64,
@@ -35,41 +35,41 @@ impl Start {
         Self { next, stages: options.stages(), instruments, carried: Carried::default(), now }
     }
 
-    /// The number of the first event that the reader gives.
+    /// Returns the number of the reader's first event.
     pub const fn first_event(&self) -> u64 {
         self.next
     }
 
-    /// The latest receive time of the events before it.
+    /// Returns the latest receive time of the events before it.
     pub const fn time(&self) -> Nanos {
         self.now
     }
 
-    /// The instruments of the events before it.
+    /// Returns the instruments known before it.
     pub fn symbols(&self) -> impl Iterator<Item = (InstrumentId, Symbol)> {
-        // Instruments are numbered by 32 bits.
+        // Instrument numbers have 32 bits.
         self.instruments.symbols().iter().zip(0..).map(|(symbol, index)| (InstrumentId(index), *symbol))
     }
 }
 
-/// Books, NBBO, the symbols of their instruments, and last trades.
+/// Books, NBBO, symbols and last trades as plain values.
 #[derive(PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct MarketImage {
     pub(crate) books: Vec<BooksImage>,
     pub(crate) nbbo: NbboImage,
     pub(crate) symbols: Vec<[u8; Symbol::MOST]>,
     pub(crate) carried: CarriedImage,
-    /// The latest receive time of the events, in ns.
+    /// Latest receive time of the events, in ns.
     pub(crate) now: u64,
 }
 
 impl MarketImage {
-    /// The latest receive time of the events.
+    /// Returns the latest receive time of the events.
     pub const fn time(&self) -> Nanos {
         Nanos(self.now)
     }
 
-    /// The same bytes for the same state. Not while the books wait.
+    /// Sorts the image, so that equal states have equal bytes. Too slow to run while the books wait.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.books.iter_mut().for_each(BooksImage::sort);

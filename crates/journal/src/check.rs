@@ -1,4 +1,4 @@
-//! Checking a whole journal.
+//! Verifying a whole journal.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use crate::format::{Head, LOST, SegmentHeader};
 use crate::mark;
 use crate::scan::scan;
 
-/// Something in a journal that does not hold together.
+/// An inconsistency in a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     /// The segment.
     pub path: PathBuf,
-    /// Where, in bytes from its start.
+    /// Byte offset in the segment.
     pub offset: u64,
-    /// The damage.
+    /// Description.
     pub what: String,
 }
 
@@ -27,39 +27,41 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// The contents of a journal.
+/// The result of verifying a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verified {
-    /// Its segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Records that are sound.
+    /// Sound records.
     pub records: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes of the sound records.
     pub payload_bytes: u64,
-    /// The numbers of the first record and of the one after the last.
+    /// Number of the first record, and the number after the last.
     pub numbers: Option<(u64, u64)>,
-    /// The times of the first and the last record.
+    /// Times of the first and the last record.
     pub times: Option<(u64, u64)>,
-    /// Missing records that the journal itself counts: they could not be written, or [`repair`](crate::repair) put the count in
-    /// the place of damaged ones.
+    /// Lost records that the journal itself counts: they could not be written, or [`repair`](crate::repair) replaced
+    /// damaged records by the count.
     pub lost: u64,
-    /// Records that are damaged.
+    /// Damaged records.
     pub damaged: u64,
-    /// Records missing at the end: the disk once had them.
+    /// Records missing at the end that were once on disk.
     pub missing: u64,
     /// Damaged, torn and missing parts.
     pub damage: Vec<Damage>,
 }
 
-/// Reads every record of the journal in `folder` and checks it.
+/// Reads and checks every record of the journal in `folder`.
+///
+/// `goes_on` is called before each segment and returns whether to continue.
 ///
 /// # Errors
-/// A folder or file that cannot be read. [`JournalError::Stopped`] if `goes_on`, which is called before each segment, returns `false`.
+/// A folder or file that cannot be read. [`JournalError::Stopped`] if `goes_on` returns `false`.
 pub fn verify(folder: &Path, goes_on: impl FnMut() -> bool) -> Result<Verified, JournalError> {
     verify_in::<System>(folder, goes_on)
 }
 
-/// As [`verify`], on the disk `D`.
+/// [`verify`] on the disk `D`.
 ///
 /// # Errors
 /// As [`verify`].
@@ -68,7 +70,7 @@ pub fn verify_in<D: Disk>(
     mut goes_on: impl FnMut() -> bool,
 ) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
-    // First, since a writer may be at work.
+    // Read the mark before the segments, because a writer may be running.
     let synced = mark::of::<D>(folder)?;
     let all = segments::<D>(folder)?;
     for (at, Segment { path, first }) in all.iter().enumerate() {

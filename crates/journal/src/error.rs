@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// A file of the journal was removed or replaced while its writer has it.
+    /// A file of the journal was removed or replaced while its writer had it open.
     #[error("{} was removed or replaced: new records are lost when the writer ends", path.display())]
     Gone {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// An I/O error.
     #[error("{}: {what}: {source}", path.display())]
     Io {
         /// The folder or file.
@@ -23,32 +23,32 @@ pub enum JournalError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another process writes to it.
+    /// Another process is writing the journal.
     #[error("{}: another process writes this journal", folder.display())]
     Locked {
         /// The folder.
         folder: PathBuf,
     },
-    /// A payload that is too long.
+    /// The payload is too long.
     #[error("a payload of {bytes} bytes is longer than {limit}")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         bytes: usize,
-        /// The most bytes.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// The last number is taken, as by a file that is none of the journal's.
+    /// The highest record number is taken, for example by a file that does not belong to the journal.
     #[error("{}: no number is left for another record: its last segment has a number in its name that no journal comes to", folder.display())]
     NoNumber {
         /// The journal.
         folder: PathBuf,
     },
-    /// A journal is not cut where it has a record, nor before its last segment.
+    /// A journal is cut only at a damaged or missing record of its last segment.
     #[error("{}: is not cut before record {number}: that is not damaged, or not of the last segment", folder.display())]
     NoHole {
         /// The journal.
         folder: PathBuf,
-        /// The record.
+        /// The record number.
         number: u64,
     },
     /// The caller stopped a long task.
@@ -57,7 +57,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Whether the disk is full.
+    /// Returns whether the disk is full.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)

@@ -1,4 +1,4 @@
-//! The folder of a journal: its segments, and the bytes set aside from them.
+//! The folder of a journal: its segments and the bytes set aside from them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::scan;
 
 const ENDING: &str = "journal";
 
-/// A segment's file, by the number of its first record.
+/// The file of a segment and the number of its first record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) fn segment_path(folder: &Path, first: u64) -> PathBuf {
     folder.join(format!("{first:020}.{ENDING}"))
 }
 
-/// The segments of a journal, in order.
+/// Lists the segments of a journal, in order.
 pub(crate) fn segments<D: Disk>(folder: &Path) -> Result<Vec<Segment>, JournalError> {
     let mut all = Vec::new();
     for path in D::entries(folder).map_err(failed(folder, "cannot list the journal"))? {
@@ -36,7 +36,7 @@ pub(crate) fn segments<D: Disk>(folder: &Path) -> Result<Vec<Segment>, JournalEr
     Ok(all)
 }
 
-/// The numbers of the first records of a journal's segments, in order.
+/// Returns the first record numbers of a journal's segments, in order.
 ///
 /// # Errors
 /// A folder that cannot be listed.
@@ -44,7 +44,7 @@ pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
     segment_starts_in::<System>(folder)
 }
 
-/// As [`segment_starts`], on the disk `D`.
+/// [`segment_starts`] on the disk `D`.
 ///
 /// # Errors
 /// A folder that cannot be listed.
@@ -52,24 +52,24 @@ pub fn segment_starts_in<D: Disk>(folder: &Path) -> Result<Vec<u64>, JournalErro
     Ok(segments::<D>(folder)?.into_iter().map(|segment| segment.first).collect())
 }
 
-/// Whether the file belongs to the journal: a segment, bytes set aside from one, or the mark of how far the disk has it.
+/// Returns whether a file belongs to a journal: a segment, bytes set aside from one, or the sync mark.
 #[must_use]
 pub fn is_journal_file(path: &Path) -> bool {
     segment_of(path).is_some() || path.file_name().is_some_and(|name| name == mark::NAME)
 }
 
-/// The number in the name of a segment, or of bytes set aside from it.
+/// Parses the number in the name of a segment, or of bytes set aside from one.
 pub(crate) fn segment_of(path: &Path) -> Option<u64> {
     let (number, rest) = path.file_name()?.to_str()?.split_once('.')?;
     let is_ours = rest == ENDING || rest.starts_with(TORN) || rest.starts_with(DAMAGED);
     number.parse().ok().filter(|_| is_ours && number.len() == 20)
 }
 
-/// The beginnings of the endings of files in which bytes of a segment are set aside; their offset in it follows.
+/// Prefixes of the extensions of files with bytes set aside from a segment; the offset in the segment follows.
 pub(crate) const TORN: &str = "torn-";
 pub(crate) const DAMAGED: &str = "damaged-";
 
-/// The files with bytes set aside from the segment `first`.
+/// Lists the files with bytes set aside from the segment `first`.
 pub(crate) fn set_aside_of<D: Disk>(folder: &Path, first: u64) -> Result<Vec<PathBuf>, JournalError> {
     let mut all = Vec::new();
     for path in D::entries(folder).map_err(failed(folder, "cannot list the journal"))? {
@@ -80,7 +80,7 @@ pub(crate) fn set_aside_of<D: Disk>(folder: &Path, first: u64) -> Result<Vec<Pat
     Ok(all)
 }
 
-/// Copies `bytes` of the segment at `path` into a file beside it, and waits until the disk has it. Returns its path.
+/// Copies `bytes` of the segment at `path` into a file beside it and syncs it. Returns its path.
 pub(crate) fn set_aside<D: Disk>(
     file: &D::File,
     path: &Path,
@@ -89,7 +89,7 @@ pub(crate) fn set_aside<D: Disk>(
 ) -> Result<PathBuf, JournalError> {
     let mut tries = 0u32;
     loop {
-        // The same place may be torn more than once.
+        // The same offset may be torn more than once.
         let again = if tries == 0 { String::new() } else { format!(".{tries}") };
         let to = path.with_extension(format!("{ending}{}{again}", bytes.start));
         match scan::copy_aside::<D>(file, bytes.clone(), &to) {

@@ -1,4 +1,4 @@
-//! The bytes of segments and records: the table in the [crate's documentation](crate).
+//! The encoding of segments and records, as in the table in the [crate's documentation](crate).
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use tapeworks_planted::planted;
 
 use crate::error::{JournalError, failed};
 
-/// Bytes collected before they are written.
+/// Number of buffered bytes from which the buffer is written.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// The longest payload of a record, in bytes.
+/// Maximum payload of a record in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
-/// The kind of a record that counts lost records; `extra` is their number.
+/// The kind of a record that counts lost records; `extra` is how many.
 ///
-/// They could not be written, and never had numbers; or they were damaged later, and `number` is that of the last of them
-/// (`line` is then [`NUMBERED`]).
+/// Either they could not be written and never had numbers, or they were damaged later: then `line` is [`NUMBERED`], and
+/// `number` is that of the last of them.
 pub const LOST: u8 = u8::MAX;
 
-/// The `line` of a record of the kind [`LOST`] whose lost records had numbers.
+/// The `line` of a [`LOST`] record whose lost records had numbers.
 pub const NUMBERED: u8 = 1;
 
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 64;
@@ -29,19 +29,19 @@ pub(crate) const MAGIC: [u8; 8] = *b"TAPEJNL1";
 /// A record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Record<'a> {
-    /// Its number in the journal; given by the writer.
+    /// Number in the journal; assigned by the writer.
     pub number: u64,
-    /// Its time. The index by time takes it to be in order, but for a second.
+    /// The record's time. The index by time assumes that times are in order, give or take a second.
     pub time: u64,
-    /// The kind of the file.
+    /// Kind, defined by the application except for [`LOST`].
     pub kind: u8,
-    /// By kind.
+    /// Depends on the kind.
     pub line: u8,
-    /// By kind.
+    /// Depends on the kind.
     pub channel: u16,
-    /// By kind.
+    /// Depends on the kind.
     pub extra: u64,
-    /// The rest.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
@@ -49,18 +49,18 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
     pub(crate) first: u64,
-    /// The time of its first record.
+    /// Time of the first record.
     pub(crate) time: u64,
 }
 
-/// The bytes at the beginning of a segment.
+/// What the start of a segment contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Head {
-    /// The header of the segment, as its name says.
+    /// The header that matches the segment's name.
     Sound(SegmentHeader),
-    /// Zeros, or too few bytes: not written yet.
+    /// Zeros or too few bytes: not written yet.
     Unwritten,
-    /// Other bytes, with the error.
+    /// Other bytes, with a description of the error.
     Damaged(&'static str),
 }
 
@@ -102,19 +102,19 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// The record at the beginning of some bytes.
+/// The result of `Record::decode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'b> {
-    /// A sound record, and its bytes with the header.
+    /// A sound record, and its encoded length including the header.
     Record(Record<'b>, usize),
     /// More bytes are needed.
     Cut,
-    /// No record of a journal has these bytes.
+    /// Not the bytes of a record.
     Bad,
 }
 
 impl<'b> Record<'b> {
-    /// Reads the record at the beginning of `bytes`, which [`Record::encode`] made: its number is not known before.
+    /// Decodes the record at the start of `bytes`, without knowing its number in advance.
     pub fn decode(bytes: &'b [u8]) -> Decoded<'b> {
         let Some(number) = bytes.get(..RECORD_HEADER_BYTES).map(first_number) else { return Decoded::Cut };
         match number.map(|number| find(bytes, number)) {
@@ -126,11 +126,11 @@ impl<'b> Record<'b> {
 }
 
 impl Record<'_> {
-    /// Appends the record's bytes, as a segment has them. The payload is at most [`MAX_PAYLOAD_BYTES`] long.
+    /// Appends the record's encoding as in a segment. The payload must be at most [`MAX_PAYLOAD_BYTES`] long.
     pub fn encode(&self, to: &mut Vec<u8>) {
         let start = to.len();
         to.extend_from_slice(&[0; 4]);
-        // Checked by the writer to be below 2^20.
+        // The writer checks that it is at most 2^20.
         to.extend_from_slice(&(self.payload.len() as u32).to_le_bytes());
         to.extend_from_slice(&self.number.to_le_bytes());
         to.extend_from_slice(&self.time.to_le_bytes());
@@ -143,20 +143,20 @@ impl Record<'_> {
     }
 }
 
-/// The bytes at a place of a segment.
+/// What a position in a segment contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found<'b> {
-    /// The record numbered as expected, and its bytes with the header.
+    /// The record with the expected number, and its encoded length including the header.
     Record(Record<'b>, usize),
     /// More bytes are needed to decide.
     Cut { needed: usize },
-    /// Zeros: nothing was written here.
+    /// Zeros: nothing has been written here.
     Nothing,
-    /// Something else.
+    /// Anything else.
     Bad,
 }
 
-/// The number of the record with this header, or the first of the lost records that it counts.
+/// Returns the record's number, or for a count of lost records the number of the first of them.
 pub(crate) fn first_number(header: &[u8]) -> Option<u64> {
     let number = u64_at(header, 8);
     match header.get(34..36) {
@@ -165,7 +165,7 @@ pub(crate) fn first_number(header: &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads the bytes where the record `number` should begin, or a record that counts it as lost.
+/// Decodes the record `number`, or a record that counts it as lost, at the start of `bytes`.
 pub(crate) fn find(bytes: &[u8], number: u64) -> Found<'_> {
     let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
         return Found::Cut { needed: RECORD_HEADER_BYTES };

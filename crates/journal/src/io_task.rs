@@ -1,4 +1,4 @@
-//! Slow disk work of a journal, for the appending thread or another one.
+//! Slow disk work of a journal, which the appending thread or another one can run.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,9 @@ use crate::error::{JournalError, failed};
 use crate::folder::{segments, set_aside_of};
 use crate::mark::Mark;
 
-/// Work of a journal that waits for the disk: see [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync),
+/// Work that waits for the disk.
+///
+/// See [`JournalWriter::begin_sync`](crate::JournalWriter::begin_sync),
 /// [`JournalWriter::begin_removal`](crate::JournalWriter::begin_removal) and
 /// [`JournalWriter::begin_next_segment`](crate::JournalWriter::begin_next_segment).
 #[derive(Debug)]
@@ -26,13 +28,13 @@ pub(crate) enum Work<D: Disk> {
     Prepare { path: PathBuf, bytes: u64 },
 }
 
-/// Records of a segment that the disk may not have.
+/// Records of a segment that may not be on disk.
 #[derive(Debug)]
 pub(crate) struct Unsynced<D: Disk> {
     pub(crate) file: Arc<D::File>,
     pub(crate) path: PathBuf,
     pub(crate) records: Range<u64>,
-    /// The folder, if the disk may not have the segment's name yet.
+    /// The folder, if the segment's name may not be on disk.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) sync_file: fn(&D::File) -> io::Result<()>,
     pub(crate) mark: Arc<Mark<D>>,
@@ -48,7 +50,7 @@ impl<D: Disk> Unsynced<D> {
     }
 }
 
-/// A file for a later segment, with reserved room.
+/// A file with reserved space for a later segment.
 #[derive(Debug)]
 pub(crate) struct Prepared<D: Disk> {
     pub(crate) path: PathBuf,
@@ -57,7 +59,7 @@ pub(crate) struct Prepared<D: Disk> {
 }
 
 impl<D: Disk> Prepared<D> {
-    /// Makes the file anew.
+    /// Creates the file, replacing an existing one.
     pub(crate) fn make(path: PathBuf, bytes: u64) -> Result<Self, JournalError> {
         let file = D::open(&path, Access::Replace).map_err(failed(&path, "cannot be created"))?;
         match reserve(&file, &path, bytes) {
@@ -81,7 +83,7 @@ pub struct Finished<D: Disk = System>(pub(crate) Outcome<D>);
 
 #[derive(Debug)]
 pub(crate) enum Outcome<D: Disk> {
-    /// With why the mark was not written, if it was not.
+    /// `unmarked` is the reason if the mark could not be written.
     Synced {
         unsynced: Unsynced<D>,
         result: Result<(), JournalError>,
@@ -95,7 +97,7 @@ pub(crate) enum Outcome<D: Disk> {
 }
 
 impl<D: Disk> IoTask<D> {
-    /// Runs the task, and waits for the disk.
+    /// Runs the task and waits for the disk.
     pub fn run(self) -> Finished<D> {
         Finished(match self.0 {
             Work::Sync(unsynced) => {
@@ -115,7 +117,7 @@ impl<D: Disk> IoTask<D> {
 }
 
 impl<D: Disk> Finished<D> {
-    /// Why it was not done.
+    /// Returns why the task failed, if it did.
     pub fn error(&self) -> Option<&JournalError> {
         match &self.0 {
             Outcome::Synced { result, .. } | Outcome::Removed { result, .. } => result.as_ref().err(),
@@ -124,7 +126,9 @@ impl<D: Disk> Finished<D> {
     }
 }
 
-/// Removes the oldest segments, as many as are too much; never the last, nor any with a record from `needed_from` on. Counts them.
+/// Removes the oldest segments while the journal exceeds `keep_bytes`, and counts them.
+///
+/// Never removes the last segment, nor one with a record from `needed_from` on.
 fn remove_oldest<D: Disk>(
     folder: &Path,
     keep_bytes: u64,
@@ -142,7 +146,7 @@ fn remove_oldest<D: Disk>(
         if total <= keep_bytes || successor.first > needed_from {
             break;
         }
-        // The bytes set aside from it go first: without the segment they would never be found.
+        // Remove the bytes set aside from it first: without the segment they would never be found.
         for path in set_aside_of::<D>(folder, segment.first)? {
             D::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
         }

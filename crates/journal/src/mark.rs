@@ -1,8 +1,8 @@
-//! How far the disk has a journal, kept outside its segments.
+//! The sync mark: how much of the journal has reached the disk, stored outside its segments.
 //!
-//! A segment that was cut, or emptied, ends like one whose writer was killed: with a torn record or with nothing. Only something outside it
-//! shows that it once had more. The mark is written after each sync, and is not synced itself: after a power loss it may be an older one, which
-//! promises less.
+//! A segment that was truncated or emptied ends like one whose writer was killed: with a torn record or with nothing.
+//! Only a file outside the segment can show that it once contained more. The mark is written after each sync but not
+//! synced itself, so after a power loss it may be an older mark, which promises less.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use tapeworks_disk::{Access, Disk, DiskFile as _};
 
 use crate::error::{JournalError, failed};
 
-/// The name of the file.
+/// Name of the file.
 pub(crate) const NAME: &str = "synced";
 
-/// The number of the next record, a word that identifies the file, and a checksum of both. All little-endian.
+/// Number of the next record, a magic word, and a checksum of both. All little-endian.
 const BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"TWM1";
 
@@ -31,16 +31,16 @@ fn read<D: Disk>(file: &D::File, path: &Path) -> Result<u64, JournalError> {
     let mut bytes = [0; BYTES];
     let read = file.read_full_at(&mut bytes, 0).map_err(failed(path, "cannot be read"))?;
     let next = bytes.first_chunk().map_or(0, |next| u64::from_le_bytes(*next));
-    // A mark that is torn or damaged promises nothing.
+    // A torn or damaged mark promises nothing.
     Ok(if read == BYTES && bytes == encode(next) { next } else { 0 })
 }
 
-/// The mark of a journal that is written.
+/// The mark of a journal open for writing.
 #[derive(Debug)]
 pub(crate) struct Mark<D: Disk> {
     path: PathBuf,
     file: D::File,
-    /// What the file says. Syncs of several threads may end in another order than they began.
+    /// The number in the file. Syncs on several threads may finish in a different order than they began.
     next: AtomicU64,
 }
 
@@ -52,17 +52,19 @@ impl<D: Disk> Mark<D> {
         Ok(Self { path, file, next })
     }
 
-    /// The disk has had the records before this number.
+    /// Returns the record number before which all records have reached the disk.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// The disk has the records before `next`. No lock is held meanwhile: the appending thread would wait for the disk.
+    /// Records that everything before `next` is on disk. Holds no lock, because the appending thread would wait for the
+    /// disk.
     pub(crate) fn raise(&self, next: u64) -> Result<(), JournalError> {
         if self.next.fetch_max(next, Ordering::Relaxed) >= next {
             return Ok(());
         }
-        // If another thread raised it meanwhile, this write may have overwritten a higher number: write again until the file has the highest.
+        // If another thread raised the mark meanwhile, this write may have overwritten a higher number: write until the
+        // file has the highest.
         let mut written = next;
         loop {
             self.write(written)?;
@@ -73,7 +75,7 @@ impl<D: Disk> Mark<D> {
         }
     }
 
-    /// No promise is made of records from `next` on any more. No sync is under way.
+    /// Withdraws the promise for records from `next` on. No sync may be in progress.
     pub(crate) fn lower(&self, next: u64) -> Result<(), JournalError> {
         if next < self.next() {
             self.write(next)?;
@@ -87,7 +89,7 @@ impl<D: Disk> Mark<D> {
     }
 }
 
-/// The mark of the journal in `folder`; 0: there is none.
+/// Reads the mark of the journal in `folder`; 0 if there is none.
 pub(crate) fn of<D: Disk>(folder: &Path) -> Result<u64, JournalError> {
     let path = folder.join(NAME);
     match D::open(&path, Access::Read) {

@@ -1,4 +1,4 @@
-//! Places in a journal, for an index that a reader keeps itself.
+//! Positions in a journal, for an index that a reader maintains itself.
 
 use std::path::Path;
 
@@ -7,20 +7,21 @@ use tapeworks_disk::{Access, Disk, DiskFile as _};
 use crate::error::{JournalError, failed};
 use crate::folder::segment_path;
 
-/// A place in a segment.
+/// A position in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Place {
-    /// The number of the segment's first record.
+    /// Number of the segment's first record.
     pub segment: u64,
-    /// Bytes from the segment's begin.
+    /// Byte offset in the segment.
     pub offset: u64,
 }
 
-/// Reads the bytes that lie at a place, without a check: they are part of a record that was read or appended before. Returns
-/// how many there were. Cost: two system calls.
+/// Reads the bytes at a position without checking them. Returns how many there were.
+///
+/// They must be part of a record that was read or appended before. Cost: two system calls.
 ///
 /// # Errors
-/// A segment that was removed, or cannot be read.
+/// A segment that was removed or cannot be read.
 pub fn read_place_in<D: Disk>(folder: &Path, place: Place, bytes: &mut [u8]) -> Result<usize, JournalError> {
     let path = segment_path(folder, place.segment);
     let file = D::open(&path, Access::Read).map_err(failed(&path, "cannot be opened"))?;

@@ -1,4 +1,4 @@
-//! Reading a journal, and following one that grows.
+//! Reading a journal, and following one that is still being written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::format::{
 use crate::place::Place;
 use crate::scan::{Sound, next_sound};
 
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 
 /// How far the times of records may be out of order, for the index by time.
@@ -22,46 +22,46 @@ const SLACK: u64 = 1_000_000_000;
 #[derive(Debug)]
 struct Open<F> {
     path: PathBuf,
-    /// The number of its first record.
+    /// Number of the segment's first record.
     first: u64,
     file: F,
-    /// Where the next record begins.
+    /// Offset of the next record.
     offset: u64,
-    /// Whether the reader has searched behind the end of this segment: bytes written later are not damage.
+    /// Whether the reader has already searched past the end of this segment: bytes written later are not damage.
     is_searched: bool,
 }
 
 /// The result of [`JournalReader::step`].
 enum Step {
-    /// A record, and where it lies in the buffer.
+    /// A record, and its range in the buffer.
     Record { start: usize, end: usize },
-    /// So many records are missing; the last of them has this number.
+    /// This many records are missing; `number` is that of the last one.
     Lost { number: u64, records: u64 },
-    /// There is no more yet.
+    /// Nothing more yet.
     End,
 }
 
-/// Reads the records of a journal in order. At the end of a journal that is still written, call again later.
+/// Reads the records of a journal in order. At the end of a journal that is still being written, call again later.
 ///
-/// In the place of records that are damaged or missing, and are followed by sound ones, it gives one of the kind [`LOST`].
+/// Returns a [`LOST`] record in place of records that are damaged or missing and followed by sound ones.
 #[derive(Debug)]
 pub struct JournalReader<D: Disk = System> {
     folder: PathBuf,
     open: Option<Open<D::File>>,
     next: u64,
-    /// The records from `next` to before this one are damaged or missing.
+    /// Records in `next..lost_until` are damaged or missing.
     lost_until: u64,
-    /// The time of the last record; behind damage, of the first that follows it.
+    /// Time of the last record; after damage, of the first record that follows it.
     time: u64,
     damaged: u64,
-    /// Bytes of the segment from `open.offset` on.
+    /// Bytes of the segment, starting at `open.offset - used`.
     buffer: Vec<u8>,
     filled: usize,
     used: usize,
 }
 
 impl JournalReader {
-    /// At the beginning of the journal in `folder`.
+    /// Starts at the beginning of the journal in `folder`.
     ///
     /// # Errors
     /// A folder that cannot be listed.
@@ -69,7 +69,7 @@ impl JournalReader {
         Self::open_in(folder)
     }
 
-    /// At the record `number`, or the first one there is if that is later.
+    /// Starts at the record `number`, or at the first available one if that is later.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -77,7 +77,7 @@ impl JournalReader {
         Self::from_number_in(folder, number)
     }
 
-    /// At the record `number`; `None` when it was removed to make room, or is still to come behind others.
+    /// Starts at the record `number`; `None` if it was removed to make room or has not been written yet.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -85,8 +85,10 @@ impl JournalReader {
         Self::at_number_in(folder, number)
     }
 
-    /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on follow.
-    /// Segments are the index, without those whose header is damaged.
+    /// Starts at the first record of a segment such that all records from `time` on follow.
+    ///
+    /// That is the segment that contains `time` or the one before it. Segments serve as the index, except those with a
+    /// damaged header.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -96,7 +98,7 @@ impl JournalReader {
 }
 
 impl<D: Disk> JournalReader<D> {
-    /// As [`JournalReader::open`], on the disk `D`.
+    /// [`JournalReader::open`] on the disk `D`.
     ///
     /// # Errors
     /// A folder that cannot be listed.
@@ -119,7 +121,7 @@ impl<D: Disk> JournalReader<D> {
         }
     }
 
-    /// As [`JournalReader::from_number`], on the disk `D`.
+    /// [`JournalReader::from_number`] on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -131,7 +133,7 @@ impl<D: Disk> JournalReader<D> {
             match reader.step()? {
                 Step::Record { .. } => {}
                 Step::Lost { .. } => {
-                    // Damage that reaches behind `number` is reported from there on.
+                    // Report damage that extends past `number` from there on.
                     reader.lost_until = reader.next;
                     reader.next = reader.next.min(number);
                 }
@@ -142,7 +144,7 @@ impl<D: Disk> JournalReader<D> {
         Ok(reader)
     }
 
-    /// As [`JournalReader::at_number`], on the disk `D`.
+    /// [`JournalReader::at_number`] on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -151,7 +153,7 @@ impl<D: Disk> JournalReader<D> {
         Ok((reader.next == number).then_some(reader))
     }
 
-    /// As [`JournalReader::from_time`], on the disk `D`.
+    /// [`JournalReader::from_time`] on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -171,34 +173,37 @@ impl<D: Disk> JournalReader<D> {
         }
     }
 
-    /// Reads so many bytes at once from now on: few for a reader that follows a journal closely, as it reads again whenever a record came.
+    /// Sets the number of bytes per read.
+    ///
+    /// Choose a small number for a reader that follows a journal closely, because it reads again after every record.
     #[must_use]
     pub fn reading_at_once(mut self, bytes: usize) -> Self {
-        // What is in the buffer is read again.
+        // The contents of the buffer are read again.
         (self.buffer, self.used, self.filled) = (vec![0; bytes.max(RECORD_HEADER_BYTES)], 0, 0);
         self
     }
 
-    /// The number of the record that comes next.
+    /// Returns the number of the next record.
     #[must_use]
     pub const fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Where the next record begins in the segment that is open: right after [`JournalReader::next`], the end of that record.
+    /// Returns the position of the next record in the open segment. Right after [`JournalReader::next`], it is the end
+    /// of that record.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         let open = self.open.as_ref()?;
         Some(Place { segment: open.first, offset: open.offset })
     }
 
-    /// Records that were damaged or missing so far.
+    /// Returns how many records were damaged or missing so far.
     #[must_use]
     pub const fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// The next record; `None` when there is no more yet.
+    /// Returns the next record, or `None` if there is none yet.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -216,13 +221,13 @@ impl<D: Disk> JournalReader<D> {
             }),
             Step::Record { start, end } => match find(&self.buffer[start..end], self.next - 1) {
                 Found::Record(record, _) => Some(record),
-                // The same bytes were a record a moment ago.
+                // Unreachable: `step` has just decoded the same bytes.
                 _ => None,
             },
         })
     }
 
-    /// Goes one record further, or over a place of damage.
+    /// Advances by one record or past a damaged range.
     fn step(&mut self) -> Result<Step, JournalError> {
         loop {
             if self.lost_until > self.next {
@@ -260,7 +265,7 @@ impl<D: Disk> JournalReader<D> {
         }
     }
 
-    /// Reads again from the place of the next record. Returns whether it is there now.
+    /// Reads again from the position of the next record. Returns whether it is there now.
     fn refill(&mut self, needed: usize) -> Result<bool, JournalError> {
         let Some(open) = &self.open else { return Ok(false) };
         if self.buffer.len() < needed {
@@ -278,7 +283,7 @@ impl<D: Disk> JournalReader<D> {
         }
     }
 
-    /// Whether the segment that begins with the next record is there.
+    /// Opens the segment that begins with the next record. Returns whether it exists and has begun.
     fn open_segment(&mut self) -> Result<bool, JournalError> {
         let path = segment_path(&self.folder, self.next);
         let file = match D::open(&path, Access::Read) {
@@ -288,7 +293,7 @@ impl<D: Disk> JournalReader<D> {
         };
         let is_begun = match SegmentHeader::read(&file, &path, self.next)? {
             Head::Sound(_) => true,
-            // The records may be sound although the header of their segment is damaged.
+            // The records may be sound although their segment's header is damaged.
             Head::Damaged(_) => true,
             Head::Unwritten => next_sound(&file, &path, SEGMENT_HEADER_BYTES, self.next)?.is_some(),
         };
@@ -300,35 +305,35 @@ impl<D: Disk> JournalReader<D> {
         Ok(is_begun)
     }
 
-    /// At the end of this segment: goes to the one that begins with the next record, if it exists.
+    /// At the end of this segment: moves to the one that begins with the next record, if it exists.
     fn next_segment(&mut self) -> bool {
         let Some(open) = &self.open else { return false };
         let path = segment_path(&self.folder, self.next);
         if path == open.path || !D::exists(&path) {
             return false;
         }
-        // Its name is the number of its first record: this one has none of that number.
+        // Its name is the number of its first record, so this segment has no record of that number.
         self.open = None;
         true
     }
 
-    /// At the end of the sound records of this segment: continues behind the damage, if a sound record follows.
+    /// At the end of this segment's sound records: continues after the damage, if a sound record follows.
     fn pass_damage(&mut self) -> Result<bool, JournalError> {
         let successor = self.successor()?;
         let (has_successor, next) = (successor.is_some(), self.next);
         let Some(open) = &mut self.open else { return Ok(false) };
-        // It searches only once behind the end of a segment that is still written: bytes written later are not damage.
+        // Search only once past the end of a segment that is still being written: bytes written later are not damage.
         let is_end = matches!(find(&self.buffer[self.used..self.filled], next), Found::Nothing);
         if is_end && std::mem::replace(&mut open.is_searched, true) && !has_successor {
             return Ok(false);
         }
-        // Records of a later segment belong there: a copy of them here does not replace the records between.
+        // Records of a later segment belong there: copies of them here do not replace the records in between.
         let is_of_this = |sound: &Sound| successor.as_ref().is_none_or(|after| sound.number < after.first);
         let sound = next_sound(&open.file, &open.path, open.offset, next)?.filter(is_of_this);
         if sound.is_none() && !has_successor {
             return Ok(false);
         }
-        // A record that was half written before is complete before another follows it.
+        // A record that was half written a moment ago is complete before another one follows it.
         if self.refill(RECORD_HEADER_BYTES)? {
             return Ok(true);
         }
@@ -341,11 +346,12 @@ impl<D: Disk> JournalReader<D> {
         Ok(true)
     }
 
-    /// No segment begins with the next record, or `exhausted` does and has no sound record: continues with a later one, if
-    /// there is one.
+    /// Continues with a later segment, if any.
+    ///
+    /// Called if no segment begins with the next record, or if `exhausted` does but has no sound record.
     fn pass_missing_segments(&mut self, exhausted: Option<PathBuf>) -> Result<bool, JournalError> {
         let Some(Segment { path, first }) = self.successor()? else { return Ok(false) };
-        // It may have come meanwhile.
+        // The segment may have appeared meanwhile.
         let begins = segment_path(&self.folder, self.next);
         if exhausted.as_ref() != Some(&begins) && D::exists(&begins) && self.open_segment()? {
             return Ok(true);
@@ -358,13 +364,13 @@ impl<D: Disk> JournalReader<D> {
         Ok(true)
     }
 
-    /// The segment with the lowest number above the next record's.
+    /// Returns the segment with the lowest number above the next record's.
     fn successor(&self) -> Result<Option<Segment>, JournalError> {
         Ok(segments::<D>(&self.folder)?.into_iter().find(|segment| segment.first > self.next))
     }
 }
 
-/// The time of a journal's last record; `None` when it has none. Cost: a read of the last segment.
+/// Returns the time of a journal's last record; `None` if it has none. Cost: a read of the last segment.
 ///
 /// # Errors
 /// As [`JournalReader::next`].
@@ -372,7 +378,7 @@ pub fn last_time(folder: &Path) -> Result<Option<u64>, JournalError> {
     last_time_in::<System>(folder)
 }
 
-/// As [`last_time`], on the disk `D`.
+/// [`last_time`] on the disk `D`.
 ///
 /// # Errors
 /// As [`JournalReader::next`].
@@ -381,7 +387,7 @@ pub fn last_time_in<D: Disk>(folder: &Path) -> Result<Option<u64>, JournalError>
         let mut reader = JournalReader::<D>::at_segment(folder, segment.first);
         let mut last = None;
         while let Some(record) = reader.next()? {
-            // The time of lost records is 0 where nothing shows it.
+            // Lost records have the time 0 if nothing shows when they were lost.
             if record.kind != LOST || record.time > 0 {
                 last = Some(record.time);
             }

@@ -1,4 +1,4 @@
-//! Mending a damaged journal.
+//! Repairing a damaged journal.
 
 use std::path::{Path, PathBuf};
 
@@ -13,35 +13,36 @@ use crate::reader::last_time_in;
 use crate::scan::{DamagedPlace, scan, zero};
 use crate::writer::{JournalOptions, JournalWriter};
 
-/// The repairs.
+/// The result of a repair.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Repaired {
-    /// Bytes of a torn record that were cut off at the end.
+    /// Bytes of a torn record that were cut off the end.
     pub torn_bytes: u64,
-    /// Places of damage that are now records that count the loss.
+    /// Damaged or missing ranges that were replaced by records that count the loss.
     pub places: u64,
-    /// Records that were lost there.
+    /// Records lost in them.
     pub records: u64,
-    /// Headers of segments that were written anew.
+    /// Segment headers that were rewritten.
     pub headers: u64,
-    /// Places of damage that no record fits into. They stay as they are; readers pass over them.
+    /// Damaged ranges too small for such a record. They stay unchanged; readers skip them.
     pub left: u64,
-    /// The files that hold the bytes which were there.
+    /// Files with copies of the replaced bytes.
     pub set_aside: Vec<PathBuf>,
 }
 
-/// Repairs the journal in `folder`: cuts off a torn record at the end, and puts a record of the kind [`LOST`] in the place of
-/// records damaged or missing elsewhere. It first copies the old bytes into files beside the segments, so nothing is destroyed.
-/// A sound journal does not change.
+/// Repairs the journal in `folder`.
+///
+/// Cuts off a torn record at the end, and replaces records damaged or missing elsewhere with a [`LOST`] record. The old
+/// bytes are first copied into files beside the segments, so nothing is destroyed. A sound journal does not change.
 ///
 /// # Errors
-/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is called before each segment,
-/// says no; the segments before it are mended.
+/// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is called
+/// before each segment, returns `false`; the segments before it are repaired.
 pub fn repair(folder: &Path, goes_on: impl FnMut() -> bool) -> Result<Repaired, JournalError> {
     repair_in::<System>(folder, goes_on)
 }
 
-/// As [`repair`], on the disk `D`.
+/// [`repair`] on the disk `D`.
 ///
 /// # Errors
 /// As [`repair`].
@@ -51,7 +52,7 @@ pub fn repair_in<D: Disk>(
 ) -> Result<Repaired, JournalError> {
     let last = segments::<D>(folder)?.last().map_or(0, |segment| segment.first);
     let before = set_aside_of::<D>(folder, last)?;
-    // It cuts off torn bytes, and locks out other writers.
+    // Cuts off torn bytes, and locks out other writers.
     let (mut writer, opened) = JournalWriter::<D>::open_in(folder, JournalOptions::default())?;
     let mut repaired = Repaired { torn_bytes: opened.torn_bytes, ..Repaired::default() };
     repaired
@@ -81,7 +82,7 @@ pub fn repair_in<D: Disk>(
             mend::<D>(&file, &path, &place, &mut repaired)?;
         }
         if tail.torn_bytes > 0 {
-            // Not the last segment: the bytes behind the last sound record belong to the missing records.
+            // Not the last segment, so the bytes after the last sound record belong to the missing records.
             let bytes = tail.offset..tail.offset + tail.torn_bytes;
             repaired.set_aside.push(set_aside::<D>(&file, &path, DAMAGED, bytes.clone())?);
             zero(&file, &path, bytes)?;
@@ -103,7 +104,7 @@ pub fn repair_in<D: Disk>(
         next = Some(tail.next.max(next.unwrap_or_default()));
     }
     if opened.missing > 0 {
-        // What was cut off the end.
+        // The end of the journal was truncated.
         let time = last_time_in::<D>(folder)?.unwrap_or_default();
         writer.lose_until(opened.next + opened.missing, time)?;
         writer.sync()?;
@@ -114,7 +115,7 @@ pub fn repair_in<D: Disk>(
     Ok(repaired)
 }
 
-/// Overwrites a place of damage with records that count the loss: they fill it, so that the next record follows.
+/// Overwrites a damaged range with records that count the loss and fill it, so that the next record follows.
 fn mend<D: Disk>(
     file: &D::File,
     path: &Path,
@@ -125,7 +126,7 @@ fn mend<D: Disk>(
     let (length, lost) = (bytes.end - bytes.start, records.end - records.start);
     let (header, most) = (RECORD_HEADER_BYTES as u64, (RECORD_HEADER_BYTES + MAX_PAYLOAD_BYTES) as u64);
     let pieces = length.div_ceil(most);
-    // Each piece counts at least one record, and has room for its header.
+    // Each piece must count at least one record and have room for its header.
     if lost < pieces || length < header * pieces {
         repaired.left += 1;
         return Ok(());
@@ -133,7 +134,7 @@ fn mend<D: Disk>(
     repaired.set_aside.push(set_aside::<D>(file, path, DAMAGED, bytes.clone())?);
     let (mut at, mut number, mut to_fill) = (bytes.start, records.start, length);
     for piece in (0..pieces).rev() {
-        // The last takes all records that are left; each leaves the ones behind it room for their headers.
+        // The last piece counts all remaining records; each piece leaves room for the headers of the pieces after it.
         let stands_for = if piece == 0 { records.end - number } else { 1 };
         let size = to_fill.min(most).min(to_fill - header * piece);
         let payload = vec![0; usize::try_from(size - header).unwrap_or_default()];
@@ -149,13 +150,13 @@ fn mend<D: Disk>(
     Ok(())
 }
 
-/// The record that counts so many lost ones before the one numbered `next`.
+/// Returns the record that counts the `stands_for` lost records before the record `next`.
 fn lost_record(next: u64, stands_for: u64, time: u64, payload: &[u8]) -> Record<'_> {
     let number = next.saturating_sub(1);
     Record { number, time, kind: LOST, line: NUMBERED, extra: stands_for, payload, ..Record::default() }
 }
 
-/// Makes a segment that counts the records from `next` on and before `first` as lost, since no file has them.
+/// Creates a segment that counts the records in `next..first` as lost, because no file has them.
 fn stand_for<D: Disk>(folder: &Path, next: u64, first: u64, time: u64) -> Result<(), JournalError> {
     let path = segment_path(folder, next);
     let mut bytes = SegmentHeader { first: next, time }.encode().to_vec();

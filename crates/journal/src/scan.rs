@@ -1,11 +1,11 @@
-//! Reading one segment from end to end, past damage.
+//! Reads one segment from end to end, past damage.
 //!
-//! A place where the expected record is not sound is *damage* if a sound record follows it in the segment, and otherwise the
-//! *tail*: zeros, or a record that a crash tore. Records are numbered through, so the next sound record shows how many the
-//! damage cost.
+//! A position where the expected record is not sound is *damage* if a sound record follows it in the segment, and
+//! otherwise the *tail*: zeros, or a record torn by a crash. Records are numbered consecutively, so the next sound
+//! record shows how many were lost.
 //!
-//! Cost: one pass. The search for the next sound record compares the number at every byte and computes a CRC only where a
-//! header is plausible; it skips sparse parts of the file.
+//! Cost: one pass. The search for the next sound record compares the number at every byte, and computes a CRC only
+//! where a header is plausible; it skips sparse parts of the file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,25 +19,25 @@ use crate::format::{
     first_number, u32_at, u64_at,
 };
 
-/// Bytes that the search reads at once.
+/// Bytes per read during a search.
 const SEARCH_BYTES: usize = 1 << 20;
 
-/// A sound record behind damage.
+/// A sound record after damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sound {
-    /// Where it begins.
+    /// Its offset.
     pub(crate) offset: u64,
     pub(crate) number: u64,
     pub(crate) time: u64,
 }
 
-/// A place of a segment that holds no sound record, and is followed by one.
+/// A range of a segment without a sound record, followed by one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DamagedPlace {
     pub(crate) bytes: Range<u64>,
-    /// The numbers of the records that it cost.
+    /// Numbers of the lost records.
     pub(crate) records: Range<u64>,
-    /// The time of the record behind it.
+    /// Time of the record that follows.
     pub(crate) time: u64,
 }
 
@@ -53,18 +53,19 @@ impl fmt::Display for DamagedPlace {
     }
 }
 
-/// How a segment ends.
+/// The end of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tail {
-    /// Where the last sound record ends.
+    /// End of the last sound record.
     pub(crate) offset: u64,
-    /// The number after it.
+    /// The next record number.
     pub(crate) next: u64,
-    /// Bytes from there to the last one that is not zero: a partly written record.
+    /// Bytes from `offset` to the last nonzero one: a partly written record.
     pub(crate) torn_bytes: u64,
 }
 
-/// Reads the segment in `file` whose first record should be `first`.
+/// Reads the segment in `file` whose first record should be `first`. Reports its records and damage, and returns its
+/// tail.
 pub(crate) fn scan(
     file: &impl DiskFile,
     path: &Path,
@@ -97,7 +98,7 @@ pub(crate) fn scan(
             continue;
         }
         match next_sound(file, path, offset, next)? {
-            // A writer went on meanwhile.
+            // A writer appended meanwhile.
             Some(Sound { offset: behind, number, .. }) if (behind, number) == (offset, next) => {}
             Some(Sound { offset: behind, number, time }) => {
                 damage(DamagedPlace { bytes: offset..behind, records: next..number, time });
@@ -108,7 +109,7 @@ pub(crate) fn scan(
     }
 }
 
-/// The first sound record at or behind `from` that is numbered `least` or higher.
+/// Finds the first sound record at or after `from` whose number is at least `least`.
 pub(crate) fn next_sound(
     file: &impl DiskFile,
     path: &Path,
@@ -117,7 +118,7 @@ pub(crate) fn next_sound(
 ) -> Result<Option<Sound>, JournalError> {
     let cannot_be_read = || failed(path, "cannot be read");
     let length = file.length().map_err(cannot_be_read())?;
-    // Each record before it takes a header at least.
+    // Each record before it occupies at least a header.
     let most = least.saturating_add(length.saturating_sub(from) / RECORD_HEADER_BYTES as u64);
     let (mut window, mut whole) = (vec![0; SEARCH_BYTES], Vec::new());
     let mut at = from;
@@ -126,7 +127,7 @@ pub(crate) fn next_sound(
         let headers = filled.saturating_sub(RECORD_HEADER_BYTES - 1);
         for block in (0..headers).step_by(BLOCK_BYTES) {
             let until = (block + BLOCK_BYTES).min(headers);
-            // Unwritten room.
+            // Unwritten space.
             if is_zero(&window[block..until + RECORD_HEADER_BYTES - 1]) {
                 continue;
             }
@@ -160,17 +161,17 @@ pub(crate) fn next_sound(
     Ok(None)
 }
 
-/// Bytes in which zeros are skipped at once.
+/// Block size in which zeros are skipped.
 const BLOCK_BYTES: usize = 4_096;
 
-/// Whether there are at most a block's bytes and a header's, and all are zero.
+/// Returns whether all bytes are zero. Returns `false` if there are more than a block and a header.
 fn is_zero(bytes: &[u8]) -> bool {
     const ZEROS: [u8; BLOCK_BYTES + RECORD_HEADER_BYTES] = [0; BLOCK_BYTES + RECORD_HEADER_BYTES];
-    // A comparison of slices is as fast without optimisation as with it.
+    // Comparing slices is as fast without optimization as with it.
     ZEROS.get(..bytes.len()).is_some_and(|zeros| zeros == bytes)
 }
 
-/// Bytes from `from` to the last one that is not zero.
+/// Returns the number of bytes from `from` to the last nonzero one.
 pub(crate) fn torn_bytes(file: &impl DiskFile, path: &Path, from: u64) -> Result<u64, JournalError> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut at, mut last) = (from, from);
@@ -189,7 +190,7 @@ pub(crate) fn torn_bytes(file: &impl DiskFile, path: &Path, from: u64) -> Result
     Ok(last - from)
 }
 
-/// Copies `bytes` of a segment into `to`, which must not exist, and waits until the disk has them.
+/// Copies `bytes` of a segment into the new file `to` and syncs it. Fails if `to` exists.
 pub(crate) fn copy_aside<D: Disk>(file: &D::File, bytes: Range<u64>, to: &Path) -> io::Result<()> {
     let copy = D::open(to, Access::CreateNew)?;
     let mut buffer = vec![0; BUFFER_BYTES];

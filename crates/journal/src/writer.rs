@@ -23,12 +23,13 @@ use crate::scan::{scan, torn_bytes, zero};
 /// The file that a writer locks.
 const LOCK: &str = "lock";
 
-/// How a journal is written.
+/// Options of a journal writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
-    /// Bytes of a segment, reserved when it begins.
+    /// Size of a segment in bytes, reserved when it begins.
     pub segment_bytes: u64,
-    /// Bytes that all segments may have together; the oldest are removed when a new one begins. `None`: all are kept.
+    /// Maximum total size of all segments in bytes; when a segment begins, the oldest are removed. `None` keeps all of
+    /// them.
     pub keep_bytes: Option<u64>,
 }
 
@@ -38,54 +39,54 @@ impl Default for JournalOptions {
     }
 }
 
-/// The contents of a journal that was opened for writing.
+/// What a journal contained when it was opened for writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Opened {
-    /// The number of the first record that there is.
+    /// Number of the first available record.
     pub first: u64,
-    /// The number of the next record.
+    /// Number of the next record.
     pub next: u64,
-    /// Bytes of a torn record that were cut off at the end. A copy lies beside the segment.
+    /// Bytes of a torn record that were cut off the end. A copy is kept beside the segment.
     pub torn_bytes: u64,
-    /// Records of the last segment that are damaged, and are followed by sound ones. They stay as they are.
+    /// Damaged records of the last segment that sound ones follow. They stay unchanged.
     pub damaged: u64,
-    /// Records from `next` on that the disk has had, and that are gone: the last segment was cut, or emptied, or removed. Their numbers are given
-    /// again unless [`JournalWriter::lose_until`] is called.
+    /// Records from `next` on that were once on disk: the last segment was truncated, emptied or removed. Their numbers
+    /// are reused unless [`JournalWriter::lose_until`] is called.
     pub missing: u64,
 }
 
-/// Appends records. One process writes a journal at a time.
+/// Appends records. Only one process can write a journal at a time.
 #[derive(Debug)]
 pub struct JournalWriter<D: Disk = System> {
     folder: PathBuf,
     options: JournalOptions,
-    /// The writer holds it for its whole life.
+    /// Locked for the lifetime of the writer.
     lock: D::File,
     mark: Arc<Mark<D>>,
     segment: Option<(PathBuf, Arc<D::File>)>,
-    /// The number of the segment's first record.
+    /// Number of the segment's first record.
     segment_first: u64,
-    /// The buffer's offset in the segment.
+    /// Offset of the buffer in the segment.
     offset: u64,
-    /// Whether the disk may not have the name of the segment.
+    /// Whether the segment's name may not be on disk.
     is_name_unsynced: bool,
-    /// Bytes of the segment.
+    /// Reserved size of the segment in bytes.
     reserved_bytes: u64,
     buffer: Vec<u8>,
     next: u64,
-    /// Records that could not be written since the last that could.
+    /// Records that could not be written since the last one that could.
     lost_since: u64,
     lost: u64,
-    /// Records of the kind [`LOST`] that were appended.
+    /// [`LOST`] records appended.
     losses: u64,
     written_bytes: u64,
     removed_segments: u64,
-    /// Records from this one on are not removed.
+    /// Records from this one on must not be removed.
     needed_from: u64,
-    /// The disk has the records before this one, or they are counted as unconfirmed.
+    /// Records before this one are on disk, or counted as unconfirmed.
     synced: u64,
     unconfirmed: u64,
-    /// Unconfirmed records before this one are counted already.
+    /// Unconfirmed records before this one have already been counted.
     counted_to: u64,
     /// A sync of the segment failed: no more records go into it.
     is_over: bool,
@@ -95,19 +96,19 @@ pub struct JournalWriter<D: Disk = System> {
     sync_file: fn(&D::File) -> io::Result<()>,
     /// Whether another thread waits for the disk.
     leaves_waiting: bool,
-    /// Whether a segment has begun since [`JournalWriter::begin_removal`] was called last.
+    /// Whether a segment has begun since the last call of [`JournalWriter::begin_removal`].
     has_begun: bool,
-    /// Whether a segment has begun since [`JournalWriter::begin_next_segment`] was called last.
+    /// Whether a segment has begun since the last call of [`JournalWriter::begin_next_segment`].
     wants_next: bool,
-    /// Whether the next segment is being made: by one task at a time, as all make the same file.
+    /// Whether a task is creating the next segment. Only one may, because all tasks create the same file.
     is_making_next: bool,
     next_segment: Option<Prepared<D>>,
 }
 
-/// The system's last error when reserving room.
+/// The latest I/O error when making room.
 #[derive(Debug)]
 struct Refused {
-    /// The time of the record.
+    /// Time of the record.
     at: u64,
     path: PathBuf,
     what: &'static str,
@@ -122,23 +123,25 @@ impl Refused {
     }
 }
 
-/// How long the writer reserves no room after an error, in ns of the records' time.
+/// How long the writer does not retry after an error, in ns of the records' time.
 const REFUSED_FOR: u64 = 1_000_000_000;
 
 impl JournalWriter {
-    /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end, which no sound one follows, is
-    /// cut off; a copy stays beside the segment. The writer appends nothing to a last segment that is damaged elsewhere. A killed process
-    /// may have left records that it had not synced: the first [`JournalWriter::sync`] covers all of the last segment.
+    /// Opens the journal in `folder`, which is created if necessary.
+    ///
+    /// Cuts off a torn record at the end, which no sound record follows, and keeps a copy beside the segment. If the
+    /// last segment is damaged elsewhere, the writer appends nothing to it. A killed process may have left unsynced
+    /// records, so the first [`JournalWriter::sync`] covers all of the last segment.
     ///
     /// # Errors
-    /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used.
+    /// [`JournalError::Locked`] if another process is writing the journal; a folder or file that cannot be used.
     pub fn open(folder: &Path, options: JournalOptions) -> Result<(Self, Opened), JournalError> {
         Self::open_in(folder, options)
     }
 }
 
 impl<D: Disk> JournalWriter<D> {
-    /// As [`JournalWriter::open`], on the disk `D`.
+    /// [`JournalWriter::open`] on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalWriter::open`].
@@ -185,7 +188,7 @@ impl<D: Disk> JournalWriter<D> {
             is_making_next: false,
             next_segment: None,
         };
-        // The segment that a killed process had made ahead.
+        // A segment prepared by a process that was killed.
         match D::remove_file(&writer.next_path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed(&writer.next_path(), "cannot be removed")(error));
@@ -197,7 +200,7 @@ impl<D: Disk> JournalWriter<D> {
         Ok((writer, Opened { missing, ..opened }))
     }
 
-    /// Finds the end of the last segment.
+    /// Finds the end of the last segment and continues there.
     fn resume(&mut self) -> Result<Opened, JournalError> {
         let all = segments::<D>(&self.folder)?;
         let Some(Segment { path, first }) = all.last() else { return Ok(Opened::default()) };
@@ -232,20 +235,21 @@ impl<D: Disk> JournalWriter<D> {
         if tail.torn_bytes > 0 {
             opened.torn_bytes = tail.torn_bytes;
             set_aside::<D>(&file, path, TORN, tail.offset..tail.offset + tail.torn_bytes)?;
-            // Cut off and reserved again: zeros.
+            // Cut off and reserved again, and so filled with zeros.
             file.set_length(tail.offset).map_err(failed(path, "cannot be cut"))?;
             reserve(&file, path, bytes)?;
             file.sync_all().map_err(failed(path, "cannot be synced"))?;
         }
         (self.segment_first, self.offset, self.reserved_bytes) = (*first, tail.offset, bytes);
         self.is_over = is_damaged || !matches!(head, Head::Sound(_));
-        // A killed process may have synced neither its last records nor their segment's name: the first sync does.
+        // A killed process may have synced neither its last records nor their segment's name; the first sync covers
+        // both.
         (self.synced, self.is_name_unsynced) = (*first, true);
         self.segment = Some((path.clone(), Arc::new(file)));
         Ok(opened)
     }
 
-    /// The last segment has no record, and cannot be written on as it is.
+    /// Handles a last segment that has no record and cannot be continued as it is.
     fn resume_without_records(
         &mut self,
         (path, file, first): (&Path, D::File, u64),
@@ -257,15 +261,16 @@ impl<D: Disk> JournalWriter<D> {
             set_aside::<D>(&file, path, DAMAGED, 0..torn_bytes)?;
         }
         match before {
-            // It begins again with the next record.
+            // The segment begins again with the next record.
             Before::Whole => D::remove_file(path).map_err(failed(path, "cannot be removed"))?,
             Before::More => {
                 D::remove_file(path).map_err(failed(path, "cannot be removed"))?;
                 let opened = self.resume()?;
                 return Ok(Opened { torn_bytes: opened.torn_bytes + torn_bytes, ..opened });
             }
-            // It begins again at once: nothing else shows that the missing records existed, and a reader that comes before the next
-            // record would take the end of those before them for the journal's.
+            // The segment begins again immediately: nothing else shows that the missing records existed, and a reader
+            // that opens the journal before the next record is written would take the records before them for the end
+            // of the journal.
             Before::Missing { time } => {
                 zero(&file, path, 0..torn_bytes)?;
                 self.begin_again(path, file, SegmentHeader { first, time })?;
@@ -274,7 +279,7 @@ impl<D: Disk> JournalWriter<D> {
         Ok(Opened { torn_bytes, ..opened })
     }
 
-    /// Begins the last segment, which has zeros.
+    /// Starts the last segment again; its contents are zeros.
     fn begin_again(&mut self, path: &Path, file: D::File, header: SegmentHeader) -> Result<(), JournalError> {
         let bytes = file.length().map_err(failed(path, "cannot be read"))?.max(self.options.segment_bytes);
         reserve(&file, path, bytes)?;
@@ -286,8 +291,9 @@ impl<D: Disk> JournalWriter<D> {
         Ok(())
     }
 
-    /// Counts the missing records before `number` as lost in the journal, so that later records do not get their numbers: a
-    /// checkpoint may already include them. Does nothing if the journal has them.
+    /// Counts the missing records before `number` as lost, so that later records do not reuse their numbers.
+    ///
+    /// A checkpoint may already include the missing records. Does nothing if the journal has records up to `number`.
     ///
     /// # Errors
     /// A disk that is full or fails.
@@ -303,7 +309,7 @@ impl<D: Disk> JournalWriter<D> {
         self.flush()
     }
 
-    /// Looks whether the files of the journal are where they were. Cost: a look at two names.
+    /// Checks that the journal's files are still in place. Cost: a lookup of two names.
     ///
     /// # Errors
     /// [`JournalError::Gone`]: records appended from now on are lost when the writer closes the file.
@@ -318,32 +324,38 @@ impl<D: Disk> JournalWriter<D> {
         }
     }
 
-    /// The number that the next record gets.
+    /// Returns the number of the next record.
     #[must_use]
     pub const fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Where the next record goes, if the segment has room for it: right after [`JournalWriter::append`], the end of that record.
+    /// Returns where the next record goes if the segment has room for it.
+    ///
+    /// Right after [`JournalWriter::append`], this is the end of the appended record.
     #[must_use]
     pub const fn place(&self) -> Place {
         Place { segment: self.segment_first, offset: self.offset + self.buffer.len() as u64 }
     }
 
-    /// How many records before the next one the disk may not have, as far as the writer knows. A sync that failed counts as one that did not.
+    /// Returns how many records may not be on disk, as far as the writer knows.
+    ///
+    /// Records of a failed sync are excluded; see [`JournalWriter::unconfirmed`].
     #[must_use]
     pub const fn unsynced_records(&self) -> u64 {
-        // The next append puts the count of lost records first.
+        // The next append first writes a count of lost records.
         self.next.saturating_add((self.lost_since > 0) as u64).saturating_sub(self.synced)
     }
 
-    /// Cuts the journal off before the record `number`, which is damaged or missing, and is one of the last segment: a power loss may have
-    /// taken what was not synced, and left something later. The bytes from there on are copied into a file beside the segment, whose path
-    /// is returned; `None`: there were none. The next record is `number`.
+    /// Cuts the journal off before the record `number`, which must be damaged or missing, and in the last segment.
+    ///
+    /// A power loss may have destroyed unsynced records but spared later ones. Copies the bytes from `number` on into a
+    /// file beside the segment and returns its path, or `None` if there were none. The next record gets the number
+    /// `number`.
     ///
     /// # Errors
-    /// [`JournalError::NoHole`]: the journal has the record, or it is not of the last segment. A disk that is full or fails; then the call
-    /// can be made again.
+    /// [`JournalError::NoHole`] if the journal has the record, or the record is not in the last segment. A disk that is
+    /// full or fails; the call can then be repeated.
     pub fn cut_from(&mut self, number: u64) -> Result<Option<PathBuf>, JournalError> {
         let no_hole = || JournalError::NoHole { folder: self.folder.clone(), number };
         let all = segments::<D>(&self.folder)?;
@@ -369,7 +381,7 @@ impl<D: Disk> JournalWriter<D> {
         };
         let bytes = file.length().map_err(failed(path, "cannot be read"))?;
         self.mark.lower(number)?;
-        // The copy has its name before the bytes are gone.
+        // The copy's name is on disk before the bytes are removed.
         D::sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
         file.set_length(offset).map_err(failed(path, "cannot be cut"))?;
         reserve(&file, path, bytes)?;
@@ -381,62 +393,65 @@ impl<D: Disk> JournalWriter<D> {
         Ok(aside)
     }
 
-    /// Records that could not be written, in all.
+    /// Returns the total number of records that could not be written.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Times that records were lost and later ones could be appended: how many records of the kind [`LOST`] there are of this
-    /// writer.
+    /// Returns how many times records were lost and later ones appended, which is the number of [`LOST`] records by
+    /// this writer.
     #[must_use]
     pub const fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// Bytes written to segments by this writer.
+    /// Returns the bytes that this writer wrote to segments.
     #[must_use]
     pub const fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Segments removed because the journal had become too large.
+    /// Returns how many segments were removed because the journal was too large.
     #[must_use]
     pub const fn removed_segments(&self) -> u64 {
         self.removed_segments
     }
 
-    /// Records that were written and that the disk failed to sync: after a machine crash they may be missing.
+    /// Returns how many written records the disk failed to sync. They may be missing after a machine crash.
     #[must_use]
     pub const fn unconfirmed(&self) -> u64 {
         self.unconfirmed
     }
 
-    /// Segments that were too many and could not be removed.
+    /// Returns how many removals of surplus segments failed.
     #[must_use]
     pub const fn failed_removals(&self) -> u64 {
         self.failed_removals
     }
 
-    /// An error since the last call that lost no record: a segment that could not be synced before its successor began, or one
-    /// that could not be removed.
+    /// Returns an error since the last call that lost no record.
+    ///
+    /// For example, a segment that could not be synced before its successor began, or one that could not be removed.
     pub const fn take_trouble(&mut self) -> Option<JournalError> {
         self.trouble.take()
     }
 
-    /// Keeps the records from `number` on, because a checkpoint continues from there: segments with one of them are not
-    /// removed, whatever `keep_bytes` says. Without a call none is kept.
+    /// Keeps the records from `number` on, because a checkpoint continues from there.
+    ///
+    /// Segments with any of them are not removed, regardless of `keep_bytes`. Without a call, no record is kept.
     pub const fn need_from(&mut self, number: u64) {
         self.needed_from = number;
     }
 
-    /// Appends a record and returns its number. [`JournalWriter::flush`] gives it to the system, and after
-    /// [`JournalWriter::sync`] it survives a machine crash.
+    /// Appends a record and returns its number.
+    ///
+    /// [`JournalWriter::flush`] passes it to the system; after [`JournalWriter::sync`] it survives a machine crash.
     ///
     /// # Errors
-    /// A payload that is too long, a disk that is full or fails. The record is then counted as lost; when writing works
-    /// again, a record of the kind [`LOST`] counts the missing ones. After a refusal the disk is not tried again before a second
-    /// is over, by the records' times: the same error is returned without a system call.
+    /// A payload that is too long, a disk that is full or fails. The record is then counted as lost, and as soon as
+    /// writing works again, a [`LOST`] record counts the missing ones. After an I/O error the disk is not retried for
+    /// one second of the records' time: the same error is returned without a system call.
     pub fn append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         let result = self.try_append(record);
         if result.is_err() {
@@ -446,11 +461,12 @@ impl<D: Disk> JournalWriter<D> {
         result
     }
 
-    /// Says in the journal how many records were lost since the last that was appended, if any were: to be called before the end,
-    /// when no record follows that would say so.
+    /// Writes a count of the records lost since the last appended one, if any.
+    ///
+    /// Call it at the end, where no later record would write the count.
     ///
     /// # Errors
-    /// A disk that is full or fails still.
+    /// A disk that is still full or failing.
     pub fn record_loss(&mut self, time: u64) -> Result<(), JournalError> {
         if self.lost_since > 0 {
             self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
@@ -465,7 +481,7 @@ impl<D: Disk> JournalWriter<D> {
             return Err(JournalError::TooLong { bytes: record.payload.len(), limit: MAX_PAYLOAD_BYTES });
         }
         if self.lost_since > 0 {
-            // Either both have room or neither, so that one loss is recorded once.
+            // Make room for both or neither, so that one loss is recorded once.
             self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
             self.record_loss(record.time)?;
         }
@@ -483,7 +499,7 @@ impl<D: Disk> JournalWriter<D> {
         Ok(number)
     }
 
-    /// Makes room for so many bytes.
+    /// Makes room for `length` bytes.
     #[inline]
     fn fit(&mut self, time: u64, length: u64) -> Result<(), JournalError> {
         let end = self.offset + self.buffer.len() as u64 + length;
@@ -513,7 +529,7 @@ impl<D: Disk> JournalWriter<D> {
         made
     }
 
-    /// Writes the buffer. The next call tries a failed write again.
+    /// Writes the buffer. After an error, the next call retries.
     ///
     /// # Errors
     /// A disk that fails.
@@ -529,11 +545,11 @@ impl<D: Disk> JournalWriter<D> {
         Ok(())
     }
 
-    /// Writes the buffer and waits until the disk has it.
+    /// Writes the buffer and waits until it is on disk.
     ///
     /// # Errors
-    /// A disk that fails. When it fails to sync, it may or may not have the records since the last sync, and no later sync
-    /// reports it: they are counted ([`JournalWriter::unconfirmed`]), and the next record begins a segment.
+    /// A disk that fails. If it fails to sync, the records since the last sync may or may not be on disk, and no later
+    /// sync reports it: they are counted ([`JournalWriter::unconfirmed`]), and the next record begins a new segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         match self.begin_sync()? {
             Some(io_task) => self.finish(io_task.run()),
@@ -541,8 +557,9 @@ impl<D: Disk> JournalWriter<D> {
         }
     }
 
-    /// Writes the buffer, and returns the task that syncs it; `None` when the disk has it. Meanwhile the writer can continue.
-    /// [`JournalWriter::finish`] takes the result.
+    /// Writes the buffer and returns the task that syncs it; `None` if everything is on disk.
+    ///
+    /// The writer can continue meanwhile. Pass the result to [`JournalWriter::finish`].
     ///
     /// # Errors
     /// A disk that fails.
@@ -561,14 +578,16 @@ impl<D: Disk> JournalWriter<D> {
         }))
     }
 
-    /// From now on another thread waits for the disk: segments that are too many are removed only by [`JournalWriter::begin_removal`], and
-    /// the next segment is made by [`JournalWriter::begin_next_segment`]. Reserving a file's room, syncing it and freeing a large file take
-    /// time; otherwise the appending thread would wait for them.
+    /// Leaves waiting for the disk to another thread.
+    ///
+    /// From now on, surplus segments are removed only through [`JournalWriter::begin_removal`], and the next segment is
+    /// prepared through [`JournalWriter::begin_next_segment`]. Reserving a file's space, syncing it and freeing a large
+    /// file take time, for which the appending thread would otherwise wait.
     pub const fn leave_waiting(&mut self) {
         (self.leaves_waiting, self.wants_next) = (true, true);
     }
 
-    /// The task that makes the next segment ahead; `None` when it is made, or is being made.
+    /// Returns the task that prepares the next segment; `None` if that is done, in progress, or not due.
     pub fn begin_next_segment(&mut self) -> Option<IoTask<D>> {
         let is_due = self.wants_next && self.segment.is_some();
         let is_making = self.is_making_next && !planted!("partial-shared");
@@ -579,12 +598,12 @@ impl<D: Disk> JournalWriter<D> {
         Some(IoTask(Work::Prepare { path: self.next_path(), bytes: self.options.segment_bytes }))
     }
 
-    /// The path of the next segment while it is made. No reader takes it for a segment.
+    /// Returns the path of the next segment during preparation. Readers do not take it for a segment.
     fn next_path(&self) -> PathBuf {
         self.folder.join("next-segment")
     }
 
-    /// The task that removes surplus segments, if a segment has begun since the last call.
+    /// Returns the task that removes surplus segments, if a segment has begun since the last call.
     pub fn begin_removal(&mut self) -> Option<IoTask<D>> {
         let has_begun = std::mem::take(&mut self.has_begun);
         let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
@@ -592,16 +611,17 @@ impl<D: Disk> JournalWriter<D> {
         Some(IoTask(Work::Remove { folder, keep_bytes, needed_from }))
     }
 
-    /// Takes the result of an [`IoTask`] of this writer.
+    /// Applies the result of an [`IoTask`] of this writer.
     ///
     /// # Errors
-    /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and
+    /// A failed sync, as for [`JournalWriter::sync`]. A segment that could not be removed is only counted, and
     /// [`JournalWriter::take_trouble`] returns the error.
     pub fn finish(&mut self, finished: Finished<D>) -> Result<(), JournalError> {
         match finished.0 {
             Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result, unmarked } => {
                 let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
-                // A failed sync loses everything written to the file before it failed, not only what it was to sync, and no later sync reports that.
+                // A failed sync may lose everything written to the file before it failed, not only what it was meant to
+                // sync, and no later sync reports that.
                 let end = match (&result, is_current) {
                     (Ok(()), _) => records.end,
                     (Err(_), true) => self.next,
@@ -614,7 +634,7 @@ impl<D: Disk> JournalWriter<D> {
                     self.is_over |= is_current;
                 } else {
                     self.is_name_unsynced &= !(is_current && folder.is_some());
-                    // Without a mark a cut tail would pass for a torn one: no record is lost by that.
+                    // Without a mark, a truncated tail would pass for a torn one, but no record is lost by that.
                     self.trouble = unmarked.or(self.trouble.take());
                 }
                 result
@@ -631,7 +651,7 @@ impl<D: Disk> JournalWriter<D> {
                 self.is_making_next = false;
                 match result {
                     Ok(made) => self.next_segment = Some(made),
-                    // It is made when it is needed, and fails then if it must.
+                    // The segment is created when it is needed, and that reports an error if it fails too.
                     Err(error) => self.trouble = Some(error),
                 }
                 Ok(())
@@ -641,12 +661,13 @@ impl<D: Disk> JournalWriter<D> {
 
     #[cold]
     fn begin_segment(&mut self, time: u64, room: u64) -> Result<(), JournalError> {
-        // The segment is complete and on the disk before its successor exists: readers take a successor for its end.
+        // The segment must be complete and on disk before its successor exists, because readers take a successor for
+        // its end.
         self.flush()?;
         if !planted!("missing-sync-before-rename")
             && let Err(error) = self.sync()
         {
-            // The unconfirmed records are counted; they would be no fewer without a successor.
+            // The unconfirmed records are counted; without a successor there would be no fewer.
             self.trouble = Some(error);
         }
         let path = segment_path(&self.folder, self.next);
@@ -657,7 +678,7 @@ impl<D: Disk> JournalWriter<D> {
                 match self.make_segment(&path, bytes, time) {
                     Ok(file) => (file, bytes),
                     Err(error) => {
-                        // An incomplete file is removed: a reader would take it for a segment.
+                        // Remove the incomplete file: a reader would take it for a segment.
                         let _gone_anyway = D::remove_file(&path);
                         return Err(error);
                     }
@@ -675,7 +696,7 @@ impl<D: Disk> JournalWriter<D> {
         Ok(())
     }
 
-    /// The file that was made ahead, as the segment at `path`, when there is one and it has the room.
+    /// Turns the prepared file into the segment at `path`, if there is one and it is large enough.
     fn take_next_segment(&mut self, path: &Path, time: u64, room: u64) -> Option<(D::File, u64)> {
         self.is_name_unsynced = false;
         let Prepared { path: from, file, bytes } = self.next_segment.take()?;
@@ -685,7 +706,7 @@ impl<D: Disk> JournalWriter<D> {
             && file.write_all_at(&header, 0).is_ok()
             && D::rename(&from, path).is_ok();
         if !is_taken {
-            // The segment is made as if none had been: that reports why, if it fails too.
+            // The segment is then created as usual, and that reports an error if it fails too.
             let _gone_anyway = D::remove_file(&from);
         }
         // The first sync of a record also syncs the header and the name.
@@ -693,7 +714,7 @@ impl<D: Disk> JournalWriter<D> {
         is_taken.then_some((file, bytes))
     }
 
-    /// A file for the records from the next on, with reserved room and a name in the folder.
+    /// Creates the segment of the next record, with reserved space and a synced name.
     fn make_segment(&self, path: &Path, bytes: u64, time: u64) -> Result<D::File, JournalError> {
         let file = Prepared::<D>::make(path.to_owned(), bytes)?.file;
         let header = SegmentHeader { first: self.next, time }.encode();
@@ -704,20 +725,21 @@ impl<D: Disk> JournalWriter<D> {
     }
 }
 
-/// What a journal has before its last segment.
+/// What a journal contains before its last segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Before {
-    /// All records up to that segment's first, or none because there is nothing before the number 0.
+    /// All records up to that segment's first, or nothing because its first number is 0.
     Whole,
-    /// Records right before it are missing. The newest record before them has this time; 0 when none is left.
+    /// The records right before it are missing. `time` is that of the newest remaining record before them; 0 if none is
+    /// left.
     Missing { time: u64 },
-    /// Records of that segment's number and higher ones. It could not begin when the disk failed, so they went on in the segment before it.
-    /// It was removed, and a power loss brought its name back.
+    /// Records with that segment's number and higher. The segment could not begin because the disk failed, so the
+    /// records went into the segment before it. Its file was removed, and a power loss brought the name back.
     More,
 }
 
 impl Before {
-    /// Cost: a read of the segment before the last, or of more while they have no records.
+    /// Cost: a read of the second-to-last segment, or of more segments as long as they have no records.
     fn last_of<D: Disk>(all: &[Segment]) -> Result<Self, JournalError> {
         let Some((last, earlier)) = all.split_last() else { return Ok(Self::Whole) };
         let mut end = None;
@@ -745,12 +767,12 @@ impl Before {
 
 impl<D: Disk> Drop for JournalWriter<D> {
     fn drop(&mut self) {
-        // A flush before would have returned the error; now no caller is left.
+        // An earlier flush would have returned the error; no caller is left to receive it now.
         let _unheard = self.flush();
         if let Some(made) = self.next_segment.take() {
             let _gone_at_the_next_opening = D::remove_file(&made.path);
         }
-        // A child process that has not begun its program yet still has the descriptor, and with it the lock.
+        // A child process that has not yet executed its program still shares the descriptor, and with it the lock.
         let _closed_soon = self.lock.unlock();
     }
 }
@@ -765,7 +787,7 @@ mod tests {
 
     const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
 
-    /// A record of a hundred bytes, so many ms after the beginning.
+    /// A record of 100 encoded bytes at this time in ms.
     fn record(milliseconds: u64) -> Record<'static> {
         Record { kind: 7, time: 1_000_000 * milliseconds, payload: &[5; 60], ..Record::default() }
     }
@@ -783,7 +805,7 @@ mod tests {
         append(&mut writer, 14, 1);
         writer.flush().unwrap();
         drop(writer);
-        // Nine records of a hundred bytes fit into a segment. The last has 9 to 13; 11 is damaged.
+        // Nine records of 100 bytes fit into a segment. The last segment has 9 to 13; 11 is damaged.
         let path = segment_path(folder.path(), 9);
         let mut bytes = fs::read(&path).unwrap();
         let at = SEGMENT_HEADER_BYTES as usize + 2 * 100 + 50;
@@ -793,7 +815,7 @@ mod tests {
         assert_eq!((opened.damaged, opened.next), (1, 14));
         for sound in [3, 9, 10, 12, 13, 14] {
             let cut = writer.cut_from(sound);
-            // Behind the last record there is nothing to cut.
+            // There is nothing to cut after the last record.
             assert_eq!(cut.is_err(), sound != 14, "{sound}: {cut:?}");
         }
         let aside = writer.cut_from(11).unwrap().unwrap();
@@ -809,7 +831,7 @@ mod tests {
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
     }
 
-    /// The numbers of the records that a reader finds, and how many the journal counts as lost.
+    /// Returns the numbers of the records that a reader finds, and how many records the journal counts as lost.
     fn found(folder: &Path) -> (Vec<u64>, u64) {
         let (mut numbers, mut lost) = (Vec::new(), 0);
         let mut reader = JournalReader::open(folder).unwrap();
@@ -831,7 +853,7 @@ mod tests {
         append(&mut writer, 9, 0);
         writer.options.segment_bytes = 1 << 60;
         let first = writer.append(&record(1)).unwrap_err();
-        // There would be room now, but the writer does not try.
+        // There would be room now, but the writer does not retry yet.
         writer.options.segment_bytes = 1_024;
         for later in [1, 2, 500, 1_000] {
             let error = writer.append(&record(later)).unwrap_err();
@@ -840,7 +862,7 @@ mod tests {
         assert_eq!(writer.lost(), 5);
         assert_eq!(writer.append(&record(1_001)).unwrap(), 10);
         assert_eq!(writer.losses(), 1);
-        // The end comes before the disk has room.
+        // The writer ends before the disk has room.
         writer.options.segment_bytes = 1 << 60;
         append(&mut writer, 8, 1_001);
         writer.append(&record(1_002)).unwrap_err();
@@ -870,7 +892,7 @@ mod tests {
         writer.sync().unwrap();
         assert_eq!((writer.unconfirmed(), writer.lost()), (3, 0));
         assert!(segment_path(folder.path(), 5).exists());
-        // One that fails when a segment is full costs no record either, and is reported.
+        // A failed sync of a full segment loses no record either, and is reported.
         append(&mut writer, 8, 1);
         fn at_first(file: &File) -> io::Result<()> {
             static FAILED: AtomicU64 = AtomicU64::new(0);
@@ -916,16 +938,17 @@ mod tests {
         let finished = std::thread::spawn(|| io_task.run()).join().unwrap();
         assert!(finished.error().is_none());
         writer.finish(finished).unwrap();
-        // Two are left; meanwhile a segment begins, for which its predecessor is synced too.
+        // Two are left to sync; meanwhile a segment begins, for which its predecessor is synced too.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         writer.sync_file = File::sync_all;
         append(&mut writer, 5, 0);
         assert!(segment_path(folder.path(), 9).exists());
         writer.finish(io_task.run()).unwrap_err();
-        // All that the segment has may be forgotten, though it was synced for its successor: that may have come later.
+        // Everything in the segment may be lost, although it was synced for its successor: some of it may have been
+        // written later.
         assert_eq!((writer.unconfirmed(), writer.is_over), (6, false), "the segment is another's by now");
-        // The same records are unconfirmed by two syncs, each of which failed.
+        // Two failed syncs cover the same unconfirmed records.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
@@ -961,7 +984,7 @@ mod tests {
         append(&mut writer, 8, 0);
         assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0, 9], false));
         assert!(writer.is_name_unsynced && writer.synced == 9, "its predecessor is whole on the disk");
-        // The disk must have the name too: a task that did not get it leaves that to the next.
+        // The name must be on disk too: a task that did not cover it leaves that to the next one.
         let first = writer.begin_sync().unwrap().unwrap();
         let second = writer.begin_sync().unwrap().unwrap();
         writer.finish(first.run()).unwrap();
@@ -971,7 +994,8 @@ mod tests {
         append(&mut writer, 1, 0);
         writer.sync().unwrap_err();
         assert_eq!((writer.unconfirmed(), writer.is_over), (1, true));
-        // Not made ahead in time: it is made when it is needed, and synced. Only one task makes the file.
+        // If it is not prepared in time, the segment is created when needed, and synced. Only one task creates the
+        // file.
         writer.sync_file = File::sync_all;
         let making = writer.begin_next_segment().unwrap();
         append(&mut writer, 2, 0);
@@ -989,7 +1013,7 @@ mod tests {
         drop(writer);
         assert!(!next_path.exists());
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
-        // Left by a process that was killed.
+        // Left behind by a process that was killed.
         fs::write(&next_path, [1; 100]).unwrap();
         let (_writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
         assert_eq!((opened.next, next_path.exists()), (35, false));
@@ -1012,7 +1036,7 @@ mod tests {
         assert!(writer.take_trouble().unwrap().to_string().contains("next-segment"));
         append(&mut writer, 20, 0);
         assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 18]);
-        // Taken away, or another file in the segment's place.
+        // The prepared file was taken away, or another file is in the segment's place.
         fs::remove_dir(writer.next_path()).unwrap();
         let made = writer_task(&mut writer);
         writer.finish(made).unwrap();
@@ -1029,7 +1053,7 @@ mod tests {
         let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 9, 0);
         writer.sync().unwrap();
-        // Reserved, with its header, and not synced.
+        // The segment was reserved and has its header, but cannot be synced.
         writer.sync_file = refuse;
         writer.append(&record(1)).unwrap_err();
         assert!(!segment_path(folder.path(), 9).exists());
@@ -1049,10 +1073,10 @@ mod tests {
             writer.sync().unwrap();
             writer.sync_file = refuse;
             writer.append(&record(1)).unwrap_err();
-            // The count of the lost record has room in the segment before.
+            // The count of the lost record fits into the segment before.
             writer.record_loss(2_000_000_000).unwrap();
             drop(writer);
-            // The machine lost its power before the disk had the removal.
+            // The machine lost power before the removal was on disk.
             let path = segment_path(folder.path(), 9);
             assert!(!path.exists());
             fs::write(&path, left).unwrap();

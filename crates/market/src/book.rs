@@ -1,30 +1,32 @@
 //! The books of every venue: order by order, by price level, or quotes.
 //!
-//! One [`Books`] per feed holds the books of all its instruments; the events of an instrument (orders, levels or quotes) decide
-//! the kind of its book. [`BookStage`] routes events to the feeds' books and hands on a [`BookUpdate`] for every event,
-//! completed from the book: the side, price and size of the order that a deletion or execution names, and the depth of the
-//! change.
+//! One [`Books`] per feed holds the books of all its instruments. The events of an instrument (orders, levels or
+//! quotes) determine the kind of its book. [`BookStage`] routes events to the feeds' books and passes on one
+//! [`BookUpdate`] per event, completed from the book: the side, price and size of the order that a deletion or
+//! execution names, and the depth of the change.
 //!
 //! # Cost
-//! Cache lines an order event touches beyond its own: one slot of the order index, the book's half line, one or two lines of
-//! price levels; a replacement touches one more slot and perhaps one more line of levels. In a large market each of them is a
-//! miss, so [`BookStage`] looks ahead inside its batch: while it applies one event, it prefetches the order and the book of the
-//! event 16 places on, and the levels of the event 8 places on, whose order has arrived by then and gives the side. The misses
-//! overlap with the work and with each other.
+//! An order event touches these cache lines besides its own: one slot of the order index, the book's half line, and one
+//! or two lines of price levels. A replacement touches one more slot and perhaps one more line of levels. In a large
+//! market each of them is a cache miss, so [`BookStage`] looks ahead within its batch: while it applies one event, it
+//! prefetches the order and the book of the event 16 positions later, and the levels of the event 8 positions later,
+//! whose order has arrived by then and supplies the side. The misses overlap with the work and with each other.
 //!
 //! # Gaps
-//! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
-//! cleared (by a snapshot or a new session) or, for quotes, until both sides have been quoted again.
+//! A gap makes every book that it may have touched stale. Updates of a stale book carry [`Flags::MAYBE_BAD_BOOK`] until
+//! the book is cleared (by a snapshot or a new session) or, for quotes, until both sides have been quoted again.
 //!
 //! # Without price levels
-//! Some consumers need orders alone, such as a file of `mbo`: [`BookStage::without_levels`]. Then orders make no price levels. Completed events
-//! and outcomes are the same, with two exceptions. A level of more than 2^32 - 1 shares is no reason to refuse an order. An event about an order of a book
-//! that is being cleared, between two clears of one group, applies.
+//! Some consumers need only orders, such as a file of `mbo`: [`BookStage::without_levels`]. Orders then create no price
+//! levels. Completed events and outcomes are the same, with two exceptions: an order is not rejected when its level
+//! would exceed 2^32 - 1 shares, and an event that names an order of a book being cleared, between two clears of one
+//! run, is applied.
 //!
 //! # Contradictions
-//! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. The feed can
-//! report a contradiction too ([`Event::with_contradiction`]). The end of a gap ([`EventKind::Recovered`]) does not clear it; a clear
-//! does, or both sides of a quote. An order whose reference is taken also contradicts the book that has the reference.
+//! An event that does not fit its book proves that the book differs from the venue's: the book is contradicted, and
+//! stale. A feed can report a contradiction too ([`Event::with_contradiction`]). The end of a gap
+//! ([`EventKind::Recovered`]) does not resolve it; a clear does, or a quote of both sides. An order whose reference is
+//! taken also contradicts the book that holds the reference.
 
 mod image;
 
@@ -45,11 +47,12 @@ use crate::venue::Publisher;
 pub use image::BooksImage;
 use image::{BookImage, OrderImage};
 
-/// The longest batch worth handing to [`BookStage`]: the look-ahead begins anew with each, and the events of this one
-/// take a third of a 48 KiB first-level cache.
+/// The longest batch worth passing to [`BookStage`].
+///
+/// Its look-ahead restarts with every batch. The events of a batch this long take a third of a 48 KiB L1 cache.
 pub const BATCH: usize = 256;
 
-/// Instruments are numbered densely: a new number lies at most so far beyond the tables, which grow to it.
+/// How far beyond the tables a new instrument number may lie; the tables grow to it. Instruments are numbered densely.
 pub const INSTRUMENTS_AHEAD: usize = 1 << 16;
 
 /// How many events ahead the order and the book are prefetched.
@@ -57,14 +60,14 @@ const ORDERS_AHEAD: usize = 16;
 /// How many events ahead the levels are prefetched.
 const LEVELS_AHEAD: usize = 8;
 
-/// The sizes of a feed's tables at start-up. Tables that grow beyond them are counted.
+/// Initial sizes of a feed's tables. Growth beyond them is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
     /// Instruments.
     pub instruments: usize,
-    /// Orders resting at once.
+    /// Orders resting simultaneously.
     pub orders: usize,
-    /// Price levels at once, over all books.
+    /// Price levels that exist simultaneously, over all books.
     pub levels: u32,
 }
 
@@ -76,26 +79,28 @@ impl Default for Capacity {
 }
 
 impl Capacity {
-    /// Room for the orders that `messages` order-by-order messages can leave, up to a full day of the busiest venue (some 8
-    /// million orders resting at once).
+    /// Sizes the tables for the orders that `messages` order-by-order messages can leave.
+    ///
+    /// At most a full day of the busiest venue: some 8 million resting orders.
     pub fn for_messages(messages: u64) -> Self {
         Self { instruments: 16_384, ..Self::for_orders((messages / 8).clamp(1 << 12, 1 << 23) as usize) }
     }
 
-    /// Room for the quotes of as many instruments: one level a side, and no order. A SIP has some twenty feeds.
+    /// Sizes the tables for quotes of this many instruments: one level per side, no orders. A SIP has some twenty
+    /// feeds.
     fn of_quotes(self) -> Self {
         let levels = u32::try_from(self.instruments.saturating_mul(2)).unwrap_or(u32::MAX);
         Self { orders: self.orders.min(1), levels: self.levels.min(levels), ..self }
     }
 
-    /// Room for so many orders at once, and for the levels that they usually make.
+    /// Sizes the tables for `orders` simultaneous orders and the levels that they usually create.
     pub fn for_orders(orders: usize) -> Self {
         let levels = orders.max((64 * orders.min(1 << 12)).max(1 << 14)).min(1 << 22);
         Self { orders, levels: levels as u32, ..Self::default() }
     }
 }
 
-/// Shares in a round lot when nothing is known: see [`round_lots`](crate::round_lots).
+/// Shares in a round lot if nothing else is known: see [`round_lots`](crate::round_lots).
 pub const DEFAULT_ROUND_LOT: u32 = 100;
 
 /// The outcome of an event.
@@ -103,15 +108,15 @@ pub const DEFAULT_ROUND_LOT: u32 = 100;
 pub enum Outcome {
     /// The book changed, or the event has no effect on books.
     Applied,
-    /// The event refers to an order that is not in the book: its addition was lost, or came before the capture.
+    /// The event refers to an order that is not in the book: its addition was lost or precedes the capture.
     UnknownOrder,
-    /// An order with this reference is in the book already.
+    /// The book already contains an order with this reference.
     DuplicateOrder,
-    /// More shares were executed or cancelled than the order had; the order is gone.
+    /// More shares were executed or cancelled than the order had; the order was removed.
     Overfill,
-    /// An order or level without price or shares.
+    /// An order, level or quote without a required price, size or side, or with an instrument out of bounds.
     Incomplete,
-    /// The removal of a level that is not there.
+    /// Removal of a level that does not exist.
     UnknownLevel,
     /// The level and its orders disagree, or a table is full.
     LevelMismatch,
@@ -126,11 +131,11 @@ impl From<Refused> for Outcome {
     }
 }
 
-/// Counters of a feed's books. Every dropped event has a count here.
+/// Counters of a feed's books. Every dropped event is counted here.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BookCounters {
-    /// Events seen.
+    /// Events processed.
     pub events: u64,
     /// See [`Outcome::UnknownOrder`].
     pub unknown_orders: u64,
@@ -146,15 +151,15 @@ pub struct BookCounters {
     pub level_mismatches: u64,
     /// Gaps seen.
     pub gaps: u64,
-    /// Times that an event that did not fit made a book stale.
+    /// How often an event that did not fit made a book contradicted, and so stale.
     pub contradictions: u64,
-    /// Events whose instrument lies more than [`INSTRUMENTS_AHEAD`] beyond the table. The books refuse them and hand them on
-    /// without an instrument.
+    /// Events whose instrument lies more than [`INSTRUMENTS_AHEAD`] beyond the table. The books reject them and pass
+    /// them on without an instrument.
     pub instruments_beyond: u64,
 }
 
 impl BookCounters {
-    /// Events that could not be applied.
+    /// Returns the number of events that could not be applied.
     pub const fn rejected(&self) -> u64 {
         self.unknown_orders
             + self.duplicate_orders
@@ -169,26 +174,27 @@ impl BookCounters {
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C, align(32))]
 struct Book {
-    /// Bids, then asks: chosen by index, since a branch predictor cannot predict the side.
+    /// Bids, then asks. Selected by index, because a branch predictor cannot predict the side.
     sides: [Ladder; 2],
-    /// The epoch of the venue in which the book was last known to be right.
+    /// The feed's epoch in which the book was last known to be right.
     epoch: u32,
     state: InstrumentState,
-    /// Sides quoted since the last gap: bit 0 the bid, bit 1 the ask. [`PENDING`], [`CONTRADICTED`] and [`LISTED`] are here too.
+    /// Sides quoted since the last gap: bit 0 the bid, bit 1 the ask. Also holds [`PENDING`], [`CONTRADICTED`] and
+    /// [`LISTED`].
     quoted: u8,
-    /// Of each side: levels behind the best price that a round lot stands behind. A change deeper than that does not move
-    /// it. `u8::MAX`: more than can be held, so that every change counts.
+    /// For each side, how many of the best levels it takes to hold a round lot. A deeper change does not move the
+    /// round-lot best. `u8::MAX`: too many to store, so every change counts.
     reach: [u8; 2],
-    /// Shares in a round lot; 0 when the venue has not said.
+    /// Shares in a round lot; 0 if the venue has not stated it.
     round_lot: u32,
-    /// Orders resting; counted only where they make no levels.
+    /// Resting orders; counted only if orders create no levels.
     orders: u32,
 }
 
 impl Book {
     #[inline]
     fn measure_reach(&mut self, levels: &LevelStore, side: Side) {
-        // A venue that states no lot may take a smaller one than the default: then the reach is deeper than it need be.
+        // A venue that states no lot may use a smaller one than the default; the reach is then deeper than necessary.
         let lot = if self.round_lot == 0 { DEFAULT_ROUND_LOT } else { self.round_lot };
         let reach = levels.reach(self.sides[place_of(side)], lot);
         self.reach[place_of(side)] = u8::try_from(reach).unwrap_or(u8::MAX);
@@ -202,18 +208,18 @@ impl Book {
     }
 }
 
-/// In `quoted`: both sides.
+/// In `quoted`: both sides were quoted.
 const QUOTED: u8 = 3;
-/// In `quoted`: the best moved in a group of events that is not complete yet.
+/// In `quoted`: the best moved within a group of events that is still incomplete.
 const PENDING: u8 = 4;
-/// In `quoted`: an event did not fit. Such a book is of an older epoch than its feed.
+/// In `quoted`: an event did not fit. Such a book has an older epoch than its feed.
 const CONTRADICTED: u8 = 8;
 
-/// In `quoted`: the feed has defined the instrument, or had an order or a quote of it. Instruments are numbered across feeds, and a
-/// feed has places for those that only others list.
+/// In `quoted`: the feed has defined the instrument or sent an order or quote for it. Instruments are numbered across
+/// feeds, so a feed also has entries for instruments that only other feeds list.
 const LISTED: u8 = 16;
 
-/// Which side's round-lot best may have moved.
+/// The side whose round-lot best may have moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BestMoved {
     /// Neither.
@@ -222,49 +228,50 @@ pub enum BestMoved {
     Bid,
     /// The offer.
     Ask,
-    /// Both, or either.
+    /// Both, or either one.
     Both,
 }
 
 impl BestMoved {
-    /// Whether `side` may have moved.
+    /// Returns whether the best of `side` may have moved.
     #[inline]
     pub const fn includes(self, side: Side) -> bool {
         matches!((self, side), (Self::Both, _) | (Self::Bid, Side::Bid) | (Self::Ask, Side::Ask))
     }
 }
 
-/// The place of a side in a book.
+/// Index of a side in a book.
 #[inline]
 const fn place_of(side: Side) -> usize {
     (side as u8 == Side::Ask as u8) as usize
 }
 
-/// Depth of an update that touched no level.
+/// Depth of an update that changed no level.
 const NO_DEPTH: u32 = u32::MAX;
 
 /// The books of one feed.
 #[derive(Debug)]
 pub struct Books {
     publisher: Publisher,
-    /// The lot of a new book: see [`Feed::round_lot`](crate::venue::Feed::round_lot). 0 for none.
+    /// Round lot of a new book: see [`Feed::round_lot`](crate::venue::Feed::round_lot). 0 for none.
     round_lot: u32,
     books: Vec<Book>,
     levels: LevelStore,
     orders: OrderIndex,
     next_priority: u64,
-    /// Counts gaps that touched all books; a book of an older epoch is stale.
+    /// Incremented by each gap that affected all books; a book of an older epoch is stale.
     epoch: u32,
-    /// The epoch of new books: an older one while a gap may have held messages of an instrument that is not known yet.
+    /// Epoch of new books. It is an older epoch while a gap may have hidden messages of instruments that are not known
+    /// yet.
     newborn: u32,
     is_open: bool,
-    /// Cleared instruments whose orders are removed together with those of the next one.
+    /// Cleared instruments whose orders are removed together with the next one's.
     cleared: Vec<InstrumentId>,
     counters: BookCounters,
 }
 
 impl Books {
-    /// Empty books of a feed.
+    /// Creates empty books for a feed.
     pub fn new(publisher: Publisher, capacity: Capacity) -> Self {
         let capacity = if publisher.is_of_sip() { capacity.of_quotes() } else { capacity };
         let round_lot = publisher.feed().and_then(|feed| feed.round_lot).unwrap_or(0);
@@ -283,14 +290,15 @@ impl Books {
         }
     }
 
-    /// The whole state as plain values. Equal books have equal images once these are [sorted](BooksImage::sort).
+    /// Returns the whole state as plain values. Equal books have equal images after [sorting](BooksImage::sort).
     pub fn image(&self) -> BooksImage {
         let mut image = BooksImage::default();
         self.image_into(&mut image);
         image
     }
 
-    /// [`Books::image`] in the memory of an earlier image: new memory costs several times what the copy does.
+    /// Like [`Books::image`], but reuses the memory of an earlier image: new memory costs several times as much as the
+    /// copy.
     pub fn image_into(&self, image: &mut BooksImage) {
         let blank = BookImage { epoch: self.newborn, round_lot: self.round_lot, ..BookImage::default() };
         let mut count = 0;
@@ -314,7 +322,8 @@ impl Books {
         }
         image.books.truncate(count);
         image.orders.clear();
-        // Room for as many orders as the table holds, so that a slightly larger image fits; unwritten room takes no memory.
+        // Reserve for as many orders as the table can hold, so that a slightly larger image fits later. Untouched
+        // memory costs nothing.
         image.orders.reserve_exact(self.orders.capacity());
         image.orders.extend(self.orders().map(|order| OrderImage {
             id: order.id,
@@ -329,7 +338,7 @@ impl Books {
         (image.is_open, image.counters) = (self.is_open, self.counters);
     }
 
-    /// Books restored from an image, in tables of at least this size.
+    /// Restores books from an image, in tables of at least size `least`.
     ///
     /// # Errors
     /// [`UnsoundImage`].
@@ -346,7 +355,7 @@ impl Books {
                 state: InstrumentState::from_bits(kept.state),
                 quoted: kept.quoted,
                 reach: kept.reach,
-                // An image of an earlier build may have none of a contract.
+                // Images of an earlier build may lack the lot of a contract.
                 round_lot: if kept.round_lot == 0 { books.round_lot } else { kept.round_lot },
                 ..Book::default()
             };
@@ -379,54 +388,56 @@ impl Books {
         self.publisher
     }
 
-    /// Its counters.
+    /// Returns the feed's counters.
     pub const fn counters(&self) -> &BookCounters {
         &self.counters
     }
 
-    /// Every resting order, in an arbitrary sequence. It reads the whole order table: for checkpoints.
+    /// Returns every resting order, in arbitrary order. Reads the whole order table; meant for checkpoints.
     pub fn orders(&self) -> impl Iterator<Item = Order> + '_ {
         self.orders.iter().filter(|order| !self.cleared.contains(&order.instrument))
     }
 
-    /// Orders resting now.
+    /// Returns the number of resting orders.
     pub const fn order_count(&self) -> usize {
         self.orders.len()
     }
 
-    /// How often a table grew after start-up.
+    /// Returns how often a table grew after startup.
     pub const fn growths(&self) -> u64 {
         self.orders.growths() + self.levels.growths()
     }
 
-    /// Bytes held by the tables.
+    /// Returns the size of the tables in bytes.
     pub fn bytes(&self) -> usize {
         self.orders.bytes() + self.levels.bytes() + self.books.len() * size_of::<Book>()
     }
 
-    /// Whether the venue is open: it has not ended its system hours.
+    /// Returns whether the venue is open: its system hours have not ended.
     pub const fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// How many books are contradicted now: see [`BookRef::is_contradicted`]. Reads all of them.
+    /// Returns how many books are contradicted: see [`BookRef::is_contradicted`]. Reads every book.
     pub fn contradicted_count(&self) -> usize {
         self.books.iter().filter(|book| book.quoted & CONTRADICTED != 0).count()
     }
 
-    /// The book of `instrument`.
+    /// Returns the book of `instrument`.
     #[inline]
     pub const fn book(&self, instrument: InstrumentId) -> BookRef<'_> {
         BookRef { books: self, instrument }
     }
 
-    /// How many instruments have a place here; those beyond are empty.
+    /// Returns how many instruments have an entry; books beyond that are empty.
     pub const fn instrument_count(&self) -> usize {
         self.books.len()
     }
 
-    /// Prefetches the book and the order. It does not branch on the kind, which no predictor can predict: for events without an
-    /// order it prefetches an unused line.
+    /// Prefetches the book and the order of an event.
+    ///
+    /// Does not branch on the kind, which no predictor can predict: for events without an order it prefetches an unused
+    /// line.
     #[inline]
     fn prefetch_orders(&self, event: &Event) {
         tapeworks_ring::prefetch::read(&self.books, event.instrument.index());
@@ -435,8 +446,8 @@ impl Books {
         self.orders.prefetch(select_unpredictable(is_replace, event.aux, event.order_id));
     }
 
-    /// Prefetches the levels at the top of the event's side. Where only the order has the side, its line was prefetched
-    /// some events ago.
+    /// Prefetches the top levels of the event's side. If only the order knows the side, its line was prefetched some
+    /// events ago.
     #[inline]
     fn prefetch_levels(&self, event: &Event) {
         let Some(book) = self.books.get(event.instrument.index()) else { return };
@@ -444,21 +455,23 @@ impl Books {
         self.levels.prefetch::<8>(book.sides[usize::from(is_ask)]);
     }
 
-    /// Prefetches the levels at the top of both sides, for the first events of a batch. The line of an order that is prefetched only
-    /// now would have to arrive before its side is known.
+    /// Prefetches the top levels of both sides, for the first events of a batch.
+    ///
+    /// Their orders are being prefetched only now, so waiting for the side would stall on that line.
     #[inline]
     fn prefetch_both_levels(&self, event: &Event) {
         let Some(book) = self.books.get(event.instrument.index()) else { return };
         book.sides.iter().for_each(|side| self.levels.prefetch::<4>(*side));
     }
 
-    /// Applies one event and completes it. The update borrows the books as they are right after it.
+    /// Applies one event and completes it. The update borrows the books in the state right after the event.
     #[inline(always)]
     pub fn apply<'a>(&'a mut self, event: &'a mut Event) -> BookUpdate<'a> {
         self.apply_to::<true>(event)
     }
 
-    /// [`Books::apply`]. `LEVELS`: orders make price levels, as they always did in these books.
+    /// [`Books::apply`], where `LEVELS` is whether orders create price levels. It must not change over the life of
+    /// these books.
     #[inline(always)]
     fn apply_to<'a, const LEVELS: bool>(&'a mut self, event: &'a mut Event) -> BookUpdate<'a> {
         self.counters.events += 1;
@@ -481,13 +494,13 @@ impl Books {
             event.add_flags(Flags::MAYBE_BAD_BOOK);
         }
         let moved = self.best_moved::<LEVELS>(event, depth);
-        // The NBBO looks no further, so that a SIP takes no place in it.
+        // The NBBO stops here, so a SIP never gets an entry in it.
         let best_moved = if self.publisher.is_of_sip() { BestMoved::No } else { moved };
         let book = BookRef { books: self, instrument: event.instrument };
         BookUpdate { event, before, outcome, depth, best_moved, book, feeds: None }
     }
 
-    /// Which side's round-lot best may have moved, now that a group of events is complete.
+    /// Returns which side's round-lot best may have moved, once a group of events is complete.
     #[inline(always)]
     fn best_moved<const LEVELS: bool>(&mut self, event: &mut Event, depth: u32) -> BestMoved {
         let Some(book) = self.books.get_mut(event.instrument.index()) else {
@@ -498,10 +511,10 @@ impl Books {
             return BestMoved::No;
         }
         let reach = book.reach[place_of(event.side)];
-        // A clear empties both sides, whichever it names.
+        // A clear empties both sides, whichever side it names.
         let is_pending = (book.quoted & PENDING != 0) | (event.kind == EventKind::Clear);
-        // The change is deeper than the levels that make the best, and no group is open. The level right behind those counts
-        // when they do not make a lot.
+        // The change is deeper than the levels that make up the best, and no group is open. The first level below those
+        // still counts, because they may hold less than a lot.
         if (depth > u32::from(reach)) & !is_pending & ((reach != u8::MAX) | (depth == NO_DEPTH)) {
             return BestMoved::No;
         }
@@ -520,7 +533,7 @@ impl Books {
 
     #[inline]
     fn is_stale(&self, instrument: InstrumentId) -> bool {
-        // Without a gap every book is of epoch 0, and the book's line need not be looked at.
+        // Without a gap every book is at epoch 0, so the book's line need not be read.
         self.epoch != 0
             && self.books.get(instrument.index()).map_or(self.newborn, |book| book.epoch) != self.epoch
     }
@@ -537,7 +550,8 @@ impl Books {
         instrument.index() >= self.books.len() + INSTRUMENTS_AHEAD
     }
 
-    /// An event of an instrument without a place. No table behind this one grows for a number that is out of bounds.
+    /// Handles an event of an instrument without an entry. Makes sure that no later table grows for a number out of
+    /// bounds.
     #[cold]
     #[inline(never)]
     fn refuse_beyond(&mut self, event: &mut Event) {
@@ -552,7 +566,7 @@ impl Books {
         }
     }
 
-    /// Makes room for an instrument beyond the capacity at start-up.
+    /// Grows the table for an instrument beyond the initial capacity.
     #[cold]
     #[inline(never)]
     fn widen(&mut self, instrument: InstrumentId) -> Option<()> {
@@ -626,7 +640,7 @@ impl Books {
         self.levels.take(ladder, order.side, order.price, size, whole)
     }
 
-    /// An execution, a partial cancellation, or a deletion, which takes the remaining shares.
+    /// Applies an execution, a partial cancellation, or a deletion, which takes the remaining shares.
     #[inline(always)]
     fn reduce<const LEVELS: bool>(
         &mut self,
@@ -656,7 +670,7 @@ impl Books {
         if is_too_much { Outcome::Overfill } else { Outcome::Applied }
     }
 
-    /// The old order leaves, the new one joins on the same side: behind all others at its price, unless it keeps its priority.
+    /// Replaces an order with a new one on the same side, which queues last at its price unless it keeps its priority.
     #[inline(always)]
     fn replace<const LEVELS: bool>(
         &mut self,
@@ -727,7 +741,7 @@ impl Books {
         }
         let epoch = self.epoch;
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
-        // A quote replaces a whole side: once both sides were quoted, the lost quotes no longer matter.
+        // A quote replaces a whole side: once both sides have been quoted, lost quotes no longer matter.
         book.quoted |= LISTED | if event.side == Side::Ask { 2 } else { 1 };
         if book.quoted & QUOTED == QUOTED {
             book.epoch = epoch;
@@ -742,7 +756,7 @@ impl Books {
         }
     }
 
-    /// Rare events: clears, states, sessions, gaps.
+    /// Applies rare events: clears, states, sessions, gaps.
     #[cold]
     #[inline(never)]
     fn other(&mut self, event: &mut Event, depth: &mut u32) -> Outcome {
@@ -784,7 +798,8 @@ impl Books {
             }
             EventKind::Session => match event.session() {
                 Some(Session::StartOfMessages) => {
-                    // A new day: the venue's references begin anew, and yesterday's halts are over unless the venue repeats them.
+                    // A new day: the venue restarts its order references, and yesterday's halts are over unless the
+                    // venue repeats them.
                     self.is_open = true;
                     if event.instrument == InstrumentId::ALL {
                         *depth = 0;
@@ -802,15 +817,17 @@ impl Books {
         Outcome::Applied
     }
 
-    /// Only contradicted books stay stale.
+    /// Marks all books as right, except contradicted ones.
     fn all_are_right(&mut self) {
         self.newborn = self.epoch;
         let right = |book: &&mut Book| book.quoted & CONTRADICTED == 0;
         self.books.iter_mut().filter(right).for_each(|book| book.epoch = self.epoch);
     }
 
-    /// Empties books. The table finds orders only by reference, so removing the orders of an instrument reads the whole table:
-    /// the orders of many instruments are removed in one pass.
+    /// Empties one book or all of them.
+    ///
+    /// The order table finds orders only by reference, so removing an instrument's orders reads the whole table. The
+    /// orders of many instruments are therefore removed in one pass.
     fn clear(&mut self, instrument: InstrumentId, has_more: bool) {
         if instrument == InstrumentId::ALL {
             self.cleared.clear();
@@ -826,7 +843,8 @@ impl Books {
         if self.book_mut(instrument).is_some()
             && let Some(book) = self.books.get_mut(instrument.index())
         {
-            // Without a level or a counted order it has none, unless an event did not fit. At a venue's start all books are so.
+            // A book without levels or counted orders has no orders, unless an event did not fit. When a venue starts
+            // up, all books are like that.
             let may_have_orders = book.quoted & CONTRADICTED != 0
                 || book.orders > 0
                 || book.sides.iter().any(|side| !side.is_empty());
@@ -859,16 +877,16 @@ impl Books {
         }
     }
 
-    /// Epoch 0 is that of books without a gap; after 2^32 - 1 gaps it would be reused.
+    /// Epoch 0 belongs to books without a gap, so the counter wraps to 1 after 2^32 - 1 gaps.
     fn next_epoch(&self) -> u32 {
         self.epoch.checked_add(1).unwrap_or(1)
     }
 
-    /// The book of one instrument, which is stale from now on.
+    /// Returns the book of one instrument, marked as stale.
     fn stale_book(&mut self, instrument: InstrumentId) -> Option<&mut Book> {
         self.book_mut(instrument)?;
         if self.epoch == 0 {
-            // The other books do not change.
+            // The other books stay right.
             self.epoch = self.next_epoch();
             self.all_are_right();
         }
@@ -878,7 +896,7 @@ impl Books {
         Some(book)
     }
 
-    /// Counts a contradiction, and makes the contradicted books stale.
+    /// Counts a rejected event and marks the books that it contradicts as stale.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, event: &Event, outcome: Outcome) {
@@ -894,10 +912,10 @@ impl Books {
 
     fn contradict(&mut self, instrument: InstrumentId) {
         let Some(book) = self.stale_book(instrument) else { return };
-        // Each side must be quoted anew.
+        // Each side must be quoted again.
         book.quoted &= !QUOTED;
         if book.quoted & CONTRADICTED == 0 {
-            // The end of the group passes it to the NBBO, as if the best had moved.
+            // Report it to the NBBO at the end of the group, as if the best had moved.
             book.quoted |= CONTRADICTED | PENDING | LISTED;
             self.counters.contradictions += 1;
         }
@@ -917,7 +935,7 @@ impl Books {
     }
 }
 
-/// The best price of `side` that a round lot stands behind, and the shares down to it rounded down to whole lots.
+/// Returns the best price of `side` at which the levels add up to a round lot, and their total size in whole lots.
 #[inline]
 pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>, u32) {
     let mut shares = 0u32;
@@ -930,7 +948,7 @@ pub fn round_lot_best(book: BookRef<'_>, side: Side, lot: u32) -> (Option<Price>
     (None, 0)
 }
 
-/// The book of one instrument at one feed, to read.
+/// Read access to the book of one instrument at one feed.
 #[derive(Clone, Copy, Debug)]
 pub struct BookRef<'a> {
     books: &'a Books,
@@ -938,12 +956,12 @@ pub struct BookRef<'a> {
 }
 
 impl<'a> BookRef<'a> {
-    /// The feed.
+    /// Returns the feed.
     pub const fn publisher(self) -> Publisher {
         self.books.publisher
     }
 
-    /// The instrument.
+    /// Returns the instrument.
     pub const fn instrument(self) -> InstrumentId {
         self.instrument
     }
@@ -956,52 +974,52 @@ impl<'a> BookRef<'a> {
             .map_or_else(Ladder::default, |book| book.sides[place_of(side)])
     }
 
-    /// The book of another instrument at the same feed.
+    /// Returns the book of another instrument at the same feed.
     pub const fn of(self, instrument: InstrumentId) -> Self {
         Self { instrument, ..self }
     }
 
-    /// How many instruments have a place at this feed.
+    /// Returns how many instruments have an entry at this feed.
     pub const fn all_instruments(self) -> usize {
         self.books.instrument_count()
     }
 
-    /// Whether the feed has defined the instrument, or had an order or a quote of it.
+    /// Returns whether the feed has defined the instrument or sent an order or quote for it.
     pub fn is_listed(self) -> bool {
         self.books.books.get(self.instrument.index()).is_some_and(|book| book.quoted & LISTED != 0)
     }
 
-    /// The best level of `side`.
+    /// Returns the best level of `side`.
     #[inline]
     pub fn best(self, side: Side) -> Option<Level> {
         self.level(side, 0)
     }
 
-    /// The level of `side` with `depth` better ones.
+    /// Returns the level of `side` that has `depth` better levels.
     #[inline]
     pub fn level(self, side: Side, depth: usize) -> Option<Level> {
         self.books.levels.level(self.ladder(side), side, depth)
     }
 
-    /// The levels of `side`, best first.
+    /// Returns the levels of `side`, best first.
     #[inline]
     pub fn levels(self, side: Side) -> impl Iterator<Item = Level> + 'a {
         self.books.levels.iter(self.ladder(side), side)
     }
 
-    /// Whether `side` has the levels that it has in `other`, with their sizes and orders.
+    /// Returns whether `side` has the same levels as in `other`, with equal sizes and order counts.
     pub fn has_levels_of(self, other: BookRef<'_>, side: Side) -> bool {
         self.books.levels.are_equal(self.ladder(side), &other.books.levels, other.ladder(side))
     }
 
-    /// How many levels `side` has.
+    /// Returns the number of levels of `side`.
     pub fn depth(self, side: Side) -> usize {
         self.ladder(side).len()
     }
 
-    /// The orders of the instrument, bids then asks, each best price first and in the order of their execution.
+    /// Returns the instrument's orders, bids then asks, each from the best price and in order of execution.
     ///
-    /// Allocates and reads the whole order table: for snapshots and inspection.
+    /// Allocates and reads the whole order table; meant for snapshots and inspection.
     pub fn queue(self) -> Vec<Order> {
         let mut orders: Vec<_> =
             self.books.orders.iter().filter(|order| order.instrument == self.instrument).collect();
@@ -1012,37 +1030,37 @@ impl<'a> BookRef<'a> {
         orders
     }
 
-    /// Shares in a round lot, if the venue has said.
+    /// Returns the shares in a round lot, if the venue has stated them.
     #[inline]
     pub fn round_lot(self) -> Option<u32> {
         let book = self.books.books.get(self.instrument.index());
         Some(book.map_or(self.books.round_lot, |book| book.round_lot)).filter(|lot| *lot > 0)
     }
 
-    /// The trading state.
+    /// Returns the trading state.
     #[inline]
     pub fn state(self) -> InstrumentState {
         self.books.books.get(self.instrument.index()).map_or_else(InstrumentState::default, |book| book.state)
     }
 
-    /// Whether the venue is open and may count in the synthetic NBBO, as no feed of a SIP may.
+    /// Returns whether the venue is open and may count in the synthetic NBBO. Always false for a SIP's feeds.
     #[inline]
     pub const fn is_open(self) -> bool {
         self.books.is_open && !self.books.publisher.is_of_sip()
     }
 
-    /// Whether the venue has closed.
+    /// Returns whether the venue has closed.
     pub const fn is_closed(self) -> bool {
         !self.books.is_open
     }
 
-    /// Whether the book may be wrong, after a gap or a contradiction.
+    /// Returns whether the book may be wrong, after a gap or a contradiction.
     #[inline]
     pub fn is_stale(self) -> bool {
         self.books.is_stale(self.instrument)
     }
 
-    /// Whether an event contradicted the book: it differs from the venue's until it is cleared.
+    /// Returns whether an event contradicted the book, which then differs from the venue's until it is cleared.
     pub fn is_contradicted(self) -> bool {
         let book = self.books.books.get(self.instrument.index());
         book.is_some_and(|book| book.quoted & CONTRADICTED != 0)
@@ -1052,9 +1070,9 @@ impl<'a> BookRef<'a> {
 /// An event and the book right after it.
 #[derive(Clone, Copy, Debug)]
 pub struct BookUpdate<'a> {
-    /// The event, completed: side, price and size of the order it refers to; flagged when the book is stale.
+    /// The event, completed with the side, price and size of the order it refers to, and flagged if the book is stale.
     pub event: &'a Event,
-    /// The order as it was before an execution, cancellation, deletion or replacement.
+    /// The order before an execution, cancellation, deletion or replacement.
     pub before: Option<Order>,
     /// The outcome.
     pub outcome: Outcome,
@@ -1062,60 +1080,60 @@ pub struct BookUpdate<'a> {
     pub(crate) best_moved: BestMoved,
     /// The book.
     pub book: BookRef<'a>,
-    /// With a definition, the books of all feeds: it may matter to those of other venues.
+    /// Set for a definition only: the books of all feeds, because it may affect the books of other venues.
     pub(crate) feeds: Option<&'a BookStage>,
 }
 
 impl BookUpdate<'_> {
-    /// How many levels are better than the best one that changed; `None` when no level did.
+    /// Returns how many levels are better than the best level that changed; `None` if no level changed.
     #[inline]
     pub const fn depth(&self) -> Option<u32> {
         if self.depth == NO_DEPTH { None } else { Some(self.depth) }
     }
 
-    /// Whether the best bid or offer changed, in price, size or count.
+    /// Returns whether the best bid or offer changed in price, size or order count.
     #[inline]
     pub const fn top_changed(&self) -> bool {
         self.depth == 0
     }
 
-    /// The side whose round-lot best price may have moved; known at the last event of a group.
+    /// Returns the side whose round-lot best may have moved. Known at the last event of a group.
     #[inline]
     pub const fn best_moved(&self) -> BestMoved {
         self.best_moved
     }
 
-    /// Whether one of the best `levels` of a side changed.
+    /// Returns whether one of the best `levels` levels of a side changed.
     #[inline]
     pub const fn changed_within(&self, levels: u32) -> bool {
         self.depth < levels
     }
 }
 
-/// Applies events to the books of the feed they came from.
+/// Applies events to the books of the feed that sent them.
 #[derive(Debug)]
 pub struct BookStage {
     feeds: Vec<Books>,
-    /// Publisher number to place in `feeds`.
+    /// Maps a publisher number to an index into `feeds`.
     places: Vec<u8>,
     unnamed: Capacity,
-    /// Whether orders make price levels.
+    /// Whether orders create price levels.
     has_levels: bool,
-    /// Empty books, for what the user says of a venue that has no feed here.
+    /// Empty books for self-help events of a venue that has no feed here.
     none: Books,
 }
 
-/// Publisher numbers are 16 bits; the table covers them all.
+/// Publisher numbers have 16 bits; the table covers all of them.
 const PLACES: usize = 1 << 16;
 const NO_PLACE: u8 = u8::MAX;
 
 impl BookStage {
-    /// Books for `feeds`. A feed that is not named gets books of [`Capacity::default`] at its first event.
+    /// Creates books for `feeds`. Any other feed gets books of [`Capacity::default`] at its first event.
     pub fn new(feeds: impl IntoIterator<Item = (Publisher, Capacity)>) -> Self {
         Self::with_unnamed(feeds, Capacity::default())
     }
 
-    /// Books for `feeds`, and of capacity `unnamed` for any other feed at its first event.
+    /// Creates books for `feeds`, and books of capacity `unnamed` for any other feed at its first event.
     pub fn with_unnamed(feeds: impl IntoIterator<Item = (Publisher, Capacity)>, unnamed: Capacity) -> Self {
         let none = Books::new(Publisher::default(), Capacity { instruments: 0, orders: 0, levels: 0 });
         let places = vec![NO_PLACE; PLACES];
@@ -1126,35 +1144,37 @@ impl BookStage {
         stage
     }
 
-    /// [Books in which orders make no price levels](self#without-price-levels), of capacity `unnamed` for a feed at its first event.
-    /// Levels and quotes that a venue sends as such are in them.
+    /// Creates [books in which orders create no price levels](self#without-price-levels), of capacity `unnamed` per
+    /// feed.
     ///
-    /// They are of no use to an NBBO: no [best price moves](BookUpdate::best_moved). Nor can an image of them be restored: the books would lack the levels of
-    /// their orders.
+    /// Levels and quotes that a venue sends as such are still kept. These books are useless for an NBBO, because no
+    /// [best price moves](BookUpdate::best_moved), and their images cannot be restored, because the levels of the
+    /// orders would be missing.
     pub fn without_levels(unnamed: Capacity) -> Self {
         Self { has_levels: false, ..Self::with_unnamed([], unnamed) }
     }
 
-    /// Whether orders make price levels.
+    /// Returns whether orders create price levels.
     pub const fn has_levels(&self) -> bool {
         self.has_levels
     }
 
-    /// The whole state as plain values, feed by feed.
+    /// Returns the whole state as plain values, feed by feed.
     pub fn image(&self) -> Vec<BooksImage> {
         let mut image = Vec::new();
         self.image_into(&mut image);
         image
     }
 
-    /// [`BookStage::image`] in the memory of an earlier image.
+    /// Like [`BookStage::image`], but reuses the memory of an earlier image.
     pub fn image_into(&self, image: &mut Vec<BooksImage>) {
         image.resize_with(self.feeds.len(), BooksImage::default);
         self.feeds.iter().zip(image).for_each(|(books, image)| books.image_into(image));
     }
 
-    /// Books restored from an image, in tables of at least the feed's size in `least`; a feed that is not in the image gets tables of the
-    /// default feed's size at its first event.
+    /// Restores books from an image, in tables of at least the size that `least` gives for the feed.
+    ///
+    /// A feed that is not in the image gets tables of the default feed's size at its first event.
     ///
     /// # Errors
     /// [`UnsoundImage`].
@@ -1174,23 +1194,25 @@ impl BookStage {
         Ok(stage)
     }
 
-    /// The books of every feed seen or named.
+    /// Returns the books of every feed seen or named.
     pub fn feeds(&self) -> &[Books] {
         &self.feeds
     }
 
-    /// The books of `publisher`.
+    /// Returns the books of `publisher`.
     pub fn feed(&self, publisher: Publisher) -> Option<&Books> {
         self.feeds.iter().find(|books| books.publisher == publisher)
     }
 
-    /// Whether a short-sale price test (17 CFR 242.201) restricts an instrument. It holds at every venue once the listing market has
-    /// triggered it, so one venue that says so suffices: others say it later, or not at all. Reads the book of each feed.
+    /// Returns whether a short-sale price test (17 CFR 242.201) restricts an instrument.
+    ///
+    /// The restriction applies at every venue once the listing market has triggered it, so one venue that reports it
+    /// suffices: others report it later or not at all. Reads the book of each feed.
     pub fn is_short_sale_restricted(&self, instrument: InstrumentId) -> bool {
         self.feeds.iter().any(|books| books.book(instrument).state().is_short_sale_restricted())
     }
 
-    /// Makes room for a feed, if it has none yet.
+    /// Creates the books of a feed unless they exist, and returns their index.
     #[cold]
     #[inline(never)]
     pub fn admit(&mut self, publisher: Publisher, capacity: Capacity) -> usize {
@@ -1198,7 +1220,7 @@ impl BookStage {
         if known != NO_PLACE {
             return usize::from(known);
         }
-        // 254 feeds are ten times the largest plant; further feeds share the last one's books.
+        // 254 feeds are ten times the largest plant; any further feeds share the last one's books.
         let place = self.feeds.len().min(usize::from(NO_PLACE) - 1);
         if place == self.feeds.len() {
             self.feeds.push(Books::new(publisher, capacity));
@@ -1207,7 +1229,7 @@ impl BookStage {
         place
     }
 
-    /// Events of a feed that has no books yet: makes room for it. If they only say something of its venue, it need have none.
+    /// Creates books for a feed that has none yet, unless the events only concern self-help against its venue.
     #[cold]
     #[inline(never)]
     fn enter<S>(&mut self, events: &[Event], sink: &mut S) -> Option<usize>
@@ -1245,7 +1267,7 @@ impl BookStage {
     where
         S: for<'a> Sink<BookUpdate<'a>>,
     {
-        // Bursts come from one feed; where the feed changes, the look-ahead starts anew.
+        // Bursts come from one feed; the look-ahead restarts wherever the feed changes.
         for events in batch.chunk_by(|one, next| one.publisher == next.publisher) {
             let Some(first) = events.first() else { continue };
             let place = match self.places[usize::from(first.publisher.0)] {
@@ -1285,7 +1307,7 @@ impl BookStage {
         }
     }
 
-    /// A definition. Its update shows the books of all feeds.
+    /// Applies a definition. Its update exposes the books of all feeds.
     #[cold]
     #[inline(never)]
     fn define<S>(&mut self, place: usize, event: &mut Event, sink: &mut S)

@@ -1,12 +1,12 @@
-//! Conflation of quotes: of several quotes of one side that wait, only the last counts.
+//! Conflation of quotes: of several waiting quotes of one side, only the last is kept.
 //!
-//! When the stage behind lags, old quotes only make it lag more. A quote replaces the whole side of a venue's quote, so a late
-//! reader needs only the last one ([`EventKind::Quote`]). Orders and levels are changes, each of which needs the one before:
-//! they pass unchanged, and so do all other events. Events about a whole feed or about the instrument keep their place among
-//! its quotes.
+//! When the next stage lags, old quotes only make it lag more. A quote replaces a whole side of a venue's book, so a
+//! late reader needs only the last one ([`EventKind::Quote`]). Orders and levels are incremental changes, each of which
+//! builds on the previous one: they pass unchanged, and so do all other events. Events about a whole feed or about the
+//! instrument keep their position among its quotes.
 //!
-//! Cost: an event of a feed without waiting quotes costs a compare for each feed with waiting quotes; a quote costs one lookup
-//! in a table.
+//! Cost: an event of a feed without waiting quotes costs one compare for each feed with waiting quotes; a quote costs
+//! one table lookup.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,16 @@ use crate::event::{Event, EventKind, Side};
 use crate::instrument::InstrumentId;
 use crate::venue::Publisher;
 
-/// Where a side's quote waits: the feed, the instrument, the side.
+/// Key of a waiting quote: feed, instrument, side.
 type Key = (Publisher, InstrumentId, u8);
 
-/// Conflates the quotes of batches.
+/// Conflates quotes within batches.
 #[derive(Debug, Default)]
 pub struct QuoteConflation {
-    /// The waiting events in the order of their arrival, without replaced ones.
+    /// The waiting quotes in order of arrival; `None` for a replaced one.
     waiting: Vec<Option<Event>>,
     places: HashMap<Key, usize>,
-    /// The feeds with waiting events.
+    /// The feeds with waiting quotes.
     feeds: Vec<Publisher>,
     conflated: u64,
 }
@@ -33,12 +33,12 @@ const fn side_of(side: Side) -> u8 {
 }
 
 impl QuoteConflation {
-    /// Quotes replaced by later ones.
+    /// Returns the number of quotes that later ones replaced.
     pub const fn conflated(&self) -> u64 {
         self.conflated
     }
 
-    /// Hands the events of a batch to `put`, in their order, without the quotes that a later one of the batch replaces.
+    /// Passes the events of a batch to `put` in order, without quotes that a later quote of the batch replaces.
     pub fn batch(&mut self, events: &[Event], mut put: impl FnMut(Event)) {
         for event in events {
             if event.kind == EventKind::Quote {
@@ -64,7 +64,7 @@ impl QuoteConflation {
         self.flush(&mut put);
     }
 
-    /// Whether an event that is no quote must stay behind the waiting quotes.
+    /// Returns whether an event other than a quote must follow the waiting quotes.
     fn concerns_waiting(&self, event: &Event) -> bool {
         self.waiting.iter().flatten().any(|quote| {
             quote.publisher == event.publisher

@@ -1,14 +1,15 @@
-//! The normalised event: 64 bytes, one cache line.
+//! The normalized event: 64 bytes, one cache line.
 //!
-//! Where DBN has a field, the event has it with the same meaning: time in nanoseconds UTC, price in 1e-9, the same letters for
-//! action and side, the same flag bits. It also carries what DBN lacks: the number of the channel (16 bits), the sequence
-//! number on it, the line (A or B) that delivered the message, and gaps. A few kinds use fields for other values. Read and
-//! write those by the constructors and the typed views ([`Event::status`], [`Event::definition`], [`Event::imbalance`],
-//! [`Event::gap`]).
+//! A field that DBN also has keeps DBN's meaning: times in nanoseconds UTC, prices in units of 1e-9, the same letters
+//! for action and side, the same flag bits. The event adds what DBN lacks: a 16-bit channel number, the channel's
+//! sequence number, the line (A or B) that delivered the message, and gaps. A few kinds reuse fields for other values;
+//! read and write those through the constructors and the typed views ([`Event::status`], [`Event::definition`],
+//! [`Event::imbalance`], [`Event::gap`]).
 //!
-//! No byte is free: DBN's flags need six bits, and the line has the other two of that byte ([`FlagsAndLine`]).
+//! There is no spare byte: DBN's flags need six bits, and the line takes the other two bits of that byte
+//! ([`FlagsAndLine`]).
 //!
-//! Cost: writing one is one cache line; every kind is the same size, so events lie in arrays and rings.
+//! Cost: writing an event touches one cache line. All kinds have the same size, so events fit arrays and rings.
 
 mod bytes;
 
@@ -19,61 +20,62 @@ use crate::luld::{PriceBands, Standing};
 use crate::price::Price;
 use crate::venue::Publisher;
 
-/// What happened. The numbers are stable.
+/// What happened. The numeric values are stable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum EventKind {
     /// An order joined the book: `order_id`, `side`, `price`, `size`.
     Add = 1,
-    /// A resting order was executed, in part or whole: `order_id`, `size`; `price` when it is not the order's own;
-    /// `aux` is the match number.
+    /// A resting order was executed, in part or in full: `order_id`, `size`; `price` if it differs from the order's
+    /// price; `aux` is the match number.
     Execute = 2,
     /// A resting order was reduced by `size`.
     Cancel = 3,
-    /// A resting order left the book.
+    /// A resting order was deleted from the book.
     Delete = 4,
-    /// A resting order was replaced by another: `order_id` is the old one, `aux` the new one, with `price` and `size`. Both are the
-    /// same where the venue changes an order and leaves it its number; `detail` may have [`Event::KEEPS_PRIORITY`].
+    /// A resting order was replaced: `order_id` is the old order, `aux` the new one, with `price` and `size`. The two
+    /// are equal where the venue modifies an order under its old number; `detail` may then contain
+    /// [`Event::KEEPS_PRIORITY`].
     Replace = 5,
-    /// The book of an instrument, or of all instruments, is empty.
+    /// The book of one instrument, or of all instruments, was emptied.
     Clear = 6,
-    /// A price level of one side has the total `size` now; 0 removes it.
+    /// The total size of a price level on one side is now `size`; 0 removes the level.
     Level = 7,
-    /// The best price of one side is `price` for `size`; without a price or size that side is empty.
+    /// The best price of one side is now `price` for `size`. Without a price or a size, that side is empty.
     Quote = 8,
-    /// A trade that changes no displayed order: `price`, `size`, `aux` is the trade's number.
+    /// A trade that changes no displayed order: `price`, `size`; `aux` is the trade number.
     Trade = 9,
-    /// The trade with the number `aux` is void.
+    /// Trade number `aux` is void.
     TradeBreak = 10,
     /// The trading state of an instrument changed: [`Event::status`].
     Status = 11,
-    /// An auction's imbalance and prices, first half: [`Event::imbalance`].
+    /// First half of an auction's imbalance and prices: [`Event::imbalance`].
     Imbalance = 12,
-    /// An auction's imbalance and prices, second half; follows the first. Has no channel and sequence number of its own.
+    /// Second half of an auction's imbalance and prices. Follows the first half and has no channel or sequence number.
     ImbalancePrices = 13,
     /// The definition of an instrument: [`Event::definition`].
     Definition = 14,
-    /// Messages of the channel are missing: [`Event::gap`].
+    /// Messages are missing on the channel: [`Event::gap`].
     Gap = 15,
     /// The venue's session changed: [`Event::session`].
     Session = 16,
-    /// A message of the venue without a normalised meaning (indications, participants, collars). It keeps the sequence
-    /// number and changes no book.
+    /// A message without a normalized meaning (indications, participants, collars). It keeps its sequence number and
+    /// changes no book.
     Other = 17,
-    /// The instrument's number stands for a symbol from here on: [`Event::symbol`]. Comes before any other event of
-    /// the instrument.
+    /// From now on the instrument's number denotes a symbol: [`Event::symbol`]. Precedes every other event of the
+    /// instrument.
     SymbolMapping = 18,
-    /// The gap is closed: the books of the instrument, or of all instruments of the feed, are no longer stale.
+    /// The gap is closed: the books of one instrument, or of all instruments of the feed, are no longer stale.
     Recovered = 19,
-    /// A SIP states the limit up, limit down price bands of an instrument: [`Event::price_bands`].
+    /// A SIP published limit up, limit down price bands for an instrument: [`Event::price_bands`].
     PriceBands = 20,
-    /// A SIP states how its national best bid and offer of an instrument stand to the price bands: [`Event::standing`].
+    /// A SIP reported how its national best bid and offer relates to the price bands: [`Event::standing`].
     LimitState = 21,
 }
 
 impl EventKind {
-    /// Whether an event of this kind is never of [all instruments](InstrumentId::ALL).
+    /// Returns whether events of this kind always name a single instrument, never [all instruments](InstrumentId::ALL).
     pub(crate) const fn is_of_one_instrument(self) -> bool {
         !matches!(
             self,
@@ -81,13 +83,13 @@ impl EventKind {
         )
     }
 
-    /// Whether it is about one order of a book.
+    /// Returns whether events of this kind concern a single order in a book.
     #[must_use]
     pub const fn is_of_order(self) -> bool {
         matches!(self, Self::Add | Self::Execute | Self::Cancel | Self::Delete | Self::Replace)
     }
 
-    /// Every kind, by its number less one.
+    /// Every kind, indexed by its number minus one.
     pub const ALL: [Self; 21] = [
         Self::Add,
         Self::Execute,
@@ -112,13 +114,13 @@ impl EventKind {
         Self::LimitState,
     ];
 
-    /// The kind with this number, if there is one.
+    /// Returns the kind with this number, if any.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number.checked_sub(1)?)).copied()
     }
 }
 
-/// DBN's actions.
+/// DBN's action codes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Action {
@@ -138,7 +140,7 @@ pub enum Action {
     None = b'N',
 }
 
-/// DBN's sides.
+/// DBN's side codes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Side {
@@ -146,12 +148,12 @@ pub enum Side {
     Ask = b'A',
     /// A buy order, a buy aggressor.
     Bid = b'B',
-    /// No side, or not known.
+    /// No side, or an unknown side.
     None = b'N',
 }
 
 impl Side {
-    /// The other side; `None` stays.
+    /// Returns the opposite side; `None` stays `None`.
     #[inline]
     pub const fn opposite(self) -> Self {
         match self {
@@ -162,7 +164,7 @@ impl Side {
     }
 }
 
-/// The line of a channel that delivered the event first.
+/// The line of a channel that delivered an event first.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
@@ -179,7 +181,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// The line of two bits.
+    /// Decodes the line from its two bits.
     #[inline]
     const fn from_bits(bits: u8) -> Self {
         match bits & FlagsAndLine::LINE {
@@ -198,59 +200,59 @@ impl Line {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// The last record of the venue's event.
+    /// Last record of the venue's event.
     pub const LAST: Self = Self(0x80);
-    /// A top-of-book record, not an order.
+    /// Top-of-book record, not an order.
     pub const TOP_OF_BOOK: Self = Self(0x40);
-    /// From a snapshot.
+    /// Comes from a snapshot.
     pub const SNAPSHOT: Self = Self(0x20);
-    /// An aggregated price level, not an order.
+    /// Aggregated price level, not an order.
     pub const MARKET_BY_PRICE: Self = Self(0x10);
     /// The receive time is unreliable.
     pub const BAD_TS_RECV: Self = Self(0x08);
-    /// A gap was not recovered: the book may be wrong.
+    /// A gap was not recovered, so the book may be wrong.
     pub const MAYBE_BAD_BOOK: Self = Self(0x04);
 
-    /// Whether all of `flags` are set.
+    /// Returns whether all of `flags` are set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Both.
+    /// Returns the union of both sets of flags.
     #[inline]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 }
 
-/// DBN's flags in the upper six bits, the [`Line`] in the lower two. DBN reserves one of those two and leaves the other to the
-/// publisher; no feed here uses it.
+/// DBN's flags in the upper six bits, the [`Line`] in the lower two.
 ///
-/// Read it by [`Event::flags`] and [`Event::line`].
+/// DBN reserves one of those two bits and leaves the other to the publisher; no feed here uses it. Read the value
+/// through [`Event::flags`] and [`Event::line`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct FlagsAndLine(u8);
 
 impl FlagsAndLine {
-    /// The bits of the line.
+    /// Bits that hold the line.
     const LINE: u8 = 0b11;
 
-    /// Both in one byte. Bits of `flags` that belong to the line are dropped.
+    /// Packs both into one byte. Drops the bits of `flags` that belong to the line.
     #[inline]
     #[must_use]
     pub const fn new(flags: Flags, line: Line) -> Self {
         Self(flags.0 & !Self::LINE | line as u8)
     }
 
-    /// The flags.
+    /// Returns the flags.
     #[inline]
     #[must_use]
     pub const fn flags(self) -> Flags {
         Flags(self.0 & !Self::LINE)
     }
 
-    /// The line.
+    /// Returns the line.
     #[inline]
     #[must_use]
     pub const fn line(self) -> Line {
@@ -264,57 +266,57 @@ impl std::fmt::Debug for FlagsAndLine {
     }
 }
 
-/// One normalised event. See the module for the meaning of the fields by kind.
+/// A normalized event. The module documentation lists the meaning of the fields by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct Event {
-    /// When the venue says it happened.
+    /// The venue's event time.
     pub ts_event: Nanos,
-    /// When the packet was received; the venue's time when there is no receive time.
+    /// Receive time of the packet; the venue's time if there is no receive time.
     pub ts_recv: Nanos,
-    /// The order, unique within its venue and day; 0 when there is none.
+    /// Order reference, unique within its venue and day; 0 for none.
     pub order_id: u64,
     /// The price.
     pub price: Option<Price>,
-    /// The sequence number of the message on its channel; 0 when the transport has none.
+    /// Sequence number of the message on its channel; 0 if the transport has none.
     pub channel_sequence: u64,
-    /// By kind: match or trade number, the new order of a replace, and others.
+    /// Depends on the kind: match or trade number, new order of a replace, and others.
     pub aux: u64,
     /// The instrument, or [`InstrumentId::ALL`].
     pub instrument: InstrumentId,
-    /// Shares.
+    /// Size in shares.
     pub size: u32,
     /// The feed.
     pub publisher: Publisher,
     /// What happened.
     pub kind: EventKind,
-    /// The side of the order, or of the aggressor of a trade.
+    /// Side of the order, or of a trade's aggressor.
     pub side: Side,
-    /// DBN's flags, and the line that delivered the event: [`Event::flags`], [`Event::line`].
+    /// DBN's flags and the line that delivered the event: [`Event::flags`], [`Event::line`].
     pub flags_and_line: FlagsAndLine,
-    /// By kind: see [`Event::NOT_PRINTABLE`], and the typed views.
+    /// Depends on the kind: see [`Event::NOT_PRINTABLE`] and the typed views.
     pub detail: u8,
-    /// The number of the channel.
+    /// Channel number.
     pub channel: u16,
 }
 
-/// An instrument's trading state, in DBN's words (`StatusAction`, `StatusReason`).
+/// An instrument's trading state, in DBN's terms (`StatusAction`, `StatusReason`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// DBN's status action: 7 trading, 8 halt, 9 pause, 3 quoting, 1 pre-open, 2 pre-cross, 14 short-sale restriction change, 15
-    /// not available (an operational halt of the venue).
+    /// DBN's status action: 7 trading, 8 halt, 9 pause, 3 quoting, 1 pre-open, 2 pre-cross, 14 short-sale restriction
+    /// change, 15 not available (an operational halt of the venue).
     pub action: StatusAction,
-    /// DBN's status reason, 0 when none is given.
+    /// DBN's status reason; 0 if none is given.
     pub reason: u16,
-    /// Whether it trades; `None` when the message does not say.
+    /// Whether the instrument trades; `None` if the message does not state it.
     pub is_trading: Option<bool>,
-    /// Whether it is quoted; `None` when the message does not say.
+    /// Whether the instrument is quoted; `None` if the message does not state it.
     pub is_quoting: Option<bool>,
-    /// Whether a short-sale price test restricts it; `None` when the message does not say.
+    /// Whether a short-sale price test restricts the instrument; `None` if the message does not state it.
     pub is_short_sell_restricted: Option<bool>,
 }
 
-/// DBN's status actions, those that our venues have.
+/// The DBN status actions that our venues use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum StatusAction {
@@ -336,7 +338,7 @@ pub enum StatusAction {
     Close = 12,
     /// The short-sale restriction changed.
     ShortSaleRestrictionChange = 14,
-    /// Not available for trading at this venue: an operational halt.
+    /// Not available for trading at this venue (operational halt).
     NotAvailableForTrading = 15,
 }
 
@@ -357,56 +359,56 @@ impl StatusAction {
     }
 }
 
-/// The definition of an instrument at a venue. A [`EventKind::SymbolMapping`] before it has the symbol.
+/// A venue's definition of an instrument. The preceding [`EventKind::SymbolMapping`] carries the symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
-    /// Shares in a round lot, 0 when the venue does not say.
+    /// Shares in a round lot; 0 if the venue does not state it.
     pub round_lot: u32,
-    /// The adjusted closing price of the day before, when the venue says (IEX).
+    /// Adjusted closing price of the previous day, if the venue publishes it (IEX).
     pub reference_price: Option<Price>,
-    /// The smallest step of its prices, when the venue says (MEMX).
+    /// Minimum price increment, if the venue publishes it (MEMX).
     pub tick: Option<Price>,
-    /// The venue's one-letter class of the issue (Nasdaq's issue classification), a space when it has none.
+    /// The venue's one-letter class of the issue (Nasdaq's issue classification); a space for none.
     pub class: u8,
-    /// The market that lists it, by the SIPs' letter (`Q` Nasdaq, `N` NYSE, `A` NYSE American, `P` Arca, `Z` Cboe BZX, `V` IEX, ...), a space when
-    /// the venue does not say.
+    /// Listing market, as the SIPs' letter (`Q` Nasdaq, `N` NYSE, `A` NYSE American, `P` Arca, `Z` Cboe BZX, `V` IEX,
+    /// ...); a space if the venue does not state it.
     pub listing: u8,
-    /// A test security.
+    /// Whether this is a test security.
     pub is_test: bool,
-    /// An exchange-traded product.
+    /// Whether this is an exchange-traded product.
     pub is_etp: bool,
 }
 
-/// An auction's state.
+/// The state of an auction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Imbalance {
     /// Shares paired at the reference price.
     pub paired: u32,
-    /// Shares not paired.
+    /// Unpaired shares.
     pub imbalance: u32,
-    /// Unpaired shares that are market orders; `None` when the venue does not say.
+    /// Unpaired shares of market orders; `None` if the venue does not publish them.
     pub market_imbalance: Option<u32>,
-    /// The side of the imbalance.
+    /// Side of the imbalance.
     pub side: Side,
     /// The venue's letter for the auction.
     pub auction_type: u8,
-    /// The venue's letter for the price variation; `~` when it has none.
+    /// The venue's letter for the price variation; `~` for none.
     pub variation: u8,
-    /// How often the halt was extended.
+    /// How many times the halt was extended.
     pub extensions: u8,
-    /// The scheduled time of the auction, in whole seconds.
+    /// Scheduled time of the auction, in whole seconds.
     pub auction_time: Option<Nanos>,
-    /// The price at which the shares were counted.
+    /// Price at which the shares were counted.
     pub reference_price: Option<Price>,
-    /// The clearing price of auction and continuous orders (Nasdaq: near; IEX: auction book clearing price).
+    /// Clearing price of auction and continuous orders (Nasdaq: near; IEX: auction book clearing price).
     pub continuous_clearing_price: Option<Price>,
-    /// The clearing price of auction orders alone (Nasdaq: far).
+    /// Clearing price of auction orders alone (Nasdaq: far).
     pub auction_clearing_price: Option<Price>,
-    /// The indicative clearing price subject to collars (IEX).
+    /// Indicative clearing price within the collars (IEX).
     pub indicative_price: Option<Price>,
-    /// The collar's upper price.
+    /// Upper collar price.
     pub upper_collar: Option<Price>,
-    /// The collar's lower price.
+    /// Lower collar price.
     pub lower_collar: Option<Price>,
 }
 
@@ -414,13 +416,13 @@ pub struct Imbalance {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The sequence number of the first that is missing.
+    /// Sequence number of the first missing message.
     pub first: u64,
-    /// How many are missing.
+    /// Number of missing messages.
     pub count: u64,
 }
 
-/// The phases of a venue's day.
+/// The phases of a venue's trading day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -437,9 +439,9 @@ pub enum Session {
     EndOfSystemHours = 5,
     /// The last message of the day.
     EndOfMessages = 6,
-    /// No phase: the user declares self-help against the venue, whose quotes do not count in the NBBO from here on.
+    /// Not a phase: the user declares self-help against the venue, whose quotes no longer count in the NBBO.
     SelfHelpDeclared = 7,
-    /// The user revokes it.
+    /// The user revokes self-help.
     SelfHelpRevoked = 8,
 }
 
@@ -463,7 +465,7 @@ const fn unpack(value: u8) -> Option<bool> {
     }
 }
 
-/// A price in a `u64` field of an event.
+/// Encodes a price for a `u64` field of an event.
 const fn price_to_bits(price: Option<Price>) -> u64 {
     crate::price::price_e9(price) as u64
 }
@@ -473,36 +475,39 @@ const fn price_from_bits(bits: u64) -> Option<Price> {
 }
 
 impl Event {
-    /// In `detail` of an execution or trade: it is not to be counted in the day's volume (Nasdaq's printable `N`).
+    /// In `detail` of an execution or trade: exclude it from the day's volume (Nasdaq's printable `N`).
     pub const NOT_PRINTABLE: u8 = 1;
 
-    /// In `detail` of a trade: it came from an auction (a cross).
+    /// In `detail` of a trade: it comes from an auction (a cross).
     pub const CROSS: u8 = 2;
 
-    /// In `detail` of a replacement: the order keeps its place among those of its price, and its price where the event has none. Without
-    /// it, it goes behind all of them.
+    /// In `detail` of a replacement: the order keeps its time priority, and keeps its price if the event has none.
+    /// Without this bit it queues after all other orders at its price.
     pub const KEEPS_PRIORITY: u8 = 4;
 
-    /// In `detail` of a quote of a SIP's participant: it counts in no national best ([`quote_conditions`](crate::quote_conditions), price bands).
+    /// In `detail` of a SIP participant's quote: it is not eligible for the national best
+    /// ([`quote_conditions`](crate::quote_conditions), price bands).
     pub const NOT_ELIGIBLE: u8 = 8;
 
-    /// In `detail` of an execution or trade: by its sale condition it is not the last price ([`sale_conditions`](crate::sale_conditions)).
+    /// In `detail` of an execution or trade: its sale condition excludes it from the last price
+    /// ([`sale_conditions`](crate::sale_conditions)).
     pub const NOT_LAST: u8 = 16;
 
-    /// In `detail` of an execution or trade: by its sale condition it is neither the high nor the low.
+    /// In `detail` of an execution or trade: its sale condition excludes it from the high and the low.
     pub const NOT_HIGH_LOW: u8 = 32;
 
-    /// In `detail` of an execution or trade: the venue marks it as within regular hours. Neither this nor
-    /// [`EXTENDED_HOURS`](Self::EXTENDED_HOURS): the message does not say.
+    /// In `detail` of an execution or trade: the venue marks it as within regular hours. If neither this bit nor
+    /// [`EXTENDED_HOURS`](Self::EXTENDED_HOURS) is set, the message does not state it.
     pub const REGULAR_HOURS: u8 = 8;
 
-    /// In `detail` of an execution or trade: the venue marks it as outside of regular hours (Form T).
+    /// In `detail` of an execution or trade: the venue marks it as outside regular hours (Form T).
     pub const EXTENDED_HOURS: u8 = 128;
 
-    /// In `detail` of a trade: its size has more than 32 bits. `size` is the greatest number, and `order_id` has all [shares](Self::shares).
+    /// In `detail` of a trade: its size does not fit 32 bits. `size` is then `u32::MAX`, and `order_id` holds all
+    /// [shares](Self::shares).
     pub const WIDE: u8 = 64;
 
-    /// A trade without an order, of this many shares.
+    /// Sets the size of a trade that names no order.
     #[must_use]
     pub const fn with_trade_shares(mut self, shares: u64) -> Self {
         if shares > u32::MAX as u64 {
@@ -514,7 +519,7 @@ impl Event {
         self
     }
 
-    /// Whether the venue marks an execution or trade as within regular hours; `None` if it does not say.
+    /// Returns whether the venue marks an execution or trade as within regular hours; `None` if it does not state it.
     #[inline]
     #[must_use]
     pub const fn stated_hours(&self) -> Option<bool> {
@@ -528,21 +533,21 @@ impl Event {
         }
     }
 
-    /// The shares of an execution or trade, all of them.
+    /// Returns the full size of an execution or trade in shares.
     #[inline]
     #[must_use]
     pub const fn shares(&self) -> u64 {
         if self.is_wide() { self.order_id } else { self.size as u64 }
     }
 
-    /// Whether it is a trade of more shares than `size` can hold.
+    /// Returns whether this is a trade of more shares than `size` can hold.
     #[inline]
     #[must_use]
     pub const fn is_wide(&self) -> bool {
         matches!(self.kind, EventKind::Trade) && self.detail & Self::WIDE != 0
     }
 
-    /// An event of `kind` with nothing else in it; the caller fills in what the kind has.
+    /// Creates an empty event of `kind`; the caller fills in the fields that the kind uses.
     #[inline]
     pub const fn new(kind: EventKind, publisher: Publisher, instrument: InstrumentId) -> Self {
         Self {
@@ -563,26 +568,26 @@ impl Event {
         }
     }
 
-    /// DBN's flags.
+    /// Returns DBN's flags.
     #[inline]
     #[must_use]
     pub const fn flags(&self) -> Flags {
         self.flags_and_line.flags()
     }
 
-    /// Replaces the flags. The line stays.
+    /// Replaces the flags and keeps the line.
     #[inline]
     pub const fn set_flags(&mut self, flags: Flags) {
         self.flags_and_line = FlagsAndLine::new(flags, self.line());
     }
 
-    /// Sets these flags too.
+    /// Sets these flags in addition to the current ones.
     #[inline]
     pub const fn add_flags(&mut self, flags: Flags) {
         self.set_flags(self.flags().with(flags));
     }
 
-    /// The event with these flags instead of its own.
+    /// Returns the event with its flags replaced.
     #[inline]
     #[must_use]
     pub const fn with_flags(mut self, flags: Flags) -> Self {
@@ -590,20 +595,20 @@ impl Event {
         self
     }
 
-    /// The line that delivered the event.
+    /// Returns the line that delivered the event.
     #[inline]
     #[must_use]
     pub const fn line(&self) -> Line {
         self.flags_and_line.line()
     }
 
-    /// Replaces the line. The flags stay.
+    /// Replaces the line and keeps the flags.
     #[inline]
     pub const fn set_line(&mut self, line: Line) {
         self.flags_and_line = FlagsAndLine::new(self.flags(), line);
     }
 
-    /// Writes `status` into an event of kind [`EventKind::Status`].
+    /// Turns the event into an [`EventKind::Status`] with `status`.
     #[must_use]
     pub const fn with_status(mut self, status: Status) -> Self {
         self.kind = EventKind::Status;
@@ -615,7 +620,7 @@ impl Event {
         self
     }
 
-    /// The status, of a [`EventKind::Status`].
+    /// Returns the status of an [`EventKind::Status`].
     pub const fn status(&self) -> Option<Status> {
         if !matches!(self.kind, EventKind::Status) {
             return None;
@@ -629,7 +634,7 @@ impl Event {
         })
     }
 
-    /// Writes `symbol` into an event of kind [`EventKind::SymbolMapping`].
+    /// Turns the event into an [`EventKind::SymbolMapping`] to `symbol`.
     #[must_use]
     pub fn with_symbol(mut self, symbol: Symbol) -> Self {
         let mut letters = symbol.as_bytes().chunks(8).map(|letters| {
@@ -638,13 +643,13 @@ impl Event {
         let mut next = || letters.next().unwrap_or_default();
         self.kind = EventKind::SymbolMapping;
         (self.order_id, self.aux) = (next(), next());
-        // The last five letters.
+        // The last five characters.
         let rest = next();
         (self.size, self.detail) = (rest as u32, (rest >> 32) as u8);
         self
     }
 
-    /// The symbol that the instrument's number stands for, of a [`EventKind::SymbolMapping`].
+    /// Returns the symbol of an [`EventKind::SymbolMapping`].
     pub fn symbol(&self) -> Option<Symbol> {
         if self.kind != EventKind::SymbolMapping {
             return None;
@@ -657,14 +662,14 @@ impl Event {
         Symbol::from_bytes(&letters).ok()
     }
 
-    /// Writes `definition` into an event of kind [`EventKind::Definition`].
+    /// Turns the event into an [`EventKind::Definition`] with `definition`.
     #[must_use]
     pub const fn with_definition(mut self, definition: Definition) -> Self {
         self.kind = EventKind::Definition;
         self.size = definition.round_lot;
         self.price = definition.reference_price;
         self.detail = definition.class & 0x7F;
-        // No tick is 0: events of venues that have none are as they were.
+        // 0 encodes the absence of a tick, so that events of venues without ticks do not change.
         self.order_id = match definition.tick {
             Some(tick) => price_to_bits(Some(tick)),
             None => 0,
@@ -674,7 +679,7 @@ impl Event {
         self
     }
 
-    /// The definition, of a [`EventKind::Definition`].
+    /// Returns the definition of an [`EventKind::Definition`].
     pub const fn definition(&self) -> Option<Definition> {
         if !matches!(self.kind, EventKind::Definition) {
             return None;
@@ -693,7 +698,7 @@ impl Event {
         })
     }
 
-    /// The two events that carry `imbalance`, with the times, sequence and instrument of `self`.
+    /// Returns the two events that carry `imbalance`, with the times, sequence number and instrument of `self`.
     pub const fn with_imbalance(self, imbalance: Imbalance) -> [Self; 2] {
         let mut first = self;
         first.kind = EventKind::Imbalance;
@@ -712,9 +717,9 @@ impl Event {
         second.order_id = price_to_bits(imbalance.upper_collar);
         second.aux = price_to_bits(imbalance.lower_collar);
         second.detail = imbalance.extensions;
-        // The first half has the channel and the sequence number, so their fields are free here: `channel` holds the variation, and
-        // `sequence` the market orders' imbalance in its upper 32 bits and the auction's time in seconds in its lower 32. All bits set
-        // mean none.
+        // The first half carries the channel and the sequence number, so these fields are free here: `channel` holds
+        // the variation; `channel_sequence` holds the market-order imbalance in its upper 32 bits and the auction time
+        // in seconds in its lower 32. All bits set means none.
         second.channel = imbalance.variation as u16;
         let seconds = match imbalance.auction_time {
             Some(time) if time.0 / Nanos::SECOND < u32::MAX as u64 => time.0 / Nanos::SECOND,
@@ -728,7 +733,7 @@ impl Event {
         [first, second]
     }
 
-    /// The imbalance, of a [`EventKind::Imbalance`] and the [`EventKind::ImbalancePrices`] that followed it.
+    /// Returns the imbalance of an [`EventKind::Imbalance`] and the [`EventKind::ImbalancePrices`] that followed it.
     pub fn imbalance(&self, second: &Self) -> Option<Imbalance> {
         if self.kind != EventKind::Imbalance
             || second.kind != EventKind::ImbalancePrices
@@ -756,7 +761,7 @@ impl Event {
         })
     }
 
-    /// Writes `gap` into an event of kind [`EventKind::Gap`].
+    /// Turns the event into an [`EventKind::Gap`] with `gap`.
     #[must_use]
     pub const fn with_gap(mut self, gap: Gap) -> Self {
         self.kind = EventKind::Gap;
@@ -766,7 +771,7 @@ impl Event {
         self
     }
 
-    /// The gap, of a [`EventKind::Gap`].
+    /// Returns the gap of an [`EventKind::Gap`].
     pub const fn gap(&self) -> Option<Gap> {
         match self.kind {
             EventKind::Gap => Some(Gap { first: self.order_id, count: self.aux }),
@@ -774,32 +779,35 @@ impl Event {
         }
     }
 
-    /// Marks a [`EventKind::Gap`] of an instrument as a contradiction of its book. The end of a gap does not clear it.
+    /// Marks an [`EventKind::Gap`] of one instrument as a contradiction of its book.
+    ///
+    /// The end of a gap does not clear a contradiction.
     #[must_use]
     pub const fn with_contradiction(mut self) -> Self {
         self.detail = 1;
         self
     }
 
-    /// Whether it is a [`EventKind::Gap`] that stands for a contradiction.
+    /// Returns whether this is an [`EventKind::Gap`] that reports a contradiction.
     pub const fn is_contradiction(&self) -> bool {
         matches!(self.kind, EventKind::Gap) && self.detail == 1
     }
 
-    /// Marks a [`EventKind::Clear`] of an instrument as one of several of its feed that follow each other at once. The books may drop
-    /// the orders of all of them in one pass.
+    /// Marks an [`EventKind::Clear`] of one instrument as part of a run of clears of the same feed.
+    ///
+    /// The books may then drop the orders of the whole run in one pass.
     #[must_use]
     pub const fn with_more_clears(mut self) -> Self {
         self.detail = 1;
         self
     }
 
-    /// Whether it is a [`EventKind::Clear`] that others of its feed follow at once.
+    /// Returns whether this is an [`EventKind::Clear`] that another one of its feed follows immediately.
     pub const fn has_more_clears(&self) -> bool {
         matches!(self.kind, EventKind::Clear) && self.detail == 1
     }
 
-    /// Writes `bands` into an event of kind [`EventKind::PriceBands`].
+    /// Turns the event into an [`EventKind::PriceBands`] with `bands`.
     #[must_use]
     pub const fn with_price_bands(mut self, bands: PriceBands) -> Self {
         self.kind = EventKind::PriceBands;
@@ -810,7 +818,7 @@ impl Event {
         self
     }
 
-    /// The price bands, of a [`EventKind::PriceBands`].
+    /// Returns the price bands of an [`EventKind::PriceBands`].
     pub const fn price_bands(&self) -> Option<PriceBands> {
         match self.kind {
             EventKind::PriceBands => Some(PriceBands {
@@ -823,7 +831,7 @@ impl Event {
         }
     }
 
-    /// Writes `standing` into an event of kind [`EventKind::LimitState`].
+    /// Turns the event into an [`EventKind::LimitState`] with `standing`.
     #[must_use]
     pub const fn with_standing(mut self, standing: Standing) -> Self {
         self.kind = EventKind::LimitState;
@@ -831,7 +839,7 @@ impl Event {
         self
     }
 
-    /// How the SIP's national best stands to the bands, of a [`EventKind::LimitState`].
+    /// Returns how the SIP's national best relates to the bands, for an [`EventKind::LimitState`].
     pub const fn standing(&self) -> Option<Standing> {
         match self.kind {
             EventKind::LimitState => Some(Standing::from_bits(self.detail)),
@@ -839,7 +847,7 @@ impl Event {
         }
     }
 
-    /// Writes `session` into an event of kind [`EventKind::Session`].
+    /// Turns the event into an [`EventKind::Session`] with `session`.
     #[must_use]
     pub const fn with_session(mut self, session: Session) -> Self {
         self.kind = EventKind::Session;
@@ -847,7 +855,7 @@ impl Event {
         self
     }
 
-    /// The session phase, of a [`EventKind::Session`].
+    /// Returns the session phase of an [`EventKind::Session`].
     pub const fn session(&self) -> Option<Session> {
         match (self.kind, self.detail) {
             (EventKind::Session, 1) => Some(Session::StartOfMessages),
@@ -862,14 +870,14 @@ impl Event {
         }
     }
 
-    /// The event by which the user declares self-help against the venue of a feed, or revokes it.
+    /// Creates the event with which the user declares or revokes self-help against a feed's venue.
     #[must_use]
     pub const fn of_self_help(venue: Publisher, is_declared: bool) -> Self {
         let session = if is_declared { Session::SelfHelpDeclared } else { Session::SelfHelpRevoked };
         Self::new(EventKind::Session, venue, InstrumentId::ALL).with_session(session)
     }
 
-    /// Whether self-help is declared (`true`) or revoked, of an event that does one of them.
+    /// Returns `true` if the event declares self-help, `false` if it revokes it, and `None` for other events.
     pub const fn self_help(&self) -> Option<bool> {
         match self.session() {
             Some(Session::SelfHelpDeclared) => Some(true),
@@ -878,7 +886,7 @@ impl Event {
         }
     }
 
-    /// Nanoseconds from the venue's time to the receive time, as DBN's `ts_in_delta` has it (clamped to an `i32`).
+    /// Returns the nanoseconds from event time to receive time, like DBN's `ts_in_delta` (clamped to an `i32`).
     #[inline]
     pub const fn ts_in_delta(&self) -> i32 {
         let (received, event) = (self.ts_recv.0, self.ts_event.0);

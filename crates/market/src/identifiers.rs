@@ -1,21 +1,22 @@
-//! The numbers of issues: ISIN and CUSIP, and London's symbols, which have an ISIN.
+//! Identifiers of issues: ISIN and CUSIP, and London's symbols, which contain an ISIN.
 //!
-//! An ISIN (ISO 6166) is a country, nine letters or digits, and a check digit by Luhn's formula. In ISINs of the United States and Canada the nine are a
-//! CUSIP, which has a check digit too, by another formula. Whether the issue exists, or the country, is not known here.
+//! An ISIN (ISO 6166) is a country code, nine letters or digits, and a Luhn check digit. In ISINs of the United States
+//! and Canada, the nine characters are a CUSIP, which has its own check digit with another formula. Nothing here knows
+//! whether an issue or a country exists.
 //!
-//! Cost: not for the hot path; nothing is allocated.
+//! Cost: not meant for the hot path, but nothing allocates.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text is no ISIN or CUSIP.
+/// Why text is not an ISIN or CUSIP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdentifierError {
-    /// Length or characters are not those of one.
+    /// Wrong length or characters.
     Form,
-    /// Its check digit is wrong.
+    /// Wrong check digit.
     CheckDigit {
-        /// The digit that would be right.
+        /// The correct digit.
         expected: char,
     },
 }
@@ -31,7 +32,7 @@ impl fmt::Display for IdentifierError {
 
 impl std::error::Error for IdentifierError {}
 
-/// The value of a letter or digit: A is 10.
+/// Returns the value of a letter or digit; A is 10.
 const fn value(character: u8) -> u32 {
     match character {
         b'0'..=b'9' => (character - b'0') as u32,
@@ -40,17 +41,17 @@ const fn value(character: u8) -> u32 {
     }
 }
 
-/// The digit that brings a sum to a multiple of ten.
+/// Returns the digit that completes a sum to a multiple of ten.
 const fn complement(sum: u32) -> u8 {
     b'0' + ((10 - sum % 10) % 10) as u8
 }
 
-/// Whether a character is one of a number.
+/// Returns whether a character may occur in an identifier.
 const fn is_of_number(character: u8) -> bool {
     character.is_ascii_digit() || character.is_ascii_uppercase()
 }
 
-/// Checks a number that ends with a check digit.
+/// Checks the last character of an identifier against its check digit.
 fn check(number: &[u8], expected: u8) -> Result<(), IdentifierError> {
     match number.last() {
         Some(last) if *last == expected => Ok(()),
@@ -58,8 +59,7 @@ fn check(number: &[u8], expected: u8) -> Result<(), IdentifierError> {
     }
 }
 
-/// An ISIN, with the right check digit.
-///
+/// An ISIN with a valid check digit.
 /// ```
 /// use tapeworks_market::identifiers::{Cusip, Isin};
 ///
@@ -72,7 +72,7 @@ fn check(number: &[u8], expected: u8) -> Result<(), IdentifierError> {
 pub struct Isin([u8; 12]);
 
 impl Isin {
-    /// The ISIN of a country's number. `None`: there are characters that no ISIN has.
+    /// Computes the ISIN of a country's number. Returns `None` for characters that an ISIN cannot contain.
     #[must_use]
     pub fn of_number(country: [u8; 2], number: [u8; 9]) -> Option<Self> {
         let mut isin = [b'0'; 12];
@@ -89,7 +89,9 @@ impl Isin {
             && last.is_ascii_digit()
     }
 
-    /// The check digit of the first eleven characters: a letter is two digits, and from the right every other digit counts twice.
+    /// Computes the check digit of the first eleven characters.
+    ///
+    /// A letter counts as two digits; from the right, every other digit is doubled.
     fn check_digit(isin: &[u8; 12]) -> u8 {
         let [number @ .., _] = isin;
         let (mut sum, mut is_doubled) = (0, true);
@@ -108,32 +110,34 @@ impl Isin {
         complement(sum)
     }
 
-    /// The ISIN.
+    /// Returns the ISIN as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// Its bytes.
+    /// Returns the ISIN as bytes.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 12] {
         self.0
     }
 
-    /// Two letters: the country, or `XS` and such of international ones.
+    /// Returns the two-letter country code, or the prefix of an international ISIN such as `XS`.
     #[must_use]
     pub fn country(&self) -> &str {
         self.as_str().get(..2).unwrap_or_default()
     }
 
-    /// The CUSIP within an ISIN of the United States or Canada. `None`: it is of another country, or the nine characters are no CUSIP.
+    /// Returns the CUSIP within an ISIN of the United States or Canada.
+    ///
+    /// Returns `None` for another country, or if the nine characters are not a CUSIP.
     #[must_use]
     pub fn cusip(&self) -> Option<Cusip> {
         let number = self.as_str().get(2..11)?;
         matches!(self.country(), "US" | "CA").then(|| number.parse().ok()).flatten()
     }
 
-    /// ISIN and currency of a symbol as London's books have it: `GB00BH4HKS39.GBX`. `None`: it has not this form.
+    /// Parses a symbol of London's books into ISIN and currency: `GB00BH4HKS39.GBX`. Returns `None` for another format.
     ///
     /// # Errors
     /// The check digit of the ISIN is wrong.
@@ -173,12 +177,12 @@ impl fmt::Debug for Isin {
     }
 }
 
-/// A CUSIP of letters and digits, with the right check digit. Those with `*`, `@` or `#` are in no ISIN.
+/// A CUSIP of letters and digits with a valid check digit. CUSIPs with `*`, `@` or `#` do not occur in ISINs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cusip([u8; 9]);
 
 impl Cusip {
-    /// The CUSIP of issuer and issue. `None`: there are characters other than capital letters and digits.
+    /// Computes the CUSIP of an issuer and issue. Returns `None` for characters other than capital letters and digits.
     #[must_use]
     pub fn of_number(number: [u8; 8]) -> Option<Self> {
         let mut cusip = [b'0'; 9];
@@ -187,7 +191,8 @@ impl Cusip {
         number.iter().all(|character| is_of_number(*character)).then_some(Self(cusip))
     }
 
-    /// The check digit of the first eight characters: every other value counts twice, from the second on, and of each its two digits.
+    /// Computes the check digit of the first eight characters: every second value is doubled, and the digits of all are
+    /// added.
     fn check_digit(cusip: &[u8; 9]) -> u8 {
         let [number @ .., _] = cusip;
         complement(
@@ -202,13 +207,13 @@ impl Cusip {
         )
     }
 
-    /// The CUSIP.
+    /// Returns the CUSIP as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The ISIN of the United States that it is in. `None` cannot be: each has one.
+    /// Returns the United States ISIN that contains this CUSIP. Never `None`: every CUSIP has one.
     #[must_use]
     pub fn isin(&self) -> Option<Isin> {
         Isin::of_number(*b"US", self.0)
@@ -246,7 +251,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// ISINs that are in use, and the CUSIPs within.
+    /// ISINs in use and the CUSIPs that they contain.
     const KNOWN: [(&str, Option<&str>); 11] = [
         ("US0378331005", Some("037833100")),
         ("US5949181045", Some("594918104")),

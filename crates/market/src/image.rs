@@ -1,11 +1,12 @@
 //! Books and NBBO as plain values, for checkpoints.
 //!
-//! Restored books handle every later event like the original ones: orders keep their places in the queues, levels their shares,
-//! instruments their states, and a stale book stays stale. The feature `serde` encodes images. An inconsistent image is
-//! refused.
+//! Restored books process every later event like the original ones: orders keep their queue positions, levels their
+//! sizes, instruments their states, and a stale book stays stale. The feature `serde` encodes images. An inconsistent
+//! image is rejected.
 //!
-//! Cost: the order table is read once, some 30 ns an order in new memory; [`Books::image_into`](crate::Books::image_into) reuses
-//! memory. Another thread can sort. Restoring inserts each order and level once.
+//! Cost: one read of the order table, some 30 ns per order in new memory;
+//! [`Books::image_into`](crate::Books::image_into) reuses memory. Sorting can run on another thread. Restoring inserts
+//! each order and each level once.
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ impl fmt::Display for UnsoundImage {
 
 impl std::error::Error for UnsoundImage {}
 
-/// Refuses an inconsistent image.
+/// Rejects an image for which `is_so` is false.
 pub(crate) const fn ensure(is_so: bool, what: &'static str) -> Result<(), UnsoundImage> {
     if is_so { Ok(()) } else { Err(UnsoundImage { what }) }
 }

@@ -1,8 +1,8 @@
-//! Instruments: a number for a symbol, the same on every venue.
+//! Instruments: one number per symbol, the same on every venue.
 //!
-//! A venue's own number (Nasdaq's stock locate) is valid for one day at one venue. Books across venues are joined by
-//! the symbol, so [`Instruments`] gives each symbol a number in the order in which it was first seen: dense, usable
-//! as an index, the same in every run over the same input.
+//! A venue's own number (Nasdaq's stock locate) is valid for one day at one venue. Books are joined across venues by
+//! symbol, so [`Instruments`] numbers the symbols in the order in which they first appear: densely, so that a number is
+//! usable as an index, and identically in every run over the same input.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,35 +16,35 @@ use tapeworks_ring::hash::fnv1a;
 pub struct InstrumentId(pub u32);
 
 impl InstrumentId {
-    /// No instrument: an unused place in a table.
+    /// No instrument: an unused table entry.
     pub const UNKNOWN: Self = Self(u32::MAX - 1);
 
-    /// Every instrument of a venue: of a gap, a session event, the clearing of all books.
+    /// All instruments of a venue: for a gap, a session event, or a clear of all books.
     pub const ALL: Self = Self(u32::MAX);
 
-    /// As an index of a table.
+    /// Returns the number as a table index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Bytes that are no symbol.
+/// Why bytes are not a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NotASymbol {
-    /// Nothing, or a space at the beginning.
+    /// Empty, or begins with a space.
     Blank,
-    /// More letters than [`Symbol::MOST`].
+    /// More characters than [`Symbol::MOST`].
     TooLong {
-        /// How many.
+        /// Number of characters.
         length: usize,
     },
     /// A byte that is neither visible ASCII nor a space.
     Byte {
         /// The byte.
         byte: u8,
-        /// Where it is.
+        /// Its index.
         at: usize,
     },
 }
@@ -65,23 +65,27 @@ impl fmt::Display for NotASymbol {
 
 impl std::error::Error for NotASymbol {}
 
-/// A symbol: up to 21 ASCII characters, padded with spaces at the end. An option's symbol in OCC's form (the root in six
-/// characters, the date, `C` or `P`, the strike price) has 21, and may have spaces inside.
+/// A symbol: up to 21 ASCII characters, padded with trailing spaces.
+///
+/// An option's symbol in OCC form (root in six characters, date, `C` or `P`, strike price) has 21 characters and may
+/// contain spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol([u8; Self::MOST]);
 
 impl Symbol {
-    /// The most letters of a symbol.
+    /// Maximum length of a symbol in characters.
     pub const MOST: usize = 21;
 
-    /// The form that [`Symbol::parse`] takes, for error messages.
+    /// The format that [`Symbol::parse`] accepts, for error messages.
     pub const FORM: &str = "1 to 21 visible ASCII characters, with spaces only between them";
 
-    /// From the bytes of a message, padded or not with spaces or zeros at the end. No two symbols become one.
+    /// Creates a symbol from the bytes of a message, which may be padded with trailing spaces or zeros.
+    ///
+    /// Different symbols never become equal.
     ///
     /// # Errors
-    /// [`NotASymbol`] if nothing is left, if more than [`Symbol::MOST`] bytes are, if one is not visible ASCII or a space, or if it begins with
-    /// a space.
+    /// [`NotASymbol`] if nothing is left after removing the padding, if more than [`Symbol::MOST`] bytes are left, if
+    /// one of them is neither visible ASCII nor a space, or if the first one is a space.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotASymbol> {
         let length = bytes.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
         let letters = bytes.get(..length).unwrap_or_default();
@@ -98,18 +102,18 @@ impl Symbol {
         Ok(Self(padded))
     }
 
-    /// From typed text, if it has the form [`Symbol::FORM`].
+    /// Parses typed text in the format [`Symbol::FORM`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_bytes(text.as_bytes()).ok().filter(|symbol| symbol.as_str() == text)
     }
 
-    /// The text without its padding.
+    /// Returns the text without padding.
     pub fn as_str(&self) -> &str {
-        // Only ASCII graphics and spaces are stored.
+        // Only visible ASCII and spaces are stored.
         std::str::from_utf8(&self.0).unwrap_or_default().trim_end()
     }
 
-    /// The padded bytes.
+    /// Returns the padded bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::MOST] {
         &self.0
     }
@@ -135,24 +139,24 @@ pub struct Instruments {
     shard: Option<Shard>,
 }
 
-/// A part of all symbols: those whose FNV-1a (64 bits) is this number, modulo so many.
+/// A subset of all symbols: those whose 64-bit FNV-1a hash modulo `of` equals `number`.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shard {
-    /// The shard, from 0.
+    /// The shard's number, from 0.
     pub number: u16,
-    /// Of how many.
+    /// The number of shards.
     pub of: u16,
 }
 
 impl Shard {
-    /// The shard of a symbol among so many. Other programs may compute it too.
+    /// Returns the number of the shard, out of `shards`, that a symbol belongs to. Other programs may compute it too.
     pub fn of_symbol(symbol: Symbol, shards: u16) -> u16 {
-        // Less than `shards`, which fits.
+        // Less than `shards`, so the cast is lossless.
         (fnv1a(symbol.as_str().as_bytes()) % u64::from(shards.max(1))) as u16
     }
 
-    /// Whether a symbol is of it.
+    /// Returns whether a symbol belongs to this shard.
     pub fn has(self, symbol: Symbol) -> bool {
         Self::of_symbol(symbol, self.of) == self.number
     }
@@ -165,7 +169,7 @@ impl fmt::Display for Shard {
 }
 
 impl Instruments {
-    /// An empty table with room for `capacity` symbols.
+    /// Creates an empty table with room for `capacity` symbols.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             by_symbol: HashMap::with_capacity(capacity),
@@ -174,49 +178,49 @@ impl Instruments {
         }
     }
 
-    /// An empty table of a plant that has events of these symbols only, and the numbers of all.
+    /// Creates an empty table for a plant that receives events of this shard only, but the numbers of all symbols.
     pub fn of_shard(shard: Option<Shard>) -> Self {
         Self { shard, ..Self::default() }
     }
 
-    /// Whether events of `id` can come here. Cost: a hash where the table is of a shard.
+    /// Returns whether events of `id` can occur here. Cost: one hash if the table is sharded.
     pub fn is_ours(&self, id: InstrumentId) -> bool {
         self.shard.is_none_or(|shard| self.symbol(id).is_none_or(|symbol| shard.has(symbol)))
     }
 
-    /// The number of `symbol`, given now if it is new.
+    /// Returns the number of `symbol`, assigning the next one if the symbol is new.
     pub fn intern(&mut self, symbol: Symbol) -> InstrumentId {
         if let Some(id) = self.by_symbol.get(&symbol) {
             return *id;
         }
-        // The letters could name more than 2^32 symbols, but memory ends long before.
+        // There could be more than 2^32 different symbols, but memory runs out long before.
         let id = InstrumentId(self.symbols.len() as u32);
         self.by_symbol.insert(symbol, id);
         self.symbols.push(symbol);
         id
     }
 
-    /// The number of `symbol`, if it was seen.
+    /// Returns the number of `symbol`, if it has been seen.
     pub fn find(&self, symbol: Symbol) -> Option<InstrumentId> {
         self.by_symbol.get(&symbol).copied()
     }
 
-    /// The symbol of `id`.
+    /// Returns the symbol of `id`.
     pub fn symbol(&self, id: InstrumentId) -> Option<Symbol> {
         self.symbols.get(id.index()).copied()
     }
 
-    /// All symbols, by number.
+    /// Returns all symbols, ordered by number.
     pub fn symbols(&self) -> &[Symbol] {
         &self.symbols
     }
 
-    /// How many symbols were seen.
+    /// Returns how many symbols have been seen.
     pub fn len(&self) -> usize {
         self.symbols.len()
     }
 
-    /// Whether no symbol was seen.
+    /// Returns whether no symbol has been seen.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }

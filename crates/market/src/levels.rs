@@ -1,13 +1,14 @@
 //! Price levels: sorted arrays in one table.
 //!
-//! Each side of each book is a [`Ladder`]: a block of cells in a [`LevelStore`], sorted so that the best price is last. Nearly
-//! everything happens near the top, so a search walks from the end, and an insertion there moves few cells. Blocks have
-//! capacities of 4, 8, 16, … cells and lie in one table in huge pages; a block that is too small goes back to the list of its
-//! size. Nothing is allocated after start-up unless the table itself must grow, which is counted.
+//! Each side of each book is a [`Ladder`]: a block of cells in a [`LevelStore`], sorted so that the best price is last.
+//! Nearly all activity is near the top, so a search walks from the end, and an insertion there moves few cells. Blocks
+//! have capacities of 4, 8, 16, … cells and share one table in huge pages; a block that has become too small returns to
+//! the free list of its size. Nothing is allocated after startup unless the table itself must grow, which is counted.
 //!
-//! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its level and
-//! those above it: two or three lines within 8 levels of the best price, two more for each 8 levels deeper up to 64, then a
-//! binary search over the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1 lines.
+//! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its
+//! level and the lines above it: two or three lines within 8 levels of the best price, two more for each 8 levels
+//! deeper up to 64, then a binary search over the rest. An insertion or removal writes `n` / 4 + 1 lines if it is `n`
+//! levels from the top.
 
 use tapeworks_ring::memory::HugeVec;
 use tapeworks_ring::prefetch;
@@ -16,18 +17,18 @@ use zerocopy::FromZeros;
 use crate::event::Side;
 use crate::price::Price;
 
-/// A price level, for callers.
+/// A price level, as callers see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
     /// The price.
     pub price: Price,
     /// Shares at the price.
     pub size: u32,
-    /// Orders at the price; 0 when the feed does not say.
+    /// Orders at the price; 0 if the feed does not publish them.
     pub orders: u32,
 }
 
-/// A level in the table. `key` grows towards the better price on both sides.
+/// A level in the table. On both sides, a higher `key` is a better price.
 #[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
 #[repr(C)]
 struct Cell {
@@ -36,28 +37,28 @@ struct Cell {
     orders: u32,
 }
 
-/// One side of one book: where its cells are, in eight bytes.
+/// One side of one book: the location of its cells, in eight bytes.
 #[derive(Clone, Copy, Default, FromZeros, Debug)]
 #[repr(C)]
 pub struct Ladder {
     start: u32,
-    /// The number of levels in the low 27 bits, the class of the block above: 0 without a block, else 1 more than its
-    /// place in [`LevelStore::free`].
+    /// The low 27 bits hold the number of levels. The bits above hold the block's class: 0 for no block, otherwise 1
+    /// plus its index in [`LevelStore::free`].
     length_and_class: u32,
 }
 
-/// How many bits of a ladder hold its length.
+/// Number of bits of a ladder that hold its length.
 const LENGTH_BITS: u32 = 27;
 const LENGTH_MASK: u32 = (1 << LENGTH_BITS) - 1;
 
 impl Ladder {
-    /// The number of levels.
+    /// Returns the number of levels.
     #[inline]
     pub const fn len(self) -> usize {
         self.length() as usize
     }
 
-    /// Whether there is no level.
+    /// Returns whether there are no levels.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.length() == 0
@@ -68,41 +69,41 @@ impl Ladder {
         self.length_and_class & LENGTH_MASK
     }
 
-    /// The cells of the block, the most levels it can hold; 0 without a block.
+    /// Returns the number of cells in the block, and so the most levels that it can hold; 0 without a block.
     #[inline]
     const fn capacity(self) -> u32 {
-        // Class 1 has four cells; of class 0 the shift leaves two, which the mask makes none.
+        // Class 1 has four cells. For class 0 the shift yields two, which the mask turns into none.
         (SMALLEST / 2) << (self.length_and_class >> LENGTH_BITS) & !(SMALLEST - 1)
     }
 }
 
-/// Why a level could not change: the book and the feed disagree after a loss, or the table is full.
+/// Why a level could not change: book and feed disagree after a loss, or the table is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LevelError {
-    /// No level at the price.
+    /// There is no level at the price.
     Missing,
-    /// The level has fewer shares or orders than are to be taken from it.
+    /// The level has fewer shares or orders than would be removed.
     Underflow,
-    /// The level would have more than 2^32 - 1 shares.
+    /// The level would exceed 2^32 - 1 shares.
     Overflow,
-    /// The table has reached its greatest size of 2^32 - 1 cells.
+    /// The table has reached its maximum size of 2^32 - 1 cells.
     Full,
 }
 
-/// How many cells are compared at once.
+/// Number of cells compared together.
 const TOP: usize = 8;
-/// How many cells from the top are walked before the rest is searched by halves.
+/// Number of cells from the top that are walked before a binary search covers the rest.
 const WALKED: usize = 64;
 /// The smallest block: one cache line.
 const SMALLEST: u32 = 4;
-/// Where the first block starts, so that eight cells can be read back from the end of any.
+/// Start of the first block, so that eight cells can be read backwards from the end of any block.
 const FIRST: u32 = TOP as u32;
-/// Sizes of blocks: 4 << 0 to 4 << 24, so that a length fits its bits.
+/// Block sizes are 4 << 0 to 4 << 24, so that a length fits its bits.
 const CLASSES: usize = 25;
-/// Ends a list of free blocks, as no block starts at the last cell.
+/// Ends a list of free blocks; no block starts at the last cell.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// The levels of every book of a venue.
+/// The levels of all books of a venue.
 #[derive(Debug)]
 pub struct LevelStore {
     cells: HugeVec<Cell>,
@@ -111,8 +112,9 @@ pub struct LevelStore {
     growths: u64,
 }
 
-/// Maps a price to a key that grows towards the better price: the price for bids, its complement for asks (unlike the negation,
-/// every number has one).
+/// Maps a price to a key that is higher for a better price.
+///
+/// The key is the price for bids and its complement for asks; unlike the negation, every number has a complement.
 #[inline]
 const fn key_of(side: Side, price: Price) -> i64 {
     match side {
@@ -122,18 +124,18 @@ const fn key_of(side: Side, price: Price) -> i64 {
 }
 
 impl LevelStore {
-    /// A table with room for `capacity` levels (at least 4).
+    /// Creates a table with room for `capacity` levels (at least 4).
     pub fn with_capacity(capacity: u32) -> Self {
         let cells = HugeVec::zeroed(capacity.max(SMALLEST).saturating_add(FIRST) as usize);
         Self { cells, used: FIRST, free: [NO_BLOCK; CLASSES], growths: 0 }
     }
 
-    /// How often the table had to grow after start-up. Each time copied it whole: give it more capacity.
+    /// Returns how often the table grew after startup. Each growth copied the whole table: configure more capacity.
     pub const fn growths(&self) -> u64 {
         self.growths
     }
 
-    /// Bytes held.
+    /// Returns the size of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.cells.len() * size_of::<Cell>()
     }
@@ -144,7 +146,7 @@ impl LevelStore {
         self.cells.get(start..start + ladder.len()).unwrap_or_default()
     }
 
-    /// The level `depth` steps below the best, in the terms of `side`.
+    /// Returns the level `depth` steps below the best, in the terms of `side`.
     #[inline]
     pub fn level(&self, ladder: Ladder, side: Side, depth: usize) -> Option<Level> {
         let cells = self.cells(ladder);
@@ -158,18 +160,18 @@ impl LevelStore {
         Some(Level { price: Price::from_e9(price)?, size: cell.size, orders: cell.orders })
     }
 
-    /// The levels from the best on.
+    /// Returns the levels, best first.
     #[inline]
     pub fn iter(&self, ladder: Ladder, side: Side) -> impl Iterator<Item = Level> + '_ {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
     }
 
-    /// Whether a ladder has the levels that one of `other` has.
+    /// Returns whether `ladder` has the same levels as a ladder in `other`.
     pub fn are_equal(&self, ladder: Ladder, other: &Self, of_other: Ladder) -> bool {
         self.cells(ladder) == other.cells(of_other)
     }
 
-    /// How many of the best levels it takes to hold `shares`; all of them when they hold less.
+    /// Returns how many of the best levels it takes to hold `shares`; all of them if they hold less.
     #[inline]
     pub fn reach(&self, ladder: Ladder, shares: u32) -> usize {
         let mut held = 0u32;
@@ -182,17 +184,19 @@ impl LevelStore {
         ladder.len()
     }
 
-    /// Prefetches the last `LINES` cache lines of `ladder`: those of its best levels, 29 at least of eight lines, 13 of four.
+    /// Prefetches the last `LINES` cache lines of `ladder`, which hold its best levels: at least 29 with eight lines,
+    /// 13 with four.
     #[inline]
     pub fn prefetch<const LINES: usize>(&self, ladder: Ladder) {
         let last = (ladder.start + ladder.length().saturating_sub(1)) as usize;
         prefetch::read_back::<LINES, _>(&self.cells, last);
     }
 
-    /// The place of `key` in `ladder`, or its place for insertion.
+    /// Finds the position of `key` in `ladder`, or its insertion position.
     ///
-    /// Walks from the best on, eight cells at a time. A branch predictor cannot predict the place among eight, so all eight are
-    /// compared and counted; of fewer than eight, the cells before them in the table are compared too and not counted.
+    /// Walks from the best level, eight cells at a time. A branch predictor cannot predict the position among eight, so
+    /// all eight are compared and counted. If fewer than eight are left, the cells before them in the table are
+    /// compared too, but not counted.
     #[inline]
     fn search(&self, ladder: Ladder, key: i64) -> Result<usize, usize> {
         let start = ladder.start as usize;
@@ -240,8 +244,9 @@ impl LevelStore {
         }
     }
 
-    /// Takes `size` shares from the level at `price`, and one order from its count when `whole_order`. A level
-    /// without shares goes. Returns how many levels are better than it.
+    /// Removes `size` shares from the level at `price`, and one order from its count if `whole_order`.
+    ///
+    /// A level without shares is removed. Returns how many levels are better than it.
     #[inline]
     pub fn take(
         &mut self,
@@ -266,8 +271,10 @@ impl LevelStore {
         Ok(depth)
     }
 
-    /// Sets the level at `price` to `size` shares; 0 removes it. Returns how many levels are better than it, and
-    /// [`LevelError::Missing`] for the removal of a level that is not there.
+    /// Sets the level at `price` to `size` shares; 0 removes it.
+    ///
+    /// Returns how many levels are better than it, or [`LevelError::Missing`] for the removal of a level that does not
+    /// exist.
     #[inline]
     pub fn set(
         &mut self,
@@ -295,7 +302,7 @@ impl LevelStore {
         }
     }
 
-    /// Makes the side one level, or none: a quote.
+    /// Replaces the side with one level or none: a quote.
     #[inline]
     pub fn quote(
         &mut self,
@@ -310,7 +317,7 @@ impl LevelStore {
         Ok(())
     }
 
-    /// Appends a level restored from an image below all others.
+    /// Appends a level restored from an image, which must be worse than all others.
     pub(crate) fn put_worst(
         &mut self,
         ladder: &mut Ladder,
@@ -324,7 +331,7 @@ impl LevelStore {
         self.insert(ladder, 0, Cell { key, size: level.size, orders: level.orders })
     }
 
-    /// Empties the side and gives its block back.
+    /// Empties the side and frees its block.
     pub fn clear(&mut self, ladder: &mut Ladder) {
         self.release(*ladder);
         *ladder = Ladder::default();
@@ -337,7 +344,7 @@ impl LevelStore {
         }
         let start = ladder.start as usize;
         let cells = &mut self.cells[start..=start + ladder.len()];
-        // Near the top few cells move: a loop is faster than a call of a general copy.
+        // Near the top only a few cells move: a loop is faster than a call to a general copy.
         let mut index = cells.len() - 1;
         while index > position {
             cells[index] = cells[index - 1];
@@ -371,12 +378,12 @@ impl LevelStore {
         Ok(())
     }
 
-    /// A block of a place in `free`.
+    /// Allocates a block of the class at `place` in `free`.
     fn allocate(&mut self, place: usize) -> Result<u32, LevelError> {
         let head = self.free.get_mut(place).ok_or(LevelError::Full)?;
         if *head != NO_BLOCK {
             let start = *head;
-            // A free block's first cell holds the start of the next.
+            // The first cell of a free block holds the start of the next one.
             *head = self.cells[start as usize].key as u32;
             return Ok(start);
         }
@@ -391,7 +398,7 @@ impl LevelStore {
         Ok(std::mem::replace(&mut self.used, end))
     }
 
-    /// Puts a ladder's block, if it has one, into the list of its size.
+    /// Returns a ladder's block, if it has one, to the free list of its size.
     fn release(&mut self, ladder: Ladder) {
         let Some(place) = (ladder.length_and_class >> LENGTH_BITS).checked_sub(1) else { return };
         let head = &mut self.free[place as usize];

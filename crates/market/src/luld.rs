@@ -1,22 +1,23 @@
-//! Limit up, limit down: the price bands of an instrument, and how quotes stand to them.
+//! Limit up, limit down: an instrument's price bands, and how quotes relate to them.
 //!
-//! The SIPs compute the bands and send them. The Plan to Address Extraordinary Market Volatility says of a quote outside of them:
+//! The SIPs compute and publish the bands. The Plan to Address Extraordinary Market Volatility treats quotes outside
+//! the bands as follows:
 //!
 //! | quote | at the SIP | here |
 //! | --- | --- | --- |
-//! | a bid above the upper band, an offer below the lower band | shown with a flag, not executable, and in no national best | out of the NBBO: [`PriceBands::admits_bid`] |
-//! | a bid below the lower band, an offer above the upper band | it may be the national best, with the flag that it is not executable | counts, with [`Standing`] |
-//! | a bid at the upper band that crosses no offer, an offer at the lower band that crosses no bid | the national best is a limit state quotation | counts; [`LimitState::Limit`] |
-//! | the national bid below the lower band or the offer above the upper one, and no limit state | the listing market may declare a straddle state | [`LimitState::Straddle`] |
+//! | bid above upper band, offer below lower band | flagged, not executable, never the national best | excluded: [`PriceBands::admits_bid`] |
+//! | bid below lower band, offer above upper band | may be the national best, flagged as not executable | counts, with [`Standing`] |
+//! | bid at upper band crossing no offer, offer at lower band crossing no bid | limit state quotation | counts; [`LimitState::Limit`] |
+//! | national bid below lower or offer above upper band, no limit state | listing market may declare a straddle state | [`LimitState::Straddle`] |
 //!
-//! Cost: two compares for each venue, and one more line for an instrument, once any SIP has sent bands.
+//! Cost: two compares per venue, and one more cache line per instrument, once any SIP has sent bands.
 
 use tapeworks_time::Nanos;
 
 use crate::price::Price;
 use crate::venue::Publisher;
 
-/// The price bands of an instrument, as a SIP sends them.
+/// The price bands of an instrument, as published by a SIP.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PriceBands {
@@ -24,55 +25,57 @@ pub struct PriceBands {
     pub lower: Option<Price>,
     /// The limit up price.
     pub upper: Option<Price>,
-    /// The SIP's letter: `A` opening, `B` during the day, `C` restated, `D` suspended during a halt or pause, `E` reopening, `F` outside of
-    /// the hours of the rule; a space when it says nothing.
+    /// The SIP's letter: `A` opening, `B` during the day, `C` restated, `D` suspended during a halt or pause, `E`
+    /// reopening, `F` outside the hours of the rule; a space for none.
     pub indicator: u8,
-    /// From when on they hold; 0 when the SIP does not say.
+    /// When the bands take effect; 0 if the SIP does not state it.
     pub effective: Nanos,
 }
 
 impl PriceBands {
-    /// Whether they hold: they are not suspended, and it is within the hours of the rule.
+    /// Returns whether the bands are in effect: not suspended, and within the hours of the rule.
     #[must_use]
     pub const fn are_in_effect(&self) -> bool {
         !matches!(self.indicator, b'D' | b'F')
     }
 
-    /// Whether a bid counts in a national best: it is not above the upper band.
+    /// Returns whether a bid is eligible for a national best: it is not above the upper band.
     #[must_use]
     pub fn admits_bid(&self, bid: Price) -> bool {
         self.upper.is_none_or(|upper| bid <= upper) || !self.are_in_effect()
     }
 
-    /// Whether an offer counts in a national best: it is not below the lower band.
+    /// Returns whether an offer is eligible for a national best: it is not below the lower band.
     #[must_use]
     pub fn admits_ask(&self, ask: Price) -> bool {
         self.lower.is_none_or(|lower| ask >= lower) || !self.are_in_effect()
     }
 }
 
-/// How a national best bid and offer stand to the price bands. By default both are executable and neither is at a band.
+/// How a national best bid and offer relates to the price bands.
+///
+/// By default both sides are executable and neither is at a band.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Standing(u8);
 
 impl Standing {
-    /// The bid is below the lower band, and not executable.
+    /// The bid is below the lower band and not executable.
     pub const BID_BELOW: Self = Self(1);
-    /// The offer is above the upper band, and not executable.
+    /// The offer is above the upper band and not executable.
     pub const ASK_ABOVE: Self = Self(2);
     /// The bid is at the upper band.
     pub const BID_AT_UPPER: Self = Self(4);
     /// The offer is at the lower band.
     pub const ASK_AT_LOWER: Self = Self(8);
 
-    /// What both say.
+    /// Returns the union of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether it says all of `other`.
+    /// Returns whether all of `other` is set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -82,12 +85,12 @@ impl Standing {
         self.0
     }
 
-    /// From its bits; unknown ones are ignored.
+    /// Decodes the bits; unknown bits are ignored.
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits & 15)
     }
 
-    /// What a letter of the SIPs' national indicator says. `None`: it is no letter of theirs.
+    /// Decodes a letter of the SIPs' national indicator. Returns `None` for an unknown letter.
     #[must_use]
     pub const fn of_letter(letter: u8) -> Option<Self> {
         Some(match letter {
@@ -104,7 +107,7 @@ impl Standing {
         })
     }
 
-    /// The letter of the SIPs' national indicator that says it. `None`: it contradicts itself.
+    /// Returns the letter of the SIPs' national indicator, or `None` for a contradictory combination.
     #[must_use]
     pub const fn letter(self) -> Option<u8> {
         Some(match self.0 {
@@ -121,7 +124,7 @@ impl Standing {
         })
     }
 
-    /// How bid and offer stand to bands. A crossed market is in no limit state.
+    /// Computes how a bid and an offer relate to bands. A crossed market is in no limit state.
     #[must_use]
     pub fn of(bands: &PriceBands, bid: Option<Price>, ask: Option<Price>) -> Self {
         if !bands.are_in_effect() {
@@ -138,7 +141,7 @@ impl Standing {
         standing
     }
 
-    /// The state that it makes.
+    /// Returns the resulting limit state.
     #[must_use]
     pub const fn state(self) -> LimitState {
         if self.0 & (Self::BID_AT_UPPER.0 | Self::ASK_AT_LOWER.0) != 0 {
@@ -154,17 +157,19 @@ impl Standing {
 /// The limit state of an instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LimitState {
-    /// Neither.
+    /// Neither limit state nor straddle.
     #[default]
     None,
-    /// The national best bid is at the upper band or the offer at the lower one. After 15 seconds the listing market pauses trading.
+    /// The national best bid is at the upper band, or the offer at the lower one. After 15 seconds the listing market
+    /// pauses trading.
     Limit,
-    /// The national best bid is below the lower band or the offer above the upper one: a straddle, which the listing market may declare a state.
+    /// The national best bid is below the lower band, or the offer above the upper one: a straddle, which the listing
+    /// market may declare a straddle state.
     Straddle,
 }
 
 impl LimitState {
-    /// In words.
+    /// Returns the state as a word.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -175,15 +180,16 @@ impl LimitState {
     }
 }
 
-/// What is known of an instrument's bands.
+/// What the SIPs have published about an instrument's bands.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Luld {
-    /// The last bands of a SIP; `None` before the first, after the end of the hours, and after a gap in the SIP's channels.
+    /// The latest bands from a SIP; `None` before the first, after the end of the rule's hours, and after a gap on the
+    /// SIP's channels.
     pub bands: Option<PriceBands>,
-    /// The SIP's last word of its own national best.
+    /// The SIP's latest report on its own national best.
     pub national: Standing,
-    /// The SIP of the bands; without bands the one whose word the standing is.
+    /// The SIP that sent the bands; without bands, the SIP that sent the report.
     pub sip: Publisher,
 }
 

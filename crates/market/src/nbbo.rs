@@ -1,25 +1,26 @@
 //! The synthetic NBBO: the best bid and offer across venues, computed from direct feeds.
 //!
-//! Only the securities information processors publish *the* NBBO; this one is computed from the venues' own feeds. A
-//! venue contributes its best price with at least a round lot: odd lots at better prices are added up until they make a
-//! round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
-//! rules for odd-lot aggregation). A venue whose feed states no round lot takes that of another:
+//! Only the securities information processors (SIPs) publish *the* NBBO; this one is computed from the venues' own
+//! feeds. A venue contributes its best price for at least a round lot: odd lots at better prices are added up until
+//! they make a round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues' rules for
+//! odd-lot aggregation). A venue whose feed states no round lot uses the lot of another venue:
 //! [`round_lots`](crate::round_lots). A venue does not count while it is closed or the instrument is halted there.
 //!
-//! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
+//! A venue with several feeds (depth and quotes) counts once, through its most detailed feed whose book is not stale:
 //! `nbbo/feeds.rs`. A venue against which the user declares self-help does not count: [`SelfHelp`].
 //!
-//! A bid above an instrument's limit up price and an offer below its limit down price do not count while a SIP's bands hold: [`luld`](crate::luld).
+//! While a SIP's price bands are in effect, a bid above the limit up price and an offer below the limit down price do
+//! not count: [`luld`](crate::luld).
 //!
-//! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Direct
+//! Ties are broken by price, then size, then the feed's position in the table, so the result is deterministic. Direct
 //! feeds show locked (bid equals ask) and crossed (bid above ask) markets for microseconds, because venues are seen at
-//! different times: such markets are counted and not hidden.
+//! different times. Such markets are counted, not hidden.
 //!
 //! # Cost
-//! A venue's contribution is 32 bytes; those of one instrument lie together, two to a line. An event that changes no level
-//! that the contribution depends on costs one compare, made by the book. Otherwise the contribution is computed again
-//! (usually from one level a side) and, if it changed, compared with the others'. The stage prefetches the lines of a
-//! batch while the books look ahead.
+//! A venue's contribution is 32 bytes. The contributions to one instrument are contiguous, two per cache line. An event
+//! that changes no level on which the contribution depends costs one compare, made by the book. Otherwise the
+//! contribution is recomputed (usually from one level per side) and, if it changed, compared with the others. The stage
+//! prefetches the lines of a batch while the books look ahead.
 
 mod feeds;
 mod image;
@@ -42,13 +43,13 @@ use feeds::SharedVenues;
 pub use image::NbboImage;
 pub use self_help::{SelfHelp, SelfHelpSchedule, SelfHelpSink};
 
-/// The most feeds one NBBO can have: the bits of a mask.
+/// The most feeds that one NBBO can have: the number of bits in a mask.
 pub const MAX_VENUES: usize = 32;
 
-/// What to do with a venue whose book may be wrong after a gap.
+/// How to treat a venue whose book may be wrong after a gap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StaleBooks {
-    /// It counts, and the NBBO is flagged [`Flags::MAYBE_BAD_BOOK`] while it is among the best.
+    /// It counts, and the NBBO carries [`Flags::MAYBE_BAD_BOOK`] while the venue is among the best.
     #[default]
     Flag,
     /// It does not count until its book is recovered or cleared.
@@ -58,20 +59,20 @@ pub enum StaleBooks {
 /// The rules of an NBBO.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NbboRules {
-    /// What a gap does.
+    /// How stale books are treated.
     pub stale_books: StaleBooks,
-    /// Whether odd lots count as they are, at their own prices.
+    /// Whether odd lots count at their own prices.
     pub odd_lots_count: bool,
-    /// Prices that give a round lot where no venue states one.
+    /// Prices that determine the round lot where no venue states one.
     pub round_lot_prices: RoundLotPrices,
-    /// Whether quotes count that lie beyond the price bands of the SIPs.
+    /// Whether quotes beyond the SIPs' price bands count.
     pub ignores_price_bands: bool,
 }
 
-/// How bid and ask stand to each other.
+/// The relation of bid and ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarketState {
-    /// No bid, no ask, or neither.
+    /// The bid, the ask, or both are missing.
     #[default]
     OneSided,
     /// The bid is below the ask.
@@ -83,7 +84,7 @@ pub enum MarketState {
 }
 
 impl MarketState {
-    /// Its name: `one-sided`, `normal`, `locked`, `crossed`.
+    /// Returns its name: `one-sided`, `normal`, `locked`, `crossed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OneSided => "one-sided",
@@ -100,17 +101,17 @@ impl MarketState {
 pub struct BestSide {
     /// The best price, if a venue has one.
     pub price: Option<Price>,
-    /// Shares at it, over all venues (at most `u32::MAX`).
+    /// Shares at that price over all venues, capped at `u32::MAX`.
     pub size: u32,
-    /// Shares at it at the first venue.
+    /// Shares at that price at the first venue.
     pub venue_size: u32,
-    /// The feed of the first venue at it: of those at the price the one with the most shares.
+    /// Feed of the first venue: among the venues at the price, the one with the most shares.
     pub publisher: Publisher,
-    /// The venues at it: bit `n` is the n-th of [`NbboStage::venues`].
+    /// Venues at that price: bit `n` is the n-th of [`NbboStage::venues`].
     pub venues: u32,
 }
 
-/// The best bid and offer of an instrument across venues. One cache line.
+/// The best bid and offer of an instrument across venues, in one cache line.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(align(64))]
@@ -124,7 +125,7 @@ pub struct Nbbo {
 }
 
 impl Nbbo {
-    /// How bid and ask stand to each other.
+    /// Returns the relation of bid and ask.
     pub fn state(&self) -> MarketState {
         match (self.bid.price, self.ask.price) {
             (Some(bid), Some(ask)) if bid < ask => MarketState::Normal,
@@ -135,7 +136,7 @@ impl Nbbo {
     }
 }
 
-/// What one feed contributes: the round-lot best bid and offer of its venue.
+/// A feed's contribution: the round-lot best bid and offer of its venue.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Contribution {
@@ -147,9 +148,9 @@ pub(crate) struct Contribution {
     state: u8,
 }
 
-/// In the state of a contribution: the book is stale.
+/// In a contribution's `state`: the book is stale.
 const STALE: u8 = 1;
-/// In the state of a contribution: the feed changed the book since it was last cleared.
+/// In a contribution's `state`: the feed has changed the book since it was last cleared.
 const HEARD: u8 = 2;
 
 impl Contribution {
@@ -171,53 +172,56 @@ pub struct NbboStage {
     venues: Vec<Publisher>,
     contributions: Vec<Contribution>,
     best: Vec<Nbbo>,
-    /// Places per instrument in `contributions`; at least the number of venues.
+    /// Slots per instrument in `contributions`; at least the number of venues.
     stride: usize,
     ignored: u64,
     counts: NbboCounts,
-    /// The feeds, by bit, all of whose books are stale since their last gap: another gap changes nothing.
+    /// Bit mask of the feeds whose books have all been stale since their last gap: another gap changes nothing.
     all_stale: u32,
     shared: SharedVenues,
-    /// By instrument the lot for the venues that state none; as long as `best`.
+    /// Per instrument, the lot for venues that state none. As long as `best`.
     lots: Vec<TakenLot>,
-    /// By instrument what the SIPs say of its price bands; up to the last instrument of which they said something.
+    /// Per instrument, the SIPs' price bands. Reaches to the last instrument with any.
     luld: Vec<Luld>,
-    /// The receive time of the event that is taken.
+    /// Receive time of the current event.
     now: Nanos,
 }
 
-/// Counts of the NBBO's changes.
+/// Counts of NBBO changes.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct NbboCounts {
-    /// Changes of any instrument's NBBO.
+    /// Changes of the NBBO of any instrument.
     pub changes: u64,
-    /// Changes after which it was locked.
+    /// Changes that left the market locked.
     pub locked: u64,
-    /// Changes after which it was crossed.
+    /// Changes that left the market crossed.
     pub crossed: u64,
 }
 
-/// An update of a book with the NBBO after it.
+/// A book update with the NBBO after it.
 #[derive(Clone, Copy, Debug)]
 pub struct NbboUpdate<'a> {
-    /// The book's update. Of an event that concerned all instruments, there is one update per changed NBBO.
+    /// The book update. An event that concerns all instruments yields one update per changed NBBO.
     pub book: BookUpdate<'a>,
-    /// The NBBO of the update's instrument; empty for events of no one instrument.
+    /// The NBBO of the update's instrument; empty for events that name no single instrument.
     pub nbbo: &'a Nbbo,
-    /// Whether this event changed it.
+    /// Whether this event changed the NBBO.
     pub changed: bool,
-    /// The lot of the update's instrument for a venue that states none. By reference: few that read updates want it.
+    /// The instrument's lot for a venue that states none. By reference, because few readers of updates need it.
     taken_lot: &'a TakenLot,
 }
 
 impl<'a> NbboUpdate<'a> {
-    /// An update of no one instrument, or where there is no NBBO.
+    /// Creates an update for an event that names no single instrument, or for a stage without an NBBO.
     const fn without(book: BookUpdate<'a>) -> Self {
         Self { book, nbbo: &NO_NBBO, changed: false, taken_lot: &TakenLot::NONE }
     }
 
-    /// Shares in a round lot of the update's book: its venue's own lot, or the one that the NBBO takes for it ([`round_lots`](crate::round_lots)).
+    /// Returns the shares in a round lot of the update's book.
+    ///
+    /// This is the venue's own lot, or the lot that the NBBO uses for a venue that states none
+    /// ([`round_lots`](crate::round_lots)).
     #[must_use]
     pub fn round_lot(&self) -> u32 {
         let BookUpdate { book, event, .. } = self.book;
@@ -232,8 +236,9 @@ const NO_NBBO: Nbbo = Nbbo {
 };
 
 impl NbboStage {
-    /// An NBBO over the feeds `venues`, in the order in which ties are broken, with room for `instruments`. A feed that is
-    /// not named joins at its first event that could count; beyond [`MAX_VENUES`] feeds none does
+    /// Creates an NBBO over the feeds `venues`, listed in tie-breaking order, with room for `instruments`.
+    ///
+    /// Any other feed joins at its first event that could count. Feeds beyond [`MAX_VENUES`] never join
     /// ([`NbboStage::ignored`]).
     pub fn new(rules: NbboRules, venues: impl IntoIterator<Item = Publisher>, instruments: usize) -> Self {
         let mut venues: Vec<_> = venues.into_iter().collect();
@@ -260,14 +265,14 @@ impl NbboStage {
         }
     }
 
-    /// The whole state as plain values.
+    /// Returns the whole state as plain values.
     pub fn image(&self) -> NbboImage {
         let mut image = NbboImage::default();
         self.image_into(&mut image);
         image
     }
 
-    /// [`NbboStage::image`] in the memory of an earlier image.
+    /// Like [`NbboStage::image`], but reuses the memory of an earlier image.
     pub fn image_into(&self, image: &mut NbboImage) {
         image.venues.clone_from(&self.venues);
         image.contributions.clone_from(&self.contributions);
@@ -281,7 +286,7 @@ impl NbboStage {
         image.self_help.extend_from_slice(self.shared.self_help());
     }
 
-    /// The NBBO from its image.
+    /// Restores an NBBO from its image.
     ///
     /// # Errors
     /// [`UnsoundImage`].
@@ -327,44 +332,44 @@ impl NbboStage {
         })
     }
 
-    /// The feeds, in the order of the bits of [`BestSide::venues`].
+    /// Returns the feeds, in the order of the bits of [`BestSide::venues`].
     pub fn venues(&self) -> &[Publisher] {
         &self.venues
     }
 
-    /// Whether self-help is declared against the venue of a feed.
+    /// Returns whether self-help is declared against the venue of a feed.
     pub fn is_under_self_help(&self, publisher: Publisher) -> bool {
         self.shared.is_under_self_help(publisher)
     }
 
-    /// The NBBO of `instrument`.
+    /// Returns the NBBO of `instrument`.
     pub fn nbbo(&self, instrument: InstrumentId) -> &Nbbo {
         self.best.get(instrument.index()).unwrap_or(&NO_NBBO)
     }
 
-    /// What the SIPs say of the price bands of `instrument`.
+    /// Returns the SIPs' price bands of `instrument`.
     pub fn luld(&self, instrument: InstrumentId) -> Luld {
         self.luld.get(instrument.index()).copied().unwrap_or_default()
     }
 
-    /// How the NBBO of `instrument` stands to the price bands of the SIPs.
+    /// Returns how the NBBO of `instrument` relates to the SIPs' price bands.
     pub fn standing(&self, instrument: InstrumentId) -> Standing {
         let (nbbo, luld) = (self.nbbo(instrument), self.luld(instrument));
         luld.bands
             .map_or_else(Standing::default, |bands| Standing::of(&bands, nbbo.bid.price, nbbo.ask.price))
     }
 
-    /// How often it changed, and to what.
+    /// Returns the counts of changes.
     pub const fn counts(&self) -> &NbboCounts {
         &self.counts
     }
 
-    /// Changes of feeds beyond [`MAX_VENUES`], which do not count.
+    /// Returns the number of changes from feeds beyond [`MAX_VENUES`], which do not count.
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Takes the book of one venue as it is now. Returns whether the NBBO of its instrument changed.
+    /// Applies the current book of one venue. Returns whether the NBBO of its instrument changed.
     #[inline]
     pub fn update(&mut self, update: &BookUpdate<'_>) -> bool {
         let is_rare = matches!(
@@ -393,7 +398,7 @@ impl NbboStage {
         self.refresh(feed, at, update.book, moved, Heard::Yes)
     }
 
-    /// [`NbboStage::update`] for events that clear the book or concern its state.
+    /// [`NbboStage::update`] for events that clear the book or change its state.
     #[cold]
     #[inline(never)]
     fn update_rarely(&mut self, update: &BookUpdate<'_>) -> bool {
@@ -419,10 +424,10 @@ impl NbboStage {
         self.refresh_rarely(feed, at, update.book, moved, Heard::by(update.event))
     }
 
-    /// A definition states the lot of its venue, which venues that state none may take.
+    /// Applies a definition, whose lot may also serve venues that state none. Returns whether the NBBO changed.
     fn define(&mut self, update: &BookUpdate<'_>) -> bool {
         let (instrument, heard) = (update.book.instrument(), Heard::AsBefore);
-        // A SIP states lots too, and takes no place.
+        // A SIP states lots too, but gets no slot.
         let (place, mut is_changed) = if update.book.publisher().is_of_sip() {
             if instrument.index() >= self.best.len() && self.widen(instrument).is_none() {
                 return false;
@@ -446,7 +451,7 @@ impl NbboStage {
         is_changed && self.compare(first, instrument, BestMoved::Both)
     }
 
-    /// A SIP states price bands, or how its national best stands to them. Returns whether the NBBO changed.
+    /// Applies a SIP's price bands or limit state. Returns whether the NBBO changed.
     fn hear_bands(&mut self, event: &Event) -> bool {
         let instrument = event.instrument;
         if instrument.index() >= self.best.len() && self.widen(instrument).is_none() {
@@ -465,23 +470,23 @@ impl NbboStage {
         self.compare(instrument.index() * self.stride, instrument, BestMoved::Both)
     }
 
-    /// The price bands of an instrument are not known any more. Returns whether the NBBO changed.
+    /// Drops the price bands of an instrument. Returns whether the NBBO changed.
     fn lose_bands(&mut self, instrument: InstrumentId) -> bool {
         let had_bands = self.luld.get_mut(instrument.index()).is_some_and(|luld| luld.bands.take().is_some());
         had_bands && self.compare(instrument.index() * self.stride, instrument, BestMoved::Both)
     }
 
-    /// The bands that quotes must lie in to count.
+    /// Returns the bands within which quotes must lie to count.
     #[inline]
     fn limits(&self, instrument: InstrumentId) -> Option<PriceBands> {
-        // No SIP has sent any: the usual case costs one compare.
+        // Usually no SIP has sent any bands, and this costs one compare.
         if self.luld.is_empty() || self.rules.ignores_price_bands {
             return None;
         }
         self.luld.get(instrument.index())?.bands
     }
 
-    /// An instrument has a symbol: the user may have given its price.
+    /// Looks up the price that the user may have supplied for a new symbol.
     fn name(&mut self, event: &Event) {
         let Some(price) = event.symbol().and_then(|symbol| self.rules.round_lot_prices.price_of(symbol))
         else {
@@ -495,8 +500,10 @@ impl NbboStage {
         }
     }
 
-    /// Takes the prices of the rules for the instruments of a restored state, by number: the user may have changed them since. A
-    /// lot that changes by it counts from the next change of its venue's best price on.
+    /// Applies the rules' prices to the instruments of a restored state, by number: the user may have changed them
+    /// meanwhile.
+    ///
+    /// A lot that changes takes effect at the next change of its venue's best price.
     pub fn price_lots(&mut self, symbols: &[Symbol]) {
         for (lot, symbol) in self.lots.iter_mut().zip(symbols) {
             lot.reckon(self.rules.round_lot_prices.price_of(*symbol));
@@ -518,7 +525,7 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn join(&mut self, publisher: Publisher) -> Option<usize> {
-        // None of its quotes counts.
+        // Quotes of a SIP never count.
         if publisher.is_of_sip() {
             return None;
         }
@@ -535,7 +542,7 @@ impl NbboStage {
             self.shared.own = restride(&self.shared.own, self.stride, stride);
             self.stride = stride;
         }
-        // So far these feeds counted, with what they contribute.
+        // Until now these feeds counted with what they contribute.
         self.shared.hold(chosen, &self.contributions, self.stride);
         Some(self.venues.len() - 1)
     }
@@ -570,7 +577,7 @@ impl NbboStage {
         self.refresh(feed, at, book, moved, heard)
     }
 
-    /// Computes a feed's contribution again and, if it changed, the NBBO.
+    /// Recomputes a feed's contribution and, if it changed, the NBBO.
     #[inline(always)]
     fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
         if self.shared.mask != 0 && self.shared.includes(feed) {
@@ -584,7 +591,7 @@ impl NbboStage {
         self.compare(at - feed, book.instrument(), moved)
     }
 
-    /// Computes a feed's contribution again. Returns whether what counts changed.
+    /// Recomputes a feed's contribution. Returns whether the contributions that count changed.
     fn take(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
         if self.shared.includes(feed) {
             return self.take_shared(feed, at, book, moved, heard);
@@ -595,7 +602,7 @@ impl NbboStage {
         true
     }
 
-    /// What a feed contributes now, and the sides that it can move; `None` if that is what it contributed before.
+    /// Returns a feed's new contribution and the sides that it can move; `None` if the contribution is unchanged.
     #[inline(always)]
     fn changed(
         &mut self,
@@ -605,7 +612,7 @@ impl NbboStage {
         moved: BestMoved,
         heard: Heard,
     ) -> Option<(Contribution, BestMoved)> {
-        // A book that was excluded for being stale and no longer is counts with both sides again.
+        // A book that is no longer stale, and may have been excluded for that, counts again with both sides.
         let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
         let contribution = self.contribution(book, before, moved, heard);
         if contribution == before {
@@ -617,7 +624,7 @@ impl NbboStage {
         Some((contribution, moved))
     }
 
-    /// [`NbboStage::refresh`] of a feed that shares its venue with others.
+    /// [`NbboStage::refresh`] for a feed whose contribution is chosen among those of its venue.
     #[inline(never)]
     fn refresh_shared(
         &mut self,
@@ -631,7 +638,7 @@ impl NbboStage {
             && self.compare(at - feed, book.instrument(), BestMoved::Both)
     }
 
-    /// [`NbboStage::take`] of a feed that shares its venue with others.
+    /// [`NbboStage::take`] for a feed whose contribution is chosen among those of its venue.
     #[inline]
     fn take_shared(
         &mut self,
@@ -651,7 +658,8 @@ impl NbboStage {
         self.shared.choose(feed, first, counting)
     }
 
-    /// Computes the sides of the NBBO of an instrument, whose contributions begin at `first`. Returns whether it changed.
+    /// Recomputes sides of an instrument's NBBO from its contributions, which begin at `first`. Returns whether it
+    /// changed.
     #[inline(always)]
     fn compare(&mut self, first: usize, instrument: InstrumentId, moved: BestMoved) -> bool {
         let limits = self.limits(instrument);
@@ -692,7 +700,7 @@ impl NbboStage {
         true
     }
 
-    /// A book's update with the NBBO of its instrument.
+    /// Combines a book update with the NBBO of its instrument.
     #[inline]
     fn of<'a>(&'a self, book: BookUpdate<'a>, changed: bool) -> NbboUpdate<'a> {
         let instrument = book.event.instrument;
@@ -700,7 +708,7 @@ impl NbboStage {
         NbboUpdate { book, nbbo: self.nbbo(instrument), changed, taken_lot }
     }
 
-    /// The lot for a venue that states none.
+    /// Returns the lot for a venue that states none.
     #[inline(never)]
     fn taken_lot(&self, instrument: InstrumentId) -> u32 {
         self.lots.get(instrument.index()).copied().unwrap_or_default().shares(self.now)
@@ -738,19 +746,19 @@ impl NbboStage {
     }
 }
 
-/// Whether an event shows that its feed is heard: see [`feeds`].
+/// Whether an event makes its feed heard: see [`feeds`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
     /// It changed the book.
     Yes,
     /// It cleared the book.
     No,
-    /// It says nothing of the book.
+    /// It does not affect the book.
     AsBefore,
 }
 
 impl Heard {
-    /// Of an event that clears the book or concerns its state.
+    /// Classifies an event that clears the book or changes its state.
     fn by(event: &Event) -> Self {
         match event.kind {
             EventKind::Clear => Self::No,
@@ -824,7 +832,7 @@ where
     }
 }
 
-/// Without a stage, updates go on with an empty NBBO that never changes.
+/// Without an NBBO stage, updates pass with an empty NBBO that never changes.
 impl<'b, S> Stage<BookUpdate<'b>, S> for Option<NbboStage>
 where
     S: for<'a> Sink<NbboUpdate<'a>>,
@@ -848,7 +856,7 @@ where
 }
 
 impl NbboStage {
-    /// An event of a whole venue: it opened or closed, lost messages, was cleared.
+    /// Applies an event that concerns a whole venue: it opened or closed, lost messages, or was cleared.
     #[cold]
     #[inline(never)]
     fn process_all<S>(&mut self, update: &BookUpdate<'_>, sink: &mut S)
@@ -861,7 +869,7 @@ impl NbboStage {
             return;
         }
         if update.event.publisher.is_of_sip() {
-            // Its quotes are in no NBBO.
+            // Its quotes are not part of any NBBO.
             if is_of_bands(update.event) {
                 self.end_bands(update, sink);
             }
@@ -880,7 +888,7 @@ impl NbboStage {
             }
             venue_of_all = Some(venue);
             is_one_sound |= !book.is_stale();
-            // A feed that contributes nothing and was not heard still contributes nothing, whatever the event.
+            // A feed that contributes nothing and was not heard still contributes nothing after any event.
             if self.shared.mask == 0 && self.contributions[at] == Contribution::default() {
                 continue;
             }
@@ -898,8 +906,9 @@ impl NbboStage {
     }
 }
 
-/// Whether an event of a SIP says that the price bands it sent hold no longer: its day begins, or the hours of the rule are over; or that they may be others:
-/// messages are missing.
+/// Returns whether an event invalidates the price bands that a SIP sent.
+///
+/// Bands end when the SIP's day begins or the hours of the rule are over. After missing messages they may have changed.
 fn is_of_bands(event: &Event) -> bool {
     let is_sips = matches!(event.publisher, Publisher::SIP_UTP | Publisher::SIP_CTA);
     is_sips
@@ -911,7 +920,7 @@ fn is_of_bands(event: &Event) -> bool {
 }
 
 impl NbboStage {
-    /// The price bands that a SIP sent hold no longer, or are not known any more.
+    /// Drops the price bands that a SIP sent.
     #[cold]
     fn end_bands<S>(&mut self, update: &BookUpdate<'_>, sink: &mut S)
     where
@@ -936,7 +945,7 @@ impl NbboStage {
         }
     }
 
-    /// Self-help is declared against a venue, or revoked.
+    /// Declares self-help against a venue, or revokes it.
     #[cold]
     fn self_help<S>(&mut self, update: &BookUpdate<'_>, is_declared: bool, sink: &mut S)
     where
@@ -947,7 +956,7 @@ impl NbboStage {
             return;
         };
         self.shared.hold(before, &self.contributions, self.stride);
-        // Any feed of the venue stands for all of them.
+        // Any feed of the venue represents all of them.
         let feed = feeds.trailing_zeros() as usize;
         for instrument in (0..self.best.len()).map(|index| InstrumentId(index as u32)) {
             let first = instrument.index() * self.stride;
@@ -970,7 +979,7 @@ mod tests {
     use super::*;
     use crate::{BookStage, Price};
 
-    /// Draws as a linear congruential generator does (Knuth's constants).
+    /// A linear congruential generator with Knuth's constants.
     struct Draw(u64);
 
     impl Draw {
@@ -1016,7 +1025,7 @@ mod tests {
                 gaps += 1;
                 passed_over += u32::from(lines[0].1.all_stale != 0);
             }
-            // The second looks at all books at each gap.
+            // Makes the second stage examine all books at each gap.
             lines[1].1.all_stale = 0;
         }
         assert_eq!(lines[0].1.best, lines[1].1.best);

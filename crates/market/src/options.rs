@@ -7,28 +7,28 @@ use crate::instrument::{Instruments, Shard};
 use crate::nbbo::{NbboRules, NbboStage};
 use crate::venue::Publisher;
 
-/// Options of books and NBBO. Equal options and equal events give equal updates.
+/// Options of books and NBBO. Equal options and equal events produce equal updates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BookOptions {
-    /// The feeds, in the order in which ties of the NBBO are broken, and the size of each one's tables at the start.
+    /// The feeds, in the NBBO's tie-breaking order, each with the initial size of its tables.
     pub feeds: Vec<(Publisher, Capacity)>,
-    /// The size of the tables of any other feed.
+    /// Initial table size of any other feed.
     pub capacity: Capacity,
     /// The rules of the NBBO.
     pub rules: NbboRules,
-    /// The only symbols of which events come, where another plant gives only them.
+    /// The shard to which events are restricted, if another plant sends only that shard.
     pub shard: Option<Shard>,
 }
 
 impl Default for BookOptions {
-    /// Feeds join as they appear, in tables of [`Capacity::default`].
+    /// Feeds join as they appear, with tables of [`Capacity::default`].
     fn default() -> Self {
         Self { feeds: Vec::new(), capacity: Capacity::default(), rules: NbboRules::default(), shard: None }
     }
 }
 
 impl BookOptions {
-    /// The size of a feed's tables at the start.
+    /// Returns the initial table size of a feed.
     pub fn capacity_of(&self, publisher: Publisher) -> Capacity {
         self.feeds
             .iter()
@@ -36,12 +36,12 @@ impl BookOptions {
             .map_or(self.capacity, |(_, capacity)| *capacity)
     }
 
-    /// An empty table of symbols.
+    /// Creates an empty symbol table.
     pub fn instruments(&self) -> Instruments {
         Instruments::of_shard(self.shard)
     }
 
-    /// Empty books and NBBO.
+    /// Creates empty books and an empty NBBO.
     pub fn stages(&self) -> Through<BookStage, NbboStage> {
         let books = BookStage::with_unnamed(self.feeds.iter().copied(), self.capacity);
         let publishers = self.feeds.iter().map(|(publisher, _)| *publisher).filter(|feed| !feed.is_of_sip());

@@ -1,22 +1,23 @@
-//! From order reference to order: one flat table.
+//! Maps order references to orders, in one flat table.
 //!
-//! The orders lie in the table itself, 32 bytes each, two to a bucket, which is a cache line, in huge pages. Venues count their
-//! references up, and most orders that rest are young. So consecutive references have neighbouring slots: young orders lie
-//! close together, where the caches and the processor's page tables still hold them. References wrap around at the number of
-//! slots, and each time around is shifted by another number, so that references in steps of a power of two use all slots in the
-//! end.
+//! Orders are stored in the table itself, in huge pages: 32 bytes each, two per bucket, which is a cache line. Venues
+//! count their references up, and most resting orders are young. Consecutive references therefore map to neighboring
+//! slots, so that young orders are close together, where the caches and page tables still hold them. References wrap
+//! around at the number of slots, and each lap is shifted by a different amount, so that references in steps of a power
+//! of two also end up using all slots.
 //!
-//! An order whose bucket is full goes into another, by a hash of its reference, and each passed bucket counts it. So a search
-//! ends at the order's own bucket unless that count says otherwise. A removal only frees the slot: no order moves. The table is
-//! at most half full, and no order passes more than [`FARTHEST`] buckets. Only references chosen to collide come near that: a
-//! hostile feed can have orders refused, but cannot make the table spin or grow without end.
+//! An order whose bucket is full goes into another one, chosen by a hash of its reference, and each bucket that it
+//! passed counts it. A search therefore ends at the order's home bucket unless that count is nonzero. A removal only
+//! frees the slot: no order moves. The table is at most half full, and no order passes more than [`FARTHEST`] buckets.
+//! Only references chosen to collide come near that limit: a hostile feed can cause orders to be rejected, but cannot
+//! make the table spin or grow without bound.
 //!
-//! Cost: insertion, search and removal touch one cache line, and another for an order that was displaced: where references are
-//! at random, 1.4 in 100 buckets at a quarter full, 8 at half full. [`OrderIndex::prefetch`] fetches the first as soon as
-//! the reference is known.
+//! Cost: insertion, search and removal touch one cache line, plus another for a displaced order. With random
+//! references, 1.4 in 100 buckets are affected at a quarter full, 8 in 100 at half full. [`OrderIndex::prefetch`]
+//! fetches the first line as soon as the reference is known.
 //!
-//! The place of an order in its price's queue is its [`Order::priority`]: the number of its arrival. A list per level would
-//! cost two more lines per change; instead the caller of [`crate::BookRef::queue`] pays for the queue.
+//! An order's position in its price's queue is its [`Order::priority`]: its arrival number. A list per level would cost
+//! two more lines per change; instead, the caller of [`crate::BookRef::queue`] pays for the queue.
 
 use std::hint::select_unpredictable;
 
@@ -31,21 +32,21 @@ use crate::price::Price;
 /// A resting order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// The venue's reference of the order.
+    /// The venue's order reference.
     pub id: u64,
-    /// Its limit price.
+    /// Limit price.
     pub price: Price,
-    /// Shares left.
+    /// Remaining shares.
     pub size: u32,
-    /// Its side.
+    /// Side.
     pub side: Side,
-    /// Its instrument.
+    /// Instrument.
     pub instrument: InstrumentId,
-    /// Orders of one price execute in this order.
+    /// Arrival number: orders at one price execute in this order.
     pub priority: u64,
 }
 
-/// A slot; `size` 0 means free, which zeroed memory is.
+/// A slot. `size` 0 means free, so zeroed memory is free.
 #[derive(Clone, Copy, FromZeros)]
 #[repr(C, align(32))]
 struct Slot {
@@ -53,22 +54,22 @@ struct Slot {
     price_e9: i64,
     priority: u64,
     size: u32,
-    /// Bits 0 to 23: the instrument. Bit 24: an ask. Bits 25 to 31, in the first slot of a bucket and whether or not it is
-    /// free: how many orders passed the bucket because it was full.
+    /// Bits 0 to 23: the instrument. Bit 24: an ask. Bits 25 to 31, in the first slot of a bucket whether it is free or
+    /// not: how many orders passed the bucket because it was full.
     tag: u32,
 }
 
-/// How many buckets an order can pass.
+/// The most buckets that an order can pass.
 pub const FARTHEST: usize = 64;
 
-/// 2^64 divided by the golden ratio: its products spread consecutive numbers evenly.
+/// 2^64 divided by the golden ratio: multiplying by it spreads consecutive numbers evenly.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A table with fewer than one used slot in so many does not grow for an order without room: its references were chosen to
-/// collide, and would collide in a larger table.
+/// A table with fewer than one used slot in `SPARSE` does not grow for an order without room: its references were
+/// chosen to collide, and would collide in a larger table too.
 const SPARSE: usize = 8;
 
-/// Instruments have numbers below this: 2^24.
+/// Instrument numbers are below this: 2^24.
 pub const MAX_INSTRUMENTS: u32 = 1 << 24;
 
 const INSTRUMENT: u32 = MAX_INSTRUMENTS - 1;
@@ -83,16 +84,16 @@ impl Slot {
     }
 }
 
-/// Why an order was not added.
+/// Why an order was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// An order with this reference is there.
+    /// The table already has an order with this reference.
     Taken,
-    /// There is no room near its place: its reference, with others, was chosen to collide.
+    /// There is no room near its home bucket: its reference was chosen to collide with others.
     Full,
 }
 
-/// Where an order is. Valid until the next insertion or removal.
+/// The position of an order. Valid until the next insertion or removal.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     slot: usize,
@@ -102,7 +103,7 @@ pub struct Place {
 /// The orders of a venue.
 pub struct OrderIndex {
     slots: HugeVec<Slot>,
-    /// The table has 2 to the power of this slots.
+    /// The table has `1 << bits` slots.
     bits: u32,
     length: usize,
     growths: u64,
@@ -115,7 +116,7 @@ impl std::fmt::Debug for OrderIndex {
 }
 
 impl OrderIndex {
-    /// A table for `capacity` orders at once; beyond that it grows, which is counted.
+    /// Creates a table for `capacity` simultaneous orders. Beyond that it grows, which is counted.
     pub fn with_capacity(capacity: usize) -> Self {
         let slots = (capacity.max(8) * 2).next_power_of_two();
         Self::with_slots(slots)
@@ -125,46 +126,46 @@ impl OrderIndex {
         Self { slots: HugeVec::zeroed(slots), bits: slots.trailing_zeros(), length: 0, growths: 0 }
     }
 
-    /// The number of orders.
+    /// Returns the number of orders.
     #[inline]
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is no order.
+    /// Returns whether there are no orders.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The number of orders that it has room for.
+    /// Returns how many orders the table can hold without growing.
     pub fn capacity(&self) -> usize {
         self.slots.len() / 2
     }
 
-    /// How often the table had to grow after start-up. Each time moved every order: give it more capacity.
+    /// Returns how often the table grew after startup. Each growth moved every order: configure more capacity.
     pub const fn growths(&self) -> u64 {
         self.growths
     }
 
-    /// Bytes held.
+    /// Returns the size of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
 
-    /// The first slot of the bucket that `id` belongs to.
+    /// Returns the first slot of the home bucket of `id`.
     #[inline]
     fn home(&self, id: u64) -> usize {
-        // The highest bits of the product are spread best; this makes them the lowest.
+        // The highest bits of the product are spread best; the byte swap makes them the lowest.
         let shifted = (id >> self.bits).wrapping_mul(GOLDEN).swap_bytes();
         id.wrapping_add(shifted) as usize & (self.slots.len() - 2)
     }
 
-    /// The buckets that `id` may be in, by their first slots: its own, then those of a hash.
+    /// Returns the buckets that may hold `id`, as first slots: its home bucket, then those chosen by a hash.
     fn buckets(&self, id: u64) -> impl Iterator<Item = usize> + use<> {
         let (mask, shift) = (self.slots.len() - 2, 64 - self.bits);
         let spread = |factor: u64| (id.wrapping_mul(factor) >> shift) as usize & mask;
-        // Steps of an odd number of buckets reach all of them.
+        // A step of an odd number of buckets reaches all of them.
         let (mut next, step) = (spread(GOLDEN), spread(0xA076_1D64_78BD_642F) | 2);
         let others = std::iter::repeat_with(move || {
             next = (next + step) & mask;
@@ -173,14 +174,15 @@ impl OrderIndex {
         std::iter::once(self.home(id)).chain(others).take(FARTHEST + 1)
     }
 
-    /// Prefetches the cache line where `id` is or will be.
+    /// Prefetches the cache line where `id` is or will be stored.
     #[inline]
     pub fn prefetch(&self, id: u64) {
         prefetch::read(&self.slots, self.home(id));
     }
 
-    /// The side of the order `id`, or `otherwise` when it is not in its bucket (or not there at all): a guess good
-    /// enough to prefetch the right levels, without a branch.
+    /// Guesses the side of the order `id` without a branch, well enough to prefetch the right levels.
+    ///
+    /// Returns `otherwise` if the order is not in its home bucket or does not exist.
     #[inline]
     pub fn guess_is_ask(&self, id: u64, otherwise: bool) -> bool {
         let home = self.home(id);
@@ -193,12 +195,12 @@ impl OrderIndex {
             | (!(in_first | in_second) & otherwise)
     }
 
-    /// Where `id` is.
+    /// Finds the order `id`.
     #[inline]
     pub fn find(&self, id: u64) -> Option<Place> {
         let home = self.home(id);
         let [first, second] = self.slots.get(home..)?.first_chunk::<2>()?;
-        // A predictor cannot predict which of the two: chosen without a branch.
+        // Chosen without a branch: no predictor can predict which of the two slots it is.
         let (in_first, in_second) = (first.holds(id), second.holds(id));
         if select_unpredictable(in_first, true, in_second) {
             return Some(Place { slot: home + usize::from(in_second), id });
@@ -206,7 +208,7 @@ impl OrderIndex {
         if first.tag & PASSED == 0 { None } else { self.find_farther(id) }
     }
 
-    /// Where `id` is, when it may have passed its bucket.
+    /// Finds the order `id` where it may have passed its home bucket.
     #[cold]
     #[inline(never)]
     fn find_farther(&self, id: u64) -> Option<Place> {
@@ -222,7 +224,7 @@ impl OrderIndex {
         None
     }
 
-    /// The order at `place`.
+    /// Returns the order at `place`.
     #[inline]
     pub fn get(&self, place: Place) -> Option<Order> {
         self.slots.get(place.slot).and_then(Self::order)
@@ -243,10 +245,10 @@ impl OrderIndex {
         })
     }
 
-    /// Adds an order of at least one share and an instrument below [`MAX_INSTRUMENTS`].
+    /// Inserts an order of at least one share and an instrument below [`MAX_INSTRUMENTS`].
     ///
     /// # Errors
-    /// [`Refused`]; the orders stay as they are.
+    /// [`Refused`]; the table is then unchanged.
     #[inline]
     pub fn insert(&mut self, order: &Order) -> Result<(), Refused> {
         debug_assert!(order.size > 0, "an order without shares would be a free slot");
@@ -267,14 +269,14 @@ impl OrderIndex {
         Ok(())
     }
 
-    /// Whether one more order would make the table more than half full.
+    /// Returns whether one more order would make the table more than half full.
     #[inline]
     fn is_half_full(&self) -> bool {
         (self.length + 1) * 2 > self.slots.len()
     }
 
-    /// Adds an order if its bucket is full, if an order that passed its bucket may have the same reference, or if the table
-    /// must grow.
+    /// Inserts an order whose home bucket is full, whose reference may be held by an order that passed that bucket, or
+    /// for which the table must grow.
     #[cold]
     #[inline(never)]
     fn insert_farther(&mut self, order: &Order) -> Result<(), Refused> {
@@ -302,7 +304,7 @@ impl OrderIndex {
         slot.tag = slot.tag & PASSED | order.instrument.0 & INSTRUMENT | side;
     }
 
-    /// Puts an order into the first of its buckets that is not full; `false` when none is.
+    /// Puts an order into the first of its buckets that has room. Returns `false` if none has.
     fn displace(&mut self, order: &Order) -> bool {
         for (passed, bucket) in self.buckets(order.id).enumerate() {
             let free = bucket + usize::from(self.slots[bucket].size != 0);
@@ -321,7 +323,7 @@ impl OrderIndex {
         false
     }
 
-    /// Takes one order off the counts of the first `passed` of its buckets.
+    /// Removes one order from the counts of the first `passed` of its buckets.
     #[cold]
     #[inline(never)]
     fn uncount(&mut self, id: u64, passed: usize) {
@@ -330,7 +332,7 @@ impl OrderIndex {
         }
     }
 
-    /// Sets the shares left of the order at `place` to `size`, which is not 0.
+    /// Sets the remaining shares of the order at `place` to `size`, which is not 0.
     #[inline]
     pub fn resize(&mut self, place: Place, size: u32) {
         debug_assert!(size > 0, "an order without shares is removed instead");
@@ -349,12 +351,12 @@ impl OrderIndex {
         }
     }
 
-    /// Every order, in the order of the table.
+    /// Returns every order, in table order.
     pub fn iter(&self) -> impl Iterator<Item = Order> + '_ {
         self.slots.iter().filter_map(Self::order)
     }
 
-    /// Removes every order; the memory stays.
+    /// Removes every order and keeps the memory.
     pub fn clear(&mut self) {
         if self.length > 0 {
             self.slots.iter_mut().for_each(|slot| (slot.size, slot.tag) = (0, 0));
@@ -362,7 +364,7 @@ impl OrderIndex {
         }
     }
 
-    /// Removes every order of the instruments for which `is_one` is true. It reads the whole table.
+    /// Removes every order of the instruments for which `is_one` returns true. Reads the whole table.
     pub fn clear_instruments(&mut self, is_one: impl Fn(InstrumentId) -> bool) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
@@ -372,7 +374,7 @@ impl OrderIndex {
         }
     }
 
-    /// Doubles the table; `false` when an order does not fit into the larger one, and nothing has changed.
+    /// Doubles the table. Returns `false`, with nothing changed, if an order does not fit into the larger one.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
@@ -441,7 +443,7 @@ mod tests {
                 Err(refused) => assert_eq!(refused, Refused::Full),
             }
         }
-        // Two in their own bucket, and as many as it can count.
+        // Two in the home bucket, plus as many as it can count.
         assert_eq!((added.len() as u32, index.growths()), (2 + PASSED / PASSED_ONE, 0));
         for id in added {
             let place = index.find(id).unwrap();
@@ -468,7 +470,7 @@ mod tests {
             assert_eq!((index.growths(), index.len()), (0, 1 << 14));
             let at_home = |id: &u64| index.find(*id).is_some_and(|place| place.slot & !1 == index.home(*id));
             let share = ids.clone().filter(at_home).count() as f64 / f64::from(1 << 14);
-            // Wide steps are hashed for the most part.
+            // Wide steps are mostly hashed.
             assert!(
                 share > if stride > 1 << 15 { 0.25 } else { 0.75 },
                 "stride {stride}: {share} in their own buckets"

@@ -8,9 +8,8 @@ pub const UNDEFINED_PRICE: i64 = i64::MAX;
 
 /// A price in units of 1e-9 of the currency.
 ///
-/// `Option<Price>` takes eight bytes: [`UNDEFINED_PRICE`] is not a price, and the stored bits leave exactly that pattern for
-/// `None`.
-///
+/// `Option<Price>` takes eight bytes: [`UNDEFINED_PRICE`] is not a price, and the stored bits reserve exactly that
+/// pattern for `None`.
 /// ```
 /// use tapeworks_market::Price;
 /// let price = Price::from_e9(101_500_000_000).unwrap();
@@ -26,7 +25,7 @@ impl Price {
     /// One unit of currency.
     pub const ONE: i64 = 1_000_000_000;
 
-    /// A price from units of 1e-9; `None` for [`UNDEFINED_PRICE`].
+    /// Creates a price from units of 1e-9; `None` for [`UNDEFINED_PRICE`].
     #[inline]
     pub const fn from_e9(units: i64) -> Option<Self> {
         // XOR with the undefined pattern maps it, and nothing else, to zero.
@@ -36,8 +35,9 @@ impl Price {
         }
     }
 
-    /// A price from a whole number of ten-thousandths (Nasdaq's and IEX's price(4)). Cannot be undefined: the
-    /// product of a 32-bit number and 100,000 is far from the end of the range.
+    /// Creates a price from ten-thousandths (Nasdaq's and IEX's price(4)).
+    ///
+    /// The result is never undefined: a 32-bit number times 100,000 is far from the end of the range.
     #[inline]
     pub const fn from_e4(units: u32) -> Self {
         // units * 100_000 < 2^49 < i64::MAX, so the XOR is never zero; the fallback is never taken.
@@ -47,19 +47,19 @@ impl Price {
         }
     }
 
-    /// In units of 1e-9.
+    /// Returns the price in units of 1e-9.
     #[inline]
     pub const fn e9(self) -> i64 {
         self.0.get() ^ UNDEFINED_PRICE
     }
 
-    /// In units of the currency, for display and statistics only.
+    /// Returns the price in units of the currency, for display and statistics only.
     pub fn as_f64(self) -> f64 {
         self.e9() as f64 / Self::ONE as f64
     }
 }
 
-/// In units of 1e-9, [`UNDEFINED_PRICE`] for absence: the form in files.
+/// Returns the price in units of 1e-9, or [`UNDEFINED_PRICE`] for none: the form used in files.
 #[inline]
 pub const fn price_e9(price: Option<Price>) -> i64 {
     match price {
@@ -83,7 +83,7 @@ impl Ord for Price {
 }
 
 impl fmt::Display for Price {
-    /// As a decimal with at least two places and no more than needed: `0.0001`, `12.50`.
+    /// Formats a decimal number with at least two places and no more than needed: `0.0001`, `12.50`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = self.e9();
         let whole = (units / Self::ONE).unsigned_abs();

@@ -1,8 +1,9 @@
-//! Which quotes of a SIP's participants count in the national best bid and offer, by their quote conditions.
+//! Quote conditions: which quotes of a SIP's participants are eligible for the national best bid and offer.
 //!
-//! The definitions of the feeds list the conditions and do not say which count. The table is that of the plans as public copies have it: UTP's of 2005 marks `A`, `B`,
-//! `H`, `O` and `R`. Not verified: `Y` of UTP, whose one side counts here, since its later name is that of automated quotes; `4`, which counts at neither; and all of CTA's, whose slow quotes
-//! count, though they are not protected. A condition that is not known counts.
+//! The feed specifications list the conditions but not which ones are eligible. This table follows public copies of the
+//! plans: UTP's of 2005 marks `A`, `B`, `H`, `O` and `R`. Not verified: UTP's `Y` (one-sided quotes), eligible here
+//! because its later name is that of automated quotes; `4`, eligible at neither SIP; and all of CTA's, whose slow
+//! quotes are eligible here although they are not protected. Unknown conditions are eligible.
 
 /// A SIP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,8 +14,7 @@ pub enum Sip {
     Cta,
 }
 
-/// Whether the quote of a participant with this condition counts in the national best.
-///
+/// Returns whether a participant's quote with this condition is eligible for the national best.
 /// ```
 /// use tapeworks_market::quote_conditions::{Sip, counts};
 /// assert!(counts(Sip::Utp, b'R') && !counts(Sip::Utp, b'N'));
@@ -24,9 +24,10 @@ pub enum Sip {
 #[inline]
 pub const fn counts(sip: Sip, condition: u8) -> bool {
     match sip {
-        // Fast trading, order imbalance, closed, non-firm, manual and non-firm, order influx, no open or no resume, auction during the day.
+        // Fast trading, order imbalance, closed, non-firm, manual and non-firm, order influx, no open or no resume,
+        // intraday auction.
         Sip::Utp => !matches!(condition, b'F' | b'I' | b'L' | b'N' | b'U' | b'X' | b'Z' | b'4'),
-        // Closing, closed market maker, non-firm, auction during the day.
+        // Closing, closed market maker, non-firm, intraday auction.
         Sip::Cta => !matches!(condition, b'C' | b'L' | b'N' | b'4'),
     }
 }

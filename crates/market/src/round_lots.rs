@@ -1,15 +1,15 @@
-//! Round lots: what a rule says by price and date, and what another venue says.
+//! Round lots: from a rule by price and date, or from another venue.
 //!
-//! A venue's directory states the round lot of each instrument, and that counts for the venue. A feed of contracts has a lot of one
-//! ([`Feed::round_lot`](crate::venue::Feed::round_lot)). A feed of stocks without such a directory (Cboe's PITCH) takes the lot of its books from
-//! others, in this order:
+//! A venue's directory states the round lot of each instrument, and that lot applies to the venue. A feed of contracts
+//! has a lot of one ([`Feed::round_lot`](crate::venue::Feed::round_lot)). A feed of stocks without such a directory
+//! (Cboe's PITCH) takes the lot of its books from elsewhere, in this order:
 //!
-//! 1. the market that lists the instrument, by its own directory;
-//! 2. another venue, of several the one that stands first in the table of the NBBO; then a SIP;
-//! 3. [`round_lot_of`] the price that the user gives for the symbol ([`RoundLotPrices`]);
+//! 1. the market that lists the instrument, from its own directory;
+//! 2. another venue (of several, the first in the NBBO's table), then a SIP;
+//! 3. [`round_lot_of`] the price that the user supplies for the symbol ([`RoundLotPrices`]);
 //! 4. [`DEFAULT_ROUND_LOT`].
 //!
-//! A lot of more than 100 shares counts for the venue that states it, and for no other: no rule has had one.
+//! A lot of more than 100 shares applies only to the venue that states it: no rule has had such a lot.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,24 +23,24 @@ use crate::instrument::Symbol;
 use crate::price::Price;
 use crate::venue::Publisher;
 
-/// The round lots that hold from a day on.
+/// The round lots in effect from a given day.
 struct Dated {
-    /// Midnight of the day in New York.
+    /// Midnight of that day in New York.
     from: Nanos,
-    /// The highest price of a tier in units of 1e-9, and its lot.
+    /// The highest price of each tier in units of 1e-9, and its lot.
     tiers: &'static [(i64, u32)],
 }
 
-/// Midnight in New York of 2025-11-03, the first business day of November: the compliance date.
+/// The compliance date: midnight in New York of 2025-11-03, the first business day of November.
 const RULE_FROM: Nanos = Nanos(1_762_146_000 * Nanos::SECOND);
 
 /// Round lots of NMS stocks by date.
 ///
-/// The price is the average closing price on the primary listing exchange in March, for the lots from the first business day of May
-/// on, or in September, for those from the first business day of November on.
+/// The price is the average closing price on the primary listing exchange. The March average determines the lots from
+/// the first business day of May, the September average those from the first business day of November.
 ///
-/// Sources: before, 100 unless the listing market says otherwise; from 2025-11-03 on, 17 CFR 242.600(b)(93) as amended by Release
-/// 34-90610, with the compliance date of Release 34-101070 (first business day of November 2025).
+/// Sources: until then, 100 unless the listing market specifies otherwise; from 2025-11-03, 17 CFR 242.600(b)(93) as
+/// amended by Release 34-90610, with the compliance date of Release 34-101070 (first business day of November 2025).
 const ROUND_LOTS: [Dated; 2] = [
     Dated { from: Nanos(0), tiers: &[(i64::MAX, 100)] },
     Dated {
@@ -49,8 +49,7 @@ const ROUND_LOTS: [Dated; 2] = [
     },
 ];
 
-/// The round lot that the rule gives a stock at a time, from its average closing price.
-///
+/// Returns the round lot that the rule assigns to a stock at a given time, from its average closing price.
 /// ```
 /// use tapeworks_market::round_lots::round_lot_of;
 /// use tapeworks_market::Price;
@@ -66,25 +65,25 @@ pub fn round_lot_of(price: Price, at: Nanos) -> u32 {
     tier.map_or(DEFAULT_ROUND_LOT, |(_, lot)| *lot)
 }
 
-/// What the sizes of the SIPs' quotes count.
+/// The unit of the sizes in the SIPs' quotes.
 ///
-/// The rule asks the SIPs for shares, rounded down to whole lots, from the day on that its round lots hold (UTP Vendor Alert 2025-10); before, they count round
-/// lots. No capture of theirs from then on has been seen.
+/// From the day its round lots take effect, the rule requires the SIPs to publish shares, rounded down to whole lots
+/// (UTP Vendor Alert 2025-10); before, they publish round lots. No SIP capture from that day or later has been
+/// examined.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SipSizes {
-    /// Round lots before 2025-11-03, shares from then on.
+    /// Round lots before 2025-11-03, shares from that day.
     #[default]
     ByDate,
-    /// Round lots on any day.
+    /// Always round lots.
     Lots,
-    /// Shares on any day.
+    /// Always shares.
     Shares,
 }
 
 impl SipSizes {
-    /// Whether sizes count shares at a time.
-    ///
+    /// Returns whether sizes are in shares at a given time.
     /// ```
     /// use tapeworks_time::Nanos;
     /// use tapeworks_market::round_lots::SipSizes;
@@ -103,15 +102,17 @@ impl SipSizes {
     }
 }
 
-/// The average closing price of symbols, by which the rule gives their round lots. A clone shares the table.
+/// Average closing prices by symbol, from which the rule derives round lots. Clones share the table.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RoundLotPrices(Option<Arc<HashMap<Symbol, Price>>>);
 
 impl RoundLotPrices {
-    /// Reads a table: a line is `SYMBOL,PRICE`, the price a decimal number. Empty lines and those that begin with `#` say nothing.
+    /// Parses a table with one `SYMBOL,PRICE` per line, where the price is a decimal number.
+    ///
+    /// Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// [`WrongPrice`] for the first line that is wrong.
+    /// [`WrongPrice`] for the first invalid line.
     pub fn parse(text: &str) -> Result<Self, WrongPrice> {
         let mut prices = HashMap::new();
         for (line, text) in (1..).zip(text.lines()) {
@@ -133,13 +134,13 @@ impl RoundLotPrices {
         Ok(Self((!prices.is_empty()).then(|| Arc::new(prices))))
     }
 
-    /// The price of a symbol, if the table has it.
+    /// Returns the price of a symbol, if it is in the table.
     pub fn price_of(&self, symbol: Symbol) -> Option<Price> {
         self.0.as_ref()?.get(&symbol).copied()
     }
 }
 
-/// A decimal number above 0 as a price.
+/// Parses a decimal number above 0 as a price.
 fn decimal(text: &str) -> Option<Price> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -151,10 +152,10 @@ fn decimal(text: &str) -> Option<Price> {
     Price::from_e9(units).filter(|price| price.e9() > 0)
 }
 
-/// Why a table of prices is refused.
+/// Why a table of prices is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongPrice {
-    /// The number of the line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     what: &'static str,
 }
@@ -167,23 +168,23 @@ impl fmt::Display for WrongPrice {
 
 impl std::error::Error for WrongPrice {}
 
-/// The lot of an instrument for the venues that state none.
+/// The lot of an instrument for venues that state none.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TakenLot {
-    /// Shares that a venue states; 0: none does.
+    /// Shares that a venue states; 0 if none does.
     shares: u8,
-    /// Whose word it is: 0 the listing market's, else 1 more than the place of the feed; 255 a SIP's.
+    /// Source of the lot: 0 for the listing market, otherwise 1 plus the feed's index; 255 for a SIP. Lower ranks win.
     rank: u8,
-    /// The user's price.
+    /// The price that the user supplied.
     price: Option<Price>,
 }
 
 impl TakenLot {
-    /// Of an instrument without a definition and a price.
+    /// The lot of an instrument without a definition or a price.
     pub(crate) const NONE: Self = Self { shares: 0, rank: 0, price: None };
 
-    /// Shares at a time.
+    /// Returns the shares in a lot at a given time.
     pub(crate) fn shares(self, now: Nanos) -> u32 {
         match (self.shares, self.price) {
             (0, None) => DEFAULT_ROUND_LOT,
@@ -192,7 +193,9 @@ impl TakenLot {
         }
     }
 
-    /// Takes the definition of the feed at `place`; `None`: of a SIP, which comes behind all of them. Returns whether the shares may have changed.
+    /// Applies the definition of the feed at `place`, or of a SIP (`None`), which ranks last.
+    ///
+    /// Returns whether the lot may have changed.
     pub(crate) fn hear(&mut self, definition: &Event, place: Option<usize>) -> bool {
         let Some(stated) = definition.definition() else { return false };
         if stated.round_lot == 0 || stated.round_lot > DEFAULT_ROUND_LOT {
@@ -212,13 +215,13 @@ impl TakenLot {
         self.shares != before
     }
 
-    /// The user gives a price, or none.
+    /// Sets or clears the user's price.
     pub(crate) const fn reckon(&mut self, price: Option<Price>) {
         self.price = price;
     }
 }
 
-/// Whether the feed is of the market with this letter.
+/// Returns whether the feed belongs to the market with this letter.
 fn is_listed_at(publisher: Publisher, letter: u8) -> bool {
     publisher.feed().is_some_and(|feed| feed.venue.listing_letter() == Some(letter))
 }

@@ -1,60 +1,65 @@
-//! What a trade updates: the volume, the high and low, the last price. By the sale conditions of the SIPs.
+//! Which statistics a trade updates (volume, high and low, last price), by the SIPs' sale conditions.
 //!
-//! Of the direct feeds NYSE's has them, and IEX's in part: odd lot, extended hours, auction. Elsewhere the condition that a venue would report follows from what it says: whether a trade is printable, whether it is of an
-//! auction, its size, and its time. The size decides for the trades of those two too, whose `I` says the same. Their `T` decides whether a trade is within regular hours
-//! ([`Event::stated_hours`]); for other trades the caller knows the hours of the venue.
+//! Of the direct feeds, NYSE's carry the conditions, and IEX's carry some: odd lot, extended hours, auction. For other
+//! feeds the condition that the venue would report follows from what the feed does state: whether a trade is printable,
+//! whether it is from an auction, its size, and its time. The size also decides for trades of NYSE and IEX, whose `I`
+//! says the same. Their `T` determines whether a trade is within regular hours ([`Event::stated_hours`]); for other
+//! trades the caller knows the venue's hours.
 //!
 //! | trade | letter | volume | high and low | last |
 //! | --- | --- | --- | --- | --- |
 //! | regular | `@` | yes | yes | yes |
-//! | of an auction, whatever its size and time | `X` | yes | yes | yes |
-//! | odd lot, from 2013-12-09 on | `I` | yes | no | no |
-//! | odd lot before: it was not reported | | no | no | no |
-//! | outside of regular hours | `T` | yes | no | no |
-//! | NYSE: sold, that is reported late | `Z` | yes | yes | no |
-//! | NYSE: reported late, of extended hours; for cash; of a qualified contingent trade; contingent | `U`, `C`, `7`, `V` | yes | no | no |
-//! | not printable: the venue reports it again, in bulk | | no | no | no |
+//! | auction, regardless of size and time | `X` | yes | yes | yes |
+//! | odd lot, from 2013-12-09 | `I` | yes | no | no |
+//! | odd lot before that date: not reported | | no | no | no |
+//! | outside regular hours | `T` | yes | no | no |
+//! | NYSE: sold (reported late) | `Z` | yes | yes | no |
+//! | NYSE: late report of an extended-hours trade; cash; qualified contingent; contingent | `U`, `C`, `7`, `V` | yes | no | no |
+//! | not printable: the venue reports it again in bulk | | no | no | no |
 //!
-//! The table is that of the consolidated tapes as public copies have it (CTS, UTDF); neither it nor the date of odd lots is verified.
+//! The table follows public copies of the rules of the consolidated tapes (CTS, UTDF). Neither the table nor the
+//! odd-lot date is verified.
 
 use tapeworks_time::Nanos;
 
 use crate::event::Event;
 
-/// What a trade updates.
+/// The statistics that a trade updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Updates {
-    /// It counts in the volume.
+    /// The trade counts toward the volume.
     pub volume: bool,
-    /// It can be the high or the low.
+    /// The trade can set the high or the low.
     pub high_low: bool,
-    /// It is the last price, and the first one is the open.
+    /// The trade sets the last price; the first such trade sets the open.
     pub last: bool,
 }
 
 impl Updates {
-    /// Nothing.
+    /// No statistic.
     pub const NOTHING: Self = Self { volume: false, high_low: false, last: false };
-    /// The volume alone.
+    /// Only the volume.
     pub const VOLUME: Self = Self { volume: true, high_low: false, last: false };
-    /// All of it.
+    /// Every statistic.
     pub const ALL: Self = Self { volume: true, high_low: true, last: true };
 }
 
-/// What the user lets count beyond the table.
+/// User settings that let more trades count than the table does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SaleRules {
-    /// Odd lots update what round lots do.
+    /// Odd lots update the same statistics as round lots.
     pub odd_lots_count: bool,
-    /// Trades outside of regular hours update what others do.
+    /// Trades outside regular hours update the same statistics as others.
     pub extended_hours_count: bool,
 }
 
-/// Midnight in New York of 2013-12-09, from when on odd lots are reported.
+/// Midnight in New York of 2013-12-09, the day from which odd lots are reported.
 const ODD_LOTS_FROM: Nanos = Nanos(1_386_565_200 * Nanos::SECOND);
 
-/// What a trade updates. `round_lot`: shares in a lot of the instrument. `is_regular`: it is within regular hours.
+/// Returns the statistics that a trade updates.
 ///
+/// `round_lot` is the number of shares in a lot of the instrument, and `is_regular` is whether the trade is within
+/// regular hours.
 /// ```
 /// use tapeworks_market::sale_conditions::{SaleRules, Updates, updates};
 /// use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};

@@ -1,5 +1,6 @@
-//! The best bid and offer of each symbol as a plant has them in shared memory, for programs that look at a price now and then: a gateway's
-//! price collar, for one.
+//! Best bid and offer of each symbol in shared memory.
+//!
+//! A plant writes it for programs that occasionally look up a price, such as a gateway's price collar.
 
 use std::path::{Path, PathBuf};
 
@@ -10,32 +11,33 @@ use crate::instrument::Symbol;
 use crate::nbbo::Nbbo;
 use crate::price::price_e9;
 
-/// The layout of a [`SharedQuote`] and its key, and its writer's [heartbeat](HEARTBEAT_NS): version 2.
+/// Identifies version 2 of the layout of [`SharedQuote`], its key, and the writer's [heartbeat](HEARTBEAT_NS).
 pub const QUOTES_MEANING: u64 = 0x5441_5045_0001_0002;
 
-/// A plant whose quotes are those of the lines sets another heartbeat at least this often, in ns, give or take a turn of its threads.
+/// Maximum interval, in ns, between heartbeats of a plant whose quotes are current, give or take one turn of its
+/// threads.
 pub const HEARTBEAT_NS: u64 = 200_000_000;
 
-/// The symbols that fit.
+/// Maximum number of symbols.
 pub const MOST_QUOTES: usize = 1 << 16;
 
-/// The end that a plant has.
+/// The plant's end.
 pub type QuotesWriter = latest::Writer<QuoteKey, SharedQuote>;
 
-/// The end of a program that looks.
+/// The reading program's end.
 pub type QuotesReader = latest::Reader<QuoteKey, SharedQuote>;
 
-/// Where a symbol is in the file.
+/// Position of a symbol in the file.
 pub type QuotePlace = latest::Place;
 
-/// The file of the quotes, beside that of a plant's `shared_memory`: the same name, and `.nbbo`.
+/// Returns the path of the quotes file: the plant's `shared_memory` path plus `.nbbo`.
 pub fn quotes_path(shared_memory: &Path) -> PathBuf {
     let mut name = shared_memory.as_os_str().to_owned();
     name.push(".nbbo");
     PathBuf::from(name)
 }
 
-/// A symbol, filled with spaces to 21 bytes, and 3 zeros.
+/// A symbol padded with spaces to 21 bytes, then three zero bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct QuoteKey([u8; 24]);
@@ -50,28 +52,28 @@ impl From<Symbol> for QuoteKey {
     }
 }
 
-/// The synthetic NBBO of a symbol. Prices are in 1e-9 of the currency, [`i64::MAX`] where there is none.
+/// The synthetic NBBO of a symbol. Prices are in 1e-9 of the currency; [`i64::MAX`] means none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SharedQuote {
-    /// The best bid of all venues.
+    /// Best bid over all venues.
     pub bid: i64,
-    /// The best offer of all venues.
+    /// Best offer over all venues.
     pub ask: i64,
-    /// When the packet that changed it was received, in ns since 1970, UTC; 0: before the plant's start.
+    /// Receive time of the packet that changed it, in ns since 1970 UTC; 0 if that was before the plant started.
     pub ts_recv: u64,
     /// Shares at the best bid.
     pub bid_size: u32,
     /// Shares at the best offer.
     pub ask_size: u32,
-    /// DBN's flags: `MAYBE_BAD_BOOK` while a venue among the best is stale.
+    /// DBN's flags: `MAYBE_BAD_BOOK` while one of the best venues has a stale book.
     pub flags: u8,
-    /// Zeros.
+    /// Zero.
     pub reserved: [u8; 7],
 }
 
 impl SharedQuote {
-    /// An NBBO since a time.
+    /// Creates a quote from an NBBO that changed at `ts_recv`.
     #[inline]
     pub fn new(nbbo: &Nbbo, ts_recv: u64) -> Self {
         Self {
@@ -85,7 +87,7 @@ impl SharedQuote {
         }
     }
 
-    /// Whether each venue among the best has a book that can be trusted.
+    /// Returns whether all of the best venues have sound books.
     #[must_use]
     pub const fn is_good(&self) -> bool {
         self.flags & crate::event::Flags::MAYBE_BAD_BOOK.0 == 0

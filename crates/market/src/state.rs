@@ -1,12 +1,13 @@
 //! The trading state of an instrument at a venue.
 //!
-//! Books go on changing during a halt; the state only decides whether the venue counts for the NBBO.
+//! Books keep changing during a halt; the state only determines whether the venue counts in the NBBO.
 
 use crate::event::{Status, StatusAction};
 
-/// The state of an instrument at a venue: eight bits.
+/// The trading state of an instrument at a venue, in eight bits.
 ///
-/// Without a message about it an instrument counts as trading: a capture that starts in mid-day has no opening messages.
+/// An instrument without any status message counts as trading, because a capture that starts in the middle of the day
+/// lacks the opening messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct InstrumentState(u8);
@@ -16,17 +17,17 @@ const VENUE_HALTED: u8 = 2;
 const SHORT_SALE_RESTRICTED: u8 = 4;
 
 impl InstrumentState {
-    /// Its eight bits.
+    /// Returns the eight bits.
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// From its eight bits; unknown bits are ignored.
+    /// Decodes the eight bits; unknown bits are ignored.
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits & (HALTED | VENUE_HALTED | SHORT_SALE_RESTRICTED))
     }
 
-    /// The state after `status`.
+    /// Returns the state after `status`.
     #[inline]
     pub const fn after(self, status: Status) -> Self {
         let mut bits = self.0;
@@ -40,7 +41,7 @@ impl InstrumentState {
             | StatusAction::Close => bits |= HALTED,
             StatusAction::NotAvailableForTrading => bits |= VENUE_HALTED,
             StatusAction::None => match status.is_trading {
-                // An operational resumption: the venue trades again, a market-wide halt would go on.
+                // An operational resumption: the venue trades again, while a market-wide halt stays in effect.
                 Some(true) => bits &= !VENUE_HALTED,
                 Some(false) => bits |= VENUE_HALTED,
                 None => {}
@@ -55,13 +56,13 @@ impl InstrumentState {
         Self(bits)
     }
 
-    /// Whether the instrument trades here: no halt, pause or quotation-only period, and no operational halt.
+    /// Returns whether the instrument trades here: no halt, pause, quotation-only period or operational halt.
     #[inline]
     pub const fn is_trading(self) -> bool {
         self.0 & (HALTED | VENUE_HALTED) == 0
     }
 
-    /// Whether a short-sale price test restricts it.
+    /// Returns whether a short-sale price test restricts the instrument.
     #[inline]
     pub const fn is_short_sale_restricted(self) -> bool {
         self.0 & SHORT_SALE_RESTRICTED != 0

@@ -1,6 +1,8 @@
-//! How US markets spell what is not an ordinary share: preferred shares, classes, warrants, rights, units.
+//! Suffix conventions of US markets for issues other than ordinary shares: preferred shares, classes, warrants, rights,
+//! units.
 //!
-//! Three conventions are in use ("Ticker Symbol Convention", nasdaqtrader.com). Preferred shares of class A of `XYZ`, when issued:
+//! Three conventions are in use ("Ticker Symbol Convention", nasdaqtrader.com). For `XYZ`'s preferred shares of class
+//! A, when issued:
 //!
 //! | convention | used by | spelling |
 //! | --- | --- | --- |
@@ -8,45 +10,46 @@
 //! | [`Convention::Cms`] | NYSE, MEMX | `XYZ PRAWI` |
 //! | [`Convention::Integrated`] | Nasdaq, IEX, Cboe, and events and records here | `XYZ-A#` |
 //!
-//! A suffix is an issue, then perhaps *convertible*, then perhaps a state. Each convention has its own words for these. Not all that one can
-//! spell another can too: `U` stands for units in two of them, so that a class U has a spelling only in the third.
+//! A suffix names an issue, then optionally *convertible*, then optionally a state. Each convention has its own words
+//! for these, and not everything that one can spell has a spelling in another: `U` means units in two of them, so a
+//! class U can be spelled only in the third.
 
 use std::fmt;
 
 use crate::Symbol;
 
-/// A way to spell suffixes.
+/// A convention for spelling suffixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Convention {
-    /// Of the Consolidated Quotation System: `XYZpA`, `XYZ.WS`, `XYZr`. A slash is read as a point.
+    /// Consolidated Quotation System: `XYZpA`, `XYZ.WS`, `XYZr`. A slash is read as a point.
     Cqs,
-    /// Of the Common Message Switch, a space behind the root: `XYZ PRA`, `XYZ WS`, `XYZ RT`.
+    /// Common Message Switch, with a space after the root: `XYZ PRA`, `XYZ WS`, `XYZ RT`.
     Cms,
-    /// Of Nasdaq's integrated platform: `XYZ-A`, `XYZ+`, `XYZ^`.
+    /// Nasdaq's integrated platform: `XYZ-A`, `XYZ+`, `XYZ^`.
     Integrated,
 }
 
-/// What kind of issue a symbol is of.
+/// The kind of issue that a symbol names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Issue {
     /// Shares without a class.
     Ordinary,
     /// Shares of a class.
     Class(u8),
-    /// Preferred shares, of a class or of none.
+    /// Preferred shares, with or without a class.
     Preferred(Option<u8>),
-    /// Warrants, of a class or of none.
+    /// Warrants, with or without a class.
     Warrants(Option<u8>),
     Rights,
     Units,
-    /// Of the Emerging Company Marketplace.
+    /// Listed on the Emerging Company Marketplace.
     EmergingCompany,
     PartialPaid,
     /// A test symbol.
     Test,
 }
 
-/// What its shares are at the moment.
+/// The current state of the shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Called,
@@ -54,7 +57,7 @@ enum State {
     WhenIssued,
 }
 
-/// What a suffix says, whatever the convention.
+/// The meaning of a suffix, independent of the convention.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Suffix {
     issue: Issue,
@@ -67,7 +70,7 @@ struct Words {
     preferred: &'static str,
     class: &'static str,
     warrants: &'static str,
-    /// Between warrants and their class.
+    /// Separates warrants from their class.
     warrants_class: &'static str,
     rights: &'static str,
     units: &'static str,
@@ -137,7 +140,7 @@ impl Convention {
         }
     }
 
-    /// Root and suffix of a symbol in this convention. A root is of capital letters and digits.
+    /// Splits a symbol of this convention into root and suffix. A root consists of capital letters and digits.
     fn split(self, symbol: &str) -> Option<(&str, &str)> {
         let is_of_root = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit();
         let end = symbol.find(|letter| !is_of_root(letter)).unwrap_or(symbol.len());
@@ -152,16 +155,16 @@ impl Convention {
     }
 }
 
-/// The class at the start of a text, and what is behind it.
+/// Returns the class at the start of a text and the rest of the text.
 fn class(text: &str) -> Option<(u8, &str)> {
     let (first, rest) = text.as_bytes().split_first()?;
     first.is_ascii_uppercase().then_some((*first, text.get(text.len() - rest.len()..)?))
 }
 
 impl Suffix {
-    /// Reads a suffix; `None`: it is none of this convention.
+    /// Parses a suffix. Returns `None` if this convention has no such suffix.
     fn read(suffix: &str, words: &Words) -> Option<Self> {
-        // Words before letters: `U` is units, and `CL` is no class.
+        // Try words before letters: `U` is units, and `CL` is not a class.
         let alone = [
             ("", Issue::Ordinary),
             (words.rights, Issue::Rights),
@@ -195,7 +198,7 @@ impl Suffix {
         })
     }
 
-    /// An issue with what stands behind it, if that is all of the suffix.
+    /// Combines an issue with the words after it, if they make up all of the rest.
     fn of(issue: Issue, rest: &str, words: &Words) -> Option<Self> {
         let (is_convertible, rest) = match rest.strip_prefix(words.convertible) {
             Some(rest) => (true, rest),
@@ -214,7 +217,7 @@ impl Suffix {
         Some(Self { issue, is_convertible, state })
     }
 
-    /// Writes a suffix; `None`: this convention would read it as another.
+    /// Formats a suffix. Returns `None` if this convention would read it as a different one.
     fn write(self, words: &Words) -> Option<String> {
         let mut text = String::new();
         let (word, class) = match self.issue {
@@ -276,8 +279,9 @@ impl fmt::Display for Suffix {
     }
 }
 
-/// A symbol of one convention in another one. `None`: it is no symbol of the first, or the second has no spelling for it.
+/// Converts a symbol from one convention to another.
 ///
+/// Returns `None` if `symbol` is invalid in the first or has no spelling in the second.
 /// ```
 /// use tapeworks_market::symbology::{Convention, convert};
 ///
@@ -294,21 +298,22 @@ pub fn convert(symbol: &str, from: Convention, to: Convention) -> Option<String>
     Some([&root, space, &suffix].concat())
 }
 
-/// What a symbol of this convention is, in words: "warrants A". `None`: it is no symbol of the convention.
+/// Describes a symbol of this convention in words: "warrants A". Returns `None` for an invalid symbol.
 #[must_use]
 pub fn describe(symbol: &str, convention: Convention) -> Option<String> {
     read(symbol, convention).map(|(_, suffix)| suffix.to_string())
 }
 
-/// Root and suffix of a symbol of this convention.
+/// Parses a symbol of this convention into root and suffix.
 fn read(symbol: &str, convention: Convention) -> Option<(String, Suffix)> {
     let with_points = (convention == Convention::Cqs).then(|| symbol.replace('/', "."));
     let (root, suffix) = convention.split(with_points.as_deref().unwrap_or(symbol))?;
     Some((root.to_owned(), Suffix::read(suffix, convention.words())?))
 }
 
-/// The symbol of a root and a suffix of the CMS convention, as events have it: in the integrated convention. A suffix that is none of CMS'
-/// stands behind a point.
+/// Returns the symbol that events use, in the integrated convention, for a root and a suffix in the CMS convention.
+///
+/// A suffix unknown to CMS follows the root after a point.
 #[must_use]
 pub fn of_cms(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
     let text = std::str::from_utf8(suffix).ok();
@@ -320,7 +325,9 @@ pub fn of_cms(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
     }
 }
 
-/// The symbol of CQS' convention, as events have it: in the integrated convention. One that is none of CQS' stands as it is.
+/// Returns the symbol that events use, in the integrated convention, for a symbol in the CQS convention.
+///
+/// A symbol unknown to CQS stays unchanged.
 #[must_use]
 pub fn of_cqs(symbol: &[u8]) -> Option<Symbol> {
     let text = std::str::from_utf8(symbol).ok();
@@ -330,7 +337,7 @@ pub fn of_cqs(symbol: &[u8]) -> Option<Symbol> {
     }
 }
 
-/// The symbol of a root and a suffix of no convention, which stands behind a point.
+/// Returns the symbol of a root and a suffix of no convention, separated by a point.
 #[must_use]
 pub fn behind_point(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
     if suffix.is_empty() {
@@ -339,7 +346,7 @@ pub fn behind_point(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
     Symbol::from_bytes(&[root, b".", suffix].concat()).ok()
 }
 
-/// Root and suffix in the CMS convention of a symbol as events have it: the inverse of [`of_cms`].
+/// Splits a symbol as events use it into root and suffix in the CMS convention: the inverse of [`of_cms`].
 #[must_use]
 pub fn to_cms(symbol: &str) -> (String, String) {
     let known = convert(symbol, Convention::Integrated, Convention::Cms);
@@ -438,7 +445,7 @@ mod tests {
                     None => without.push(suffix.issue),
                 }
             }
-            // Class U is spelled as units are.
+            // Class U would be spelled like units.
             let is_class_u = |issue: &Issue| *issue == Issue::Class(b'U');
             assert!(without.iter().all(is_class_u), "{convention:?}: {without:?}");
             assert_eq!(without.is_empty(), convention == Integrated);

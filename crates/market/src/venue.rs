@@ -1,32 +1,34 @@
 //! Venues and publishers, with DBN's numbers.
 //!
 //! A venue is where orders meet; a publisher is a feed of a venue. The numbers are those of DBN's `Venue` and
-//! `Publisher` where it has one; a feed it does not know has a number from [`Publisher::FIRST_OWN`] on, a venue it does not know one from
-//! [`Venue::FIRST_OWN`] on. A test of `tapeworks-store` compares the table with the `dbn` crate.
+//! `Publisher` where they exist. Feeds unknown to DBN are numbered from [`Publisher::FIRST_OWN`], venues from
+//! [`Venue::FIRST_OWN`]. A test in `tapeworks-store` compares the table with the `dbn` crate.
 
-/// DBN's number of a feed at a venue.
+/// DBN's number for a feed of a venue.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Publisher(pub u16);
 
-/// A market centre.
+/// A market center.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Venue {
-    /// DBN's number of the venue, or ours.
+    /// DBN's number for the venue, or our own.
     pub id: u16,
-    /// Its ISO 10383 market identifier code.
+    /// ISO 10383 market identifier code.
     pub mic: &'static str,
-    /// The name people use.
+    /// Common name.
     pub name: &'static str,
 }
 
 impl Venue {
-    /// From here on the numbers are ours, not DBN's.
+    /// Numbers from here on are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 
-    /// The SIPs' letter of the venue as a listing market: the one in [`Definition::listing`](crate::event::Definition::listing). `None`
-    /// for a venue that lists no NMS stock.
+    /// Returns the SIPs' letter for the venue as a listing market, as in
+    /// [`Definition::listing`](crate::event::Definition::listing).
+    ///
+    /// Returns `None` for a venue that lists no NMS stock.
     pub const fn listing_letter(&self) -> Option<u8> {
         match self.id {
             id if id == NASDAQ.id => Some(b'Q'),
@@ -41,7 +43,7 @@ impl Venue {
     }
 }
 
-/// The detail of a feed, the most detailed first. Of a venue's feeds the NBBO prefers the most detailed one.
+/// The level of detail of a feed, most detailed first. The NBBO prefers a venue's most detailed feed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Detail {
     /// Every displayed order.
@@ -55,22 +57,22 @@ pub enum Detail {
 /// A feed of a venue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feed {
-    /// DBN's number of the feed.
+    /// DBN's number for the feed.
     pub publisher: Publisher,
-    /// DBN's name of the dataset.
+    /// DBN's name for the dataset.
     pub dataset: &'static str,
-    /// Where it comes from.
+    /// The venue that it shows.
     pub venue: Venue,
-    /// Its detail.
+    /// Level of detail.
     pub detail: Detail,
-    /// The round lot of each of its instruments before the venue states one. One where they are contracts, which have no odd lots. `None`: see
-    /// [`round_lots`](crate::round_lots).
+    /// Round lot of each instrument until the venue states one. Contracts have a lot of one, and no odd lots. `None`:
+    /// see [`round_lots`](crate::round_lots).
     pub round_lot: Option<u32>,
 }
 
 /// Nasdaq.
 pub const NASDAQ: Venue = Venue { id: 2, mic: "XNAS", name: "Nasdaq" };
-/// Nasdaq BX, since 2025 Nasdaq Texas.
+/// Nasdaq BX, named Nasdaq Texas since 2025.
 pub const BX: Venue = Venue { id: 3, mic: "XBOS", name: "Nasdaq BX" };
 /// Nasdaq PSX.
 pub const PSX: Venue = Venue { id: 4, mic: "XPSX", name: "Nasdaq PSX" };
@@ -90,7 +92,7 @@ pub const NATIONAL: Venue = Venue { id: 10, mic: "XCIS", name: "NYSE National" }
 pub const AMERICAN: Venue = Venue { id: 11, mic: "XASE", name: "NYSE American" };
 /// NYSE Arca.
 pub const ARCA: Venue = Venue { id: 12, mic: "ARCX", name: "NYSE Arca" };
-/// NYSE Texas, until 2025 NYSE Chicago.
+/// NYSE Texas, named NYSE Chicago until 2025.
 pub const TEXAS: Venue = Venue { id: 13, mic: "XCHI", name: "NYSE Texas" };
 /// Investors Exchange.
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
@@ -100,7 +102,7 @@ pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
 pub const CBOE_OPTIONS: Venue = Venue { id: 22, mic: "XCBO", name: "Cboe Options" };
 /// Cboe Futures Exchange.
 pub const CBOE_FUTURES: Venue = Venue { id: 52, mic: "XCBF", name: "Cboe Futures" };
-/// London Stock Exchange, which DBN has no number for.
+/// London Stock Exchange, for which DBN has no number.
 pub const LSE: Venue = Venue { id: Venue::FIRST_OWN, mic: "XLON", name: "LSE" };
 
 /// FINRA/Nasdaq TRF Carteret.
@@ -122,7 +124,7 @@ pub const UTP: Venue = Venue { id: 60, mic: "UTP", name: "UTP SIP" };
 /// FINRA's Alternative Display Facility.
 pub const FINRA_ADF: Venue = Venue { id: 61, mic: "XADF", name: "FINRA ADF" };
 
-/// A feed of stocks that comes from the venue itself.
+/// A stock feed from the venue itself.
 const fn direct(publisher: Publisher, dataset: &'static str, venue: Venue, detail: Detail) -> Feed {
     Feed { publisher, dataset, venue, detail, round_lot: None }
 }
@@ -132,12 +134,12 @@ const fn of_contracts(publisher: Publisher, dataset: &'static str, venue: Venue)
     Feed { publisher, dataset, venue, detail: Detail::Orders, round_lot: Some(1) }
 }
 
-/// The feed of a participant as a securities information processor shows it.
+/// A participant's quotes as shown by a securities information processor.
 const fn sip(publisher: Publisher, venue: Venue) -> Feed {
     direct(publisher, "EQUS.SIP", venue, Detail::Quotes)
 }
 
-/// The feeds we know, by publisher number.
+/// All known feeds.
 pub const FEEDS: [Feed; 42] = [
     direct(Publisher::XNAS_ITCH, "XNAS.ITCH", NASDAQ, Detail::Orders),
     direct(Publisher::XBOS_ITCH, "XBOS.ITCH", BX, Detail::Orders),
@@ -212,17 +214,17 @@ impl Publisher {
     pub const MEMX_MEMOIR: Self = Self(15);
     /// IEX TOPS.
     pub const IEXG_TOPS: Self = Self(38);
-    /// IEX DEEP, which DBN has no number for.
+    /// IEX DEEP, for which DBN has no number.
     pub const IEXG_DEEP: Self = Self(Self::FIRST_OWN);
-    /// IEX DEEP+, which DBN has no number for.
+    /// IEX DEEP+, for which DBN has no number.
     pub const IEXG_DEEP_PLUS: Self = Self(Self::FIRST_OWN + 1);
-    /// LSE MITCH, which DBN has no number for.
+    /// LSE MITCH, for which DBN has no number.
     pub const XLON_MITCH: Self = Self(Self::FIRST_OWN + 2);
     /// Cboe Futures PITCH.
     pub const XCBF_PITCH: Self = Self(105);
-    /// Cboe Options PITCH, which DBN has no number for.
+    /// Cboe Options PITCH, for which DBN has no number.
     pub const XCBO_PITCH: Self = Self(Self::FIRST_OWN + 3);
-    /// From here on the numbers are ours, not DBN's.
+    /// Numbers from here on are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 
     /// NYSE American, as a SIP shows it.
@@ -272,23 +274,26 @@ impl Publisher {
     /// The national best bid and offer of the SIP of tape C.
     pub const SIP_UTP: Self = Self(135);
 
-    /// Whether its quotes come from a securities information processor. Its books are in no synthetic NBBO.
+    /// Returns whether the quotes come from a securities information processor, and so are excluded from the synthetic
+    /// NBBO.
     #[must_use]
     pub const fn is_of_sip(self) -> bool {
         matches!(self.0, 111..=135)
     }
 
-    /// The feed's row.
+    /// Returns the feed's row in the table.
     pub fn feed(self) -> Option<&'static Feed> {
         FEEDS.iter().find(|feed| feed.publisher == self)
     }
 
-    /// The first direct feed of the venue with this market identifier code, in any case.
+    /// Returns the first direct feed of the venue with this market identifier code, ignoring case.
     pub fn of_venue(mic: &str) -> Option<Self> {
         direct_feeds().find(|feed| feed.venue.mic.eq_ignore_ascii_case(mic)).map(|feed| feed.publisher)
     }
 
-    /// The venue's name, or `publisher N` for a feed that is not in the table. `(SIP)` behind it: as a securities information processor shows it.
+    /// Returns the venue's name, or `publisher N` for a feed that is not in the table.
+    ///
+    /// Participants as shown by a securities information processor are suffixed with `(SIP)`.
     pub fn venue_name(self) -> String {
         match self.feed() {
             None => format!("publisher {}", self.0),
@@ -300,12 +305,12 @@ impl Publisher {
     }
 }
 
-/// The feeds that are not of a SIP.
+/// Returns the feeds that do not come from a SIP.
 fn direct_feeds() -> impl Iterator<Item = &'static Feed> {
     FEEDS.iter().filter(|feed| !feed.publisher.is_of_sip())
 }
 
-/// The market identifier codes of the venues with a direct feed, each once.
+/// Returns the market identifier codes of all venues with a direct feed, without duplicates.
 pub fn mics() -> impl Iterator<Item = &'static str> {
     let is_first = |place: usize, feed: &Feed| {
         direct_feeds().position(|one| one.venue.id == feed.venue.id) == Some(place)

@@ -1,12 +1,12 @@
 //! Stages and the edges that join them.
 //!
-//! A [`Stage`] is a struct with one method: it takes a batch of inputs and hands each output to a [`Sink`]. The batch is the
-//! contents of a packet, a burst or a part of a file; a stage may look ahead inside it (decode all, prefetch all, then apply),
-//! but it never waits to fill one.
+//! A [`Stage`] is a struct with one method: it takes a batch of inputs and passes each output to a [`Sink`]. A batch is
+//! the contents of a packet, a burst, or a part of a file. A stage may look ahead within it (decode all, prefetch all,
+//! then apply), but never waits to fill one.
 //!
-//! An edge is a sink on one side and a source on the other. [`Chain`] joins two stages with the cheapest edge there
-//! is: a small buffer that stays in the first-level cache, flushed at the end of each batch. A whole plant composed
-//! so runs to completion on one core with no queue at all; everything is monomorphised and inlines.
+//! An edge is a sink on one side and a source on the other. [`Chain`] joins two stages with the cheapest kind of edge:
+//! a small buffer that stays in the L1 cache and is flushed at the end of each batch. A whole plant composed this way
+//! runs to completion on one core without any queue; everything is monomorphized and inlined.
 //!
 //! ```
 //! use tapeworks_stage::{Chain, Sink, Stage};
@@ -36,21 +36,23 @@
 //! assert_eq!(totals, [2, 6]);
 //! ```
 //!
-//! Cost of the inline edge: one copy of the item into the buffer and one read from it, both in the first-level cache.
+//! Cost of the inline edge: one copy of the item into the buffer and one read from it, both in the L1 cache.
 
-/// The receiver of a stage's outputs.
+/// Receives a stage's outputs.
 ///
-/// Every `FnMut(T)` is a sink, so a closure ends a chain.
+/// Every `FnMut(T)` is a sink, so a closure can end a chain.
 pub trait Sink<T> {
-    /// Takes one item. Called in order.
+    /// Receives one item. Items arrive in order.
     fn put(&mut self, item: T);
 
-    /// The producer has handed over its whole batch: buffered items are passed on now.
+    /// Passes buffered items on, because the producer has handed over its whole batch.
     #[inline]
     fn end_of_batch(&mut self) {}
 
-    /// An item with the number `index` will come soon: a stage with a table by that number may prefetch
-    /// its line. A hint of a producer that looks ahead over items that cannot wait in a buffer.
+    /// Announces that an item with the number `index` follows soon, so that a stage with a table by that number may
+    /// prefetch its line.
+    ///
+    /// A hint from a producer that looks ahead over items that cannot wait in a buffer.
     #[inline]
     fn expect(&mut self, _index: usize) {}
 }
@@ -62,27 +64,27 @@ impl<T, F: FnMut(T)> Sink<T> for F {
     }
 }
 
-/// One step of the path: takes a batch of `In`, hands outputs to the sink `S`.
+/// One processing step: takes a batch of `In` and passes outputs to the sink `S`.
 ///
-/// The sink is a parameter of the trait, so that an implementation can require
-/// `S: for<'a> Sink<Update<'a>>` and put out items that borrow from the stage itself.
+/// The sink is a parameter of the trait so that an implementation can require `S: for<'a> Sink<Update<'a>>` and emit
+/// items that borrow from the stage itself.
 pub trait Stage<In, S> {
-    /// Processes a batch in order. Does not call [`Sink::end_of_batch`]: the caller does.
+    /// Processes a batch in order. The caller, not the stage, calls [`Sink::end_of_batch`].
     fn process(&mut self, batch: &[In], sink: &mut S);
 
-    /// An input about the item `index` will come soon: see [`Sink::expect`].
+    /// Announces that an input about the item `index` follows soon: see [`Sink::expect`].
     #[inline]
     fn expect(&mut self, _index: usize) {}
 }
 
-/// Two stages joined inline: the outputs of the first are the inputs of the second, on the same core.
+/// Two stages joined inline on the same core: the outputs of the first are the inputs of the second.
 ///
-/// `T` is the type between them. The buffer is allocated once, in [`Chain::new`].
+/// `T` is the type of the items between them. The buffer is allocated once, in [`Chain::new`].
 #[derive(Debug)]
 pub struct Chain<A, B, T> {
     /// The stage that takes the chain's input.
     pub first: A,
-    /// The stage that gives the chain's output.
+    /// The stage that produces the chain's output.
     pub second: B,
     buffer: Vec<T>,
 }
@@ -107,8 +109,10 @@ where
     }
 }
 
-/// The inline edge: collects the outputs of the first stage and hands them to the second as one batch, when its buffer is full
-/// and at the end of the input batch.
+/// The inline edge.
+///
+/// Collects the outputs of the first stage and passes them to the second as one batch, when the buffer is full and at
+/// the end of the input batch.
 #[derive(Debug)]
 pub struct Inline<'e, B, T, S> {
     stage: &'e mut B,
@@ -117,8 +121,10 @@ pub struct Inline<'e, B, T, S> {
 }
 
 impl<'e, B: Stage<T, S>, T, S> Inline<'e, B, T, S> {
-    /// An edge into `stage` over `buffer`, whose capacity is the longest batch. For a loop that drives the first stage
-    /// itself and decides when a batch ends (a file whose packets may be taken together).
+    /// Creates an edge into `stage` over `buffer`, whose capacity is the longest batch.
+    ///
+    /// For a loop that drives the first stage itself and decides when a batch ends, for example a file whose packets
+    /// may be processed together.
     pub const fn new(stage: &'e mut B, buffer: &'e mut Vec<T>, sink: &'e mut S) -> Self {
         Self { stage, buffer, sink }
     }
@@ -147,13 +153,14 @@ impl<B: Stage<T, S>, T, S> Sink<T> for Inline<'_, B, T, S> {
     }
 }
 
-/// Two stages joined without a buffer, for outputs that borrow from the first stage and so cannot wait: each goes
-/// into the second at once, as a batch of one.
+/// Two stages joined without a buffer, for outputs that borrow from the first stage and so cannot wait.
+///
+/// Each output goes into the second stage immediately, as a batch of one.
 #[derive(Debug)]
 pub struct Through<A, B> {
     /// The stage that takes the input.
     pub first: A,
-    /// The stage that gives the output.
+    /// The stage that produces the output.
     pub second: B,
 }
 
@@ -207,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Puts out the sum so far and the length of the batch it came in; borrows from itself.
+    /// Emits the values so far and the length of the batch; borrows from itself.
     struct Sum(Vec<u64>);
     impl<S: for<'a> Sink<(&'a [u64], usize)>> Stage<u64, S> for Sum {
         fn process(&mut self, batch: &[u64], sink: &mut S) {

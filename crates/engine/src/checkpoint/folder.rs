@@ -1,10 +1,11 @@
 //! The checkpoints in a journal's folder.
 //!
-//! A file is written under another name, synced, and renamed. The newest two are kept, the first in each segment of the journal, and
-//! those up to the one that the plant started from: where a record before them is damaged, a replay goes on from them, and clients
-//! have had what lies behind them. The journal keeps the segments from the older of the newest two on, whatever its size
-//! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). A checkpoint that is damaged, of another
-//! configuration, or of records that the journal does not have is not used, and the start reports it.
+//! A file is written under another name, synced, and renamed. These checkpoints are kept: the newest two, the first one
+//! in each segment of the journal, and those up to the one from which the plant started. If a record before the latter
+//! is damaged, a replay continues from them, and clients have already received what follows them. Regardless of its
+//! size limit, the journal keeps the segments from the older of the newest two on
+//! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). A checkpoint that is damaged, of
+//! another configuration, or of records that the journal does not have is not used, and reported at startup.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,18 +19,18 @@ use crate::EngineOptions;
 
 const ENDING: &str = "snapshot";
 
-/// So many of the newest checkpoints are kept; the journal keeps their records.
+/// Number of newest checkpoints to keep; the journal keeps their records.
 const KEPT: usize = 2;
 
-/// Writes the bytes of [`encode`](super::encode) as the state after `record` records. Returns its size in bytes.
+/// Writes the bytes from [`encode`](super::encode) as the state after `record` records. Returns the file size in bytes.
 ///
 /// # Errors
-/// What the system says.
+/// An I/O error.
 pub fn write(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
     write_in::<System>(folder, record, bytes)
 }
 
-/// As [`write()`], on the disk `D`.
+/// [`write()`] on the disk `D`.
 ///
 /// # Errors
 /// As [`write()`].
@@ -44,16 +45,17 @@ pub fn write_in<D: Disk>(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Re
         D::sync_folder(folder)
     });
     if let Err(error) = written {
-        // No run finishes it.
+        // No later run would complete it.
         let _gone = D::remove_file(&partial);
         return Err(error);
     }
     Ok(bytes.len() as u64)
 }
 
-/// Removes the checkpoints that are no longer needed: all but the newest two, the first in each segment of the journal, and those
-/// up to the record `start`, with which this run began, as long as the journal has their segment. Returns the first record of the
-/// journal that is needed.
+/// Removes checkpoints that are no longer needed. Returns the first record of the journal that is still needed.
+///
+/// Keeps the newest two, the first one in each segment of the journal, and, as long as the journal has their segment,
+/// those up to the record `start` from which this run started.
 ///
 /// # Errors
 /// A folder that cannot be listed, or a file that cannot be removed.
@@ -61,7 +63,7 @@ pub fn prune(folder: &Path, start: u64) -> Result<u64, String> {
     prune_in::<System>(folder, start)
 }
 
-/// As [`prune`], on the disk `D`.
+/// [`prune`] on the disk `D`.
 ///
 /// # Errors
 /// As [`prune`].
@@ -72,7 +74,7 @@ pub fn prune_in<D: Disk>(folder: &Path, start: u64) -> Result<u64, String> {
     let (old, newest) = all.split_at(all.len().saturating_sub(KEPT));
     let mut last_segment = 0;
     for (record, path) in old {
-        // 0 is the place before the first segment.
+        // 0 means before the first segment.
         let segment = starts.partition_point(|start| start <= record);
         let is_first = segment > last_segment;
         if segment == 0 || *record > start && !is_first {
@@ -83,7 +85,7 @@ pub fn prune_in<D: Disk>(folder: &Path, start: u64) -> Result<u64, String> {
     Ok(newest.first().map_or(0, |(record, _)| *record))
 }
 
-/// The checkpoints in `folder`, oldest first.
+/// Lists the checkpoints in `folder`, oldest first.
 pub(super) fn list<D: Disk>(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut all = Vec::new();
     for path in D::entries(folder)? {
@@ -97,12 +99,13 @@ pub(super) fn list<D: Disk>(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// Clears the folder of checkpoints after their journal, whose first record is `first`, was moved into the folder `to`. Checkpoints
-/// of records that it has go with it: an export begins with them where the journal has lost its beginning or inputs in its middle,
-/// or begins on an earlier day.
+/// Takes the checkpoints out of the folder of a journal that moves to `to`, and whose first record is `first`.
+///
+/// Checkpoints of records that the journal contains move with it, because an export starts from them if the journal has
+/// lost its beginning or inputs in the middle, or begins on an earlier day. The others are removed.
 ///
 /// # Errors
-/// What the system says.
+/// An I/O error.
 pub(crate) fn move_away<D: Disk>(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
     for (record, path) in list::<D>(folder)? {
         match path.file_name() {
@@ -113,13 +116,14 @@ pub(crate) fn move_away<D: Disk>(folder: &Path, first: u64, to: &Path) -> io::Re
     Ok(())
 }
 
-/// The newest checkpoint that fits these options and the open journal, and the reasons against newer ones. It may include more
-/// records than a damaged journal has.
+/// Finds the newest checkpoint that matches these options and the opened journal, with the reasons against newer ones.
+///
+/// It may include more records than a damaged journal has.
 pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Option<Restored>, Vec<String>) {
     newest_in::<System>(folder, opened, options)
 }
 
-/// As [`newest`], on the disk `D`.
+/// [`newest`] on the disk `D`.
 pub fn newest_in<D: Disk>(
     folder: &Path,
     opened: &Opened,
@@ -143,14 +147,14 @@ pub fn newest_in<D: Disk>(
             Err(why) => refused.push(format!("{}: {why}", path.display())),
         }
         if record > opened.next {
-            // Its number will be that of another record: under its new name it is not taken for that record's state.
+            // Another record will get this number; under a new name the file is not mistaken for that record's state.
             let _not_used = D::rename(&path, &path.with_extension(format!("{ENDING}.unused")));
         }
     }
     (None, refused)
 }
 
-/// The newest checkpoint without an event at or after `from`, of a journal whose first record is `first`.
+/// Finds the newest checkpoint without an event at or after `from`, for a journal whose first record is `first`.
 pub(crate) fn before<D: Disk>(
     folder: &Path,
     first: u64,
@@ -163,30 +167,31 @@ pub(crate) fn before<D: Disk>(
     early.find_map(|(record, path)| restore(&D::read(&path).ok()?, record, options).ok())
 }
 
-/// The oldest checkpoint that a replay of a journal whose first record is `first` can begin with.
+/// Finds the oldest checkpoint from which a replay of a journal whose first record is `first` can start.
 pub(crate) fn oldest<D: Disk>(folder: &Path, first: u64, options: &EngineOptions) -> Option<Restored> {
     let mut all = list::<D>(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
     all.find_map(|(record, path)| restore(&D::read(&path).ok()?, record, options).ok())
 }
 
-/// The oldest checkpoint behind the record `record`, which records lost inputs.
+/// Finds the oldest checkpoint after `record`, a record of lost inputs.
 pub(crate) fn behind<D: Disk>(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
     oldest::<D>(folder, record.saturating_add(1), options)
 }
 
-/// A checkpoint beside a journal, as [`check`] found it.
+/// The result of [`check`] for one checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckedCheckpoint {
     /// The file.
     pub path: PathBuf,
-    /// The record of the journal that comes next.
+    /// The next record of the journal.
     pub record: u64,
-    /// Why it cannot be used; `None` when it is sound.
+    /// Why it cannot be used; `None` if it is sound.
     pub damage: Option<String>,
 }
 
-/// Checks the checkpoints in a journal's folder: header, length and CRC. It does not check whether their state fits a
-/// configuration.
+/// Checks the checkpoints in a journal's folder: header, length and CRC.
+///
+/// Does not check whether their state matches a configuration.
 ///
 /// # Errors
 /// A folder that cannot be listed.
@@ -194,7 +199,7 @@ pub fn check(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
     check_in::<System>(folder)
 }
 
-/// As [`check`], on the disk `D`.
+/// [`check`] on the disk `D`.
 ///
 /// # Errors
 /// As [`check`].
@@ -207,8 +212,9 @@ pub fn check_in<D: Disk>(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
     Ok(list::<D>(folder)?.into_iter().map(check).collect())
 }
 
-/// Renames the checkpoints in a journal's folder that [`check`] calls damaged, so that they are not read again: `.damaged` is added
-/// to their names. Answers the new names.
+/// Renames the checkpoints that [`check`] finds damaged, so that they are not read again. Returns the new names.
+///
+/// The suffix `.damaged` is added to their names.
 ///
 /// # Errors
 /// A folder that cannot be listed or written.
@@ -216,7 +222,7 @@ pub fn set_damaged_aside(folder: &Path) -> io::Result<Vec<PathBuf>> {
     set_damaged_aside_in::<System>(folder)
 }
 
-/// As [`set_damaged_aside`], on the disk `D`.
+/// [`set_damaged_aside`] on the disk `D`.
 ///
 /// # Errors
 /// As [`set_damaged_aside`].
@@ -232,7 +238,7 @@ pub fn set_damaged_aside_in<D: Disk>(folder: &Path) -> io::Result<Vec<PathBuf>> 
     Ok(aside)
 }
 
-/// The time in a file's header.
+/// Reads the time from a file's header.
 fn time_of<D: Disk>(path: &Path) -> Option<Nanos> {
     let mut header = [0; HEADER_BYTES];
     let read = D::open(path, Access::Read).and_then(|file| file.read_full_at(&mut header, 0)).ok()?;

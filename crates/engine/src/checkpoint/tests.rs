@@ -1,4 +1,4 @@
-//! Checkpoints: written, restored, chosen, damaged; and files of a journal that has lost its beginning.
+//! Tests of checkpoints: writing, restoring, selection, damage; and exports of a journal that has lost its beginning.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ proptest! {
     #[test]
     fn a_restored_engine_continues_like_one_that_never_stopped(
         at in any::<prop::sample::Index>(),
-        // Packets that are lost, so that something waits, and books are stale.
+        // Lost packets, so that some packets wait and books are stale.
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         // A venue is under self-help between the times of two packets.
         times in any::<[prop::sample::Index; 2]>(),
@@ -84,7 +84,7 @@ fn a_checkpoint_is_read_and_made_without_a_plant() {
         state.input(&Input::Packet { channel: *channel, line: Line::A, received: *received, payload }, to);
     };
     packets[..900].iter().for_each(|packet| input(packet, &mut state, &mut events));
-    // The same file as a plant writes.
+    // A plant writes the same file.
     let (mut engine, mut market) = (Engine::new(&options()), stage());
     assert_eq!(run(&mut engine, &mut market, &packets[..900]), events);
     let mut file = encoded(&engine, &market);
@@ -104,7 +104,7 @@ fn a_checkpoint_is_read_and_made_without_a_plant() {
     assert_eq!(refused.to_string(), "checkpoint: it is damaged");
 }
 
-/// The files of a journal by their names, each with its records by feed, and the time from which on they have records.
+/// Exports a journal. Returns each file's records by name and feed, and the time from which the files are complete.
 fn files(journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
     let out = tempdir().unwrap();
     let wanted = ExportOptions {
@@ -138,7 +138,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
         let mut expected = Files::new();
         for (path, by_feed) in whole {
-            // The record of an interval has the time of the interval's end.
+            // The record of an interval is stamped with the end of the interval.
             let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
             let is_due = |bytes: &Vec<u8>| {
                 let mut decoder = RecordDecoder::new(&bytes[..]);
@@ -159,7 +159,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         assert!(part == expected, "from {from:?}: {found:?}, not {wanted:?}");
         assert!(found.iter().map(|(_, records)| records).sum::<usize>() > 40, "{found:?}");
     }
-    // A new day begins: the snapshots go with the journal, and the files are the same.
+    // A new day begins: the checkpoints move with the journal, and the exported files are the same.
     let before = files(folder.path(), &exact);
     drop(
         days::open(folder.path(), SMALL, Nanos(without_heartbeats()[0].1.0 + 3 * 86_400 * Nanos::SECOND))
@@ -168,7 +168,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
     let days = earlier_journals(folder.path()).unwrap();
     assert!(list::<System>(folder.path()).unwrap().is_empty());
     assert!(files(&days[0].folder, &exact) == before);
-    // Without them there is no state to begin with.
+    // Without them there is no state to start from.
     move_away::<System>(&days[0].folder, 0, folder.path()).unwrap();
     let to = tempdir().unwrap();
     let out = ExportOptions {
@@ -188,7 +188,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
     let (mut engine, mut market) = (Engine::new(&options()), stage());
     let folder = tempdir().unwrap();
     fs::create_dir_all(folder.path()).unwrap();
-    // A segment that begins behind the first of them.
+    // A segment that begins after the first of them.
     fs::write(folder.path().join(format!("{:020}.journal", 150)), b"").unwrap();
     for (round, piece) in packets.chunks(packets.len() / 3).take(3).enumerate() {
         run(&mut engine, &mut market, piece);
@@ -200,7 +200,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
         let all = list::<System>(folder.path()).unwrap();
         all.into_iter().map(|(record, _)| record).collect::<Vec<_>>()
     };
-    // The run began with 110: the others stay while the journal has their segment.
+    // The run started from 110: the others stay as long as the journal has their segment.
     fs::write(folder.path().join(format!("{:020}.snapshot", 110)), b"").unwrap();
     let segment = folder.path().join(format!("{:020}.journal", 100));
     fs::write(&segment, b"").unwrap();
@@ -222,7 +222,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
     let mut others = options();
     others.channels[0].arbiter.reorder_window_ns += 1;
     assert_eq!(used(1_000, &others), (None, 2));
-    // Any damage, and any end.
+    // Damage at any byte, and truncation at any byte.
     let sound = fs::read(last).unwrap();
     for at in (0..sound.len()).step_by(sound.len() / 15) {
         if (12..16).contains(&at) {
@@ -235,7 +235,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
         fs::write(last, &sound[..at]).unwrap();
         assert_eq!(used(1_000, &options()), (Some(200), 1), "up to byte {at}");
     }
-    // The journal is damaged and ends before it: only the checkpoint has those records.
+    // The journal is damaged and ends before the checkpoint, which alone has those records.
     fs::write(last, sound).unwrap();
     assert_eq!(used(250, &options()), (Some(300), 0));
     // An unusable checkpoint is renamed and kept.
@@ -256,7 +256,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
     );
 }
 
-/// Starts as a plant does, up to where it would listen. Returns the books, what was replayed, and the state's record.
+/// Starts up like a plant, until it would listen. Returns the books, the replay summary, and the checkpoint's record.
 fn start_of(folder: &Path) -> (MarketStage, JournalReplayed, Option<u64>) {
     let mut opened = days::open(folder, LARGE, without_heartbeats().last().unwrap().1).unwrap();
     let (mut engine, mut market) = (Engine::new(&options()), stage());
@@ -287,7 +287,7 @@ fn inputs_lost_before_a_segment_without_records_are_found_by_a_start_and_by_a_cl
         (all[at - 1].0, all[at..].to_vec())
     };
     older.into_iter().for_each(|(_, path)| fs::remove_file(path).unwrap());
-    // The disk has nothing of the checkpoint's segment, and of the next one only the name.
+    // The checkpoint's segment is empty on disk, and of the next one only the name exists.
     let behind = starts.partition_point(|start| *start <= newest);
     fs::write(segment(starts[behind - 1]), vec![0; 4_096]).unwrap();
     starts[behind..].iter().for_each(|start| fs::remove_file(segment(*start)).unwrap());
@@ -334,11 +334,11 @@ proptest! {
         let (market, replayed, from) = start_of(folder.path());
         let left = tapeworks_journal::verify(folder.path(), || true).unwrap();
         if replayed.damaged == 0 && left.numbers.is_some_and(|(_, next)| next >= without_heartbeats().len() as u64) {
-            // Whatever is damaged lies before the state.
+            // All damage is before the checkpoint.
             prop_assert!(market.image().sorted() == straight.image().sorted());
         }
         prop_assert!(from.is_some() || left.records > 0 || left.segments == 0);
-        // A replay for a client comes to an end, or waits for the state behind the loss.
+        // A client's replay reaches the end, or waits for a checkpoint after the loss.
         if let Ok(mut reader) = JournalHistory::new(options(), folder.path()).open(Nanos(0)) {
             while !matches!(reader.read().unwrap(), Read::CaughtUp) {}
         }

@@ -1,4 +1,4 @@
-//! The folder of a day: made by one run at a time, and named when the disk has all of it.
+//! The folder of a day: created by one run at a time, and renamed to its final name once it is durable.
 
 use std::fs::TryLockError;
 use std::io::{self, Read, Write};
@@ -11,11 +11,12 @@ use tapeworks_store::{Destination, Scratch, StoreError};
 
 use super::{ExportError, failed};
 
-/// Makes the empty folder `partial` for this run alone, until the returned file is closed. It removes the contents that a dead
-/// run left.
+/// Creates the empty folder `partial` and locks it for this run until the returned file is closed.
+///
+/// Removes what a dead run left in it.
 ///
 /// # Errors
-/// [`NewFileError::Busy`] if another run has it, [`NewFileError::Create`].
+/// [`NewFileError::Busy`] if another run holds it, [`NewFileError::Create`].
 pub(super) fn lock<D: Disk>(path: &Path, partial: &Path) -> Result<D::File, NewFileError> {
     let create = |source| NewFileError::Create { path: partial.to_owned(), source };
     loop {
@@ -40,16 +41,16 @@ pub(super) fn lock<D: Disk>(path: &Path, partial: &Path) -> Result<D::File, NewF
             return Ok(folder);
         }
         report_leftover(partial, None);
-        // Another run may have made a new folder now: this one locks it or is refused.
+        // Another run may have created a new folder meanwhile; this run locks that one or is rejected.
         D::remove_dir_all(partial).map_err(create)?;
     }
 }
 
-/// Gives a day's folder, of which the disk has all, its name. One that has the name already is there until then.
+/// Gives a day's durable folder its final name. An existing folder of that name is replaced only then.
 pub(super) fn give_name<D: Disk>(partial: &Path, folder: &Path) -> Result<(), ExportError> {
     let named = |source| failed(folder, "cannot get its name")(source);
     let parent = folder.parent().unwrap_or(folder);
-    // It gets the name of the partial folder for a moment, in which no other run may take it.
+    // An existing folder briefly gets the name of the partial one, and no other run may take it meanwhile.
     let _locked_until_the_end = D::open(folder, Access::Read).and_then(|old| {
         old.try_lock()?;
         Ok(old)
@@ -60,7 +61,7 @@ pub(super) fn give_name<D: Disk>(partial: &Path, folder: &Path) -> Result<(), Ex
             D::rename(partial, folder).map_err(named)?;
             None
         }
-        // A file system that cannot exchange names.
+        // The file system cannot exchange names.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             let old = partial.with_extension("replaced");
             remove::<D>(&old)?;
@@ -77,7 +78,7 @@ pub(super) fn give_name<D: Disk>(partial: &Path, folder: &Path) -> Result<(), Ex
     old.map_or(Ok(()), |old| remove::<D>(&old))
 }
 
-/// Waits until the disk has the names in a folder.
+/// Syncs the names in a folder to disk.
 pub(super) fn sync<D: Disk>(folder: &Path) -> Result<(), ExportError> {
     D::sync_folder(folder).map_err(failed(folder, "cannot be synced"))
 }
@@ -91,14 +92,14 @@ fn remove<D: Disk>(folder: &Path) -> Result<(), ExportError> {
     }
 }
 
-/// Removes a folder that has no file.
+/// Removes a folder if it is empty.
 pub(super) fn remove_if_empty<D: Disk>(folder: &Path) {
     if D::entries(folder).is_ok_and(|entries| entries.is_empty()) {
         let _empty_at_worst = D::remove_dir_all(folder);
     }
 }
 
-/// A file in the folder of a day that this run has for itself.
+/// A file in a day's folder that this run has locked.
 #[derive(Debug)]
 pub(super) struct DayFile<D: Disk> {
     path: PathBuf,
@@ -106,7 +107,7 @@ pub(super) struct DayFile<D: Disk> {
 }
 
 impl<D: Disk> DayFile<D> {
-    /// Makes the file at `path`.
+    /// Creates the file at `path`.
     pub(super) fn create(path: &Path) -> Result<Self, StoreError> {
         let file = D::open(path, Access::CreateNew).map_err(refused(path))?;
         Ok(Self { path: path.to_owned(), file: Arc::new(file) })
@@ -131,7 +132,7 @@ impl<D: Disk> Destination for DayFile<D> {
         name.push(".scratch");
         let path = PathBuf::from(name);
         let file = Arc::new(D::open(&path, Access::CreateNew)?);
-        // It lives as long as it is open.
+        // The file lives as long as it is open.
         D::remove_file(&path)?;
         let reader = At::<D> { file: Arc::clone(&file), offset: 0 };
         Ok((Box::new(At::<D> { file, offset: 0 }), Box::new(reader)))
@@ -142,7 +143,7 @@ impl<D: Disk> Destination for DayFile<D> {
     }
 }
 
-/// A place in a file.
+/// A position in a file.
 struct At<D: Disk> {
     file: Arc<D::File>,
     offset: u64,
@@ -191,7 +192,7 @@ mod tests {
         assert!(!partial.join("half.csv").exists());
     }
 
-    /// A disk of the system's that cannot exchange names.
+    /// A system disk that cannot exchange names.
     #[derive(Clone, Copy, Default, Debug)]
     struct Simple;
 

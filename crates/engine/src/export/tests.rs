@@ -1,4 +1,4 @@
-//! Journals as files of days.
+//! Tests of exporting journals as files per day.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::days::{days_before, days_of};
 use crate::records::record_of;
 use crate::tests::{options as engine_options, records, session};
 
-/// Keeps a session as a plant would, and answers its events.
+/// Journals a session like a plant. Returns its events.
 fn keep(journal: &Path) -> Vec<Event> {
     let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
     let (mut engine, mut events) = (Engine::new(&engine_options()), Vec::new());
@@ -28,7 +28,7 @@ fn keep(journal: &Path) -> Vec<Event> {
     events
 }
 
-/// The records of a file of all venues.
+/// Returns the records of a single file over all venues.
 fn whole(events: &[Event], schema: Schema, path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
     let mut writer = Writer::create(path, schema, &Options::default()).unwrap();
     let (mut instruments, mut market) = (Instruments::default(), engine_options().books.stages());
@@ -75,7 +75,7 @@ fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
         }
     }
     assert!(expected.contains_key("IEXG.DEEP/trades.dbn") && expected["XNAS.ITCH/mbo.dbn"][&2].len() > 1_000);
-    // A schema without records has no file.
+    // A schema without records gets no file.
     assert!(!day.join("XBOS.ITCH").exists());
     let name = |file: &ExportedFile| file.path.strip_prefix(&day).unwrap().to_str().unwrap().to_owned();
     let files: BTreeMap<_, _> = exported.files.iter().map(|file| (name(file), records(&file.path))).collect();
@@ -88,7 +88,7 @@ fn feeds_of_one_dataset_share_its_folder() {
     keep(journal.path());
     let mut engine = engine_options();
     let capacity = engine.books.feeds[0].1;
-    // The quotes of both SIPs are of one dataset.
+    // The quotes of both SIPs belong to one dataset.
     engine.books.feeds.extend([(Publisher::SIP_UTP, capacity), (Publisher::SIP_CTA, capacity)]);
     let exported = export(&engine, journal.path(), &options(out.path()), |_| true).unwrap();
     let plain = export(&engine_options(), journal.path(), &options(&out.path().join("plain")), |_| true);
@@ -125,8 +125,8 @@ fn a_day_folder_is_complete_or_absent() {
 
 const DAY: u64 = 86_400 * Nanos::SECOND;
 
-/// Keeps a session whose second half is received at the times that `later` gives, and a state of the first half if it is so
-/// wanted. Returns the events.
+/// Journals a session whose second half is received at the times from `later`, with a checkpoint after the first half
+/// if `has_state`. Returns the events.
 fn keep_over_days(journal: &Path, has_state: bool, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
     let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
     let (mut state, mut events) = (Checkpoint::new(&engine_options()), Vec::new());
@@ -161,7 +161,7 @@ fn a_journal_over_days_becomes_the_files_of_each() {
         };
         let (one, other) = (export_of(None, &wanted), export_of(Some(last), &wanted));
         assert_eq!((one.date, other.date, one.from, other.from), (first, last, None, None));
-        // The second day begins with the state of the first that is kept.
+        // The second day starts from the checkpoint in the first.
         assert_eq!(other.inputs < one.inputs + 100, has_state, "{} {}", one.inputs, other.inputs);
         for schema in &wanted.schemas {
             let mut all = whole(&events, *schema, &out.path().join(format!("{schema}.dbn")));
@@ -181,7 +181,7 @@ fn a_journal_over_days_becomes_the_files_of_each() {
             all.retain(|_, records| !records.is_empty());
             assert!(parts == all && !all.is_empty(), "{schema}");
         }
-        // A day of which there is nothing is made, and empty.
+        // A day without inputs is exported, and is empty.
         wanted.overwrite = true;
         let between = export_of(clock::day_after(first), &wanted);
         assert_eq!(between.files.len(), 0);
@@ -202,7 +202,7 @@ fn the_days_that_are_over_are_those_before_today_of_every_journal() {
     assert!(names(first).is_empty());
     assert_eq!(names(second), [first.to_string(), format!("{first}.2")]);
     assert_eq!(names(clock::day_after(second).unwrap()).len(), 4);
-    // One that cannot be read is reported, and the others are there.
+    // An unreadable journal is reported, and the others are still listed.
     let segment = folder.path().join("2024-03-01.2").join(format!("{:020}.journal", 0));
     fs::remove_file(&segment).unwrap();
     fs::create_dir(&segment).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct OrderImage {
 /// A price level: price, shares, orders.
 pub(crate) type LevelImage = (Price, u32, u32);
 
-/// The book of one instrument, but for its orders.
+/// The book of one instrument, without its orders.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct BookImage {
@@ -38,9 +38,9 @@ pub(crate) struct BookImage {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BooksImage {
     pub(crate) publisher: Publisher,
-    /// The books that differ from empty ones.
+    /// Books that differ from an empty one.
     pub(crate) books: Vec<BookImage>,
-    /// Places for instruments.
+    /// Number of entries for instruments.
     pub(crate) places: u32,
     pub(crate) orders: Vec<OrderImage>,
     pub(crate) next_priority: u64,
@@ -51,12 +51,12 @@ pub struct BooksImage {
 }
 
 impl BooksImage {
-    /// The feed.
+    /// Returns the feed.
     pub const fn publisher(&self) -> Publisher {
         self.publisher
     }
 
-    /// Orders in it.
+    /// Returns the number of orders.
     pub const fn order_count(&self) -> usize {
         self.orders.len()
     }
@@ -66,7 +66,7 @@ impl BooksImage {
         self.orders.sort_unstable_by_key(|order| order.priority);
     }
 
-    /// Table sizes that hold the image, and at least `least`.
+    /// Returns table sizes that hold the image and are at least `least`.
     pub(crate) fn capacity(&self, least: Capacity) -> Capacity {
         Capacity {
             instruments: least.instruments.max(self.places as usize),

@@ -1,6 +1,7 @@
-//! An event as 64 bytes for other programs and for journals: its fields in their order and size, little-endian.
+//! An event as 64 bytes for other programs and for journals: the fields in order and size, little-endian.
 //!
-//! Not the memory of an [`Event`]: a price that is absent has DBN's number for it. Cost: one line read and one written.
+//! This is not the memory layout of an [`Event`]: an absent price is encoded as DBN's undefined price. Cost: one cache
+//! line read and one written.
 
 use tapeworks_time::Nanos;
 
@@ -10,10 +11,10 @@ use crate::price::{Price, price_e9};
 use crate::venue::Publisher;
 
 impl Event {
-    /// Bytes of an event.
+    /// Length of an encoded event in bytes.
     pub const BYTES: usize = 64;
 
-    /// Its fields as bytes.
+    /// Encodes the event.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -37,7 +38,9 @@ impl Event {
         bytes
     }
 
-    /// The event of such bytes; `None` if its kind or side is none. The least of all prices, which no venue has, is none.
+    /// Decodes an event. Returns `None` if its kind or side is unknown.
+    ///
+    /// The lowest possible price, which no venue uses, decodes as no price.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let long =

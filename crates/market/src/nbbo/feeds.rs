@@ -1,46 +1,47 @@
-//! Which of a venue's several feeds counts: the most detailed one whose book is not stale.
+//! Chooses which of a venue's feeds counts: the most detailed one whose book is not stale.
 //!
-//! A venue may publish its market twice, as depth and as quotes. Both show the same shares, so one of them counts for an
-//! instrument at a time:
+//! A venue may publish its market twice, as depth and as quotes. Both show the same shares, so only one of them counts
+//! for an instrument at a time:
 //!
-//! 1. Only feeds that were heard are candidates: those that changed the instrument's book since it was last cleared.
-//! 2. A feed whose book is not stale comes before one whose book is.
-//! 3. Then the more detailed feed comes first: orders, price levels, quotes ([`Detail`]).
-//! 4. Then the feed that stands first in the table.
+//! 1. Only feeds that were heard are candidates: feeds that changed the instrument's book since it was last cleared.
+//! 2. A feed with a sound book beats a feed with a stale one.
+//! 3. Then the more detailed feed wins: orders, price levels, quotes ([`Detail`]).
+//! 4. Then the feed that comes first in the table wins.
 //!
-//! Each feed's possible contribution is kept beside the table of contributions, since the book of one feed is not at hand when
-//! another's changes. The table has the contribution of the feed that counts, and nothing for the others. So the NBBO is
-//! computed as if each venue had one feed.
+//! Each feed's own contribution is kept separately from the table of contributions, because one feed's book is not
+//! available when another feed's book changes. The table holds the contribution of the feed that counts and nothing for
+//! the others, so the NBBO is computed as if each venue had one feed.
 //!
-//! A venue under self-help is treated like that too: none of its feeds counts.
+//! A venue under self-help is handled the same way: none of its feeds counts.
 //!
-//! Cost: one test of a bit for a feed that is its venue's only one. With several, another 40 bytes a feed and instrument,
-//! and some compares for each change of a best price.
+//! Cost: one bit test for a feed that is its venue's only one. With several feeds, another 32 bytes per feed and
+//! instrument, and a few compares for each change of a best price.
 
 use crate::venue::{Detail, Publisher};
 
 use super::Contribution;
 use super::self_help::are_of_one_venue;
 
-/// The feeds of an NBBO whose contributions are chosen: they share their venue with others, or it is under self-help.
+/// The feeds whose contributions are chosen: they share their venue with another feed, or it is under self-help.
 #[derive(Debug, Default)]
 pub(super) struct SharedVenues {
-    /// By bit these feeds.
+    /// Bit mask of these feeds.
     pub(super) mask: u32,
-    /// By bit the feeds that share their venue.
+    /// Bit mask of the feeds that share their venue.
     sharing: u32,
-    /// By bit the feeds of venues under self-help.
+    /// Bit mask of the feeds whose venue is under self-help.
     excluded: u32,
-    /// A feed of each venue under self-help.
+    /// One feed of each venue under self-help.
     self_help: Vec<Publisher>,
-    /// By place of a feed: the feeds of its venue, by bit, and its detail.
+    /// Per feed, the bit mask of its venue's feeds, and its detail.
     feeds: Vec<(u32, Detail)>,
-    /// The possible contribution of each feed of the mask, laid out as the NBBO's contributions. Empty while there is none.
+    /// The own contribution of each feed in the mask, laid out like the NBBO's contributions. Empty while the mask is.
     pub(super) own: Vec<Contribution>,
 }
 
 impl SharedVenues {
-    /// The sharing among these feeds, without contributions yet. The venues of the feeds `self_help` are under self-help.
+    /// Finds the shared venues among these feeds. Contributions are empty; the venues of the feeds `self_help` are
+    /// under self-help.
     pub(super) fn of(publishers: &[Publisher], self_help: Vec<Publisher>) -> Self {
         let mut shared = Self { self_help, ..Self::default() };
         for publisher in publishers {
@@ -49,7 +50,7 @@ impl SharedVenues {
         shared
     }
 
-    /// A feed joins, as the next of `publishers`. The feeds that come into the mask with it have no contributions of their own yet.
+    /// Adds a feed as the next of `publishers`. Feeds that enter the mask with it have no own contributions yet.
     pub(super) fn add(&mut self, publisher: Publisher, publishers: &[Publisher]) {
         let (place, feed) = (self.feeds.len(), publisher.feed());
         let detail = feed.map_or(Detail::Orders, |feed| feed.detail);
@@ -70,18 +71,20 @@ impl SharedVenues {
         self.mask = self.sharing | self.excluded;
     }
 
-    /// A feed of each venue under self-help.
+    /// Returns one feed of each venue under self-help.
     pub(super) fn self_help(&self) -> &[Publisher] {
         &self.self_help
     }
 
-    /// Whether the venue of a feed is under self-help.
+    /// Returns whether the venue of a feed is under self-help.
     pub(super) fn is_under_self_help(&self, publisher: Publisher) -> bool {
         self.self_help.iter().any(|one| are_of_one_venue(*one, publisher))
     }
 
-    /// Self-help against the venue of `publisher` is declared or revoked. Returns the venue's feeds among `publishers` by bit; `None` if
-    /// nothing changes. A declaration brings its feeds into the mask; [`SharedVenues::settle`] takes them out again.
+    /// Declares or revokes self-help against the venue of `publisher`.
+    ///
+    /// Returns the bit mask of the venue's feeds among `publishers`, or `None` if nothing changes. A declaration adds
+    /// the feeds to the mask; [`SharedVenues::settle`] removes them after a revocation.
     pub(super) fn declare(
         &mut self,
         publisher: Publisher,
@@ -105,8 +108,9 @@ impl SharedVenues {
         Some(feeds)
     }
 
-    /// What the feeds that `counting` holds alone contribute becomes their own, for those that are in the mask now and were not in
-    /// `before`. Each instrument has `stride` places.
+    /// Saves the contributions in `counting` as own contributions, for feeds in the mask that were not in `before`.
+    ///
+    /// Each instrument has `stride` slots.
     pub(super) fn hold(&mut self, before: u32, counting: &[Contribution], stride: usize) {
         let new = self.mask & !before;
         if new == 0 {
@@ -120,7 +124,8 @@ impl SharedVenues {
         }
     }
 
-    /// Feeds that are neither of a shared venue nor under self-help leave the mask: what counts is what they contribute.
+    /// Removes feeds from the mask that neither share a venue nor are under self-help: their contribution counts
+    /// directly.
     pub(super) fn settle(&mut self) {
         self.mask = self.sharing | self.excluded;
         if self.mask == 0 {
@@ -128,14 +133,16 @@ impl SharedVenues {
         }
     }
 
-    /// Whether a feed's contribution is chosen.
+    /// Returns whether a feed's contribution is chosen.
     #[inline]
     pub(super) const fn includes(&self, feed: usize) -> bool {
         self.mask >> feed & 1 == 1
     }
 
-    /// Writes the contributions of the feeds of the venue of `feed` to `counting`. The contributions of the instrument begin at
-    /// `first`. Returns whether one changed.
+    /// Writes the contributions of the feeds of `feed`'s venue to `counting`: one at most counts. Returns whether any
+    /// changed.
+    ///
+    /// The own contributions of the instrument begin at `first`.
     pub(super) fn choose(&self, feed: usize, first: usize, counting: &mut [Contribution]) -> bool {
         let Some((all, _)) = self.feeds.get(feed) else { return false };
         let own = self.own.get(first..).unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::luld::Luld;
 use crate::round_lots::TakenLot;
 use crate::venue::Publisher;
 
-/// The NBBO of every instrument: see [`NbboStage::image`](crate::NbboStage::image).
+/// The NBBO of every instrument as plain values: see [`NbboStage::image`](crate::NbboStage::image).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NbboImage {

@@ -1,13 +1,14 @@
-//! Self-help: venues that the user declares to be out of the NBBO for a time.
+//! Self-help: venues that the user excludes from the NBBO for a time.
 //!
-//! A trading centre may ignore the quotes of another that has a failure, a material delay or a malfunction of its systems
-//! (17 CFR 242.611(b)(1)). Which ones it ignores is its own decision, so it is a setting here: [`SelfHelp`]. A [`SelfHelpSink`] puts
-//! out the events that declare and revoke it at their times; a program can also put out such events itself
-//! ([`Event::of_self_help`]).
+//! A trading center may bypass the quotes of another one that has a failure, a material delay or a malfunction of its
+//! systems (17 CFR 242.611(b)(1)). It decides for itself which venues to bypass, so this is a setting: [`SelfHelp`]. A
+//! [`SelfHelpSink`] emits the events that declare and revoke self-help when they are due; a program can also emit such
+//! events itself ([`Event::of_self_help`]).
 //!
-//! All feeds of the venue are out. Their books go on meanwhile, so that they are right afterwards.
+//! Self-help excludes all feeds of the venue. Their books are still maintained, so that they are right afterwards.
 //!
-//! Cost: a compare for each event with the time of the next change. At a change, each instrument's NBBO is compared again.
+//! Cost: one compare of each event's time with the next change. At a change, the NBBO of every instrument is
+//! recomputed.
 
 use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
@@ -15,30 +16,30 @@ use tapeworks_time::Nanos;
 use crate::event::Event;
 use crate::venue::Publisher;
 
-/// A time in which a venue is out of the NBBO.
+/// A period during which a venue is excluded from the NBBO.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SelfHelp {
-    /// A feed of the venue: all of the venue's feeds are meant.
+    /// Any feed of the venue; the period applies to all of them.
     pub venue: Publisher,
-    /// From this receive time on.
+    /// Start, as a receive time (inclusive).
     pub from: Nanos,
-    /// Until this receive time; to the end unless given.
+    /// End, as a receive time (exclusive); `None` for no end.
     pub until: Option<Nanos>,
 }
 
-/// Whether two feeds are of one venue.
+/// Returns whether two feeds belong to the same venue.
 pub(crate) fn are_of_one_venue(one: Publisher, other: Publisher) -> bool {
     one == other || one.feed().zip(other.feed()).is_some_and(|(one, other)| one.venue.id == other.venue.id)
 }
 
-/// The changes of self-help, in the order of their times.
+/// The changes of self-help, in order of time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SelfHelpSchedule {
-    /// The venue is out from then on, or in again.
+    /// Time, feed of the venue, and whether the venue is excluded from then on.
     changes: Vec<(Nanos, Publisher, bool)>,
-    /// How many of them were put out.
+    /// How many changes were emitted.
     done: usize,
-    /// The time of the first that was not.
+    /// Time of the first change that was not emitted.
     next: Nanos,
 }
 
@@ -49,7 +50,7 @@ impl Default for SelfHelpSchedule {
 }
 
 impl SelfHelpSchedule {
-    /// The changes of these times. Times of one venue that overlap or touch are one.
+    /// Creates the schedule of these periods. Periods of one venue that overlap or touch are merged.
     pub fn new(times: &[SelfHelp]) -> Self {
         let mut times: Vec<SelfHelp> =
             times.iter().copied().filter(|one| one.until.is_none_or(|until| one.from < until)).collect();
@@ -77,19 +78,20 @@ impl SelfHelpSchedule {
         self.next = self.changes.get(self.done).map_or(Nanos(u64::MAX), |(time, ..)| *time);
     }
 
-    /// The time of the next change.
+    /// Returns the time of the next change.
     #[inline]
     pub const fn next(&self) -> Nanos {
         self.next
     }
 
-    /// The changes up to `now` were put out, in the state that is gone on from.
+    /// Skips the changes up to `now`, which the restored state already includes.
     pub fn pass(&mut self, now: Nanos) {
         self.done = self.changes.partition_point(|(time, ..)| *time <= now);
         self.look_ahead();
     }
 
-    /// Puts out the changes that are due at `now`, the receive time of their events. The venue's time is that of the change.
+    /// Emits the changes due at `now`, which is the receive time of their events. The event time is the time of the
+    /// change.
     #[cold]
     #[inline(never)]
     pub fn put_due<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
@@ -104,10 +106,10 @@ impl SelfHelpSchedule {
     }
 }
 
-/// Puts out the changes of a schedule before the first event that is not earlier.
+/// Emits the changes of a schedule before the first event that is not earlier.
 #[derive(Debug)]
 pub struct SelfHelpSink<'s, S> {
-    /// The changes.
+    /// The schedule.
     pub schedule: &'s mut SelfHelpSchedule,
     /// The receiver of the events.
     pub sink: &'s mut S,
@@ -145,7 +147,7 @@ mod tests {
         SelfHelp { venue, from: Nanos(from), until: until.map(Nanos) }
     }
 
-    /// The times and kinds of the events that come with others at these times.
+    /// Times, feeds and kinds of the changes emitted when events arrive at `times`.
     fn put(schedule: &mut SelfHelpSchedule, times: &[u64]) -> Vec<(u64, Publisher, Option<bool>)> {
         let mut events = Vec::new();
         for time in times {
