@@ -203,7 +203,7 @@ impl Feed {
         self.walk.venue_conflict()
     }
 
-    /// Returns the destinations whose feed was [inferred](recognise), in the order of their first packets.
+    /// Returns the destinations whose feed was [inferred](crate::recognise), in the order of their first packets.
     pub fn inferred(&self) -> impl Iterator<Item = (SocketAddr, Application)> + '_ {
         self.walk.inferred()
     }
