@@ -1,6 +1,6 @@
-//! Logons with a wrong password: each one makes the same client wait longer at the same address.
+//! Logons with a wrong password. Each one makes the same client at the same address wait longer.
 //!
-//! Only at that address: nobody can lock a client out from elsewhere.
+//! Other addresses are not affected, so nobody can lock a client out from elsewhere.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 const FIRST_WAIT_NS: u64 = SECOND_NS / 10;
 const LONGEST_WAIT_NS: u64 = 60 * SECOND_NS;
 
-/// A pair that has not failed for this time after its last wait starts again with the first one.
+/// A pair that has not failed for this long after its last wait starts again with the first wait.
 const FORGOTTEN_AFTER_NS: u64 = 600 * SECOND_NS;
 
-/// Pairs that are remembered. When there are more, the one whose wait ends first is forgotten.
+/// Maximum number of pairs remembered. Beyond it, the pair whose wait ends first is forgotten.
 const MOST_PAIRS: usize = 4_096;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,14 @@ struct Failed {
     until_ns: u64,
 }
 
-/// The failed attempts, by address and client. Times are of a clock that cannot be set.
+/// The failed attempts, by address and client. Times are from a clock that cannot be set.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failed: HashMap<(IpAddr, usize), Failed>,
 }
 
-/// An IPv4 address in any form, or the network of 64 bits that an IPv6 address is in: its holder has all addresses of it.
+/// Returns the holder of an address: an IPv4 address in canonical form, or the /64 network of an IPv6 address, whose holder has all
+/// addresses in it.
 fn holder(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -41,13 +42,13 @@ fn holder(address: IpAddr) -> IpAddr {
 }
 
 impl Attempts {
-    /// The time until a Logon of this client is heard from this address, in nanoseconds.
+    /// Returns the time in nanoseconds until a Logon of this client from this address is accepted again.
     pub(crate) fn wait_ns(&self, address: IpAddr, client: usize, now_ns: u64) -> u64 {
         let failed = self.failed.get(&(holder(address), client));
         failed.map_or(0, |failed| failed.until_ns.saturating_sub(now_ns))
     }
 
-    /// The password was wrong.
+    /// Notes a wrong password.
     pub(crate) fn failed(&mut self, address: IpAddr, client: usize, now_ns: u64) {
         let pair = (holder(address), client);
         if self.failed.len() >= MOST_PAIRS
@@ -65,7 +66,7 @@ impl Attempts {
         *failed = Failed { count: failed.count.saturating_add(1), until_ns: now_ns.saturating_add(wait_ns) };
     }
 
-    /// The password was right.
+    /// Notes a correct password.
     pub(crate) fn succeeded(&mut self, address: IpAddr, client: usize) {
         self.failed.remove(&(holder(address), client));
     }

@@ -1,4 +1,4 @@
-//! A FIX client: one session over one connection, for a console, a script, a load.
+//! A FIX client with one session on one connection, for a console, a script, or a load generator.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,50 +19,50 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes of sent messages that are kept for a gateway that requests them.
+/// Bytes of sent messages kept for resend requests.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// The session did not begin, or ended.
+/// Why a session did not start, or ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The connection cannot be made.
+    /// The connection could not be made.
     #[error("{address}: {source}")]
     Connect {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// There was no answer to the Logon in time.
+    /// The Logon was not answered in time.
     #[error("{address}: no answer to the Logon")]
     NoLogon {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
     },
-    /// The Logon is refused, or the connection was closed before it was answered.
+    /// The Logon was refused, or the peer closed the connection before it answered.
     #[error("{address}: not logged on: {reason}")]
     Refused {
-        /// Where to.
+        /// The peer's address.
         address: SocketAddr,
-        /// The Text (58) of the peer's Logout, or what is known without one.
+        /// The Text (58) of the peer's Logout; without one, how the session ended.
         reason: String,
     },
     /// The session ended.
     #[error("the session ended: {0}")]
     Ended(End),
-    /// The message cannot be sent.
+    /// The message could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// Sockets cannot be waited for.
+    /// Waiting for sockets failed.
     #[error("cannot wait for the connection: {0}")]
     Wait(io::Error),
 }
 
-/// Messages of the application as they come.
+/// Received messages that the caller has not taken yet.
 #[derive(Debug, Default)]
 struct Inbox {
     messages: VecDeque<Vec<u8>>,
@@ -75,14 +75,14 @@ impl Application for Inbox {
     }
 
     fn admin(&mut self, received: &Received<'_>) {
-        // Why something was refused.
+        // A Reject or Logout says why something was refused.
         if matches!(received.message_type, b"3" | b"5") {
             self.messages.push_back(received.message.to_vec());
         }
     }
 }
 
-/// One session.
+/// A FIX client with one session.
 #[derive(Debug)]
 pub struct FixClient<W: World = System> {
     address: SocketAddr,
@@ -133,7 +133,7 @@ impl ByteSession for Io<'_> {
     }
 }
 
-/// Begins to connect.
+/// Starts connecting.
 fn dial<W: World>(
     poll: &W::Poll,
     address: SocketAddr,
@@ -146,7 +146,8 @@ fn dial<W: World>(
 }
 
 impl<W: World> FixClient<W> {
-    /// Connects, and logs on within `patience`. `numbers`: those of the next messages in and out, as a former run left them.
+    /// Connects, and logs on within `patience`. `numbers` are the next incoming and outgoing sequence numbers, as a previous run
+    /// left them.
     ///
     /// # Errors
     /// The connection cannot be made, or the Logon is not accepted.
@@ -159,7 +160,7 @@ impl<W: World> FixClient<W> {
         Self::connect_by(Connector::Plain, address, settings, numbers, patience)
     }
 
-    /// As [`FixClient::connect`], in plain text or with TLS.
+    /// Like [`FixClient::connect`], in plain text or with TLS.
     ///
     /// # Errors
     /// As [`FixClient::connect`].
@@ -174,7 +175,7 @@ impl<W: World> FixClient<W> {
         let now_ns = clock.now().utc_ns;
         let mut store = MemoryStore::new(KEPT_BYTES, now_ns);
         if let Some((incoming, outgoing)) = numbers {
-            // A store in memory takes every number.
+            // A store in memory accepts any number.
             let _set = store.set_next_incoming(incoming);
             let _set = store.set_next_outgoing(outgoing);
         }
@@ -199,7 +200,7 @@ impl<W: World> FixClient<W> {
         Ok(client)
     }
 
-    /// Connects again after the session ended, with the numbers and messages that there are.
+    /// Reconnects after the session ended. Keeps the sequence numbers and the stored messages.
     ///
     /// # Errors
     /// As [`FixClient::connect`].
@@ -220,7 +221,7 @@ impl<W: World> FixClient<W> {
                 return Err(failed(io::ErrorKind::TimedOut.into()));
             }
         }
-        // Small messages go at once; where that cannot be set, they go later.
+        // Small messages are sent without delay. Where that cannot be set, they go out later.
         let _is_set = self.pump.stream().set_nodelay(true);
         self.tick();
         while !self.session.is_logged_on() {
@@ -241,7 +242,7 @@ impl<W: World> FixClient<W> {
         Ok(())
     }
 
-    /// Why the peer ended the session that was not logged on.
+    /// Returns why the peer ended the session before it was logged on.
     fn refusal(&self) -> String {
         let text = self.inbox.messages.iter().find_map(|message| field(message, 58));
         text.map_or_else(
@@ -250,7 +251,7 @@ impl<W: World> FixClient<W> {
         )
     }
 
-    /// Where it is connected to.
+    /// Returns the address of the peer.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -265,7 +266,7 @@ impl<W: World> FixClient<W> {
         self.session.tick(&mut self.store, &mut self.inbox, now_ns);
     }
 
-    /// Moves bytes both ways; waits for some, `longest` at most.
+    /// Moves bytes in both directions. Waits for some, for at most `longest`.
     ///
     /// # Errors
     /// The session ended, and every message was taken.
@@ -292,10 +293,10 @@ impl<W: World> FixClient<W> {
         self.pump.turn(&mut io, &mut self.buffer, now.steady_ns);
     }
 
-    /// Sends a message: its type and its fields behind the header. Returns its number.
+    /// Sends a message, given its type and the fields after the header. Returns its sequence number.
     ///
     /// # Errors
-    /// The session is not logged on, or a value cannot be written.
+    /// The session is not logged on, or a value cannot be encoded.
     pub fn send(&mut self, message_type: &str, fields: &[(u32, String)]) -> Result<u64, ClientError> {
         let now_ns = self.clock.now().utc_ns;
         let body = |writer: &mut tapeworks_wire::fix::Writer<'_>| {
@@ -308,30 +309,30 @@ impl<W: World> FixClient<W> {
         Ok(number)
     }
 
-    /// The next message: of the application, or a Reject or Logout of the session.
+    /// Returns the next message: an application message, or a Reject or Logout of the session.
     pub fn next_message(&mut self) -> Option<Vec<u8>> {
         self.inbox.messages.pop_front()
     }
 
-    /// The time of day, in UTC nanoseconds.
+    /// Returns the time of day, in UTC nanoseconds.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.clock.now().utc_ns
     }
 
-    /// The numbers of the next messages in and out.
+    /// Returns the next incoming and outgoing sequence numbers.
     #[must_use]
     pub fn numbers(&self) -> (u64, u64) {
         (self.store.next_incoming(), self.store.next_outgoing())
     }
 
-    /// Whether the session is logged on.
+    /// Returns whether the session is logged on.
     #[must_use]
     pub fn is_logged_on(&self) -> bool {
         self.session.is_logged_on()
     }
 
-    /// Logs out, and waits for the answer, `longest` at most.
+    /// Logs out and waits for the answer, for at most `longest`.
     pub fn log_out(&mut self, longest: Duration) {
         let now_ns = self.clock.now().utc_ns;
         self.session.log_out(&mut self.store, "", now_ns);

@@ -1,17 +1,17 @@
-//! Both clocks: the time of day as it passes, and what cannot be set.
+//! Both clocks of the gateway: the time of day, and a steady clock that cannot be set.
 //!
-//! The time of day goes on with the clock that cannot be set, and follows the system's slowly. Where somebody sets the system's clock, the
-//! sessions learn by how much: no time has passed by that.
+//! The time of day advances with the steady clock and follows the system clock slowly. If somebody sets the system clock, the
+//! sessions learn by how much, because no time has passed.
 
 use std::marker::PhantomData;
 use std::time::Instant;
 
 use tapeworks_runtime::world::World;
 
-/// The system's clock was set if the two differ by so much, in nanoseconds.
+/// Difference from which on the system clock counts as set, in nanoseconds.
 const MOST_APART_NS: u64 = 100_000_000;
 
-/// How far the time of day follows in one step, in nanoseconds.
+/// Largest correction of the time of day per step, in nanoseconds.
 const STEP_NS: i64 = 50_000;
 
 /// Both times of a turn.
@@ -19,7 +19,7 @@ const STEP_NS: i64 = 50_000;
 pub struct Now {
     /// The time of day, in UTC nanoseconds.
     pub utc_ns: u64,
-    /// The time of a clock that cannot be set, in nanoseconds.
+    /// The time of the steady clock, in nanoseconds.
     pub steady_ns: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Now {
 #[derive(Debug)]
 pub(crate) struct Clock<W> {
     began: Instant,
-    /// The time of day when it began, as far as is known now.
+    /// The time of day at the start, as now estimated.
     began_utc_ns: u64,
     world: PhantomData<W>,
 }
@@ -37,18 +37,18 @@ impl<W: World> Clock<W> {
         Self { began: W::instant(), began_utc_ns: W::time_of_day().0, world: PhantomData }
     }
 
-    /// When it began, by the clock that cannot be set.
+    /// Returns when the clock started, by the steady clock.
     pub(crate) const fn began(&self) -> Instant {
         self.began
     }
 
-    /// Both times.
+    /// Returns both times.
     pub(crate) fn now(&self) -> Now {
         let steady_ns = u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX);
         Now { utc_ns: self.began_utc_ns.saturating_add(steady_ns), steady_ns }
     }
 
-    /// Follows the system's clock. Returns how far ahead that was set, in nanoseconds, if it was. A caller does it some times a second.
+    /// Follows the system clock. Returns how far ahead it was set, in nanoseconds, if it was set. Call it several times a second.
     pub(crate) fn follow(&mut self) -> Option<i64> {
         let (ours, system) = (self.now().utc_ns, W::time_of_day().0);
         let ahead_ns = system.wrapping_sub(ours).cast_signed();

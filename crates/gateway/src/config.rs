@@ -1,4 +1,4 @@
-//! The configuration of a gateway: a TOML file. Errors have file, line and column and name the expected value.
+//! The configuration of a gateway: a TOML file. Errors contain the file, line and column, and name the expected value.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -33,14 +33,14 @@ use crate::prices::SharedPrices;
 use crate::settings::{ClientSettings, VERSIONS};
 use crate::venue::OuchSession;
 
-/// The shortest and the longest time that a setting can be.
+/// The shortest and the longest time that a setting accepts.
 const AN_INSTANT: Duration = Duration::from_nanos(1);
 const A_DAY: Duration = Duration::from_secs(86_400);
 
-/// The most clients.
+/// Maximum number of clients.
 const MOST_CLIENTS: usize = 10_000;
 
-/// The longest reason of a reject code.
+/// Maximum length of a reject code's reason.
 const MOST_REASON_BYTES: usize = 60;
 
 /// The venue behind the gateway.
@@ -49,20 +49,20 @@ const MOST_REASON_BYTES: usize = 60;
 pub enum VenueConfig {
     /// A Millennium native gateway.
     Millennium {
-        /// Its session.
+        /// The session's settings.
         session: NativeSettings,
-        /// Its mapping table.
+        /// The settings of the mapping table.
         table: MillenniumSettings,
     },
     /// OUCH 5.0 over SoupBinTCP.
     Ouch {
-        /// Its session.
+        /// The session's settings.
         session: SoupInitiatorSettings,
-        /// The time zone whose midnight its times count from, as a day's schedule.
+        /// The daily schedule of the time zone from whose midnight OUCH's times count.
         day: Schedule,
-        /// Whether an Account Query shows, after each login, that all reports are in.
+        /// Whether an Account Query after each login shows that all reports have arrived.
         asks: bool,
-        /// Its mapping table; the midnight is that of the day on which it begins.
+        /// The settings of the mapping table. The midnight is that of the day on which the gateway starts.
         table: OuchSettings,
     },
 }
@@ -70,48 +70,48 @@ pub enum VenueConfig {
 /// The web page of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebConfig {
-    /// Where it is. Port 0: the kernel chooses.
+    /// The address on which to listen. With port 0 the kernel chooses.
     pub address: SocketAddr,
-    /// What a request must have; `None`: any user of this machine may look, and command.
+    /// The token that a request must carry; `None`: any user of this machine may view the page and send commands.
     pub token: Option<Secret>,
-    /// The files of TLS, if it is to be reached by that.
+    /// The TLS files, if the page is served over TLS.
     pub tls: Option<TlsFiles>,
 }
 
-/// Where the control socket is.
+/// The control socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlConfig {
     /// The path.
     pub path: PathBuf,
-    /// The configuration names it. If not, a gateway that cannot have it there goes on without.
+    /// Whether the configuration names the path. If it does not, a gateway that cannot create the socket runs without one.
     pub is_named: bool,
 }
 
-/// Where the prices come from that orders are checked against.
+/// The source of the prices that orders are checked against.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PricesConfig {
     /// The file in a plant's shared memory.
     pub path: PathBuf,
-    /// How long they count after the plant's last heartbeat.
+    /// How long prices are valid after the plant's last heartbeat.
     pub age: Duration,
 }
 
-/// A gateway.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its thread.
+    /// The settings of its thread.
     pub host: HostSettings,
-    /// The folder of its store: never another one because the gateway is started from elsewhere.
+    /// The folder of its store. It does not depend on the directory from which the gateway is started.
     pub store: PathBuf,
     /// How the store's journal is written.
     pub journal: JournalOptions,
-    /// When it is synced.
+    /// When the journal is synced.
     pub sync: SyncPolicy,
-    /// How many orders, requests and fills are remembered, and whether a report in doubt halts its instrument.
+    /// How many orders, requests and fills are remembered, and whether an in-doubt report halts its instrument.
     pub capacity: tapeworks_translate::Settings,
     /// The venue.
     pub venue: VenueConfig,
-    /// What is traded.
+    /// The traded instruments.
     pub instruments: Vec<Instrument>,
     /// Parties and their short codes.
     pub parties: Vec<(Ascii<20>, u32)>,
@@ -127,12 +127,12 @@ pub struct Config {
     pub traces: Option<TraceSetting>,
 }
 
-/// A gateway's parts for one kind of venue.
+/// The parts of a gateway for one kind of venue.
 #[allow(clippy::large_enum_variant, reason = "there is one")]
 pub enum AnyParts {
     /// A Millennium native gateway.
     Millennium(crate::Parts<NativeClient>),
-    /// OUCH.
+    /// OUCH over SoupBinTCP.
     Ouch(crate::Parts<OuchSession>),
 }
 
@@ -146,10 +146,10 @@ impl std::fmt::Debug for AnyParts {
 }
 
 impl Config {
-    /// Reads the configuration in `text`, which came from a file named `file`. Paths that are not absolute start at the folder `beside`.
+    /// Parses the configuration in `text`, which was read from a file named `file`. Relative paths start at the folder `beside`.
     ///
     /// # Errors
-    /// What is wrong with it, in the order of the file; at least one.
+    /// The errors in the order of the file; at least one.
     pub fn parse(file: &str, text: &str, beside: &Path) -> Result<Self, Vec<ConfigError>> {
         let read = read_text(Reading::new(file, text, true), |reading, document| {
             read_document(reading, Section::new("the file", document.get_ref(), document.span()), beside)
@@ -158,21 +158,21 @@ impl Config {
         read.ok_or_else(Vec::new)
     }
 
-    /// Reads the configuration file at `path`.
+    /// Loads the configuration file at `path`.
     ///
     /// # Errors
-    /// As [`Config::parse`]; a file that cannot be read is reported without a line.
+    /// The same as for [`Config::parse`]; a file that cannot be read is reported without a line.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
         let beside = path.parent().unwrap_or_else(|| Path::new("."));
         Self::parse(&file, &read_file(path, &file)?, beside)
     }
 
-    /// The control socket in the configuration file at `path`; `None`: there is none. The rest of the file may be wrong, and its secrets
-    /// may be elsewhere: an operator needs none of it.
+    /// Returns the control socket of the configuration file at `path`; `None`: there is none. The rest of the file may be invalid,
+    /// and its secrets may be elsewhere: an operator needs neither.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML, or has another `control` than a path.
+    /// The file cannot be read, is not TOML, or its `control` is not a path.
     pub fn control_of(path: &Path) -> Result<Option<PathBuf>, Vec<ConfigError>> {
         let name = path.display().to_string();
         let beside = path.parent().unwrap_or_else(|| Path::new("."));
@@ -187,7 +187,7 @@ impl Config {
         Ok(control.flatten().map(|control| control.path))
     }
 
-    /// The prices that orders are checked against, if there are any.
+    /// Returns the prices that orders are checked against, if configured.
     #[must_use]
     pub fn shared_prices(&self) -> Option<SharedPrices> {
         let symbols =
@@ -195,10 +195,10 @@ impl Config {
         self.prices.clone().map(|PricesConfig { path, age }| SharedPrices::new(path, age, symbols))
     }
 
-    /// What a gateway is made of, on the day of `now_ns` (UTC). Cost: a copy of everything.
+    /// Returns the parts from which a gateway is built, for the day of `now_ns` (UTC). Cost: a copy of everything.
     ///
     /// # Errors
-    /// In one line: what [`Config::parse`] would have found, of a configuration made otherwise.
+    /// In one line: an error that [`Config::parse`] would have found, if the configuration was built in code.
     pub fn parts(&self, now_ns: u64) -> Result<AnyParts, String> {
         let reference =
             Reference::new(&self.instruments, &self.parties).map_err(|error| error.to_string())?;
@@ -305,7 +305,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     })
 }
 
-/// The control socket: `control`, or beside the store's folder, so that it outlives that.
+/// Reads `control`. By default, the socket is beside the store's folder, so that it outlives the folder.
 fn read_control(
     reading: &mut Reading<'_>,
     file: &mut Section<'_>,
@@ -380,7 +380,7 @@ fn read_capacity(reading: &mut Reading<'_>, mut capacity: Section<'_>) -> tapewo
     settings
 }
 
-/// Text that fits a field of the venue.
+/// Reads a text that fits a field of the venue.
 fn ascii<const N: usize>(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -393,7 +393,7 @@ fn ascii<const N: usize>(
     })
 }
 
-/// The password of `password`, of the environment variable that `password_env` names, or of the file `password_file`.
+/// Reads the password from `password`, from the environment variable that `password_env` names, or from the file `password_file`.
 fn password(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -413,10 +413,10 @@ fn password(
     })
 }
 
-/// The longest password in a Logon of FIX.
+/// Maximum length of a password in a FIX Logon.
 const LONGEST_FIX_PASSWORD: usize = 128;
 
-/// A secret that may change while the gateway runs.
+/// Returns the secret if it may change while the gateway runs.
 fn followed(secret: &Secret) -> Option<Secret> {
     secret.files().map(|_| secret.clone())
 }
@@ -590,7 +590,7 @@ fn read_millennium(
     (session, table)
 }
 
-/// What the venue's reject codes mean.
+/// Reads the meanings of the venue's reject codes.
 fn read_rejects(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Vec<RejectReason> {
     const OTHER: u16 = 99;
     let mut all = Vec::<RejectReason>::new();
@@ -621,12 +621,12 @@ fn read_rejects(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Vec<Rejec
     all
 }
 
-/// A price in 1e-8, of text such as `0.01`.
+/// Parses a price such as `0.01` into units of 1e-8.
 fn price(text: &str) -> Option<i64> {
     read_decimal::<8>(text.as_bytes()).ok().filter(|price| *price >= 0)
 }
 
-/// The instruments. `partitions`: those of the venue, if it has some.
+/// Reads the instruments. `partitions` is the venue's number of partitions, if it has any.
 fn read_instruments(
     reading: &mut Reading<'_>,
     file: &mut Section<'_>,
@@ -680,7 +680,7 @@ fn read_instruments(
     all
 }
 
-/// SecurityID (48) of an instrument: its number at the venue, if it has no other.
+/// Returns the SecurityID (48) of an instrument: by default, its number at the venue.
 fn known_as(instrument: &Instrument) -> String {
     if instrument.security_id.is_blank() {
         return instrument.venue_id.to_string();
@@ -732,7 +732,7 @@ fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>, beside: &Path
     Some(PricesConfig { path: quotes_path(&beside.join(memory)), age })
 }
 
-/// The files of TLS, which are read now.
+/// Reads the TLS files, including their contents.
 fn read_tls(
     reading: &mut Reading<'_>,
     mut tls: Section<'_>,
@@ -755,7 +755,7 @@ fn acceptor(reading: &mut Reading<'_>, section: &Section<'_>, files: Option<&Tls
     files?.acceptor().map_err(|problem| section.wrong_at(reading, "certificate", &problem.to_string())).ok()
 }
 
-/// A client of which a certificate is required could never log on where none is requested.
+/// Reports a client that must show a certificate although none is requested: it could never log on.
 fn check_certificates(
     reading: &mut Reading<'_>,
     section: &Section<'_>,
@@ -768,10 +768,11 @@ fn check_certificates(
     }
 }
 
-/// The least `price_age`: two heartbeats of a plant, and a look of the gateway between them.
+/// Minimum `price_age`: two heartbeats of a plant, and one check by the gateway between them.
 const LEAST_PRICE_AGE: Duration = Duration::from_nanos(2 * HEARTBEAT_NS + 100_000_000);
 
-/// Without prices a collar would refuse every order, and a limit of the notional every sell and market order.
+/// Reports limits that need prices although none are configured. A collar would refuse every order, and a limit on the notional
+/// every sell and market order.
 fn check_without_prices(reading: &mut Reading<'_>, file: &Section<'_>, clients: &[ClientSettings]) {
     for ClientSettings { name, translate, .. } in clients {
         let RiskLimits { collar_basis_points, most_notional, .. } = translate.limits;
@@ -780,13 +781,13 @@ fn check_without_prices(reading: &mut Reading<'_>, file: &Section<'_>, clients: 
         if let Some((key, _)) = needs_prices.into_iter().find(|(_, is_set)| *is_set) {
             let problem = format!("client '{name}' has {key}, and there is no [market] with prices");
             reading.wrong(file.span.clone(), problem);
-            // What is set for all is said once.
+            // A limit set for all clients is reported once.
             return;
         }
     }
 }
 
-/// A limit that the room for orders does not reach would be none.
+/// Reports a limit on open orders that exceeds the room for orders, and so would have no effect.
 fn check_room(reading: &mut Reading<'_>, file: &Section<'_>, clients: &[ClientSettings], most_orders: usize) {
     let is_beyond =
         |client: &&ClientSettings| client.translate.limits.most_open_orders as usize > most_orders;
@@ -799,7 +800,7 @@ fn check_room(reading: &mut Reading<'_>, file: &Section<'_>, clients: &[ClientSe
     }
 }
 
-/// Keys that every client may have, and `client_defaults` for all.
+/// Keys that every client may have, or `client_defaults` for all clients.
 #[derive(Clone, Debug, Default)]
 struct Common {
     heartbeat: Option<Duration>,
@@ -893,7 +894,7 @@ fn read_common(
         let (zone, start, end) = (text("time_zone", "UTC"), text("start", ""), text("end", ""));
         let (first, last) = (text("first_day", ""), text("last_day", ""));
         let schedule = Schedule::daily(&zone, &start, &end).and_then(|daily| {
-            // With neither, each day.
+            // Without the days, the hours apply every day.
             if first.is_empty() && last.is_empty() { Ok(daily) } else { daily.weekly(&first, &last) }
         });
         match schedule {
@@ -911,7 +912,7 @@ fn read_common(
     common
 }
 
-/// The dictionary of a file, or of the session's and the application's files.
+/// Reads the dictionary from one file, or from separate files for the session and the application.
 fn dictionary(
     names: &[String],
     known: &mut HashMap<PathBuf, Arc<Dictionary>>,

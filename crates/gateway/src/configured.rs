@@ -40,7 +40,7 @@ impl Config {
     /// Like [`Self::start`], with the clock, files, threads and sockets of `W`.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// The same as for [`Self::start`].
     pub fn start_in<W: World>(
         &self,
         on_notice: OnNotice,
@@ -93,7 +93,7 @@ where
     Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
 }
 
-/// The trace of a start, up to the end of reading the store.
+/// Returns the trace of a start, up to the end of reading the store.
 fn start_sample(began: Nanos, restored_at: Nanos, restored: &Restored) -> Sample {
     let mut sample = Sample::new("start", began.0);
     sample.part("read the store", began.0, restored_at.0);

@@ -6,8 +6,8 @@
 //!                 └── replies ◀┴── reports ◀───┘        each with its entry for the store
 //! ```
 //!
-//! The caller reads from all sockets, writes the turn ([`Core::commit`]), and only then sends the outputs. So nothing leaves the
-//! gateway that a restart would not know.
+//! The caller reads from all sockets, writes the turn ([`Core::commit`]), and only then sends the output. So the gateway never
+//! sends anything that a restart would not know.
 
 use std::collections::HashMap;
 
@@ -32,16 +32,16 @@ use crate::store::SessionStore;
 use crate::traces::Tracer;
 use crate::venue::{VenueEvent, VenueSession};
 
-/// Something that a person should know.
+/// A message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Whether it needs someone.
+    /// Whether someone must act.
     pub is_alert: bool,
-    /// One line.
+    /// The message, in one line.
     pub text: String,
 }
 
-/// A FIX client: its session now, and what outlives it.
+/// A FIX client: its current session, and the state that outlives it.
 #[derive(Debug)]
 pub(crate) struct Client<D> {
     pub(crate) settings: ClientSettings,
@@ -50,52 +50,52 @@ pub(crate) struct Client<D> {
     pub(crate) is_connected: bool,
     pub(crate) is_halted: bool,
     pub(crate) was_logged_on: bool,
-    /// Changes of the store are not collected yet.
+    /// Whether its store is on the list of those with changes to collect.
     is_touched: bool,
 }
 
 /// BeginString, SenderCompID and TargetCompID of a client's messages.
 type Names = [Vec<u8>; 3];
 
-/// Everything but sockets, clocks and files.
+/// The gateway's state and logic, without sockets, clocks and files.
 #[derive(Debug)]
 pub struct Core<S: VenueSession, D: Disk> {
     pub(crate) clients: Vec<Client<D>>,
     by_names: HashMap<Names, usize>,
     pub(crate) translator: Translator<S::Table>,
     pub(crate) venue: S,
-    /// The kill switch of all clients.
+    /// The kill switch for all clients.
     is_halted: bool,
-    /// Whether there are prices of the market; `None`: nothing is checked against them.
+    /// Whether market prices are available; `None`: nothing is checked against them.
     has_prices: Option<bool>,
-    /// The partitions of which reports are missing, and since when there are any, in UTC nanoseconds.
+    /// The partitions with missing reports, and since when there have been any, in UTC nanoseconds.
     behind: Partitions,
     behind_since_ns: u64,
-    /// The midnight that the venue's times count from, in UTC nanoseconds; 0: of a venue without.
+    /// The midnight that the venue's times count from, in UTC nanoseconds; 0: the venue's times have a date.
     midnight_ns: u64,
     effects: Effects,
 }
 
-/// What both directions write to.
+/// The outputs that both directions write to.
 #[derive(Debug)]
 struct Effects {
     entries: Entries,
-    /// Clients whose store has changes.
+    /// Clients whose store may have changed.
     touched: Vec<usize>,
-    /// Clients that get copies of execution reports.
+    /// Clients that receive drop copies of execution reports.
     copies: Vec<usize>,
-    /// Execution reports of a client's message, to be copied: each with its length before it.
+    /// Execution reports caused by a client's message, to be copied. Each is preceded by its length.
     copied: Vec<u8>,
-    /// Messages that the venue's session did not take: each with its length before it.
+    /// Messages that the venue's session refused. Each is preceded by its length.
     unsent: Vec<u8>,
     notices: Vec<Notice>,
-    /// There is a notice of a report that has no place: a venue that sends many costs no text for each.
+    /// Whether an alert about a report is pending. A venue that sends many bad reports then costs no text for each.
     has_report_notice: bool,
     counters: Counters,
     round_trip: Histogram<u64>,
-    /// Of all of them, when the last whole second ended.
+    /// Percentiles of all round trips, as of the last full second.
     all: Percentiles,
-    /// Those since the last whole second ended.
+    /// Round trips of the current second.
     this_second: Histogram<u64>,
     last_second: Percentiles,
     last_second_end_ns: u64,
@@ -103,35 +103,35 @@ struct Effects {
     tracer: Option<Box<Tracer>>,
 }
 
-/// A histogram of times in nanoseconds, up to ten minutes, with three digits.
+/// Creates a histogram of times in nanoseconds, up to ten minutes, with three digits.
 pub(crate) fn histogram() -> Histogram<u64> {
-    // The bounds are sound: from 1 to more than twice that, with 1 to 5 digits.
+    // The bounds are valid: from 1 to more than twice that, with 1 to 5 digits.
     Histogram::new_with_bounds(1, 600_000_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are sound"))
 }
 
-/// A histogram that is read and cleared each second: with two digits, so that both cost a microsecond.
+/// Creates a histogram that is read and cleared each second. It has two digits, so that both together cost a microsecond.
 fn coarse_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 600_000_000_000, 2).unwrap_or_else(|_| unreachable!("the bounds are sound"))
 }
 
-/// The gateway is ahead of the venue when so many bytes wait for the venue's socket.
+/// Bytes waiting for the venue's socket above which the gateway is ahead of the venue.
 const AHEAD_BYTES: usize = 256 << 10;
 
-/// Or when the venue has not answered so many requests. Their reports wait at the venue for a gateway that does not read, and venues bound that: three
-/// each, for an order that is accepted and filled by another, are some 900 KiB.
+/// Unanswered requests above which the gateway is ahead of the venue. The venue holds their reports for a gateway that does not
+/// read, and venues limit the backlog: three reports each, for an order that is accepted and filled by another, are about 900 KiB.
 const AHEAD_REQUESTS: usize = 2_048;
 
-/// The channel that orders go over.
+/// The channel for orders.
 const ORDERS: usize = 0;
 
-/// Bytes of a message that cannot be read which are shown.
+/// Maximum number of bytes shown of an unreadable message.
 const MOST_SHOWN: usize = 64;
 
-/// The most notices that wait for the caller.
+/// Maximum number of notices that wait for the caller.
 const MOST_NOTICES: usize = 1_024;
 
 impl Effects {
-    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one. Cost: some tens of microseconds.
+    /// Closes a second of round trips, if it is over. A clock that was set back starts a new second. Cost: tens of microseconds.
     fn end_second(&mut self, now_ns: u64) {
         let passed_ns = now_ns.checked_sub(self.last_second_end_ns);
         if passed_ns.is_none_or(|passed_ns| passed_ns >= 1_000_000_000) {
@@ -142,7 +142,7 @@ impl Effects {
         }
     }
 
-    /// An alert about a report, if it is the first since the notices were taken.
+    /// Adds an alert about a report, if it is the first since the notices were taken.
     fn alert_of_report(&mut self, text: impl FnOnce() -> String) {
         if !core::mem::replace(&mut self.has_report_notice, true) {
             self.notice(true, text());
@@ -161,7 +161,7 @@ fn push_piece(pieces: &mut Vec<u8>, piece: &[u8]) {
     pieces.extend_from_slice(piece);
 }
 
-/// Adds a piece that `append` appends, unless it says that there is none.
+/// Adds the piece that `append` writes, unless `append` returns `false`.
 fn push_piece_by(pieces: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) {
     let start = pieces.len();
     pieces.extend_from_slice(&[0; 4]);
@@ -182,7 +182,7 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The way to the venue.
+/// Sends messages to the venue's session.
 struct ToVenue<'a, S> {
     venue: &'a mut S,
     entries: &'a mut Entries,
@@ -200,7 +200,7 @@ impl<S: VenueSession> ToVenue<'_, S> {
     }
 }
 
-/// The application of one client's session: its messages go to the translator.
+/// The application of one client's session. It passes messages to the translator.
 struct Trader<'a, S: VenueSession> {
     client: usize,
     version: FixVersion,
@@ -211,7 +211,7 @@ struct Trader<'a, S: VenueSession> {
     now: Now,
 }
 
-/// Outputs of a client's message: replies go to the client itself.
+/// Outputs caused by a client's message: replies go to that client.
 struct ToOne<'a, S> {
     to_venue: ToVenue<'a, S>,
     is_sent: bool,
@@ -278,7 +278,7 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
         let is_sent = out.is_sent;
         if !is_sent {
-            // It changed nothing that a restart must know.
+            // Nothing was sent, so a restart need not know the message.
             entries.truncate(mark);
         }
         if let (Some(followed), Some(tracer)) = (followed, tracer) {
@@ -288,7 +288,7 @@ impl<S: VenueSession> Application for Trader<'_, S> {
     }
 }
 
-/// Outputs that no client's message made: replies go to whom they belong.
+/// Outputs not caused by a client's message: each reply goes to the client that owns it.
 struct ToAll<'a, S, D: Disk> {
     venue: Option<&'a mut S>,
     clients: &'a mut [Client<D>],
@@ -297,7 +297,7 @@ struct ToAll<'a, S, D: Disk> {
 }
 
 impl<S, D: Disk> ToAll<'_, S, D> {
-    /// What an order is called for people.
+    /// Returns the name of an order, for people.
     fn named(&self, order: &Order) -> String {
         let name = self.clients.get(usize::from(order.client.0)).map(|client| client.settings.name.as_str());
         format!("order {} of {}", String::from_utf8_lossy(order.id.text()), name.unwrap_or_default())
@@ -310,7 +310,7 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         if let Some(venue) = self.venue.as_deref_mut() {
             ToVenue { venue, entries, unsent, now: self.now }.send(message);
         } else {
-            // The venue's session is at work on what led to it: it is sent behind that.
+            // The venue's session is busy with the event that caused the message, so it is sent later.
             let time_ns = self.now.utc_ns;
             entries.push(Entry { kind: Kind::ToVenue, client: 0, number: 0, time_ns, bytes: message });
             push_piece(unsent, message);
@@ -325,7 +325,7 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         let copies = core::mem::take(&mut self.effects.copies);
         let owner = usize::from(client.0);
         for index in core::iter::once(owner).chain(copies.iter().copied().filter(|_| is_copied)) {
-            // A copy says whose order it is of.
+            // A copy names the owner of the order.
             let (client, owner) = match self.clients.get_disjoint_mut([index, owner]) {
                 Ok([client, owner]) => (client, Some(owner.settings.session.target_comp_id.as_bytes())),
                 Err(_) => match self.clients.get_mut(index) {
@@ -410,7 +410,7 @@ impl<D: Disk> Client<D> {
         }
     }
 
-    /// Its store may change now.
+    /// Notes that its store may change.
     fn touch(&mut self, index: usize, effects: &mut Effects, now: Now) {
         self.store.set_time(now.utc_ns);
         if !core::mem::replace(&mut self.is_touched, true) {
@@ -419,23 +419,23 @@ impl<D: Disk> Client<D> {
     }
 }
 
-/// Why a connection is not let in.
+/// Why a connection is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAdmitted {
-    /// No client of the configuration has these names.
+    /// No configured client has these names.
     #[error("no client has BeginString '{0}', SenderCompID '{1}' and TargetCompID '{2}'")]
     Unknown(String, String, String),
-    /// The message is of a version of FIX that the gateway does not speak.
+    /// The message's FIX version is not supported.
     #[error("'{0}' is not among the versions of FIX that the gateway speaks: {known}", known = VERSIONS.join(", "))]
     Version(String),
-    /// The client may not connect from there.
+    /// The client may not connect from this address.
     #[error("the client may not connect from this address")]
     Address,
-    /// The certificate is another one than the client's.
+    /// The certificate is not the client's.
     #[error("the client has another certificate")]
     Certificate,
-    /// The client is connected.
+    /// The client is already connected.
     #[error("the client is connected already")]
     Connected,
 }
@@ -484,7 +484,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
-    /// The run begins: later entries have the clients' places of this configuration.
+    /// Starts the run: later entries use the clients' indexes of this configuration.
     pub(crate) fn start(&mut self, now_ns: u64) {
         let names: Vec<&str> = self.clients.iter().map(|client| client.settings.name.as_str()).collect();
         let (time_ns, names) = (now_ns, names.join("\n"));
@@ -493,7 +493,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.look_at_the_day(now_ns);
     }
 
-    /// Times of the venue count from another midnight, if a day has begun.
+    /// Sets the midnight that the venue's times count from, if a new day has begun.
     fn look_at_the_day(&mut self, now_ns: u64) {
         let Some(midnight_ns) = self.venue.midnight_ns(now_ns).filter(|found| *found != self.midnight_ns)
         else {
@@ -507,10 +507,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     // ---- clients ----
 
-    /// The client that a connection's first message is from.
+    /// Returns the client that sent a connection's first message.
     ///
     /// # Errors
-    /// It is not let in.
+    /// The client is not admitted.
     pub fn admit(
         &self,
         first_message: &[u8],
@@ -528,7 +528,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             }
         })?;
         let addresses = &client.settings.addresses;
-        // A socket for both versions shows an IPv4 address as one of IPv6.
+        // A dual-stack socket reports an IPv4 address as an IPv6 address.
         let is_same = |allowed: &std::net::IpAddr| allowed.to_canonical() == address.to_canonical();
         if !addresses.is_empty() && !addresses.iter().any(is_same) {
             return Err(NotAdmitted::Address);
@@ -539,7 +539,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         if client.is_connected { Err(NotAdmitted::Connected) } else { Ok(index) }
     }
 
-    /// The client is connected.
+    /// Starts a session for a client that has connected.
     pub fn client_connected(&mut self, index: usize, now: Now) {
         if let Some(client) = self.clients.get_mut(index) {
             let (mut settings, dictionary) =
@@ -554,19 +554,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
-    /// Takes bytes of a client.
+    /// Processes bytes from a client.
     pub fn client_bytes(&mut self, index: usize, bytes: &[u8], now: Now) {
         self.with_client(index, now, |client, trader| {
             client.session.receive(bytes, &mut client.store, trader, now.utc_ns);
         });
     }
 
-    /// The client closed the connection.
+    /// Notes that the client closed the connection.
     pub fn client_closed(&mut self, index: usize, now: Now) {
         self.with_client(index, now, |client, _| client.session.closed(&mut client.store, now.utc_ns));
     }
 
-    /// The connection of a client is closed: its orders are cancelled, if it has it so.
+    /// Notes that a client's connection is closed, and cancels its orders if the client is configured that way.
     pub fn client_gone(&mut self, index: usize, now: Now) {
         let Some(client) = self.clients.get_mut(index) else { return };
         client.is_connected = false;
@@ -585,13 +585,15 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         matches!(self.translator.state(), ClientToExchangeState::Open | ClientToExchangeState::Halted)
     }
 
-    /// Cancels the open orders of a client. While the venue is away the cancels wait: they are sent when all of its reports are in.
+    /// Cancels the open orders of a client. While the venue is disconnected, the cancels wait until all of its reports have
+    /// arrived.
     pub fn cancel_orders(&mut self, index: usize, now: Now) {
         let (client, time_ns) = (index as u16, now.utc_ns);
         let mark = self.effects.entries.len();
         self.effects.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
         let began = self.effects.entries.len();
-        // While its missed reports come in, the venue's session would take them. What settles the doubts sends them anew: each would be there twice.
+        // While missed reports arrive, the venue's session would accept the cancels. Settling sends them again, so each would be
+        // sent twice.
         let is_settled = self.can_send();
         let Self { clients, translator, venue, effects, .. } = self;
         let mut out = ToAll { venue: is_settled.then_some(venue), clients, effects, now };
@@ -602,7 +604,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.give_back_unsent(now);
     }
 
-    /// Whether the venue has much to do before it needs more requests. While it has, a caller reads no clients, if only for a moment.
+    /// Returns whether the venue has a backlog and needs no more requests. While it does, the caller should stop reading clients
+    /// for a short time.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         let has_much =
@@ -626,7 +629,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.copy_reports(now);
     }
 
-    /// The venue's session did not take these: their requests are rejected.
+    /// Rejects the requests whose messages the venue's session refused.
     fn give_back_unsent(&mut self, now: Now) {
         while !self.effects.unsent.is_empty() {
             let mut unsent = core::mem::take(&mut self.effects.unsent);
@@ -634,7 +637,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 self.unsent(message, now);
             }
             if self.effects.unsent.is_empty() {
-                // The memory is used again.
+                // Reuses the memory.
                 unsent.clear();
                 self.effects.unsent = unsent;
                 return;
@@ -647,7 +650,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         give_back::<S, D>(message, clients, translator, effects, now);
     }
 
-    /// Copies of the execution reports that a client's message made.
+    /// Sends drop copies of the execution reports caused by a client's message.
     fn copy_reports(&mut self, now: Now) {
         if self.effects.copied.is_empty() {
             return;
@@ -671,13 +674,13 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.effects.copied.clear();
     }
 
-    /// The bytes to send to a client.
+    /// Returns the bytes to send to a client.
     #[must_use]
     pub fn client_output(&self, index: usize) -> &[u8] {
         self.clients.get(index).map_or(&[], |client| client.session.output())
     }
 
-    /// Goes on with a long resend to a client, as far as its output has room.
+    /// Continues a long resend to a client, as far as its output has room.
     pub fn client_resend(&mut self, index: usize, now: Now) {
         if self.clients.get(index).is_some_and(|client| client.session.has_to_resend()) {
             self.with_client(index, now, |client, trader| {
@@ -686,20 +689,20 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
-    /// So many bytes were sent to a client.
+    /// Notes that `count` bytes were sent to a client.
     pub fn client_sent(&mut self, index: usize, count: usize) {
         if let Some(client) = self.clients.get_mut(index) {
             client.session.sent(count);
         }
     }
 
-    /// Why the connection of a client is to be closed, if it is.
+    /// Returns why a client's connection should be closed, if it should.
     #[must_use]
     pub fn client_over(&self, index: usize) -> Option<&fix::End> {
         self.clients.get(index)?.session.over()
     }
 
-    /// Ends the connections of clients that read too slowly. Returns whether this one's is.
+    /// Returns whether a client reads too slowly, so that the caller must end its connection. Counts and reports it.
     pub fn is_too_slow(&mut self, index: usize) -> bool {
         let Some(client) = self.clients.get(index) else { return false };
         let is_slow = client.session.output().len() > client.settings.output_bytes;
@@ -713,37 +716,37 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     // ---- the venue ----
 
-    /// The session with the venue.
+    /// Returns the session with the venue.
     pub const fn venue(&self) -> &S {
         &self.venue
     }
 
-    /// The venue's password is this from the next logon on, unless it does not fit.
+    /// Sets the venue's password for the next logon. A password that does not fit changes nothing.
     pub fn set_venue_password(&mut self, password: &str) {
         self.venue.set_password(password);
     }
 
-    /// A connection to the venue is made.
+    /// Notes that a connection to the venue is established.
     pub fn venue_connected(&mut self, channel: usize, now: Now) {
         self.venue.connected(channel, now.steady_ns);
     }
 
-    /// A connection to the venue could not be made.
+    /// Notes that a connection to the venue could not be established.
     pub fn venue_refused(&mut self, channel: usize, now: Now) {
         self.venue.refused(channel, now.steady_ns);
     }
 
-    /// Takes bytes of the venue.
+    /// Processes bytes from the venue.
     pub fn venue_bytes(&mut self, channel: usize, bytes: &[u8], now: Now) {
         self.with_venue(now, |venue, each| venue.receive(channel, bytes, now.steady_ns, each));
     }
 
-    /// So many bytes were sent to the venue.
+    /// Notes that `count` bytes were sent to the venue.
     pub fn venue_sent(&mut self, channel: usize, count: usize, now: Now) {
         self.with_venue(now, |venue, each| venue.sent(channel, count, now.steady_ns, each));
     }
 
-    /// A connection to the venue is closed.
+    /// Notes that a connection to the venue is closed.
     pub fn venue_closed(&mut self, channel: usize, now: Now) {
         self.with_venue(now, |venue, each| venue.closed(channel, now.steady_ns, each));
     }
@@ -763,7 +766,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
         let behind = match self.translator.state() {
             ClientToExchangeState::Open | ClientToExchangeState::Halted => self.venue.behind(),
-            // No order passes, and the state says so.
+            // No orders pass, and the state already says so.
             _ => Partitions::default(),
         };
         if behind != self.behind {
@@ -771,7 +774,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
-    /// Of other partitions than before reports are missing.
+    /// Updates the partitions with missing reports.
     #[cold]
     fn are_behind(&mut self, behind: Partitions, now: Now) {
         if self.behind == Partitions::default() {
@@ -790,7 +793,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.translator.set_behind(behind);
     }
 
-    /// The venue's missed reports are all in.
+    /// Resolves in-doubt requests after all of the venue's missed reports have arrived.
     fn settle(&mut self, now: Now) {
         self.translator.venue_recovered();
         let time_ns = now.utc_ns;
@@ -810,7 +813,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     // ---- time, control, the store ----
 
-    /// What time brings, for all sessions. A caller does it some times a second.
+    /// Performs the periodic work of all sessions. The caller does so several times a second.
     pub fn tick(&mut self, now: Now) {
         self.effects.end_second(now.utc_ns);
         self.look_at_the_day(now.utc_ns);
@@ -835,13 +838,13 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.translator.prepare_to_warm();
     }
 
-    /// Runs a dummy order through checks and translation, so that the next one finds them in the caches. It has no effect on
-    /// orders, stores and sessions.
+    /// Runs a dummy order through the checks and the translation, so that the next order finds them in the caches. It does not
+    /// affect orders, stores or sessions.
     pub fn warm(&mut self, now: Now) {
         self.translator.warm(now.utc_ns);
     }
 
-    /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
+    /// Resends the gateway's own requests that the venue's session refused before, until it refuses one again.
     fn send_again(&mut self, now: Now) {
         while self.can_send() && self.translator.has_to_send_again() && self.effects.unsent.is_empty() {
             let time_ns = now.utc_ns;
@@ -853,19 +856,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.give_back_unsent(now);
     }
 
-    /// The clock was set ahead by so many nanoseconds.
+    /// Notes that the clock was set ahead by this many nanoseconds.
     pub fn clock_was_set(&mut self, ahead_ns: i64) {
         for client in &mut self.clients {
             client.session.clock_was_set(ahead_ns);
         }
     }
 
-    /// Whether the kill switch of all clients is on.
+    /// Returns whether the kill switch for all clients is on.
     pub(crate) const fn is_halted(&self) -> bool {
         self.is_halted
     }
 
-    /// The kill switch of all clients.
+    /// Sets the kill switch for all clients.
     pub fn set_halted(&mut self, is_halted: bool, now: Now) {
         self.is_halted = is_halted;
         if is_halted {
@@ -882,7 +885,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
-    /// New orders and replaces that wait for the venue's throttle are not sent any more: of one client, or of all.
+    /// Withdraws new orders, quotes and replaces that wait for the venue's throttle, of one client or of all.
     fn take_back(&mut self, client: Option<ClientIndex>, now: Now) {
         let Self { translator, venue, effects, .. } = self;
         venue.take_back(
@@ -892,7 +895,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.give_back_unsent(now);
     }
 
-    /// The kill switch of one client, by its name. Returns whether there is such a client.
+    /// Sets the kill switch for one client, given its name. Returns whether the client exists.
     pub fn set_client_halted(&mut self, name: &str, is_halted: bool, now: Now) -> bool {
         let Some(index) = self.clients.iter().position(|client| client.settings.name == name) else {
             return false;
@@ -910,7 +913,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         true
     }
 
-    /// Where the best prices come from that orders are checked against. [`Self::tick`] looks for them.
+    /// Sets the source of the best prices that orders are checked against. [`Self::tick`] checks that it is alive.
     pub fn set_tops(&mut self, tops: Box<dyn TopsOfBook>) {
         self.translator.set_tops(tops);
         self.has_prices = Some(false);
@@ -940,8 +943,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.venue.log_out(now.steady_ns);
     }
 
-    /// Writes what the turn changed. Afterwards its outputs may be sent. After an error it is called again, and nothing is sent before
-    /// it succeeds.
+    /// Writes the changes of the turn. After it succeeds, the output may be sent. After an error, call it again, and send nothing
+    /// until it succeeds.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -968,50 +971,50 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         Ok(())
     }
 
-    /// The clients whose store or output may have changed in this turn.
+    /// Returns the clients whose store or output may have changed in this turn.
     pub(crate) fn touched(&self) -> &[usize] {
         &self.effects.touched
     }
 
-    /// Whether something is to be written before anything more is sent.
+    /// Returns whether changes must be written before anything more is sent.
     pub(crate) fn has_changes(&self) -> bool {
         !self.effects.entries.is_empty() || !self.effects.touched.is_empty()
     }
 
-    /// Bytes of entries so far: a turn is ended before it is long.
+    /// Returns the bytes of entries so far: the caller ends a turn before it becomes long.
     pub(crate) fn entry_bytes(&self) -> usize {
         self.effects.entries.len()
     }
 
-    /// Orders are followed, for traces.
+    /// Follows orders from now on, for traces.
     pub(crate) fn set_tracer(&mut self, tracer: Tracer) {
         self.effects.tracer = Some(Box::new(tracer));
     }
 
-    /// What follows orders, if they are followed.
+    /// Returns the tracer, if orders are followed.
     #[inline]
     pub(crate) fn tracer(&mut self) -> Option<&mut Tracer> {
         self.effects.tracer.as_deref_mut()
     }
 
-    /// Everything is sent that the venue is to get, and does not wait for its throttle.
+    /// Returns whether everything for the venue has been sent, and nothing waits for its throttle.
     pub(crate) fn has_sent_to_venue(&self) -> bool {
         self.venue.output(ORDERS).is_empty() && self.venue.queued() == 0
     }
 
-    /// What a person should know, since the last call.
+    /// Returns the notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.effects.has_report_notice = false;
         core::mem::take(&mut self.effects.notices)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.effects.counters
     }
 
-    /// The state, but for what only the host knows.
+    /// Returns the state, except for the parts that only the host knows.
     #[must_use]
     pub fn status(&self, now: Now) -> Status {
         let open = |index: u16| u64::from(self.translator.open_orders(ClientIndex(index)));
@@ -1064,7 +1067,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
-    /// The working orders, and the ended ones that are still known if `all`: `most` at most.
+    /// Returns the working orders, at most `most`. With `all`, includes ended orders that are still known.
     #[must_use]
     pub fn orders(&self, all: bool, most: usize) -> Orders {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -1111,7 +1114,7 @@ pub(crate) fn percentiles(histogram: &Histogram<u64>) -> Percentiles {
     }
 }
 
-/// A message that the venue did not get.
+/// Rejects the request of a message that was not sent to the venue.
 fn give_back<S: VenueSession, D: Disk>(
     message: &[u8],
     clients: &mut [Client<D>],
@@ -1129,7 +1132,7 @@ fn give_back<S: VenueSession, D: Disk>(
     }
 }
 
-/// What happens on the venue's session.
+/// Processes an event of the venue's session.
 fn on_event<S: VenueSession, D: Disk>(
     event: VenueEvent<'_>,
     clients: &mut [Client<D>],

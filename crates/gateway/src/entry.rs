@@ -1,7 +1,7 @@
-//! What the store holds: entries, several of them in one record of the journal.
+//! The entries of the store. One journal record holds several of them.
 //!
-//! A turn is what the gateway took in and put out at once. A start repeats it whole or not at all, so that no message is half
-//! processed after a crash. It is one record; one that is longer than a record may be is several ([`PART`]).
+//! A turn is everything that the gateway takes in and puts out in one pass. A restart replays a turn completely or not at all, so
+//! that a crash leaves no message half processed. A turn is one record; one that does not fit into a record is split ([`PART`]).
 //!
 //! | offset | an entry's header | |
 //! | --- | --- | --- |
@@ -19,18 +19,18 @@ use tapeworks_journal::{MAX_PAYLOAD_BYTES, Place, Record};
 /// Bytes of an entry's header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
-/// The `channel` of a record says how many records right before it the disk may not have had when it was written. This many or more: it
-/// says nothing.
+/// Value of a record's `channel` that makes no claim. A smaller value says how many records immediately before it might not have
+/// been on disk when it was written.
 pub(crate) const NO_CLAIM: u16 = u16::MAX;
 
-/// The kind of a record that ends a turn, and in most cases is all of it. `extra` is how many parts of the turn come before.
+/// Kind of a record that ends a turn; usually it is the whole turn. `extra` is the number of earlier parts of the turn.
 pub(crate) const TURN: u8 = 1;
 
-/// The kind of a record that has a part of a turn, and not its end. `extra` is how many parts come before. Nothing was sent of a turn
-/// whose end is not there.
+/// Kind of a record that holds a part of a turn, but not the end. `extra` is the number of earlier parts. A turn whose last part is
+/// missing had sent nothing.
 pub(crate) const PART: u8 = 2;
 
-/// Where a part of a turn begins among the turn's bytes, and where the journal has it.
+/// Where a part of a turn begins among the turn's bytes, and where it is in the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub(crate) from: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Where the byte of the turn at `offset` is.
+    /// Returns the journal position of the turn's byte at `offset`.
     pub(crate) fn place_of(parts: &[Self], offset: usize) -> Place {
         let count = parts.partition_point(|part| part.from <= offset);
         let part = count.checked_sub(1).and_then(|last| parts.get(last));
@@ -49,7 +49,7 @@ impl Written {
     }
 }
 
-/// Puts the records of a turn together.
+/// Reassembles the records of a turn.
 #[derive(Default, Debug)]
 pub(crate) struct Turn {
     pub(crate) bytes: Vec<u8>,
@@ -58,9 +58,9 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Takes a record. Returns whether the turn is whole now; `None`: the record is no part of one.
+    /// Adds a record. Returns whether the turn is now complete, or `None` if the record does not continue one.
     pub(crate) fn take(&mut self, record: &Record<'_>) -> Option<bool> {
-        // What is left of a turn without an end: a former run was over before it was written.
+        // Drops the start of a turn without an end: the previous run stopped before it was written.
         if record.extra == 0 || std::mem::take(&mut self.is_whole) {
             self.bytes.clear();
             self.parts.clear();
@@ -75,7 +75,7 @@ impl Turn {
         Some(self.is_whole)
     }
 
-    /// The record that was taken last ends at this place.
+    /// Notes that the last record added ends at this position.
     pub(crate) fn ends_at(&mut self, end: Place) {
         if let Some(part) = self.parts.last_mut() {
             let length = (self.bytes.len() - part.from) as u64;
@@ -86,14 +86,14 @@ impl Turn {
 
 macro_rules! kinds {
     ($($(#[doc = $text:literal])+ $kind:ident = $number:literal, $name:literal;)+) => {
-        /// What an entry is.
+        /// The kind of an entry.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Kind {
             $($(#[doc = $text])+ $kind = $number,)+
         }
 
         impl Kind {
-            /// The kind of a number of the file.
+            /// Returns the kind with this number in the file.
             const fn of(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$kind),)+
@@ -101,7 +101,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its name, for people.
+            /// Returns the kind's name, for people.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -113,77 +113,77 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The gateway started: the bytes are the names of the clients, one a line.
+    /// The gateway started. The bytes are the clients' names, one per line.
     Start = 1, "start";
-    /// A client's message that led to a request: the whole FIX message.
+    /// A client's message that led to a request: the complete FIX message.
     Request = 2, "request";
-    /// The request as the venue gets it.
+    /// The request as sent to the venue.
     ToVenue = 3, "to venue";
-    /// A report of the venue. Number: its own, with the App ID in the highest byte.
+    /// A report from the venue. Number: the report's own, with the App ID in the highest byte.
     Report = 4, "report";
     /// A message to the venue that was not sent, because the session ended or its queue was full.
     Unsent = 5, "unsent";
-    /// Requests in doubt were settled.
+    /// In-doubt requests were resolved.
     Settled = 6, "settled";
-    /// The gateway cancels the orders of a client.
+    /// The gateway cancels a client's orders.
     CancelOrders = 7, "cancel orders";
-    /// The kill switch of all clients. Number: 1 is on.
+    /// The kill switch for all clients. Number: 1 is on.
     Halt = 8, "halt";
-    /// The kill switch of one client. Number: 1 is on.
+    /// The kill switch for one client. Number: 1 is on.
     HaltClient = 9, "halt client";
-    /// The venue's numbers begin anew. Number: the App ID.
+    /// The venue's sequence numbers restart. Number: the App ID.
     NewDay = 10, "new day";
-    /// A message to a client, with its number.
+    /// A message to a client, with its sequence number.
     ToClient = 11, "to client";
-    /// The number of the next message of a client.
+    /// The sequence number of the next message from a client.
     NextIncoming = 12, "next incoming";
-    /// The number of the next message to a client.
+    /// The sequence number of the next message to a client.
     NextOutgoing = 13, "next outgoing";
-    /// Both numbers of a client began at 1.
+    /// Both sequence numbers of a client were reset to 1.
     Reset = 14, "reset";
-    /// The venue does not have these reports any more. Number: the first, with the App ID in the highest byte; the bytes are how many,
-    /// a u64.
+    /// The venue no longer has these reports. Number: the first, with the App ID in the highest byte; the bytes are the count, a
+    /// u64.
     Missing = 15, "missing";
-    /// The gateway sends the next of its own requests again that the venue's session did not take.
+    /// The gateway resends the next of its own requests that the venue's session did not accept.
     Again = 16, "again";
-    /// The name of the venue's session, whose numbers are those of no other.
+    /// The name of the venue's session. Its sequence numbers belong to this session only.
     Session = 17, "session";
-    /// The venue has seen no request with this number for a name, or a later one.
+    /// The venue has seen no request named by this number or a later one.
     NextName = 18, "next name";
-    /// A day began where the venue's times count from midnight. Number: its midnight, in UTC nanoseconds.
+    /// A new day began, for a venue whose times count from midnight. Number: that midnight, in UTC nanoseconds.
     Midnight = 19, "midnight";
 }
 
-/// An entry.
+/// An entry of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// What it is.
+    /// The kind of entry.
     pub kind: Kind,
-    /// The client, by its place among the names of the last start.
+    /// The client's index among the names of the last start.
     pub client: u16,
-    /// By kind.
+    /// A number whose meaning depends on the kind.
     pub number: u64,
-    /// When, in UTC nanoseconds.
+    /// The time of the entry, in UTC nanoseconds.
     pub time_ns: u64,
-    /// By kind.
+    /// The payload, whose meaning depends on the kind.
     pub bytes: &'a [u8],
 }
 
-/// The number of a report with its App ID.
+/// Packs an App ID and the number of a report into one number.
 pub(crate) const fn report_number(app_id: u8, number: u64) -> u64 {
     let number = if number > MOST_REPORTS { MOST_REPORTS } else { number };
     (app_id as u64) << 56 | number
 }
 
-/// The highest number of a report that has room beside its App ID. No venue sends so many in a day: a higher one is a venue's error.
+/// Highest report number that fits beside an App ID. No venue sends this many in a day; a higher number is an error of the venue.
 const MOST_REPORTS: u64 = (1 << 56) - 1;
 
-/// The App ID and the number of a report.
+/// Unpacks the App ID and the number of a report.
 pub(crate) const fn of_report_number(number: u64) -> (u8, u64) {
     ((number >> 56) as u8, number & MOST_REPORTS)
 }
 
-/// Entries that are collected.
+/// A buffer that collects entries.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
@@ -217,7 +217,7 @@ impl Entries {
         &self.bytes
     }
 
-    /// Takes back what was pushed since there were so many bytes.
+    /// Drops the entries pushed after the buffer held this many bytes.
     pub(crate) fn truncate(&mut self, bytes: usize) {
         self.bytes.truncate(bytes);
     }
@@ -226,7 +226,7 @@ impl Entries {
         self.bytes.clear();
     }
 
-    /// Adds all of `other`, which is empty then. Returns where they begin.
+    /// Moves all entries of `other` to the end. Returns the offset at which they begin.
     pub(crate) fn append(&mut self, other: &mut Self) -> usize {
         let at = self.bytes.len();
         self.bytes.append(&mut other.bytes);
@@ -234,7 +234,7 @@ impl Entries {
     }
 }
 
-/// The bytes of the first entries that fit into a record; those of one entry at least.
+/// Returns the length of the leading entries that fit into one record: at least one entry.
 pub(crate) fn first_part(entries: &[u8]) -> usize {
     if entries.len() <= MAX_PAYLOAD_BYTES {
         return entries.len();
@@ -250,7 +250,8 @@ pub(crate) fn first_part(entries: &[u8]) -> usize {
     end.min(entries.len())
 }
 
-/// The entries of a turn, each with the offset of its bytes. `Err`: the turn has something else from that offset on.
+/// Iterates over the entries of a turn, each with the offset of its bytes. `Err` holds the offset from which on the bytes are no
+/// entry.
 pub(crate) fn entries(record: &[u8]) -> impl Iterator<Item = Result<(usize, Entry<'_>), usize>> {
     let mut at = 0;
     core::iter::from_fn(move || {

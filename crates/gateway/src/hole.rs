@@ -1,14 +1,16 @@
 //! Damage at the end of a store that a power loss explains.
 //!
-//! What is not synced may be lost when the machine loses power, and the disk may have a later part of it and not an earlier one. Such a
-//! hole is distinguished from damage to what the disk had promised by what the store says itself:
+//! When the machine loses power, data that was not synced may be lost, and the disk may have a later part and lack an earlier one.
+//! The store itself shows whether a hole is of this kind, or whether data is damaged that the disk had promised to keep:
 //!
-//! - It is in the last segment: one is synced before the next begins.
-//! - No sound record behind it says that it was synced. Each record has how many before it were not, when it was written
-//!   ([`NO_CLAIM`](crate::entry::NO_CLAIM)); with a sync before each send that is none, so nothing is ever cut there.
+//! - The hole is in the last segment, because a segment is synced before the next one begins.
+//! - No intact record after it shows that the hole was synced. Each record states how many records before it were not yet synced
+//!   when it was written ([`NO_CLAIM`](crate::entry::NO_CLAIM)). With a sync before each send there are none, so nothing is ever
+//!   cut off.
 //!
-//! Then all that is behind the hole was written after the last sync that the store knows of, and `sync` has not promised it. A damaged
-//! record of the last moments before a stop without a sync looks the same: it is as young, and was promised no more.
+//! If both hold, everything after the hole was written after the last sync that the store knows of, so no sync has promised it. A
+//! damaged record from the last moments before a stop without a sync looks the same: it is as recent, and no sync had promised it
+//! either.
 
 use std::path::{Path, PathBuf};
 
@@ -18,23 +20,23 @@ use tapeworks_journal::{JournalError, JournalReader, LOST, segment_starts_in};
 
 use crate::entry::{NO_CLAIM, PART, TURN};
 
-/// What a start has cut off at the end of its store, or would.
+/// The part that a start has cut off at the end of its store, or would cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cut {
-    /// The number of the first record that is gone.
+    /// The number of the first record cut off.
     pub from: u64,
-    /// Records that the disk did not have.
+    /// The number of records lost from the disk.
     pub lost: u64,
-    /// Sound records behind them, which are of no use without them.
+    /// The number of intact records after them, which are useless without the lost records.
     pub discarded: u64,
-    /// The times of the first and the last of these, in UTC nanoseconds.
+    /// The times of the first and the last discarded record, in UTC nanoseconds.
     pub times_ns: (u64, u64),
-    /// The file that has the bytes from there on.
+    /// The file that holds the bytes that were cut off.
     pub set_aside: Option<PathBuf>,
 }
 
-/// Whether the hole that `reader` has just come to is one that a power loss explains: `lost` records from `from` on. Reads the rest of the
-/// journal.
+/// Checks whether a power loss explains the hole of `lost` records from `from` on, which `reader` has just reached. Reads the rest
+/// of the journal.
 pub(crate) fn unsynced<D: Disk>(
     folder: &Path,
     reader: &mut JournalReader<D>,

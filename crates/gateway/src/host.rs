@@ -1,15 +1,17 @@
-//! The gateway's thread: sockets, clocks, the journal.
+//! The gateway's thread: sockets, clocks, and the journal.
 //!
 //! ```text
 //! wait ─▶ read from the venue, then from clients ─▶ write the turn to the journal ─▶ send ─▶ wait
 //! ```
 //!
-//! Reports come before requests. A gateway that has stood for a moment finds orders of all clients, and each makes reports: it reads all that
-//! the venue has sent, then a bounded number of bytes of clients, and none while it is ahead of the venue. Otherwise the venue
-//! would find a client that reads too slowly, and end the session. What clients have sent waits in their sockets.
+//! Reports are read before requests. After a pause the gateway finds orders from all clients, and each order produces reports. It
+//! therefore reads everything that the venue has sent, then a bounded number of bytes from clients, and nothing from clients while
+//! it is ahead of the venue. Otherwise the venue would see a client that reads too slowly, and would end the session. Unread client
+//! messages wait in their sockets.
 //!
-//! One thread does all of it. A turn that the disk does not take is tried again, and meanwhile nothing is read or sent; after
-//! [`HostSettings::disk_patience`] the gateway ends. Another thread makes the journal's next segment, and syncs it by interval.
+//! One thread does all of this. A turn that the disk refuses is retried, and nothing is read or sent in the meantime; after
+//! [`HostSettings::disk_patience`] the gateway ends. Another thread creates the journal's next segment and syncs the journal by
+//! interval.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -44,41 +46,42 @@ use crate::status::{Orders, Percentiles, Status};
 use crate::traces::Tracer;
 use crate::venue::VenueSession;
 
-/// Bytes that a connection gives in one turn.
+/// Bytes per read of a connection.
 const READ_BYTES: usize = 16 << 10;
 
-/// A turn is written when it has so many bytes of entries: a record holds one.
+/// Bytes of entries after which a turn is written: it should fit into one record.
 const TURN_BYTES: usize = 256 << 10;
 
-/// Bytes that all clients together give in one turn, and one read more: some 700 orders, a few milliseconds.
+/// Bytes read from all clients together per turn, plus at most one read: about 700 orders, a few milliseconds.
 const CLIENT_BYTES: usize = 128 << 10;
 
-/// Bytes that a channel of the venue gives in one turn. An order makes less than twice its own bytes, mostly, and this is eight times.
+/// Bytes read from a channel of the venue per turn. An order usually produces less than twice its own bytes, and this is eight
+/// times `CLIENT_BYTES`.
 const VENUE_BYTES: usize = 1 << 20;
 
-/// How long clients are not read at a time while the gateway is ahead of the venue. Then they are read, and requests for which the venue's session
-/// has no room are rejected.
+/// Longest time without reading clients while the gateway is ahead of the venue. After that they are read, and requests for which
+/// the venue's session has no room are rejected.
 const LONGEST_HOLD: Duration = Duration::from_millis(500);
 
-/// How often time passes for the sessions.
+/// Interval between ticks of the sessions.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often the percentiles are made of what was measured.
+/// Interval between updates of the percentiles.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How often an idle thread warms the order path, where the settings say so.
+/// Interval at which an idle thread warms the order path, if warming is enabled.
 const WARM: Duration = Duration::from_millis(1);
 
-/// How often a turn that the disk did not take is tried again.
+/// Pause before a turn that the disk refused is retried.
 const DISK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Bytes of a connection's first message, at most.
+/// Maximum number of bytes in a connection's first message.
 const FIRST_MESSAGE_BYTES: usize = 8 << 10;
 
-/// Connections that a listener gives in one turn.
+/// Maximum number of connections accepted per turn.
 const MOST_ACCEPTED: usize = 64;
 
-/// How long the sessions may take to log out when the gateway stops.
+/// Longest time that the sessions may take to log out when the gateway stops.
 const LOG_OUT: Duration = Duration::from_secs(2);
 
 const WAKER: Token = Token(0);
@@ -88,43 +91,45 @@ const FIRST_CONNECTION: usize = 2;
 /// How the thread waits for bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// It sleeps until a socket has some: no processor time while there is nothing to do.
+    /// Sleeps until a socket has bytes: uses no processor time while there is nothing to do.
     #[default]
     Sleep,
-    /// It looks again and again: faster by a wake-up, and a core is gone.
+    /// Polls continuously: saves a wake-up, and occupies a core.
     Spin,
 }
 
-/// What the thread needs to know.
+/// Settings of the gateway's thread.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// Where FIX clients connect. Port 0: the kernel chooses.
+    /// The address on which to listen for FIX clients. With port 0 the kernel chooses.
     pub listen: SocketAddr,
-    /// Where the venue is, one address for each of its channels.
+    /// The venue's addresses, one for each of its channels.
     pub venue: Vec<SocketAddr>,
-    /// How it waits.
+    /// How the thread waits for bytes.
     pub wait: Wait,
-    /// Whether the order path is kept in the caches: once a millisecond while nothing comes.
+    /// Whether to keep the order path in the caches by running it once a millisecond while idle.
     pub warms: bool,
-    /// The core that the thread stays on.
+    /// The core to which the thread is pinned.
     pub core: Option<usize>,
-    /// Connections at once, those that have not logged on included. Above it the oldest of these is closed for a newer one.
+    /// Maximum number of connections, including those not yet logged on. Above it, the oldest connection that is not logged on is
+    /// closed for a newer one.
     pub most_connections: usize,
-    /// How long a connection may take for its first message.
+    /// Longest time that a connection may take to send its first message.
     pub first_message: Duration,
-    /// How long the venue may take to accept a connection.
+    /// Longest time that the venue may take to accept a connection.
     pub venue_connect: Duration,
-    /// How long the disk may refuse before the gateway ends.
+    /// How long the disk may refuse writes before the gateway ends.
     pub disk_patience: Duration,
-    /// How FIX clients connect: in plain text, or with TLS.
+    /// How FIX clients connect: in plain text or with TLS.
     pub acceptor: Acceptor,
-    /// The password at the venue, where it may change while the gateway runs: each connection logs on with what it is then. `None`: the session's.
+    /// The password at the venue, if it may change while the gateway runs: each connection logs on with the current value. `None`:
+    /// the session's.
     pub venue_password: Option<Secret>,
-    /// Where samples of orders and of rare operations go, for traces.
+    /// Where samples of orders and of rare operations are recorded, for traces.
     pub traces: Option<Traces>,
 }
 
-/// The gateway did not start, or ended.
+/// Why the gateway did not start, or ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -134,18 +139,18 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// The address cannot be had.
+    /// The gateway cannot listen on the address.
     #[error("cannot listen on {address} for FIX clients: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// There is no thread, or no way to wait for sockets.
+    /// The thread could not be started, or sockets cannot be polled.
     #[error("no thread for the gateway: {0}")]
     Thread(io::Error),
-    /// The disk took nothing for too long.
+    /// The disk refused writes for too long.
     #[error("the store takes nothing, so the gateway has ended; nothing was sent that it does not have: {0}")]
     Store(JournalError),
     /// The thread panicked.
@@ -153,7 +158,7 @@ pub enum StartError {
     Panicked,
 }
 
-/// Why a command is not obeyed.
+/// Why a command was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum NotObeyed {
@@ -165,34 +170,34 @@ pub enum NotObeyed {
     StoreIsGone(String),
 }
 
-/// What a gateway is commanded.
+/// A command to a running gateway.
 pub enum Command<W: World> {
-    /// The kill switch of all clients, or of one. The answer comes when the store has it.
+    /// Sets the kill switch for all clients, or for one. The answer is sent after the change is in the store.
     Halt {
         /// The client; `None`: all.
         client: Option<String>,
-        /// On or off.
+        /// Whether the switch is on.
         is_halted: bool,
-        /// Whether open orders are cancelled too.
+        /// Whether open orders are cancelled as well.
         cancels: bool,
-        /// Gets the answer.
+        /// Receives the answer.
         done: W::Sender<Result<(), NotObeyed>>,
     },
-    /// The orders. The gateway's thread composes the answer, so a list without a bound would delay trading.
+    /// Lists the orders. The gateway's thread composes the answer, so an unbounded list would delay trading.
     Orders {
-        /// Ended ones too.
+        /// Whether to include ended orders.
         all: bool,
-        /// The most orders in the answer.
+        /// Maximum number of orders in the answer.
         most: usize,
-        /// Gets them.
+        /// Receives the orders.
         done: W::Sender<Orders>,
     },
 }
 
-/// Gets what a person should know, on the gateway's thread: it must not wait, nor write to a log itself.
+/// Receives notices for people, on the gateway's thread. It must not block, nor write to a log itself.
 pub type OnNotice = Box<dyn FnMut(Notice) + Send>;
 
-/// Shows the state of a running gateway to other threads, and commands it. It does not keep the gateway running.
+/// Shows the state of a running gateway to other threads, and sends it commands. Does not keep the gateway running.
 pub struct Handle<W: World = System> {
     waker: Arc<W::Waker>,
     commands: W::Sender<Command<W>>,
@@ -213,21 +218,21 @@ impl<W: World> std::fmt::Debug for Handle<W> {
 }
 
 impl<W: World> Handle<W> {
-    /// The state, a tenth of a second old at most.
+    /// Returns the state, at most a tenth of a second old.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives a command.
+    /// Sends a command.
     pub fn command(&self, command: Command<W>) {
-        // Without a thread there is nothing to command, and the answer does not come.
+        // If the thread has ended, the command is dropped and no answer is sent.
         let _given = self.commands.send(command);
         let _woken = self.waker.wake();
     }
 }
 
-/// A running gateway. Dropping it stops it.
+/// A running gateway. Dropping it stops the gateway.
 pub struct Gateway<W: World = System> {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -245,7 +250,7 @@ impl<W: World> Gateway<W> {
     /// Starts a gateway with a core and its journal ([`open`](crate::open)).
     ///
     /// # Errors
-    /// The address cannot be had, or there is no thread.
+    /// The gateway cannot listen on the address, or the thread cannot be started.
     pub fn start<S: VenueSession + Send + 'static>(
         settings: HostSettings,
         mut core: Core<S, W>,
@@ -312,30 +317,30 @@ impl<W: World> Gateway<W> {
         Ok(Self { address, stop, handle: Handle { waker, commands, status }, thread: Some(thread) })
     }
 
-    /// Where FIX clients connect.
+    /// Returns the address on which it listens for FIX clients.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// For other threads.
+    /// Returns a handle for other threads.
     #[must_use]
     pub fn handle(&self) -> Handle<W> {
         self.handle.clone()
     }
 
-    /// The state, a tenth of a second old at most.
+    /// Returns the state, at most a tenth of a second old.
     #[must_use]
     pub fn status(&self) -> Status {
         self.handle.status()
     }
 
-    /// Gives a command.
+    /// Sends a command.
     pub fn command(&self, command: Command<W>) {
         self.handle.command(command);
     }
 
-    /// Whether it has ended by itself.
+    /// Returns whether the gateway has ended by itself.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(|thread| thread.is_finished())
@@ -344,7 +349,7 @@ impl<W: World> Gateway<W> {
     /// Logs out of all sessions, and stops.
     ///
     /// # Errors
-    /// It had ended before.
+    /// The gateway had ended before.
     pub fn stop(mut self) -> Result<(), StartError> {
         self.end()
     }
@@ -362,7 +367,7 @@ impl<W: World> Drop for Gateway<W> {
     }
 }
 
-/// Does the disk's slow work.
+/// Performs the disk's slow work.
 struct DiskThread<W: World> {
     tasks: Option<W::Sender<IoTask<W>>>,
     finished: W::Receiver<Finished<W>>,
@@ -394,10 +399,10 @@ impl<W: World> Drop for DiskThread<W> {
     }
 }
 
-/// Whose a connection is.
+/// The owner of a connection.
 #[derive(Debug)]
 enum Peer {
-    /// Its first message is not whole.
+    /// The first message is incomplete, so the client is not known.
     Unknown {
         bytes: Vec<u8>,
         since: Instant,
@@ -405,10 +410,10 @@ enum Peer {
     Client(usize),
     Venue {
         channel: usize,
-        /// When it was opened, until it is connected.
+        /// When the connection attempt began; `None` once connected.
         opened: Option<Instant>,
     },
-    /// It is over: the last bytes go out.
+    /// The connection is over; its last bytes are being sent.
     Nobody,
 }
 
@@ -418,7 +423,7 @@ struct Connection<W: World> {
     address: SocketAddr,
 }
 
-/// A kill switch was turned, and the store does not have it yet.
+/// A kill switch was set, but the change is not in the store yet.
 struct Halted<W: World> {
     done: W::Sender<Result<(), NotObeyed>>,
     obeyed: Result<(), NotObeyed>,
@@ -434,16 +439,16 @@ struct Host<S: VenueSession, W: World> {
     listener: W::Listener,
     connections: BTreeMap<usize, Connection<W>>,
     next_connection: usize,
-    /// The connection of each client, and of each channel of the venue.
+    /// The connection of each client and of each channel of the venue.
     of_clients: Vec<Option<usize>>,
     of_venue: Vec<Option<usize>>,
-    /// Connections that have work which the poll does not report again.
+    /// Connections with work that the poll does not report again.
     again: Vec<usize>,
-    /// Clients that are read when the venue has caught up.
+    /// Clients to read after the venue has caught up.
     held: Vec<usize>,
-    /// Since when the gateway is ahead of the venue.
+    /// Since when the gateway has been ahead of the venue.
     ahead_since: Option<Instant>,
-    /// The clients from this number on are read first.
+    /// Connections from this number on are read first.
     next_client: usize,
     accepts_again: bool,
     accept_failed: bool,
@@ -451,7 +456,7 @@ struct Host<S: VenueSession, W: World> {
     /// Connections that may have output in this turn.
     writing: Vec<usize>,
     commands: W::Receiver<Command<W>>,
-    /// Halts whose answers wait until the store has them.
+    /// Halts to answer after the store has them.
     halted: Vec<Halted<W>>,
     status: Arc<Mutex<Status>>,
     refused_connections: u64,
@@ -459,18 +464,18 @@ struct Host<S: VenueSession, W: World> {
     attempts: Attempts,
     on_notice: OnNotice,
     disk: DiskThread<W>,
-    /// Why the store does not count any more.
+    /// Why the store is unusable, if its files were removed.
     gone: Option<String>,
     turn: Histogram<u64>,
-    /// Of the turns, when the last whole second ended.
+    /// Percentiles of `turn`, as of the last full second.
     turns: Percentiles,
     turns_of: Instant,
     ticked: Instant,
-    /// When the order path was used last, by a turn or by warming.
+    /// When the order path was last used, by a turn or by warming.
     warmed: Instant,
 }
 
-/// A connection whose client is not known yet.
+/// A connection whose client is not yet known.
 struct OfUnknown<'a> {
     bytes: &'a mut Vec<u8>,
     is_closed: bool,
@@ -508,7 +513,7 @@ impl<S: VenueSession, W: World> ByteSession for OfClient<'_, S, W> {
     }
 
     fn fill(&mut self, _now_ns: u64) {
-        // Messages that are sent again are in the store already.
+        // Resent messages are in the store already.
         self.core.client_resend(self.index, self.now);
     }
 
@@ -574,7 +579,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         while !stop.load(Ordering::Acquire) {
             self.turn(&mut reported, stop)?;
         }
-        // Everybody hears that the gateway stops.
+        // Every session gets a Logout.
         let now = self.clock.now();
         self.core.log_out(now);
         let until = W::instant();
@@ -595,7 +600,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             .any(|connection| matches!(connection.peer, Peer::Client(_) | Peer::Venue { .. }))
     }
 
-    /// One turn: waits, reads, writes the journal, sends.
+    /// Runs one turn: waits, reads, writes the journal, sends.
     fn turn(&mut self, reported: &mut Vec<Ready>, stop: &AtomicBool) -> Result<(), StartError> {
         let is_released = !self.held.is_empty() && !self.holds_clients();
         let has_work = !self.again.is_empty() || is_released || self.accepts_again;
@@ -641,7 +646,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.answer_halts(now);
         }
         ready.clear();
-        // The memory is used again.
+        // Reuses the memory.
         if self.again.is_empty() {
             self.again = ready;
         }
@@ -655,7 +660,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(())
     }
 
-    /// Warms the order path if nothing has come for a while. A turn with work has warmed it itself.
+    /// Warms the order path if nothing has arrived for a while. A turn with work has warmed it already.
     fn warm(&mut self, is_idle: bool, now: Now) {
         if is_idle {
             if W::since(self.warmed) < WARM {
@@ -666,7 +671,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.warmed = W::instant();
     }
 
-    /// Whether clients are not read now, because the gateway is ahead of the venue.
+    /// Returns whether clients are not read at present, because the gateway is ahead of the venue.
     fn holds_clients(&mut self) -> bool {
         if !self.core.is_ahead() {
             self.ahead_since = None;
@@ -675,8 +680,8 @@ impl<S: VenueSession, W: World> Host<S, W> {
         W::since(*self.ahead_since.get_or_insert_with(W::instant)) < LONGEST_HOLD
     }
 
-    /// Reads from the connections that are ready: first all that the venue has sent, then what the turn takes of clients. Those that are left
-    /// come first in the next turn.
+    /// Reads from the connections that are ready: first everything that the venue has sent, then from clients up to the limit of
+    /// the turn. The next turn begins with the clients left over.
     fn read_all(&mut self, ready: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
         let mut has_news = false;
         for channel in 0..S::CHANNELS {
@@ -711,7 +716,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(())
     }
 
-    /// Reads once from a connection, and writes the turn if it is long. Returns how many bytes came.
+    /// Reads once from a connection, and writes the turn if it is long. Returns the number of bytes read.
     fn read_one(&mut self, number: usize, now: Now, stop: &AtomicBool) -> Result<usize, StartError> {
         let read = self.read(number, now);
         if self.core.entry_bytes() > TURN_BYTES {
@@ -720,7 +725,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(read)
     }
 
-    /// Writes the turn, then sends what it put out. Sending may end a session, which makes another small turn.
+    /// Writes the turn, then sends its output. Sending may end a session, which produces another short turn.
     fn send(&mut self, ready: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
         let mut numbers = std::mem::take(&mut self.writing);
         for round in 0..4 {
@@ -743,7 +748,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(())
     }
 
-    /// Sends to connections. The end of one may put something into the output of the next, which is written before it is sent.
+    /// Sends to connections. The end of one session may add output to the next, which is written to the journal before it is sent.
     fn write_all(&mut self, numbers: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
         for number in numbers {
             if self.core.has_changes() {
@@ -754,7 +759,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(())
     }
 
-    /// Writes what the turn changed. While the disk refuses, nothing else happens.
+    /// Writes the changes of the turn. Nothing else happens while the disk refuses.
     fn commit(&mut self, stop: &AtomicBool) -> Result<(), StartError> {
         let (began, mut is_refused) = (self.clock.now(), false);
         loop {
@@ -775,7 +780,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 }
                 Err(_) if planted!("sent-though-not-written") => return Ok(()),
                 Err(error) => {
-                    // Waiting gives no room to a journal without another number.
+                    // Waiting does not help a journal that has run out of record numbers.
                     let is_final = matches!(error, JournalError::NoNumber { .. });
                     if is_final
                         || now.steady_ns - began.steady_ns >= self.settings.disk_patience.as_nanos() as u64
@@ -812,7 +817,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
     }
 
-    /// What time brings.
+    /// Performs the periodic work.
     fn tick(&mut self, stop: &AtomicBool) -> Result<(), StartError> {
         self.ticked = W::instant();
         if let Some(ahead_ns) = self.clock.follow() {
@@ -831,10 +836,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.core.tick(now);
         self.commit(stop)?;
         self.connect_venue();
-        // A tick ends connections whose time is over, and sends heartbeats.
+        // A tick may end sessions that timed out, and send heartbeats.
         let numbers: Vec<usize> = self.connections.keys().copied().collect();
         self.write_all(&numbers, now, stop)?;
-        // A listener that failed, for want of descriptors, is not reported again.
+        // The poll does not report again a listener that failed for want of descriptors.
         self.accepts_again |= std::mem::take(&mut self.accept_failed);
         for number in self.silent() {
             self.refuse(number, "no first message in time");
@@ -847,13 +852,13 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(task) = self.ledger.task(now.steady_ns)
             && let Some(tasks) = &self.disk.tasks
         {
-            // Without the thread the journal does the work itself when it must.
+            // Without the thread, the journal does the work itself when it must.
             let _given = tasks.send(task);
         }
         for notice in self.core.take_notices() {
             self.notify(notice);
         }
-        // A tick that has much to do delays orders.
+        // A tick with much to do delays orders.
         if W::since(self.turns_of) >= SECOND {
             (self.turns, self.turns_of) = (percentiles(&self.turn), W::instant());
         }
@@ -861,8 +866,8 @@ impl<S: VenueSession, W: World> Host<S, W> {
         Ok(())
     }
 
-    /// Looks whether the store is still there. One that was removed takes all that is written, and has nothing of it for the next start, which
-    /// would not know of the orders that work: so no more orders are sent.
+    /// Checks that the store's files are still in place. Writes to a removed store succeed, but the next start would find nothing,
+    /// and would not know the working orders. The kill switch therefore stops new orders.
     fn look_after_store(&mut self, now: Now) {
         if self.gone.is_some() {
             return;
@@ -890,7 +895,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 
-    /// Connections to the venue whose time is over: the kernel itself tries for minutes.
+    /// Returns connection attempts to the venue that timed out. The kernel itself would keep trying for minutes.
     fn unconnected(&self) -> Vec<(usize, usize, SocketAddr)> {
         let late = |(number, connection): (&usize, &Connection<W>)| match &connection.peer {
             Peer::Venue { channel, opened: Some(opened) }
@@ -903,7 +908,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.connections.iter().filter_map(late).collect()
     }
 
-    /// Connections without a first message whose time is over.
+    /// Returns connections that did not send a first message in time.
     fn silent(&self) -> Vec<usize> {
         let is_silent = |connection: &Connection<W>| match &connection.peer {
             Peer::Unknown { since, .. } => W::since(*since) >= self.settings.first_message,
@@ -912,7 +917,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.connections.iter().filter(|(_, one)| is_silent(one)).map(|(number, _)| *number).collect()
     }
 
-    /// The store has the halts, and the status shows them.
+    /// Answers the halts, after the store has them and the status shows them.
     #[cold]
     fn answer_halts(&mut self, now: Now) {
         self.publish_status(now);
@@ -923,7 +928,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 sample.lasts_until(self.clock.now().utc_ns);
                 operations.record(&sample);
             }
-            // The client of the page may have given up.
+            // The requester may have given up.
             let _given = done.send(obeyed);
         }
     }
@@ -977,7 +982,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 Ok((stream, address)) => self.accepted(stream, address),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Without descriptors the next one that is closed makes room; the tick tries again.
+                    // Without descriptors, the next connection to close makes room. The tick tries again.
                     self.accepts_again = false;
                     if error.kind() != ErrorKind::WouldBlock {
                         self.refused_connections += 1;
@@ -999,7 +1004,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             let now_ns = self.clock.now().steady_ns;
             return self.refusals.refused(address, &"there are too many connections", now_ns);
         }
-        // Small messages go at once; where that cannot be set, they go later.
+        // Small messages are sent without delay. Where that cannot be set, they go out later.
         let _is_set = stream.set_nodelay(true);
         let transport = match self.settings.acceptor.accept(stream, &[]) {
             Ok(transport) => transport,
@@ -1014,7 +1019,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.again.push(number);
     }
 
-    /// Closes the oldest connection that is no client's. Returns whether there was one.
+    /// Closes the oldest connection that belongs to no client. Returns whether there was one.
     fn drop_a_stranger(&mut self) -> bool {
         let is_stranger =
             |connection: &Connection<W>| matches!(connection.peer, Peer::Unknown { .. } | Peer::Nobody);
@@ -1059,7 +1064,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.refusals.refused(address, &format_args!("the venue is not there: {error}"), now.steady_ns);
     }
 
-    /// Reads once from a connection. Returns how many bytes came.
+    /// Reads once from a connection. Returns the number of bytes read.
     fn read(&mut self, number: usize, now: Now) -> usize {
         let Some(connection) = self.connections.get_mut(&number) else { return 0 };
         if connection.pump.is_finished() {
@@ -1112,7 +1117,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
     }
 
-    /// Closes a connection that ended before its client was identified. If the TLS handshake was not complete, it counts as refused.
+    /// Closes a connection that ended before its client was identified. If the TLS handshake was incomplete, it counts as refused.
     fn lose_unknown(&mut self, number: usize) {
         let connection = self.connections.get(&number);
         match connection.filter(|connection| !connection.pump.transport().is_agreed()) {
@@ -1127,7 +1132,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
     }
 
-    /// Whose the connection is, by its first message.
+    /// Identifies the client of a connection by its first message.
     fn identify(&mut self, number: usize, now: Now) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let Peer::Unknown { bytes, .. } = &mut connection.peer else { return };
@@ -1179,7 +1184,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
         match &mut connection.peer {
             Peer::Unknown { bytes, .. } => {
-                // The handshake of TLS.
+                // Sends the TLS handshake.
                 let mut unknown = OfUnknown { bytes, is_closed: false };
                 connection.pump.write(&mut unknown, now.steady_ns);
                 if unknown.is_closed {
@@ -1275,7 +1280,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             {
                 *place = None;
             }
-            // It goes with the connection in any case.
+            // Closing the connection deregisters it in any case.
             let _ = connection.pump.stream().deregister(&self.poll);
         }
     }

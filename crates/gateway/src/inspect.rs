@@ -1,4 +1,4 @@
-//! The store of a gateway that does not run: what it holds, whether it is sound, and the outgoing bytes once more.
+//! Inspects the store of a stopped gateway: its contents, its integrity, and a replay of its output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,28 @@ use crate::venue::VenueSession;
 /// A client in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoredClient {
-    /// Its name.
+    /// The client's name.
     pub name: String,
-    /// The number of the next message from it.
+    /// The sequence number of the next message from the client.
     pub next_incoming: u64,
-    /// The number of the next message to it.
+    /// The sequence number of the next message to the client.
     pub next_outgoing: u64,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Messages to it.
+    /// Number of messages to the client.
     pub messages: u64,
-    /// How often its numbers began at 1 again.
+    /// Number of times that its sequence numbers were reset to 1.
     pub resets: u64,
-    /// Its kill switch.
+    /// Whether its kill switch is on.
     pub is_halted: bool,
 }
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Inspection {
-    /// Records of the journal.
+    /// Records in the journal.
     pub records: u64,
-    /// Entries of each kind, by name.
+    /// Number of entries by the name of their kind.
     pub entries: BTreeMap<&'static str, u64>,
     /// The time of the first entry, in UTC nanoseconds.
     pub first_ns: u64,
@@ -50,30 +50,30 @@ pub struct Inspection {
     pub last_ns: u64,
     /// The clients, by name.
     pub clients: Vec<StoredClient>,
-    /// The kill switch of all clients.
+    /// Whether the kill switch for all clients is on.
     pub is_halted: bool,
-    /// Records that are damaged.
+    /// Damaged or missing records.
     pub damaged: u64,
-    /// Damaged, torn and missing parts. Nothing was sent of a record that is torn at the end.
+    /// Descriptions of damaged, torn and missing parts. A record torn at the end had sent nothing.
     pub damage: Vec<String>,
-    /// Records with bytes that are no entries.
+    /// Records that are no part of a turn, and turns with bytes that are no entry.
     pub unreadable: u64,
-    /// What a start cuts off: damage behind the last sync, as a power loss leaves it.
+    /// The part that a start cuts off: damage after the last sync, as a power loss leaves it.
     pub cut: Option<Cut>,
 }
 
 impl Inspection {
-    /// Whether nothing of it is damaged.
+    /// Returns whether no record is damaged or unreadable.
     #[must_use]
     pub const fn is_sound(&self) -> bool {
         self.damaged == 0 && self.unreadable == 0
     }
 }
 
-/// Reads a whole store. `each` gets every entry: the number of its record, the client's name, and the entry.
+/// Reads an entire store. Passes every entry to `each`, with the number of its record and the client's name.
 ///
 /// # Errors
-/// A folder or file that cannot be read.
+/// A folder or file cannot be read.
 pub fn inspect<D: Disk>(
     folder: &Path,
     mut each: impl FnMut(u64, &str, &Entry<'_>),
@@ -140,7 +140,7 @@ pub fn inspect<D: Disk>(
     Ok(found)
 }
 
-/// What an entry says of its client.
+/// Updates a client by one of its entries.
 fn note(client: &mut StoredClient, entry: &Entry<'_>) {
     match entry.kind {
         Kind::Request => client.requests += 1,
@@ -159,34 +159,34 @@ fn note(client: &mut StoredClient, entry: &Entry<'_>) {
     }
 }
 
-/// A message that was not put out as before.
+/// A message that the replay did not reproduce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The record.
+    /// The number of the record.
     pub record: u64,
     /// The client; empty: the venue.
     pub client: String,
-    /// What is there now, or in the store.
+    /// The message in the store, or the one that the replay produced.
     pub text: String,
 }
 
-/// The outgoing bytes once more.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
-    /// Messages to the venue that are the same bytes.
+    /// Messages to the venue whose bytes are identical.
     pub to_venue: u64,
-    /// Messages to clients whose fields behind the header are the same.
+    /// Messages to clients whose fields after the header are identical.
     pub to_clients: u64,
-    /// Those that are not.
+    /// Messages that differ.
     pub differences: Vec<Difference>,
-    /// Orders that work at the end.
+    /// Orders that are open at the end.
     pub open_orders: u64,
 }
 
-/// The most differences that are listed.
+/// Maximum number of differences listed.
 const MOST_DIFFERENCES: usize = 100;
 
-/// Collects what a repetition puts out in one record.
+/// Collects the output that the replay of one turn produces.
 #[derive(Default)]
 struct Collected {
     to_venue: Vec<Vec<u8>>,
@@ -213,7 +213,7 @@ impl Outputs for Collected {
     fn unmatched(&mut self, _report: &Report) {}
 }
 
-/// MsgType and the fields behind the header, as text.
+/// Returns MsgType and the fields after the header, as text.
 fn body(message: &[u8]) -> Vec<u8> {
     let mut body = message_type(message).to_vec();
     for field in Fields::new(message).map_while(Result::ok) {
@@ -227,10 +227,10 @@ fn body(message: &[u8]) -> Vec<u8> {
     body
 }
 
-/// A repetition beside what the store says was put out.
+/// Compares a replay with the output in the store.
 struct Comparison {
     replayed: Replayed,
-    /// Of this record: to the venue, and to clients, as the store has them.
+    /// The output of the current turn in the store: to the venue, and to clients.
     to_venue: Vec<Vec<u8>>,
     to_clients: Vec<(u16, Vec<u8>)>,
     names: Vec<String>,
@@ -244,7 +244,7 @@ impl Comparison {
         }
     }
 
-    /// The record is complete.
+    /// Compares the output of a complete turn.
     fn compare(&mut self, record: u64, now: &mut Collected) {
         let stored = std::mem::take(&mut self.to_venue);
         let made = std::mem::take(&mut now.to_venue);
@@ -257,7 +257,7 @@ impl Comparison {
                 self.differ(record, None, text);
             }
         }
-        // The store has the session's own messages too, and rejects of what led to no request.
+        // The store also holds the session's own messages, and rejects of messages that led to no request.
         let mut stored = std::mem::take(&mut self.to_clients);
         for (client, made) in std::mem::take(&mut now.to_clients) {
             match stored.iter().position(|one| *one == (client, made.clone())) {
@@ -274,10 +274,10 @@ impl Comparison {
     }
 }
 
-/// Repeats everything that a store took in, and compares what that puts out with what the store says was put out.
+/// Replays the input of a store, and compares the resulting output with the stored output.
 ///
 /// # Errors
-/// A store that a gateway could not go on from.
+/// A gateway could not continue from the store.
 pub fn replay<S: VenueSession, D: Disk>(folder: &Path, parts: Parts<S>) -> Result<Replayed, RestoreError> {
     let names = parts.clients.iter().map(|client| client.name.clone()).collect();
     let versions = parts.clients.iter().map(|client| client.translate.version).collect();
@@ -310,10 +310,11 @@ pub fn replay<S: VenueSession, D: Disk>(folder: &Path, parts: Parts<S>) -> Resul
     Ok(comparison.replayed)
 }
 
-/// Begins the numbers of a client at 1. The gateway must not run. Messages that the client has not got are lost to it.
+/// Resets the sequence numbers of a client to 1. Returns `false` if there is no such client. The gateway must not be running.
+/// Messages that the client has not received are lost.
 ///
 /// # Errors
-/// Another process has the store, it is damaged, or there is no such client (`false`).
+/// Another process has the store open, or the store is damaged.
 pub fn reset_client<S: VenueSession, D: Disk>(
     folder: &Path,
     parts: Parts<S>,
@@ -340,18 +341,18 @@ pub fn reset_client<S: VenueSession, D: Disk>(
 
 fn reset<D: Disk>(client: &mut Client<D>, turn: &mut Entries, now_ns: u64) {
     client.store.set_time(now_ns);
-    // Nothing is written yet, so nothing fails.
+    // Nothing is written yet, so the reset cannot fail.
     let _reset = client.store.reset(now_ns);
     client.store.collect(turn);
     client.store.written(&[]);
 }
 
-/// Moves a whole store aside, so that a gateway begins anew. The gateway must not run. Returns where it is now.
+/// Moves an entire store aside, so that the gateway starts without one. The gateway must not be running. Returns the new path.
 ///
 /// # Errors
-/// Another process has the store, or it cannot be renamed.
+/// Another process has the store open, or it cannot be renamed.
 pub fn set_aside<D: Disk>(folder: &Path, now_ns: u64) -> Result<PathBuf, RestoreError> {
-    // A gateway that runs holds its lock.
+    // A running gateway holds the lock of its store.
     let (ledger, _) = Ledger::<D>::open(folder, JournalOptions::default(), SyncPolicy::Never)?;
     let mut name = folder.as_os_str().to_owned();
     name.push(format!(".{}", now_ns / 1_000_000_000));
@@ -365,13 +366,13 @@ pub fn set_aside<D: Disk>(folder: &Path, now_ns: u64) -> Result<PathBuf, Restore
     Ok(aside)
 }
 
-/// A FIX message with `|` between its fields, for people.
+/// Formats a FIX message with `|` between its fields, for people.
 #[must_use]
 pub fn readable(message: &[u8]) -> String {
     String::from_utf8_lossy(message).replace('\x01', "|")
 }
 
-/// What an entry's bytes are, in one line.
+/// Describes an entry's bytes in one line.
 #[must_use]
 pub fn describe(entry: &Entry<'_>) -> String {
     match entry.kind {

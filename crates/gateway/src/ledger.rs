@@ -1,6 +1,6 @@
-//! The gateway's journal: each turn is one record, or several if it is long, written before anything of it is sent.
+//! The gateway's journal: each turn is one record, or several if it is long, written before any of its output is sent.
 //!
-//! The disk's slow work (making the next segment, syncing by interval) is for another thread, which the host has.
+//! The disk's slow work (creating the next segment, syncing by interval) runs on another thread, which the host owns.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tapeworks_planted::planted;
 
 use crate::entry::{Entries, NO_CLAIM, PART, TURN, Written, first_part};
 
-/// When what was written survives a crash of the machine. A crash of the process loses nothing in any case.
+/// When written data survives a crash of the machine. A crash of the process never loses any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Before anything of it is sent.
+    /// Before any of the turn's output is sent.
     Always,
-    /// So long after it was sent.
+    /// At this interval, after the output has been sent.
     Every(Duration),
-    /// When the system likes.
+    /// Whenever the operating system writes it.
     Never,
 }
 
@@ -30,12 +30,12 @@ pub struct Ledger<D: Disk> {
     writer: JournalWriter<D>,
     folder: PathBuf,
     sync: SyncPolicy,
-    /// Bytes of the turn that the writer has.
+    /// Bytes of the current turn that the writer already has.
     appended: usize,
-    /// Where its parts are.
+    /// Where the turn's parts are in the journal.
     parts: Vec<Written>,
     synced_ns: u64,
-    /// A sync is under way.
+    /// Whether a sync is in progress.
     is_syncing: bool,
 }
 
@@ -60,22 +60,22 @@ impl<D: Disk> Ledger<D> {
         Ok((ledger, opened))
     }
 
-    /// Where it is.
+    /// Returns the journal's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     #[must_use]
     pub const fn written_bytes(&self) -> u64 {
         self.writer.written_bytes()
     }
 
-    /// Writes a turn. Returns where its parts are. After an error it is called again with the same entries.
+    /// Writes a turn and returns where its parts are. After an error, call it again with the same entries.
     ///
     /// # Errors
-    /// The disk is full or fails. Nothing of the turn may be sent.
+    /// The disk is full or fails. No output of the turn may be sent.
     pub(crate) fn write(&mut self, entries: &Entries, now_ns: u64) -> Result<&[Written], JournalError> {
         let bytes = entries.bytes();
         if self.appended == 0 {
@@ -101,20 +101,20 @@ impl<D: Disk> Ledger<D> {
         Ok(&self.parts)
     }
 
-    /// Looks whether the files of the store are where they were.
+    /// Checks that the store's files are still in place.
     ///
     /// # Errors
-    /// One was removed or replaced: see [`JournalWriter::look_after_files`].
+    /// A file was removed or replaced: see [`JournalWriter::look_after_files`].
     pub(crate) fn look_after_files(&self) -> Result<(), JournalError> {
         self.writer.look_after_files()
     }
 
-    /// Cuts the journal off at a hole.
+    /// Cuts the journal off at a hole, from record `number` on.
     pub(crate) fn cut_from(&mut self, number: u64) -> Result<Option<PathBuf>, JournalError> {
         self.writer.cut_from(number)
     }
 
-    /// Work that another thread is to do now, by a clock that cannot be set.
+    /// Returns work that another thread is to do now. `steady_ns` is from a clock that cannot be set.
     pub(crate) fn task(&mut self, steady_ns: u64) -> Option<IoTask<D>> {
         if let Some(task) = self.writer.begin_next_segment() {
             return Some(task);
@@ -125,22 +125,22 @@ impl<D: Disk> Ledger<D> {
             return None;
         }
         self.synced_ns = steady_ns;
-        // A flush that fails is tried again with the next turn, which reports it.
+        // A failed flush is retried by the next turn, which reports it.
         let task = self.writer.begin_sync().ok().flatten();
         self.is_syncing = task.is_some();
         task
     }
 
-    /// The work is done.
+    /// Takes back a finished task.
     ///
     /// # Errors
-    /// The disk failed to sync: what was written since may not survive a crash of the machine.
+    /// The disk failed to sync: data written since the last sync may not survive a crash of the machine.
     pub(crate) fn finish(&mut self, finished: Finished<D>) -> Result<(), JournalError> {
         self.is_syncing = false;
         self.writer.finish(finished)
     }
 
-    /// Waits until the disk has everything.
+    /// Waits until everything is on disk.
     pub(crate) fn end(&mut self) -> Result<(), JournalError> {
         self.writer.sync()
     }

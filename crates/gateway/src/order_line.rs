@@ -1,10 +1,10 @@
-//! Requests as people write them: `new AAPL buy 100 @190.50`.
+//! Order requests as people type them: `new AAPL buy 100 @190.50`.
 
 use std::collections::HashMap;
 
 use tapeworks_wire::fix::{TimePrecision, read_decimal, read_unsigned, write_timestamp};
 
-/// A request in a line.
+/// A request typed on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderLine {
     /// A new order.
@@ -19,12 +19,12 @@ pub enum OrderLine {
         price: Option<String>,
         /// TimeInForce (59).
         time_in_force: char,
-        /// ClOrdID (11), if it is given.
+        /// ClOrdID (11), if given.
         id: Option<String>,
     },
-    /// A cancel of the order with this ClOrdID.
+    /// Cancels the order with this ClOrdID.
     Cancel(String),
-    /// A new quantity and price of the order with this ClOrdID.
+    /// Changes the quantity and price of the order with this ClOrdID.
     Replace {
         /// ClOrdID of the order.
         id: String,
@@ -35,15 +35,15 @@ pub enum OrderLine {
     },
     /// Cancels all orders of a symbol.
     MassCancel(String),
-    /// The status of the order with this ClOrdID.
+    /// Requests the status of the order with this ClOrdID.
     Status(String),
 }
 
-/// The words of times in force.
+/// The keywords for TimeInForce (59).
 const TIMES: [(&str, char); 6] =
     [("day", '0'), ("gtc", '1'), ("opening", '2'), ("ioc", '3'), ("fok", '4'), ("closing", '7')];
 
-/// The forms of the requests, for people.
+/// The syntax of the requests, for people.
 pub const FORMS: &str = "\
 new SYMBOL buy|sell|short QUANTITY [@PRICE] [day|gtc|ioc|fok|opening|closing] [id=ID]
 cancel ID
@@ -65,10 +65,10 @@ fn price(text: &str) -> Result<String, String> {
 }
 
 impl OrderLine {
-    /// Reads a line. `None`: its first word is that of no request.
+    /// Parses a line. Returns `None` if its first word names no request.
     ///
     /// # Errors
-    /// What is wrong with the rest, in one line.
+    /// Describes in one line what is wrong with the rest.
     pub fn parse(line: &str) -> Option<Result<Self, String>> {
         let mut words = line.split_whitespace();
         let first = words.next()?;
@@ -123,10 +123,10 @@ impl OrderLine {
     }
 }
 
-/// A message: MsgType, and the fields behind the header.
+/// A message: its MsgType, and the fields after the header.
 pub type Message = (&'static str, Vec<(u32, String)>);
 
-/// The orders of one client, which later requests name.
+/// The orders of one client, so that later requests can refer to them.
 #[derive(Clone, Debug)]
 pub struct OrderBook {
     /// Symbol and side of each request's order, by ClOrdID.
@@ -136,7 +136,7 @@ pub struct OrderBook {
 }
 
 impl OrderBook {
-    /// No orders yet. ClOrdIDs that are not given are `prefix` and a number.
+    /// Creates an empty book. A ClOrdID that is not given is generated from `prefix` and a number.
     #[must_use]
     pub fn new(prefix: &str) -> Self {
         Self { orders: HashMap::new(), prefix: prefix.to_owned(), next: 1 }
@@ -154,10 +154,10 @@ impl OrderBook {
             .ok_or_else(|| format!("there is no order '{id}' of this run: its symbol and side are not known"))
     }
 
-    /// The MsgType and the fields of a request at a time.
+    /// Returns the MsgType and fields of a request sent at `now_ns`.
     ///
     /// # Errors
-    /// It names an order that is not known.
+    /// The request refers to an unknown order.
     pub fn message(&mut self, line: &OrderLine, now_ns: u64) -> Result<Message, String> {
         let mut text = [0; 32];
         let length = write_timestamp(&mut text, now_ns, TimePrecision::default()).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! The best prices of the market, from a plant's shared memory on this machine.
+//! The best market prices, from a plant's shared memory on this machine.
 //!
-//! Reading a price copies 64 bytes. Stale books have no prices, and neither does a plant that has ended or hangs: orders that need
-//! prices are refused then. A hung plant keeps its lock, and its last prices stay in the memory. Only its heartbeat shows whether they are
-//! current.
+//! Reading a price copies 64 bytes. A stale book has no prices, nor does a plant that has ended or hangs; orders that need prices
+//! are then refused. A hung plant keeps its lock, and its last prices stay in the memory, so only its heartbeat shows whether they
+//! are current.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tapeworks_market::{Price, Symbol};
 use tapeworks_translate::ids::InstrumentIndex;
 use tapeworks_translate::{TopOfBook, TopsOfBook};
 
-/// Where a symbol is in the shared memory.
+/// A symbol's place in the shared memory.
 #[derive(Debug)]
 struct Place {
     /// `None`: the market has no such symbol.
@@ -20,40 +20,42 @@ struct Place {
     place: Option<tapeworks_market::shared::QuotePlace>,
 }
 
-/// The shared memory of a plant whose process lives.
+/// The shared memory of a running plant.
 #[derive(Debug)]
 struct Attached {
     reader: QuotesReader,
     /// The last heartbeat, and when it was first seen, in ns of the gateway's steady clock.
     heartbeat: (u64, u64),
-    /// No heartbeat has come for longer than prices may be old, or no other one since the file was found.
+    /// Whether no new heartbeat has arrived for longer than the maximum age, or since the file was found.
     is_hung: bool,
 }
 
-/// The prices of a plant's shared memory.
+/// Market prices from a plant's shared memory.
 #[derive(Debug)]
 pub struct SharedPrices {
     path: PathBuf,
-    /// How old the last heartbeat may be before there are no prices, in ns.
+    /// Maximum age of the last heartbeat, in ns. Beyond it there are no prices.
     age_ns: u64,
     places: Vec<Place>,
     attached: Option<Attached>,
-    /// What was reported last: why there are no prices, or that there are some.
+    /// The last reported state: why there are no prices, or that there are some.
     reported: Option<Result<(), String>>,
 }
 
 impl SharedPrices {
-    /// The prices of the file at `path`, for instruments of these symbols. They count for `age` after the plant's last heartbeat.
+    /// Creates a source of prices for these symbols, read from the file at `path`. Prices are valid for `age` after the plant's
+    /// last heartbeat.
     pub fn new<'a>(path: PathBuf, age: Duration, symbols: impl Iterator<Item = &'a str>) -> Self {
         let place = |symbol| Place { symbol: Symbol::parse(symbol), place: None };
         let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         Self { path, age_ns, places: symbols.map(place).collect(), attached: None, reported: None }
     }
 
-    /// Whether there are prices at this time, and if not, why. `None`: a plant was found, and its first heartbeat may still come.
+    /// Checks whether there are prices now, and if not, why. Returns `None` if a plant was found whose first heartbeat may still
+    /// come.
     fn look(&mut self, now_ns: u64) -> Option<Result<(), String>> {
         if self.attached.as_ref().is_none_or(|attached| !attached.reader.is_writer_alive()) {
-            // Another writer has other places.
+            // Another writer uses other places.
             self.attached = None;
             self.places.iter_mut().for_each(|place| place.place = None);
             let reader = match QuotesReader::attach(&self.path, QUOTES_MEANING) {
@@ -161,7 +163,7 @@ mod tests {
         drop(plant);
         assert!(prices.look_after(SECOND).unwrap().unwrap_err().contains("left behind"));
         assert_eq!(aapl(&mut prices), (None, None), "a plant that is gone");
-        // The next one has its symbols elsewhere.
+        // The next plant has its symbols in other places.
         let mut plant = start();
         for symbol in ["ZZZ", "MSFT", "AAPL"] {
             let place = plant.place(&Symbol::parse(symbol).unwrap().into()).unwrap();
@@ -185,7 +187,7 @@ mod tests {
             let news = prices.look_after(now_ns);
             (news.map(|news| news.is_ok()), prices.top(InstrumentIndex(0)).bid_e8.is_some())
         };
-        // It hangs from before the start on.
+        // It hangs from the start.
         assert_eq!((look(0), look(SECOND)), ((None, false), (None, false)));
         assert_eq!(look(SECOND + 1), (Some(false), false));
         plant.beat(7);
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!(look(9 * SECOND), (None, false), "reported once");
         plant.beat(8);
         assert_eq!(look(9 * SECOND), (Some(true), true));
-        // The gateway itself hung, and the plant did not.
+        // The gateway itself hung, the plant did not.
         plant.beat(9);
         assert_eq!(look(99 * SECOND), (None, true));
     }

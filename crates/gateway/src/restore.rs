@@ -1,6 +1,7 @@
-//! A start: the state of a former run from its journal.
+//! Restores the state of a previous run from its journal.
 //!
-//! Stores get their numbers and messages back, and the translator's inputs are repeated. Cost: under a microsecond a message.
+//! A start restores the stores' sequence numbers and messages, and replays the translator's inputs. Cost: under a microsecond per
+//! message.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,7 @@ use crate::settings::ClientSettings;
 use crate::store::SessionStore;
 use crate::venue::VenueSession;
 
-/// The store cannot be used.
+/// Why the store cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -32,40 +33,40 @@ pub enum RestoreError {
     Damaged {
         /// The journal's folder.
         folder: PathBuf,
-        /// The first sound record behind them.
+        /// The first intact record after the damage.
         number: u64,
-        /// How many.
+        /// The number of damaged records.
         records: u64,
     },
-    /// Records at the end are gone, though the disk has had them: a file was cut.
+    /// Records at the end are missing although they were on disk: a file was truncated.
     #[error("{}: cut off before record {number}, though the disk has had {records} more record{}; orders may be missing", folder.display(), if *records == 1 { "" } else { "s" })]
     CutOff {
         /// The journal's folder.
         folder: PathBuf,
         /// The first missing record.
         number: u64,
-        /// How many.
+        /// The number of missing records.
         records: u64,
     },
-    /// A record has other bytes than entries.
+    /// A record contains bytes that are no entry.
     #[error("{}: record {number} has no entry at byte {offset}", folder.display())]
     NoEntry {
         /// The journal's folder.
         folder: PathBuf,
-        /// The record.
+        /// The number of the record.
         number: u64,
-        /// Where in its payload.
+        /// The offset in its payload.
         offset: usize,
     },
-    /// A client of the store is not in the configuration.
+    /// The store has a client that the configuration lacks.
     #[error("{}: the store has messages of the client '{name}', which the configuration does not have", folder.display())]
     Client {
         /// The journal's folder.
         folder: PathBuf,
-        /// Its name.
+        /// The client's name.
         name: String,
     },
-    /// A request is not made again: an instrument is gone, or the venue's settings are others.
+    /// Replaying a request does not send it: an instrument was removed, or the venue's settings changed.
     #[error(
         "{}: record {number}: a request of the client '{name}' is not valid any more with this configuration",
         folder.display()
@@ -73,12 +74,13 @@ pub enum RestoreError {
     Request {
         /// The journal's folder.
         folder: PathBuf,
-        /// The record.
+        /// The number of the record.
         number: u64,
-        /// The client.
+        /// The client's name.
         name: String,
     },
-    /// A request has another name at the venue than it was sent with: its reports, and the order at the venue, would not be found.
+    /// A request would have another name at the venue than the one it was sent with, so its reports, and the order at the venue,
+    /// would not be found.
     #[error(
         "{}: record {number}: what was sent to the venue has other names with this configuration: its 'protocol' or 'naming' was another",
         folder.display()
@@ -86,10 +88,10 @@ pub enum RestoreError {
     Venue {
         /// The journal's folder.
         folder: PathBuf,
-        /// The record.
+        /// The number of the record.
         number: u64,
     },
-    /// A request was sent for another instrument of the venue: a cancel of an order that works would go to the wrong one.
+    /// A request was sent for another instrument of the venue, so a cancel of a working order would go to the wrong instrument.
     #[error(
         "{}: record {number}: a request that was sent to the venue is of another instrument with this configuration: the 'id', 'symbol' or 'security_id' of an instrument was another",
         folder.display()
@@ -97,38 +99,38 @@ pub enum RestoreError {
     Instrument {
         /// The journal's folder.
         folder: PathBuf,
-        /// The record.
+        /// The number of the record.
         number: u64,
     },
 }
 
-/// What a start found.
+/// The result of restoring a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Records of the journal.
+    /// Records in the journal.
     pub records: u64,
-    /// Requests of clients.
+    /// Requests from clients.
     pub requests: u64,
-    /// Reports of the venue.
+    /// Reports from the venue.
     pub reports: u64,
     /// Messages to clients.
     pub messages: u64,
-    /// Bytes of a torn record at the end, cut off: nothing of it had been sent.
+    /// Bytes of a torn record at the end that were cut off. None of its output had been sent.
     pub torn_bytes: u64,
-    /// The starts of former runs.
+    /// Starts of previous runs.
     pub starts: u64,
-    /// What was cut off behind the last sync: the machine had lost power.
+    /// The part after the last sync that was cut off, because the machine had lost power.
     pub cut: Option<Cut>,
 }
 
-/// What a gateway is made of.
+/// The parts from which a gateway is built.
 #[derive(Debug)]
 pub struct Parts<S: VenueSession> {
     /// The clients.
     pub clients: Vec<ClientSettings>,
     /// Instruments and parties.
     pub reference: Reference,
-    /// Room for orders.
+    /// Capacity for orders.
     pub capacity: tapeworks_translate::Settings,
     /// The venue's mapping table.
     pub table: S::Table,
@@ -136,10 +138,10 @@ pub struct Parts<S: VenueSession> {
     pub venue: S,
 }
 
-/// What is known of the reports of an App ID that has none.
+/// The last report of an App ID that has none.
 const NO_REPORT: (u64, u64) = (u64::MAX, 0);
 
-/// Puts nothing out: it was put out in the former run.
+/// Discards output, because the previous run has sent it already.
 struct Nowhere;
 
 impl Outputs for Nowhere {
@@ -148,11 +150,11 @@ impl Outputs for Nowhere {
     fn unmatched(&mut self, _report: &Report) {}
 }
 
-/// Messages to the venue that a repetition makes, in order.
+/// Messages to the venue that the replay of a turn produces, in order.
 #[derive(Default)]
 struct Made {
     bytes: Vec<u8>,
-    /// Where each ends, and which of them are taken.
+    /// Where each message ends, and how many messages were taken.
     ends: Vec<usize>,
     taken: usize,
 }
@@ -177,7 +179,7 @@ impl Made {
     }
 }
 
-/// Keeps what goes to the venue besides.
+/// Keeps a copy of the messages to the venue.
 struct Keeping<'a, O> {
     out: &'a mut O,
     made: &'a mut Made,
@@ -198,19 +200,19 @@ impl<O: Outputs> Outputs for Keeping<'_, O> {
     }
 }
 
-/// Repeats the entries of a journal.
+/// Replays the entries of a journal.
 pub(crate) struct Repeater<S: VenueSession, D: Disk> {
     folder: PathBuf,
     pub(crate) clients: Vec<Client<D>>,
     pub(crate) translator: Translator<S::Table>,
-    /// The place of each client of the current start among ours, and its name.
+    /// For each client of the current start: its index in this configuration, and its name.
     names: Vec<(Option<usize>, String)>,
     is_halted: bool,
     /// The last report of each App ID, and the newest time of its reports; `u64::MAX`: none.
     last_reports: Vec<(u64, u64)>,
     /// The name of the venue's session; empty: none.
     session: Vec<u8>,
-    /// Of the record that is repeated.
+    /// Messages to the venue that the current turn produced.
     made: Made,
     pub(crate) restored: Restored,
 }
@@ -243,7 +245,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         place.ok_or_else(|| RestoreError::Client { folder: self.folder.clone(), name })
     }
 
-    /// Repeats one entry of the record `number`, whose bytes lie at `place`.
+    /// Replays one entry of the record `number`, whose bytes are at `place`.
     pub(crate) fn repeat(
         &mut self,
         number: u64,
@@ -275,7 +277,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
                 self.restored.requests += 1;
             }
-            // A former version kept nothing of some that it had not sent.
+            // An earlier version did not store some of the messages that it had not sent.
             Kind::ToVenue => {
                 let kept = self.translator.requested(bytes);
                 loop {
@@ -323,7 +325,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
             }
             Kind::HaltClient => {
-                // A client that is gone has no switch.
+                // A client that was removed has no switch.
                 if let Ok(index) = self.client(entry.client)
                     && let Some(client) = self.clients.get_mut(index)
                 {
@@ -338,7 +340,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
             }
             Kind::Session => bytes.clone_into(&mut self.session),
-            // A number that was raised is a u32.
+            // The number was written as a u32.
             Kind::NextName => _ = self.translator.venue_next_name(entry.number as u32),
             Kind::Midnight => self.translator.set_midnight(entry.number),
             Kind::ToClient => {
@@ -369,8 +371,8 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         Ok(())
     }
 
-    /// Repeats a whole journal, up to a hole that a power loss explains: the rest is [`Restored::cut`]. `each` gets every entry, with the
-    /// number of its record, after it was repeated.
+    /// Replays an entire journal, up to a hole that a power loss explains: the rest becomes [`Restored::cut`]. Passes every entry
+    /// to `each` after it was replayed, with the number of its record; `None` ends a turn.
     pub(crate) fn run<O: Outputs>(
         &mut self,
         out: &mut O,
@@ -382,9 +384,9 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             let Some(record) = reader.next()? else { return Ok(()) };
             let (number, kind, extra) = (record.number, record.kind, record.extra);
             if kind == LOST {
-                // Turns that could not be written were not sent, and were written later.
+                // A turn that could not be written was not sent, and was written later.
                 if record.line == tapeworks_journal::NUMBERED {
-                    // Its number is that of the last lost one.
+                    // The record has the number of the last lost one.
                     let from = (number + 1).saturating_sub(extra);
                     self.restored.cut = hole::unsynced(&self.folder, &mut reader, (from, extra))?;
                     let folder = self.folder.clone();
@@ -435,7 +437,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
     }
 }
 
-/// Opens a store whose end is there. Returns the torn bytes at its end, too.
+/// Opens a store whose end is not missing. Also returns the number of torn bytes at its end.
 pub(crate) fn open_whole<D: Disk>(
     folder: &Path,
     options: JournalOptions,
@@ -449,22 +451,22 @@ pub(crate) fn open_whole<D: Disk>(
     Ok((ledger, opened.torn_bytes))
 }
 
-/// A gateway that can be started.
+/// A gateway that is ready to start.
 #[derive(Debug)]
 pub struct Opened<S: VenueSession, D: Disk> {
-    /// Its state.
+    /// The gateway's state.
     pub core: Core<S, D>,
-    /// Its journal.
+    /// The gateway's journal.
     pub ledger: Ledger<D>,
-    /// What the start found.
+    /// The result of restoring the store.
     pub restored: Restored,
 }
 
-/// Opens a gateway's store in `folder`, and restores what a former run left. What a power loss has left behind a hole, and no sync had
-/// covered, is cut off; a copy stays beside it.
+/// Opens a gateway's store in `folder`, and restores the state of the previous run. Records after a hole that a power loss left,
+/// and that no sync covered, are cut off; a copy is kept beside the store.
 ///
 /// # Errors
-/// Another process has it, it is damaged, or it does not fit the configuration.
+/// Another process has the store open, it is damaged, or it does not fit the configuration.
 pub fn open<S: VenueSession, D: Disk>(
     folder: &Path,
     options: JournalOptions,

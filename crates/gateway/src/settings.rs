@@ -1,4 +1,4 @@
-//! What a gateway is set to, without addresses and files.
+//! Settings of a gateway that need no addresses or files.
 
 use std::sync::Arc;
 
@@ -6,36 +6,38 @@ use tapeworks_runtime::secrets::Secret;
 use tapeworks_session::fix;
 use tapeworks_translate as translate;
 
-/// The versions of FIX that clients may speak, by their BeginString (8).
+/// The FIX versions that clients may use, by their BeginString (8).
 pub(crate) const VERSIONS: [&str; 3] = ["FIX.4.2", "FIX.4.4", "FIXT.1.1"];
 
-/// A FIX client.
+/// The settings of a FIX client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Its name: unique, and the same for as long as the store knows it.
+    /// Its name: unique, and unchanged for as long as the store has entries of the client.
     pub name: String,
-    /// Its session.
+    /// The settings of its session.
     pub session: fix::Settings,
-    /// Its password, where it may change while the gateway runs: each connection is checked against what it is then. `None`: the session's.
+    /// Its password, if it may change while the gateway runs: each connection is checked against the current value. `None`: the
+    /// session's.
     pub password: Option<Secret>,
     /// The messages that it may send.
     pub dictionary: Arc<fix::Dictionary>,
-    /// Its version, limits, and ignored tags.
+    /// Its FIX version, limits, and ignored tags.
     pub translate: translate::ClientSettings,
-    /// Its open orders are cancelled when its session ends.
+    /// Whether its open orders are cancelled when its session ends.
     pub cancels_on_disconnect: bool,
-    /// It sends no orders, and gets a copy of every execution report of all clients.
+    /// Whether it is a drop copy session: it sends no orders, and receives a copy of every execution report of all clients.
     pub is_drop_copy: bool,
-    /// Addresses that it may connect from; none: any.
+    /// Addresses from which it may connect; empty: any.
     pub addresses: Vec<std::net::IpAddr>,
-    /// SHA-256 of the certificate that it must show; `None`: any that the gateway trusts.
+    /// SHA-256 of the certificate that it must present; `None`: any that the gateway trusts.
     pub certificate: Option<[u8; 32]>,
-    /// How many bytes may wait for it before its connection is ended. What it has not got, it requests when it comes back.
+    /// Bytes that may wait for it before the gateway ends its connection. It requests the messages that it missed when it
+    /// reconnects.
     pub output_bytes: usize,
 }
 
 impl ClientSettings {
-    /// Settings with the defaults: no limits, any address, 8 MiB.
+    /// Creates settings with the defaults: no limits, any address, 8 MiB.
     #[must_use]
     pub fn new(name: &str, session: fix::Settings, dictionary: Arc<fix::Dictionary>) -> Self {
         let version = match session.begin_string.as_str() {

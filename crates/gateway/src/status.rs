@@ -1,46 +1,46 @@
-//! A gateway at a glance, and what it can be commanded.
+//! The state of a gateway at a glance.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// What a gateway counts, besides its sessions and its translator.
+/// Counters of the gateway, besides those of its sessions and its translator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// Messages to the venue that its session did not take.
+    /// Messages to the venue that its session refused or did not send.
     pub unsent: u64,
-    /// Reports of no known order, or that do not fit.
+    /// Reports that match no known order or do not fit its state.
     pub unmatched: u64,
-    /// Reports that the venue does not have any more.
+    /// Reports that the venue no longer has.
     pub missing: u64,
-    /// Replies that could not be kept for a client.
+    /// Replies that could not be stored for a client.
     pub unkept: u64,
-    /// Clients whose connection was ended because they read too slowly.
+    /// Times that a client's connection was ended because it read too slowly.
     pub slow_clients: u64,
-    /// Times that the venue's session ended.
+    /// Times that the session with the venue ended.
     pub venue_ends: u64,
     /// Requests for missed reports that the venue did not answer in time.
     pub unanswered_requests: u64,
 }
 
-/// A FIX client's session.
+/// The state of a FIX client's session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientStatus {
-    /// Its name.
+    /// The client's name.
     pub name: String,
-    /// Whether it is connected.
+    /// Whether the client is connected.
     pub is_connected: bool,
-    /// Whether it is logged on.
+    /// Whether the client is logged on.
     pub is_logged_on: bool,
-    /// The kill switch of this client.
+    /// Whether the kill switch for this client is on.
     pub is_halted: bool,
-    /// The number of the next message from it.
+    /// The sequence number of the next message from the client.
     pub next_incoming: u64,
-    /// The number of the next message to it.
+    /// The sequence number of the next message to the client.
     pub next_outgoing: u64,
-    /// Bytes that wait for it.
+    /// Bytes that wait for the client.
     pub waiting_bytes: u64,
     /// Working orders.
     pub open_orders: u64,
@@ -48,7 +48,7 @@ pub struct ClientStatus {
     pub received: u64,
     /// Session rejects since it connected.
     pub rejects: u64,
-    /// Messages received twice since it connected.
+    /// Duplicate messages received since it connected.
     pub duplicates: u64,
     /// ResendRequests sent since it connected.
     pub resend_requests: u64,
@@ -56,84 +56,84 @@ pub struct ClientStatus {
     pub garbled: u64,
 }
 
-/// A histogram's percentiles, in nanoseconds.
+/// Percentiles of a histogram, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Percentiles {
-    /// How many were measured.
+    /// The number of measurements.
     pub count: u64,
     /// The median.
     pub p50_ns: u64,
-    /// 99 %.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 %.
+    /// The 99.9th percentile.
     pub p99_9_ns: u64,
     /// The longest.
     pub longest_ns: u64,
 }
 
-/// How often the gateway refused a message for a reason.
+/// How often the gateway refused a message for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
-    /// As Text (58) says it.
+    /// The reason, as in Text (58).
     pub reason: Cow<'static, str>,
-    /// How often.
+    /// The number of messages.
     pub count: u64,
 }
 
-/// A gateway at a glance.
+/// The state of a gateway at a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
     /// The time of day, in UTC nanoseconds.
     pub time_ns: u64,
-    /// Whether the venue's session is logged on.
+    /// Whether the session with the venue is logged on.
     pub is_venue_logged_on: bool,
-    /// Whether orders pass: all reports of the venue are in, and the kill switch is off.
+    /// Whether orders pass: all reports of the venue have arrived, and the kill switch is off.
     pub takes_orders: bool,
-    /// The kill switch of all clients.
+    /// Whether the kill switch for all clients is on.
     pub is_halted: bool,
-    /// The venue's partitions (App IDs) of which reports are missing: their orders are refused.
+    /// The venue's partitions (App IDs) with missing reports; their orders are refused.
     pub behind: Vec<u8>,
-    /// Since when there are such, in UTC nanoseconds.
+    /// Since when any partition has missing reports, in UTC nanoseconds.
     pub behind_since_ns: u64,
-    /// The symbols that a report in doubt has halted, where `halt_on_doubt` is set.
+    /// The symbols that an in-doubt report has halted, if `halt_on_doubt` is set.
     #[serde(default)]
     pub doubtful: Vec<String>,
-    /// Whether there are prices of the market to check orders against; `None`: none are configured.
+    /// Whether there are market prices to check orders against; `None`: none are configured.
     pub has_prices: Option<bool>,
-    /// What is wrong with the store. The disk takes nothing: then no client and no venue is read, and nothing is sent. Or the store was
-    /// removed: then the kill switch is on.
+    /// The store's error. Either the disk refuses writes: then neither clients nor the venue are read, and nothing is sent. Or the
+    /// store was removed: then the kill switch is on.
     pub store_error: Option<String>,
     /// Messages that wait for the venue's throttle.
     pub queued: u64,
     /// The clients.
     pub clients: Vec<ClientStatus>,
-    /// Working orders of all.
+    /// Working orders of all clients.
     pub open_orders: u64,
-    /// Known orders, ended ones included.
+    /// Known orders, including ended ones.
     pub known_orders: u64,
-    /// Connections refused or ended before they were a client's.
+    /// Connections refused, or ended before their client was identified.
     pub refused_connections: u64,
     /// Bytes written to the store.
     pub store_bytes: u64,
-    /// What the gateway counts.
+    /// Counters of the gateway.
     pub counters: Counters,
-    /// What the translator counts.
+    /// Counters of the translator.
     pub translated: Translated,
-    /// Messages of clients that the gateway refused, by reason.
+    /// Messages from clients that the gateway refused, by reason.
     pub refusals: Vec<Refusals>,
-    /// From a request's arrival to the venue's first report of it, both at the gateway's socket; up to a second old.
+    /// Round trips: from a request's arrival to the venue's first report of it, both at the gateway's socket. Up to a second old.
     pub round_trip: Percentiles,
-    /// Those of the last whole second.
+    /// Round trips of the last full second.
     pub last_second: Percentiles,
-    /// When it ended, in UTC nanoseconds.
+    /// When that second ended, in UTC nanoseconds.
     pub last_second_end_ns: u64,
-    /// From the end of the wait for sockets to the last byte sent, of each turn that did something; up to a second old.
+    /// Durations of turns that did something: from the end of the wait for sockets to the last byte sent. Up to a second old.
     pub turn: Percentiles,
 }
 
-/// What the translator counts: see [`tapeworks_translate::Counters`].
+/// Counters of the translator: see [`tapeworks_translate::Counters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "the translator's counters have the texts")]
@@ -190,7 +190,7 @@ impl From<tapeworks_translate::Counters> for Translated {
 /// An order, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderStatus {
-    /// Whose it is.
+    /// The name of the order's client.
     pub client: String,
     /// ClOrdID (11).
     pub id: String,
@@ -212,19 +212,19 @@ pub struct OrderStatus {
     pub price_e8: i64,
     /// AvgPx (6) in 1e-8.
     pub average_e8: i64,
-    /// Requests without an answer.
+    /// The number of unanswered requests.
     pub pending: u32,
-    /// A report of it was in doubt, or could not be read.
+    /// Whether a report of the order was in doubt or unreadable.
     #[serde(default)]
     pub is_in_doubt: bool,
 }
 
-/// Orders, as many as the request allows.
+/// A list of orders, as many as the request allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Orders {
-    /// How many there are.
+    /// The total number of orders.
     pub total: u64,
-    /// Those that fit, by client and ClOrdID.
+    /// The orders that fit, sorted by client and ClOrdID.
     pub orders: Vec<OrderStatus>,
 }

@@ -1,7 +1,8 @@
-//! The store of one FIX session: both numbers, and where in the journal each message to the client is.
+//! The store of one FIX session: both sequence numbers, and the journal position of each message to the client.
 //!
-//! The newest messages are in memory, up to a bound; older ones are read from the journal. What changes is collected as entries, which
-//! the gateway writes before it sends anything. Cost of a message: a copy into each. Memory: 40 bytes a message of the session, and the
+//! The newest messages are in memory, up to a bound; older messages are read from the journal. Changes are collected as entries,
+//! which the gateway writes before it sends anything. Cost per message: a copy into memory and a copy into the entries. Memory: 32
+//! bytes for each message of the session, and the newest messages.
 //! newest messages.
 
 use std::collections::VecDeque;
@@ -15,28 +16,28 @@ use tapeworks_session::fix::{Store, StoreError};
 
 use crate::entry::{Entries, Entry, Kind, Written};
 
-/// Bytes of the newest messages that are kept in memory: more than one turn of the gateway makes for one client.
+/// Bytes of the newest messages kept in memory: more than one turn produces for one client.
 const RECENT_BYTES: usize = 1 << 20;
 
-/// Bytes of messages that come between two calls of [`SessionStore::keep_room`] and take no memory then.
+/// Bytes of messages that fit between two calls of [`SessionStore::keep_room`] without allocating.
 const ROOM_BYTES: usize = 64 << 10;
 
-/// Messages whose places take their memory at once.
+/// Number of messages whose positions are allocated together.
 const BLOCK: usize = 1_024;
 
 /// A message to the client.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    /// Where the journal has it. Of one that is not written yet: nowhere.
+    /// Its position in the journal. Before the turn is written: its offset among the entries.
     place: Place,
     length: u32,
-    /// It is in memory.
+    /// Whether the message is in memory.
     is_recent: bool,
-    /// Its place among the bytes of all messages that were ever in memory.
+    /// Its offset among the bytes of all messages that were ever in memory.
     at: u64,
 }
 
-/// The numbers and messages of one session.
+/// The sequence numbers and messages of one session.
 #[derive(Debug)]
 pub(crate) struct SessionStore<D> {
     folder: PathBuf,
@@ -44,28 +45,28 @@ pub(crate) struct SessionStore<D> {
     next_outgoing: u64,
     next_incoming: u64,
     created_ns: u64,
-    /// Whether `created_ns` is from the journal.
+    /// Whether `created_ns` was read from the journal.
     is_restored: bool,
     now_ns: u64,
     /// See [`Store::unsent_from`].
     unsent_from: Option<u64>,
-    /// The number of the first message of `messages`.
+    /// The sequence number of the first message in `messages`.
     first: u64,
     messages: BlockQueue<Kept, BLOCK>,
-    /// The newest messages, one after the other; the first is that of the number `recent_from`.
+    /// The newest messages, concatenated; the first has the sequence number `recent_from`.
     recent: VecDeque<u8>,
     recent_from: u64,
-    /// The bytes that were in memory before those of `recent`.
+    /// Bytes that were in memory before those of `recent`.
     gone_bytes: u64,
-    /// Changes that the gateway has not collected.
+    /// Changes that the gateway has not collected yet.
     changes: Entries,
-    /// The number of the first message among them.
+    /// The sequence number of the first message that has not been written yet.
     first_change: u64,
     disk: core::marker::PhantomData<D>,
 }
 
 impl<D: Disk> SessionStore<D> {
-    /// An empty store of a client, whose messages the journal in `folder` will have.
+    /// Creates the empty store of a client. Its messages will be in the journal in `folder`.
     pub(crate) fn new(folder: &Path, client: u16, now_ns: u64) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -87,17 +88,17 @@ impl<D: Disk> SessionStore<D> {
         }
     }
 
-    /// The time of the changes that come.
+    /// Sets the time of the changes that follow.
     pub(crate) const fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Whether there are changes to collect.
+    /// Returns whether there are changes to collect.
     pub(crate) fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// Moves the changes into the entries of the turn. Where the journal has these is known later: [`SessionStore::written`].
+    /// Moves the changes into the turn's entries. Their positions in the journal are set by [`SessionStore::written`].
     pub(crate) fn collect(&mut self, entries: &mut Entries) {
         let base = entries.append(&mut self.changes) as u64;
         for number in self.first_change..self.next_outgoing {
@@ -107,7 +108,7 @@ impl<D: Disk> SessionStore<D> {
         }
     }
 
-    /// The entries of the turn are in the journal, its parts at these places.
+    /// Notes that the turn's entries are in the journal, its parts at these positions.
     pub(crate) fn written(&mut self, parts: &[Written]) {
         for number in self.first_change..self.next_outgoing {
             if let Some(kept) = self.kept_mut(number) {
@@ -138,7 +139,7 @@ impl<D: Disk> SessionStore<D> {
 
     // ---- what the journal has ----
 
-    /// A message of a former run, with its place.
+    /// Restores a message of a previous run, given its position.
     pub(crate) fn restore_message(&mut self, number: u64, place: Place, length: usize) {
         if number != self.next_outgoing {
             self.restore_next_outgoing(number);
@@ -148,7 +149,7 @@ impl<D: Disk> SessionStore<D> {
         (self.recent_from, self.first_change) = (self.next_outgoing, self.next_outgoing);
     }
 
-    /// The number of the next message to the client.
+    /// Restores the sequence number of the next message to the client.
     pub(crate) fn restore_next_outgoing(&mut self, number: u64) {
         self.messages.clear();
         self.gone_bytes += self.recent.len() as u64;
@@ -157,12 +158,12 @@ impl<D: Disk> SessionStore<D> {
         (self.recent_from, self.first_change) = (number, number);
     }
 
-    /// The number of the next message of the client.
+    /// Restores the sequence number of the next message from the client.
     pub(crate) const fn restore_next_incoming(&mut self, number: u64) {
         self.next_incoming = number;
     }
 
-    /// Both numbers began at 1.
+    /// Restores a reset of both sequence numbers to 1.
     pub(crate) fn restore_reset(&mut self, created_ns: u64) {
         self.restore_next_outgoing(1);
         (self.next_incoming, self.created_ns, self.is_restored) = (1, created_ns, true);
@@ -176,7 +177,7 @@ impl<D: Disk> SessionStore<D> {
         }
     }
 
-    /// The memory for so many more messages is taken now.
+    /// Allocates memory for this many more messages now.
     pub(crate) fn keep_room(&mut self, messages: usize) {
         self.messages.keep_room(messages);
         let most = RECENT_BYTES + ROOM_BYTES;
@@ -292,7 +293,7 @@ mod tests {
         ]
     }
 
-    /// What `store` says: numbers, and each message.
+    /// Returns the store's view: its numbers, and each message.
     fn shown(store: &SessionStore<System>) -> (u64, u64, u64, Vec<Option<Vec<u8>>>) {
         let read = |number| {
             let mut message = Vec::new();
@@ -302,7 +303,7 @@ mod tests {
         (store.next_outgoing(), store.next_incoming(), store.created_ns(), messages)
     }
 
-    /// A store as a restart finds it.
+    /// Returns the store as a restart restores it.
     fn restored(folder: &Path) -> SessionStore<System> {
         let mut store = SessionStore::new(folder, 3, 1);
         let mut reader = JournalReader::open(folder).unwrap();
@@ -370,7 +371,7 @@ mod tests {
                         turn.push(Entry { kind: Kind::Halt, client: 0, number: 0, time_ns: 0, bytes: b"before" });
                         let before = turn.len();
                         store.collect(&mut turn);
-                        // The halt is another's: only this store's entries are written here, behind as many bytes.
+                        // The halt belongs to another store. Only this store's entries are written here, after as many bytes.
                         let payload = &turn.bytes()[before..];
                         writer.append(&Record { kind: TURN, payload, ..Record::default() }).unwrap();
                         writer.flush().unwrap();

@@ -1,4 +1,4 @@
-//! FIX clients that trade at random, and what they know of their orders: for tests, in any world.
+//! FIX clients that trade at random and keep track of their orders: for tests, in any world.
 
 mod ledger;
 
@@ -26,7 +26,7 @@ fn number(message: &[u8], tag: u32) -> u64 {
     field(message, tag).and_then(|value| read_unsigned(value).ok()).unwrap_or(0)
 }
 
-/// An Execution Report, as its client received it.
+/// An Execution Report as its client received it.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     /// ExecType (150).
@@ -41,36 +41,36 @@ pub struct Received {
     pub leaves: u64,
     /// CumQty (14).
     pub cumulative: u64,
-    /// Text (58) says that the report is in doubt.
+    /// Whether Text (58) says that the report is in doubt.
     pub is_in_doubt: bool,
 }
 
-/// A client, and what it knows of its orders.
+/// A client and its view of its orders.
 pub struct Trader<W: World> {
     /// Its CompID.
     pub name: &'static str,
     /// Its session, from the first connection on.
     pub client: Option<FixClient<W>>,
     book: OrderBook,
-    /// ClOrdIDs of new orders.
+    /// ClOrdIDs of the new orders that it sent.
     pub sent: BTreeSet<String>,
-    /// ExecIDs.
+    /// ExecIDs that it received.
     pub executions: BTreeSet<String>,
-    /// Its reports.
+    /// Execution reports that it received.
     pub reports: Vec<Received>,
-    /// The quantity of all fills by OrderID (37).
+    /// The filled quantity by OrderID (37).
     filled: BTreeMap<String, u64>,
-    /// ClOrdIDs of requests that were done or rejected.
+    /// ClOrdIDs of requests that were executed or rejected.
     decided: BTreeSet<String>,
-    /// ClOrdIDs of those that were rejected.
+    /// ClOrdIDs of rejected requests.
     refused: BTreeSet<String>,
     /// LeavesQty and CumQty by OrderID (37).
     orders: BTreeMap<String, (u64, u64)>,
-    /// ClOrdIDs of new orders that any message named.
+    /// ClOrdIDs of new orders that appeared in any message.
     pub answered: BTreeSet<String>,
-    /// What is wrong with what it was sent.
+    /// Errors in the messages that it received.
     pub faults: Vec<String>,
-    /// Its Logons begin both numbers at 1.
+    /// Whether its Logons reset both sequence numbers to 1.
     begins_anew: bool,
 }
 
@@ -93,14 +93,14 @@ impl<W: World> Trader<W> {
         }
     }
 
-    /// Connects, or connects again. Returns whether it is logged on.
+    /// Connects, or reconnects. Returns whether the client is logged on.
     fn connect(&mut self, address: SocketAddr) -> bool {
         let longest = Duration::from_millis(200);
         match &mut self.client {
             Some(client) if client.is_logged_on() => true,
             Some(client) => client.connect_again(longest).is_ok(),
             None => {
-                // FIX 5.0 SP2: its reports name the trade (880).
+                // FIX 5.0 SP2, whose reports contain the trade's number (880).
                 let settings = Settings::new(Role::Initiator, "FIXT.1.1", self.name, "TAPEWORKS");
                 // The gateway's clock may be wrong.
                 let resets_on_logon = self.begins_anew;
@@ -116,7 +116,7 @@ impl<W: World> Trader<W> {
         let Some(Ok(line)) = OrderLine::parse(line) else {
             return self.faults.push(format!("{}: no order line: {line}", self.name));
         };
-        // A cancel of an order that was never sent.
+        // An error means a cancel of an order that was never sent.
         let Ok((kind, fields)) = self.book.message(&line, client.now_ns()) else { return };
         if client.send(kind, &fields).is_ok() && kind == "D" {
             self.sent.insert(fields[0].1.clone());
@@ -142,7 +142,7 @@ impl<W: World> Trader<W> {
                 self.faults.push(format!("{}: ExecID {id} came twice", self.name));
             }
             let (kind, client_id, order_id) = (text(&message, 150), text(&message, 11), text(&message, 37));
-            // A cancel or replace that names two requests answers the second.
+            // A cancel or replace report with two ClOrdIDs answers the request in ClOrdID (11).
             let is_decision = match kind.as_str() {
                 "0" | "8" => true,
                 "4" | "5" => field(&message, 41).is_some(),
@@ -162,7 +162,7 @@ impl<W: World> Trader<W> {
                 is_in_doubt: text(&message, 58).starts_with("In doubt"),
             };
             self.reports.push(received);
-            // A rejected request names nothing: apart from status reports, no later report has its ClOrdID.
+            // A rejected request has no order: apart from status reports, no later report has its ClOrdID.
             if !matches!(kind.as_str(), "8" | "I") && self.refused.contains(&client_id) {
                 self.faults
                     .push(format!("{}: {client_id} was rejected, and is reported as {kind}", self.name));
@@ -188,27 +188,27 @@ impl<W: World> Trader<W> {
         }
     }
 
-    /// A request is done or rejected.
+    /// Notes that a request was executed or rejected.
     fn decide(&mut self, client_id: String) {
         if !self.decided.insert(client_id.clone()) {
             self.faults.push(format!("{}: {client_id} is decided twice", self.name));
         }
     }
 
-    /// Orders that work, as far as it knows.
+    /// Returns the number of open orders in the client's view.
     pub fn open(&self) -> usize {
         self.orders.values().filter(|(leaves, _)| *leaves > 0).count()
     }
 
-    /// Whether a report was in doubt.
+    /// Returns whether any report was in doubt.
     pub fn has_doubts(&self) -> bool {
         self.reports.iter().any(|report| report.is_in_doubt)
     }
 }
 
-/// All clients. `random` gives a number below another.
+/// All clients. `random` returns a number below its argument.
 pub struct Market<W: World, R> {
-    /// The random numbers of all of them.
+    /// The random number generator that all clients share.
     pub random: R,
     /// The clients, one for each of [`NAMES`].
     pub traders: Vec<Trader<W>>,
@@ -216,18 +216,18 @@ pub struct Market<W: World, R> {
 }
 
 impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
-    /// Clients that have not connected yet.
+    /// Creates clients that have not connected yet.
     pub fn new(random: R) -> Self {
         Self { random, traders: NAMES.map(Trader::new).into(), made: 0 }
     }
 
-    /// Those that are away connect. Returns whether all are logged on.
+    /// Connects the clients that are disconnected. Returns whether all are logged on.
     pub fn connect(&mut self, address: SocketAddr) -> bool {
         self.traders.iter_mut().map(|trader| usize::from(trader.connect(address))).sum::<usize>()
             == NAMES.len()
     }
 
-    /// A random client sends an order, a cancel or a replace.
+    /// Lets a random client send an order, a cancel, or a replace.
     pub fn act(&mut self) {
         let mut below = |bound| (self.random)(bound);
         let index = below(NAMES.len() as u32) as usize;
@@ -245,8 +245,8 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         trader.send(&line);
     }
 
-    /// The first client sends an order that no other meets, to each partition, and one of an instrument that the exchange does not have:
-    /// its reject has a number of the exchange itself, as rejects of a halted partition have.
+    /// Sends, from the first client, one order per partition that cannot match, and one for an instrument that the exchange does
+    /// not have. The exchange numbers that reject in its own series, as it does rejects of a halted partition.
     pub fn probe(&mut self) {
         for symbol in ["AAPL", "MSFT", "GONE"] {
             self.made += 1;
@@ -256,8 +256,8 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         }
     }
 
-    /// The gateway has lost a part of its store. As after a call with its people, the clients begin both numbers at 1, and count nothing on
-    /// what they have sent.
+    /// Resets the clients after the gateway has lost a part of its store. As after a call with its operators, they reset both
+    /// sequence numbers to 1, and expect no answer to orders that nothing has answered yet.
     pub fn begin_anew(&mut self) {
         for trader in &mut self.traders {
             (trader.client, trader.begins_anew) = (None, true);
@@ -266,15 +266,15 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         }
     }
 
-    /// Each client reads what has come, and waits for at most so long.
+    /// Lets each client read its messages, waiting for at most `longest`.
     pub fn turn(&mut self, longest: Duration) {
         self.traders.iter_mut().for_each(|trader| trader.turn(longest));
     }
 
-    /// Waits until all are back, every order has an answer, and nothing more comes for a second.
+    /// Waits until all clients are logged on, every order has an answer, and nothing arrives for a second.
     ///
     /// # Errors
-    /// That does not come within `patience`; says what is missing.
+    /// This does not happen within `patience`; the text says what is missing.
     pub fn settle(&mut self, address: SocketAddr, patience: Duration) -> Result<(), String> {
         let began = W::instant();
         let mut last = (0, W::instant());
@@ -294,7 +294,7 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
             if W::since(began) > patience {
                 return Err(format!("all back: {are_back}; an order without an answer: {example:?}"));
             }
-            // What an exchange has left out is seen by the number of the next report.
+            // A report that an exchange left out shows only by the number of the next report.
             if example.is_some() && W::since(probed) > Duration::from_secs(1) {
                 probed = W::instant();
                 self.probe();
@@ -302,7 +302,7 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         }
     }
 
-    /// Each trade with its quantity, as its buyer and its seller know it.
+    /// Returns each trade's quantities, as its buyer and its seller see them.
     fn trades(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut sides: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for report in self.traders.iter().flat_map(|trader| &trader.reports) {
@@ -313,13 +313,13 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         sides
     }
 
-    /// How many trades the clients know.
+    /// Returns the number of trades that the clients know.
     pub fn trade_count(&self) -> usize {
         self.trades().len()
     }
 
-    /// What is wrong with what the clients know: each trade is reported once to its buyer and once to its seller. Where a venue invents
-    /// trades, only a [`Ledger`] shows which there were.
+    /// Returns what is wrong in the clients' view: each trade must be reported once to its buyer and once to its seller. If a venue
+    /// invents trades, only a [`Ledger`] shows which are real.
     pub fn faults(&self) -> Vec<String> {
         let mut faults: Vec<String> = self.traders.iter().flat_map(|trader| trader.faults.clone()).collect();
         let is_whole = |quantities: &[u64]| matches!(quantities, [one, other] if one == other);

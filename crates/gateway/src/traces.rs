@@ -1,13 +1,13 @@
-//! Orders on their way, for traces: when each stage of a followed one began and ended.
+//! Traces of orders: when each stage of a traced order began and ended.
 //!
 //! ```text
 //! order   socket ─ read ─▶ translator ─ check and translate ─▶ … ─ store ─▶ ─ send to the venue ─▶
 //! answer  socket ─ read ─▶ translator ─ translate ─▶ … ─ store ─▶ ─ send to the client ─▶ recorded
 //! ```
 //!
-//! What follows orders is there only where traces are configured: else each of its places costs a branch. A followed order costs eight readings of
-//! the clock, and a place in a table that takes no memory after the start. An order that has no answer in time, or whose client is gone, is
-//! recorded as far as it came.
+//! The tracer exists only if traces are configured; otherwise each trace point costs a branch. A traced order costs eight clock
+//! readings, and a slot in a table that does not allocate after the start. An order that is not answered in time, or whose client
+//! disconnects, is recorded as far as it got.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ use tapeworks_wire::fix::order_entry::ExecType;
 
 use crate::clock::Now;
 
-/// Orders that are followed at once.
+/// Maximum number of orders traced simultaneously.
 const MOST_UNDER_WAY: usize = 1_024;
 
-/// How long the venue's answer may take until its order is recorded without it.
+/// Time after which an order is recorded without the venue's answer.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// A client's request, by the client's place and its ClOrdID.
+/// Key of a client's request: the client's index and the ClOrdID.
 type Key = (usize, ClOrdId);
 
-/// When the stages of an order were, by the clock that cannot be set; 0: not yet.
+/// Times of an order's stages, by the steady clock; 0: not reached yet.
 #[derive(Clone, Copy, Default, Debug)]
 struct Stamps {
     message: u64,
@@ -39,26 +39,26 @@ struct Stamps {
     sent: u64,
 }
 
-/// A followed order.
+/// A traced order.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     name: &'static str,
-    /// It is recorded however long it takes.
+    /// Whether the order was sampled, and is recorded however long it takes.
     is_chosen: bool,
     symbol: Text,
     side: &'static str,
     order_id: Text,
     outcome: &'static str,
     has_failed: bool,
-    /// The turn that read it.
+    /// When the turn that read the order began.
     received: Now,
     order: Stamps,
-    /// The turn that read the venue's answer.
+    /// When the turn that read the venue's answer began.
     answered: Option<Now>,
     answer: Stamps,
 }
 
-/// A request of a client that is being translated.
+/// A client's request that is being translated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     key: Key,
@@ -72,24 +72,24 @@ pub(crate) struct Tracer {
     operations: Option<Operations>,
     sampler: Sampler,
     names: Vec<Text>,
-    /// The clock that cannot be set, as the host has it.
+    /// How the host measures the time since an instant, by the steady clock.
     since: fn(Instant) -> Duration,
     began: Instant,
     turn: Now,
     under_way: HashMap<Key, Way>,
-    /// Requests that this turn, or one before, has not sent to the venue yet.
+    /// Requests that have not been sent to the venue yet.
     to_venue: Vec<Key>,
-    /// Requests whose answer is not sent to the client yet.
+    /// Requests whose answer has not been sent to the client yet.
     to_client: Vec<Key>,
-    /// When the translator got the report that it is at.
+    /// When the translator received the current report.
     report: u64,
-    /// Of the answers in `to_client`, those that the translator has done.
+    /// The number of answers in `to_client` that the translator has finished.
     translated: usize,
-    /// When the venue's session was logged on, while its missed reports come in.
+    /// While missed reports arrive: when the venue's session logged on, and the number of reports since.
     recovering: Option<(Now, u64)>,
 }
 
-/// FIX's Side (54) as a word.
+/// Returns FIX's Side (54) as a word.
 const fn side_of(code: u8) -> &'static str {
     match code {
         b'1' => "buy",
@@ -100,7 +100,7 @@ const fn side_of(code: u8) -> &'static str {
     }
 }
 
-/// What an execution report says of its order, and whether it is a failure.
+/// Returns the outcome that an execution report states for its order, and whether it is a failure.
 const fn outcome_of(kind: ExecType) -> (&'static str, bool) {
     match kind {
         ExecType::New => ("accepted", false),
@@ -114,7 +114,7 @@ const fn outcome_of(kind: ExecType) -> (&'static str, bool) {
 }
 
 impl Tracer {
-    /// A tracer of these clients; `None`: there is one already.
+    /// Creates a tracer for these clients. Returns `None` if there is one already.
     pub(crate) fn new<'n>(
         traces: &Traces,
         names: impl Iterator<Item = &'n str>,
@@ -142,12 +142,12 @@ impl Tracer {
         u64::try_from((self.since)(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// A turn begins: what it reads came at this time.
+    /// Starts a turn, whose input arrived at `now`.
     pub(crate) const fn turn_begins(&mut self, now: Now) {
         self.turn = now;
     }
 
-    /// A client's message comes to the translator. Returns what is to be given to [`Tracer::translated`] if it is followed.
+    /// Notes that a client's message reaches the translator. If the message is traced, returns a value for [`Tracer::translated`].
     #[inline]
     pub(crate) fn message(&mut self, client: usize, kind: &[u8], message: &[u8]) -> Option<Begun> {
         let name = match kind {
@@ -184,7 +184,7 @@ impl Tracer {
         Some(Begun { key, way })
     }
 
-    /// The translator has done with a message that is followed, and sent it, or refused it.
+    /// Notes that the translator has finished a traced message, and whether it was sent or refused.
     #[cold]
     pub(crate) fn translated(&mut self, begun: Begun, is_sent: bool) {
         let Begun { key, mut way } = begun;
@@ -202,13 +202,13 @@ impl Tracer {
         self.translated = self.to_client.len();
     }
 
-    /// Whether any order is followed.
+    /// Returns whether any order is being traced.
     #[inline]
     pub(crate) fn is_following(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// The venue's report comes to the translator.
+    /// Notes that a report from the venue reaches the translator.
     pub(crate) fn report_begins(&mut self) {
         if let Some((_, reports)) = &mut self.recovering {
             *reports += 1;
@@ -218,7 +218,7 @@ impl Tracer {
         }
     }
 
-    /// A client gets this, which the venue's report made.
+    /// Notes a reply to a client that the venue's report caused.
     pub(crate) fn reply(&mut self, client: usize, reply: &Reply<'_>) {
         let (id, order_id, (outcome, has_failed)) = match reply.body {
             Body::Execution(fields) => {
@@ -229,14 +229,14 @@ impl Tracer {
         };
         let Some(key) = ClOrdId::new(id).map(|id| (client, id)) else { return };
         let Some(way) = self.under_way.get_mut(&key).filter(|way| way.answered.is_none()) else { return };
-        // Where the gateway itself rejects what the venue's session did not take, there is no report.
+        // If the gateway itself rejects a message that the venue's session refused, there is no report.
         way.answered = Some(self.turn);
         way.answer.message = self.report.max(self.turn.steady_ns);
         (way.order_id, way.outcome, way.has_failed) = (Text::new(order_id), outcome, has_failed);
         self.to_client.push(key);
     }
 
-    /// The translator has done with the venue's report.
+    /// Notes that the translator has finished the venue's report.
     pub(crate) fn report_ends(&mut self) {
         if self.translated == self.to_client.len() {
             return;
@@ -250,20 +250,20 @@ impl Tracer {
         self.translated = self.to_client.len();
     }
 
-    /// Whether something is followed that this turn is to write or send.
+    /// Returns whether this turn writes or sends anything traced.
     #[inline]
     pub(crate) fn has_to_stamp(&self) -> bool {
         !self.to_venue.is_empty() || !self.to_client.is_empty()
     }
 
-    /// The store has the turn; its writing began at this time.
+    /// Notes that the turn is in the store. Writing it began at `storing`.
     #[cold]
     pub(crate) fn stored(&mut self, storing: u64) {
         let stored = self.clock();
         let keys = self.to_venue.iter().chain(&self.to_client);
         for key in keys {
             let Some(way) = self.under_way.get_mut(key) else { continue };
-            // What the gateway refuses has no stage at the venue.
+            // A request that the gateway rejects itself never reached the venue.
             let stamps = if way.answered.is_some() { &mut way.answer } else { &mut way.order };
             if stamps.stored == 0 {
                 (stamps.storing, stamps.stored) = (storing, stored);
@@ -271,7 +271,7 @@ impl Tracer {
         }
     }
 
-    /// The kernel has all that was to be sent to the venue.
+    /// Notes that the kernel has accepted everything for the venue.
     #[cold]
     pub(crate) fn sent_to_venue(&mut self) {
         let now = self.clock();
@@ -285,7 +285,7 @@ impl Tracer {
         });
     }
 
-    /// The kernel has all that was to be sent to a client.
+    /// Notes that the kernel has accepted everything for a client.
     #[cold]
     pub(crate) fn sent_to_client(&mut self, client: usize) {
         let now = self.clock();
@@ -310,7 +310,7 @@ impl Tracer {
         self.translated = self.to_client.len();
     }
 
-    /// Records the orders that wait for too long; all of them if the gateway ends.
+    /// Records the orders that have waited too long, or all orders when the gateway ends.
     #[cold]
     pub(crate) fn give_up(&mut self, now: Now, is_end: bool) {
         while let Some(key) = self.under_way.iter().find_map(|(key, way)| {
@@ -338,7 +338,7 @@ impl Tracer {
             |steady_ns: u64| received.utc_ns.saturating_add(steady_ns.saturating_sub(received.steady_ns));
         let mut sample = Sample::new(way.name, received.utc_ns);
         let mut part = |name, start: u64, end: u64| {
-            // A stage that did not come has no times.
+            // A stage that was not reached has no times.
             if start != 0 && end != 0 {
                 sample.part(name, utc(start), utc(end));
             }
@@ -372,17 +372,17 @@ impl Tracer {
 
     // ---- rare operations ----
 
-    /// Where rare operations are recorded, if they are.
+    /// Returns where rare operations are recorded, if they are.
     pub(crate) const fn operations(&self) -> Option<&Operations> {
         self.operations.as_ref()
     }
 
-    /// Reports that the gateway has missed come in from now on.
+    /// Notes that missed reports arrive from now on.
     pub(crate) const fn recovery_begins(&mut self) {
         self.recovering = Some((self.turn, 0));
     }
 
-    /// All missed reports are in; or the session ended before.
+    /// Notes that all missed reports have arrived, or that the session ended before.
     #[cold]
     pub(crate) fn recovery_ends(&mut self, failed: Option<&'static str>) {
         let Some(((began, reports), operations)) = self.recovering.take().zip(self.operations.as_ref())
@@ -412,7 +412,7 @@ mod tests {
         static CLOCK: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// A clock that a test moves.
+    /// A clock that the test advances.
     fn since(_began: Instant) -> Duration {
         Duration::from_nanos(CLOCK.get())
     }
@@ -430,7 +430,7 @@ mod tests {
         (Tracer::new(&traces, names, since, began).unwrap(), samples)
     }
 
-    /// A turn whose time of day is far from the other clock's.
+    /// Starts a turn whose time of day is far from the steady clock.
     fn turn(tracer: &mut Tracer) {
         tracer.turn_begins(Now { utc_ns: 5_000_000_000 + CLOCK.get(), steady_ns: CLOCK.get() });
     }
@@ -439,7 +439,7 @@ mod tests {
         format!("8=FIX.4.4\x019=5\x0135=D\x0111=ID{id}\x0155=AAPL\x0154=5\x0110=000\x01").into_bytes()
     }
 
-    /// A client's order comes, and is sent or refused.
+    /// A client's order arrives, and is sent or refused.
     fn comes(tracer: &mut Tracer, client: usize, id: u64, is_sent: bool) {
         pass(10);
         if let Some(begun) = tracer.message(client, b"D", &order(id)) {
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// The venue answers it.
+    /// The venue answers the order.
     fn answers(tracer: &mut Tracer, client: usize, id: u64) {
         pass(10);
         tracer.report_begins();
@@ -567,7 +567,7 @@ mod tests {
         for id in 0..MOST_UNDER_WAY as u64 + 3 {
             comes(&mut tracer, 0, id, true);
         }
-        // One that is on its way already.
+        // An order that is traced already.
         comes(&mut tracer, 0, 0, true);
         assert_eq!(samples.counts().unfollowed(), 4);
         write(&mut tracer);

@@ -1,7 +1,6 @@
-//! The session with the venue, as the gateway needs it: Millennium's native session, and OUCH over SoupBinTCP.
+//! The session with the venue, as the gateway sees it: Millennium's native session, or OUCH over SoupBinTCP.
 //!
-//! The two differ in channels, and in how missed reports come. Nothing else of
-//! the crate knows which it is.
+//! The two differ in their channels, and in how missed reports arrive. The rest of the crate does not distinguish them.
 
 use core::fmt::Debug;
 
@@ -17,110 +16,111 @@ use tapeworks_wire::millennium::native::report_time_ns;
 use tapeworks_wire::nasdaq::ouch50::inbound::AccountQueryFields;
 use tapeworks_wire::nasdaq::ouch50::outbound;
 
-/// What happened on the session.
+/// An event of the session.
 #[derive(Clone, Copy, Debug)]
 pub enum VenueEvent<'a> {
     /// Orders can be sent; missed reports are still to come.
     LoggedOn,
-    /// A report, once and in order.
+    /// A report, delivered once and in order.
     Report {
-        /// Whose numbers these are; 0: of a venue that has one series.
+        /// The App ID whose sequence the report belongs to; 0: the venue has one sequence.
         app_id: u8,
-        /// Its number; 0: it has none, and may come again.
+        /// The report's number; 0: it has none, and may arrive again.
         number: u64,
         /// The message.
         message: &'a [u8],
     },
-    /// The venue does not have these reports any more.
+    /// The venue no longer has these reports.
     Missing {
-        /// Whose numbers these are.
+        /// The App ID whose sequence the reports belong to.
         app_id: u8,
-        /// The first.
+        /// The number of the first one.
         first: u64,
-        /// How many.
+        /// The number of reports.
         count: u64,
     },
-    /// The venue's numbers begin anew.
+    /// The venue's sequence numbers restart.
     NewDay {
-        /// Whose numbers these are.
+        /// The App ID whose sequence restarts.
         app_id: u8,
     },
-    /// The venue's session has this name: the numbers of another are others.
+    /// The name of the venue's session. Sequence numbers of different sessions are unrelated.
     Session(&'a [u8]),
-    /// The venue has seen no request with this number for a name, or a later one, and all reports of those before are in.
+    /// The venue has seen no request named by this number or a later one, and all reports of earlier requests have arrived.
     NextName(u32),
     /// A message that was not sent.
     Unsent(&'a [u8]),
-    /// The venue has not answered a request for missed reports in time.
+    /// The venue did not answer a request for missed reports in time.
     Unanswered {
-        /// Whose numbers these are.
+        /// The App ID of the missed reports.
         app_id: u8,
     },
-    /// The venue says that it does not have this App ID.
+    /// The venue rejected this App ID as unknown.
     UnknownAppId {
-        /// Which.
+        /// The App ID.
         app_id: u8,
     },
-    /// The venue said something of itself.
+    /// Information about the venue.
     Notice(&'static str),
-    /// Somebody must do something.
+    /// A problem that needs someone's attention.
     Alert(&'static str),
-    /// The session for orders ended, and how.
+    /// The order session ended, with the reason.
     Ended(&'a str),
 }
 
-/// A session with a venue, without sockets and clocks. Channels are numbered from 0; orders go over channel 0.
+/// A session with a venue, without sockets and clocks. Channels are numbered from 0; orders use channel 0.
 pub trait VenueSession: Debug {
     /// The venue's mapping table.
     type Table: Venue + Debug + Send;
-    /// Connections at once.
+    /// Number of simultaneous connections.
     const CHANNELS: usize;
 
-    /// Whether the caller is to connect this channel now.
+    /// Returns whether the caller should connect this channel now.
     fn wants(&self, channel: usize, now_ns: u64) -> bool;
-    /// The password is this from the next logon on. One that does not fit changes nothing.
+    /// Sets the password for the next logon. A password that does not fit changes nothing.
     fn set_password(&mut self, password: &str);
-    /// The connection is made.
+    /// Notes that the connection is established.
     fn connected(&mut self, channel: usize, now_ns: u64);
-    /// The connection could not be made.
+    /// Notes that the connection could not be established.
     fn refused(&mut self, channel: usize, now_ns: u64);
-    /// Takes bytes.
+    /// Processes received bytes.
     fn receive(&mut self, channel: usize, bytes: &[u8], now_ns: u64, each: impl FnMut(VenueEvent<'_>));
-    /// The bytes to send.
+    /// Returns the bytes to send.
     fn output(&self, channel: usize) -> &[u8];
-    /// So many bytes of the output were sent.
+    /// Notes that the first `count` bytes of the output were sent.
     fn sent(&mut self, channel: usize, count: usize, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
-    /// The connection is closed.
+    /// Notes that the connection is closed.
     fn closed(&mut self, channel: usize, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
-    /// Whether the caller is to close the connection.
+    /// Returns whether the caller should close the connection.
     fn is_over(&self, channel: usize) -> bool;
-    /// Time passes.
+    /// Advances time.
     fn tick(&mut self, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
-    /// Sends a message. Returns whether it is taken.
+    /// Sends a message. Returns whether the session accepted it.
     fn send(&mut self, message: &[u8], now_ns: u64) -> bool;
-    /// Takes back the messages that wait, and that `is_meant` picks: they are not sent.
+    /// Withdraws the queued messages that `is_meant` selects: they are not sent.
     fn take_back(&mut self, is_meant: impl Fn(&[u8]) -> bool, each: impl FnMut(&[u8]));
-    /// Whether orders can be sent.
+    /// Returns whether orders can be sent.
     fn is_logged_on(&self) -> bool;
-    /// Whether all missed reports came.
+    /// Returns whether all missed reports have arrived.
     fn is_caught_up(&self) -> bool;
-    /// The partitions of which reports are missing.
+    /// Returns the partitions with missing reports.
     fn behind(&self) -> Partitions {
         Partitions::default()
     }
-    /// The venue's session of a former run had this name. Before [`VenueSession::restore`].
+    /// Restores the name of the venue's session in a previous run. Call it before [`VenueSession::restore`].
     fn restore_session(&mut self, _name: &[u8]) {}
-    /// A former run handed this report on last.
+    /// Restores the number of the last report that a previous run delivered.
     fn restore(&mut self, app_id: u8, number: u64, newest_ns: u64);
-    /// The time of a report, in UTC nanoseconds, as [`VenueSession::restore`] needs it; 0: it needs none.
+    /// Returns the time of a report in UTC nanoseconds, for [`VenueSession::restore`]; 0: not needed.
     fn report_time_ns(message: &[u8]) -> u64;
-    /// The midnight before this time that the venue's times count from, in UTC nanoseconds; `None`: they have a date.
+    /// Returns the midnight before this time from which the venue's times count, in UTC nanoseconds; `None`: its times include a
+    /// date.
     fn midnight_ns(&self, _utc_ns: u64) -> Option<u64> {
         None
     }
-    /// Logs out; nothing is connected again.
+    /// Logs out, and reconnects no more.
     fn log_out(&mut self, now_ns: u64);
-    /// Messages that wait for the throttle.
+    /// Returns the number of messages that wait for the throttle.
     fn queued(&self) -> usize;
 }
 
@@ -165,7 +165,7 @@ impl VenueSession for native::Client {
     }
 
     fn set_password(&mut self, password: &str) {
-        // The configuration has checked that it fits.
+        // The configuration has checked that the password fits.
         let _stays_at_worst = native::Client::set_password(self, password);
     }
 
@@ -248,12 +248,12 @@ impl VenueSession for native::Client {
     }
 }
 
-/// The Account Query of a connection. Its answer is a sequenced message: it comes behind the reports of all requests that the venue had
-/// taken before, those too that it had not made yet at the login. So no request in doubt is answered after it.
+/// State of a connection's Account Query. The answer is a sequenced message: it follows the reports of all requests that the venue
+/// had accepted before, including those not yet reported at the login. No in-doubt request can be answered after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
     Wanted,
-    /// When it was sent, and whether anybody knows that there is no answer.
+    /// When the query was sent, and whether a missing answer has been reported.
     Asked {
         since_ns: u64,
         is_noticed: bool,
@@ -261,15 +261,15 @@ enum Query {
     Answered,
 }
 
-/// The answer to an Account Query may take so long before the log says that it is missing.
+/// How long the answer to an Account Query may take before an alert reports it missing.
 const QUERY_PATIENCE_NS: u64 = 10_000_000_000;
 
-/// OUCH over SoupBinTCP.
+/// An OUCH session over SoupBinTCP.
 #[derive(Debug)]
 pub struct OuchSession {
     settings: SoupInitiatorSettings,
     initiator: SoupInitiator,
-    /// The session of a former run; blank: none.
+    /// The session of a previous run; blank: none.
     session: [u8; 10],
     query: Query,
     asks: bool,
@@ -278,34 +278,35 @@ pub struct OuchSession {
 }
 
 impl OuchSession {
-    /// A session before its first connection.
+    /// Creates a session before its first connection.
     ///
     /// # Errors
     /// The user or the password is too long.
     pub fn new(settings: SoupInitiatorSettings) -> Result<Self, CredentialsTooLong> {
-        // Orders pass when every report that there was at the login has come.
+        // Orders pass once every report that existed at the login has arrived.
         let settings = SoupInitiatorSettings { finds_end: true, ..settings };
         let place = SoupPlace::default();
         let initiator = SoupInitiator::new(settings.clone(), place)?;
         Ok(Self { settings, initiator, session: place.session, query: Query::Wanted, asks: true, day: None })
     }
 
-    /// The venue's times count from the midnight of these days.
+    /// Sets the days whose midnight the venue's times count from.
     #[must_use]
     pub fn with_days(mut self, day: Schedule) -> Self {
         self.day = Some(day);
         self
     }
 
-    /// Without an Account Query after each login, for a venue that does not answer it. A request whose report the venue makes after the
-    /// login may then be taken for lost.
+    /// Disables the Account Query after each login, for a venue that does not answer it. A request that the venue reports only
+    /// after the login may then be treated as lost.
     #[must_use]
     pub const fn without_query(mut self) -> Self {
         self.asks = false;
         self
     }
 
-    /// Sends the query when every report that there was at the login has come: an answer to the query of a former connection is one of them.
+    /// Sends the query once every report that existed at the login has arrived. An answer to a previous connection's query is one
+    /// of those.
     fn ask(&mut self, now_ns: u64) {
         if self.query == Query::Wanted && self.initiator.is_caught_up() {
             if !self.asks || planted!("account-not-queried") {
@@ -344,7 +345,7 @@ impl OuchSession {
 
     fn begin_at(&mut self, next: u64) {
         let place = SoupPlace { session: self.session, next };
-        // The credentials were taken before.
+        // The same credentials were accepted before.
         if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
             self.initiator = initiator;
         }
@@ -360,7 +361,7 @@ impl VenueSession for OuchSession {
     }
 
     fn set_password(&mut self, password: &str) {
-        // The configuration has checked that it fits.
+        // The configuration has checked that the password fits.
         let _stays_at_worst = self.initiator.set_password(password);
     }
 

@@ -1,7 +1,7 @@
-//! Replies to clients: the fields of FIX's messages, from the state of orders and the venue's reports.
+//! Replies to clients: the fields of FIX messages, from the state of orders and the venue's reports.
 //!
-//! A reply borrows its texts; the session's end writes it behind its header ([`Reply::write`]). FIX 4.2 has fills as ExecType 1 and
-//! 2, and cancelled and corrected trades as ExecTransType (20) 1 and 2.
+//! A reply borrows its texts; the session writes it after its header ([`Reply::write`]). In FIX 4.2, fills are ExecType 1 and 2,
+//! and cancelled and corrected trades are ExecTransType (20) 1 and 2.
 
 use tapeworks_wire::fix::order_entry::{
     BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields,
@@ -24,13 +24,13 @@ pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
 /// A message to a client, without the header that its session writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
-    /// What it says.
+    /// The fields of the message.
     pub body: Body<'a>,
-    /// Whom the client sent the answered message for; `None`: for nobody.
+    /// The party for which the client sent the answered message; `None`: not stated.
     pub route: Option<&'a Route>,
 }
 
-/// What a [`Reply`] says.
+/// The message type and fields of a [`Reply`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Body<'a> {
@@ -57,7 +57,7 @@ impl<'a> From<Body<'a>> for Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// MsgType (35).
+    /// Returns MsgType (35).
     #[must_use]
     pub const fn message_type(&self) -> &'static [u8] {
         match self.body {
@@ -71,13 +71,13 @@ impl Reply<'_> {
         }
     }
 
-    /// Whether it is an ExecutionReport, of which drop copies are sent.
+    /// Returns whether it is an ExecutionReport. These are sent to drop copy clients too.
     #[must_use]
     pub const fn is_execution(&self) -> bool {
         matches!(self.body, Body::Execution(_))
     }
 
-    /// Writes the rest of the header, and the fields behind it.
+    /// Writes the rest of the header, and the fields after it.
     #[inline]
     pub fn write(&self, writer: &mut Writer<'_>) {
         if let Some(route) = self.route {
@@ -102,23 +102,24 @@ impl Body<'_> {
     }
 }
 
-/// A quantity as FIX has it.
+/// Converts a quantity to FIX's decimal.
 #[inline]
 pub(crate) fn quantity(units: u32) -> Decimal<i64, 8> {
     Decimal(i64::from(units) * E8)
 }
 
-/// A text, if it is not blank.
+/// Returns the text, unless it is blank.
 #[inline]
 pub(crate) fn present<const N: usize>(text: &Ascii<N>) -> Option<&[u8]> {
     let trimmed = text.trimmed();
     (!trimmed.is_empty()).then_some(trimmed)
 }
 
-/// The date, a number of three digits and one of ten behind a point, the longest id, and two hyphens.
+/// Maximum length of an ExecID: the date, a number of three digits, a point and a number of ten digits, the longest id, and two
+/// hyphens.
 const EXEC_ID_BYTES: usize = 8 + 1 + 3 + 1 + 10 + 1 + 32;
 
-/// An ExecID (17), put together without a length that the compiler does not know but its own.
+/// An ExecID (17). It is assembled from copies whose lengths the compiler knows; only its own length is dynamic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecId {
     bytes: [u8; EXEC_ID_BYTES],
@@ -132,23 +133,23 @@ impl ExecId {
     }
 }
 
-/// The venue's days that an App ID has had. They need not begin at midnight, and each begins its ids anew.
+/// The venue's days of one App ID. A day need not begin at midnight, and each day restarts the ids.
 #[derive(Clone, Copy, Debug)]
 struct VenueDays {
-    /// The last date of its reports, in days since 1970.
+    /// The last date of the App ID's reports, in days since 1970.
     last: u64,
-    /// The last date that an earlier day of the venue has reports of, and how many days have begun on it.
+    /// The last date on which an earlier venue day has reports, and the number of venue days that began on that date.
     shared: u64,
     begun: u32,
 }
 
-/// The date of the last ExecID as text: most have the same.
+/// Builds ExecIDs. Caches the date of the last one as text, because consecutive ExecIDs usually share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Dates {
     days: u64,
     text: [u8; 8],
     of_venue: [VenueDays; 256],
-    /// The time of the last report, and how many were of that time before it.
+    /// The time of the last report, and the number of earlier reports with the same time.
     report_ns: u64,
     others: u32,
 }
@@ -159,8 +160,8 @@ impl Dates {
         Self { days: u64::MAX, text: [b'0'; 8], of_venue: [none; 256], report_ns: u64::MAX, others: 0 }
     }
 
-    /// A report of the venue has this time. Returns how many before it have the same. Only what a restart repeats counts: ids must be the same
-    /// again.
+    /// Notes the time of a report from the venue. Returns the number of earlier reports with the same time. Only events that a
+    /// restart replays are counted, because the ids must be the same again.
     #[inline]
     pub(crate) fn reported(&mut self, time_ns: u64, app_id: u8) -> u32 {
         let is_same = time_ns == self.report_ns;
@@ -171,7 +172,7 @@ impl Dates {
         self.others
     }
 
-    /// The venue's ids of an App ID begin anew.
+    /// Notes that the venue's ids of an App ID restart.
     pub(crate) fn new_day(&mut self, app_id: u8) {
         if let Some(days) = self.of_venue.get_mut(usize::from(app_id)) {
             days.begun = if days.shared == days.last { days.begun + 1 } else { 1 };
@@ -187,8 +188,8 @@ impl Dates {
         (self.days, self.text) = (days, text.copied().unwrap_or([b'0'; 8]));
     }
 
-    /// ExecID (17) of an execution of the venue, whose own ids are unique per day and partition: date, App ID and id. On a date that the
-    /// venue's day before has reports of, the App ID has `.` and a number behind it.
+    /// Builds the ExecID (17) of the venue's execution: date, App ID and id, because the venue's ids are unique only per day and
+    /// partition. On a date on which the previous venue day has reports too, `.` and a number follow the App ID.
     #[inline]
     pub(crate) fn exec_id(&mut self, time_ns: u64, app_id: u8, id: &ExecutionId) -> ExecId {
         let days = time_ns / DAY_NS;
@@ -216,7 +217,7 @@ impl Dates {
     }
 }
 
-/// Writes a point and a number, and returns their length.
+/// Writes a point and a number. Returns their length.
 #[cold]
 fn put_number(target: &mut [u8], number: u32) -> usize {
     let mut digits = [0; 32];
@@ -228,7 +229,7 @@ fn put_number(target: &mut [u8], number: u32) -> usize {
     count + 1
 }
 
-/// ExecType and ExecTransType as the version has them.
+/// Converts an ExecType to the client's FIX version, with an ExecTransType for FIX 4.2.
 #[inline]
 pub(crate) fn exec_type_of(
     version: FixVersion,
@@ -238,7 +239,7 @@ pub(crate) fn exec_type_of(
     if version != FixVersion::Fix42 {
         return (exec_type, None);
     }
-    // The ExecType that FIX 4.2 has for a state.
+    // The ExecType that FIX 4.2 uses for the status.
     let of_status = match status {
         OrdStatus::New => ExecType::New,
         OrdStatus::PartiallyFilled => ExecType::PartialFill,
@@ -252,7 +253,7 @@ pub(crate) fn exec_type_of(
         _ => ExecType::PendingNew,
     };
     match exec_type {
-        // A fill behind the end does not change the state.
+        // A fill after the order's end does not change its state.
         ExecType::Trade if status == OrdStatus::Filled => (ExecType::Fill, Some(ExecTransType::New)),
         ExecType::Trade => (ExecType::PartialFill, Some(ExecTransType::New)),
         ExecType::TradeCancel => (of_status, Some(ExecTransType::Cancel)),
@@ -262,7 +263,7 @@ pub(crate) fn exec_type_of(
     }
 }
 
-/// What every report of an order has.
+/// Returns the fields that every report of an order has.
 #[inline]
 pub(crate) fn of_order<'a>(
     order: &'a Order,
@@ -302,7 +303,7 @@ pub(crate) fn of_order<'a>(
     }
 }
 
-/// A number in decimal; 0 has no digits: there is none.
+/// A number in decimal; 0 has no digits and means none.
 #[derive(Debug)]
 pub(crate) struct Digits {
     text: [u8; 24],
@@ -323,16 +324,16 @@ impl Digits {
     }
 }
 
-/// The texts of a report that do not live in the order. They are made where they stay: to move them costs as much as to make them.
+/// Texts of a report that are not stored in the order. They are built in place, because moving them costs as much as building them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Texts<'a> {
     pub(crate) exec_ref_id: Option<&'a [u8]>,
-    /// The number of the trade.
+    /// The trade's number.
     pub(crate) match_id: Option<&'a [u8]>,
     pub(crate) reason: Option<&'a [u8]>,
 }
 
-/// Adds to a report what the venue's report says.
+/// Adds the contents of the venue's report to a reply.
 #[inline]
 pub(crate) fn add_execution<'a>(
     fields: &mut ExecutionReportFields<'a>,
@@ -395,7 +396,7 @@ mod tests {
             dates.reported(days * DAY_NS, app_id);
             String::from_utf8_lossy(dates.exec_id(days * DAY_NS, app_id, &id).as_bytes()).into_owned()
         };
-        // A venue's first day, before any report, is like no new one.
+        // The venue's first day, before any report, does not count as a new day.
         dates.new_day(1);
         assert_eq!(exec_id(&mut dates, 2, 1), "19700103-1-E1");
         dates.new_day(1);

@@ -1,28 +1,28 @@
-//! The ids that go between the two sides. Each has its own type: none can be taken for another.
+//! Ids shared by the two sides. Each has its own type, so that none can be mistaken for another.
 
 use tapeworks_wire::Ascii;
 
-/// A FIX client, by its place in the settings.
+/// A FIX client, by its index in the settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientIndex(pub u16);
 
-/// An instrument, by its place in the reference table.
+/// An instrument, by its index in the reference table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstrumentIndex(pub u32);
 
-/// Partitions (App IDs) of a venue.
+/// A set of a venue's partitions (App IDs).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Partitions([u64; 4]);
 
 impl Partitions {
-    /// Whether this one is among them.
+    /// Returns whether the set contains this partition.
     #[inline]
     #[must_use]
     pub const fn has(&self, app_id: u8) -> bool {
         self.0[(app_id >> 6) as usize] >> (app_id & 63) & 1 != 0
     }
 
-    /// In order.
+    /// Iterates over the partitions in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u8> {
         (0..=u8::MAX).filter(|app_id| self.has(*app_id))
     }
@@ -38,14 +38,14 @@ impl FromIterator<u8> for Partitions {
     }
 }
 
-/// ClOrdID (11) of a request of a client, or the id of its quote: 1 to 64 printable characters of ASCII. The default is blank: no id.
+/// The ClOrdID (11) of a client's request, or the id of its quote: 1 to 64 printable ASCII characters. The default is blank: no id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClOrdId {
     text: Ascii<{ Self::LONGEST }>,
     length: u8,
 }
 
-/// The name of a request at the venue, which its reports carry: the Client Order ID of native messages.
+/// The name of a request at the venue, which the venue's reports contain: the Client Order ID of native messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VenueName(pub Ascii<20>);
 
@@ -58,7 +58,7 @@ pub struct VenueOrderId(pub Ascii<20>);
 pub struct ExecutionId(pub Ascii<32>);
 
 impl VenueName {
-    /// A number as ten digits.
+    /// Creates a name of ten digits from a number.
     #[must_use]
     pub fn numbered(number: u32) -> Self {
         let mut bytes = [b' '; 20];
@@ -71,7 +71,7 @@ impl VenueName {
         Self(Ascii(bytes))
     }
 
-    /// The number that the name is; `None`: it is none.
+    /// Returns the name as a number; `None`: it is not a number.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         let number = tapeworks_wire::fix::read_unsigned(self.0.trimmed()).ok()?;
@@ -80,53 +80,55 @@ impl VenueName {
 }
 
 impl ClOrdId {
-    /// Its most characters.
+    /// Maximum number of characters.
     pub const LONGEST: usize = 64;
 
-    /// The most characters of a [`VenueName`]. Most ids are no longer: they are read, hashed and compared by these alone.
+    /// Maximum length of a [`VenueName`]. Most ids are no longer than that, and only these characters are read, hashed and
+    /// compared.
     pub(crate) const SHORT: usize = 20;
 
-    /// The id of this text; `None` if it is empty, longer than 64 characters, not printable ASCII, or ends with a space.
+    /// Creates an id from a text. Returns `None` if it is empty, longer than 64 characters, not printable ASCII, or ends with a
+    /// space.
     #[inline]
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let ends_well = text.last().is_some_and(|last| *last != b' ');
         let padded = Ascii::padded(text).filter(|_| ends_well)?;
         let id = Self { text: padded, length: text.len() as u8 };
-        // All of them at once: the padding is printable too.
+        // Checks all bytes without a branch each; the padding is printable too.
         let are_printable =
             |bytes: &[u8]| bytes.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
         let (short, rest) = id.parts();
         (are_printable(short) && (!id.is_long() || are_printable(rest))).then_some(id)
     }
 
-    /// Its characters.
+    /// Returns the characters.
     #[inline]
     #[must_use]
     pub fn text(&self) -> &[u8] {
         self.text.0.get(..usize::from(self.length)).unwrap_or_default()
     }
 
-    /// The same, unless it is blank.
+    /// Returns the characters, unless the id is blank.
     #[inline]
     pub(crate) fn present(&self) -> Option<&[u8]> {
         (self.length > 0).then(|| self.text())
     }
 
-    /// Whether it is too long for a name at the venue.
+    /// Returns whether the id is too long for a name at the venue.
     #[inline]
     pub(crate) const fn is_long(&self) -> bool {
         self.length as usize > Self::SHORT
     }
 
-    /// The characters that a name at the venue has room for, and those behind them, both padded.
+    /// Splits the id into the characters that fit into a name at the venue and the rest, both padded.
     #[inline]
     pub(crate) fn parts(&self) -> (&[u8; Self::SHORT], &[u8]) {
         let short = self.text.0.first_chunk().unwrap_or(&[b' '; Self::SHORT]);
         (short, self.text.0.get(Self::SHORT..).unwrap_or_default())
     }
 
-    /// The id as a name at the venue, without the characters that it has no room for.
+    /// Returns the id as a name at the venue, cut off at the length of a name.
     #[inline]
     pub(crate) fn as_name(&self) -> VenueName {
         VenueName(Ascii(*self.parts().0))

@@ -1,7 +1,8 @@
-//! FIX messages of a client to requests. What is not mapped is refused with its tag.
+//! Converts FIX messages of a client to requests. A field that is not mapped is refused with its tag.
 //!
-//! The typed view checks and reads the declared fields, and a walk by number finds a tag that the table does not map; a new order whose
-//! view has seen mapped fields alone is not walked. A client's settings may name tags that are ignored; the translator counts them.
+//! The typed view checks and reads the declared fields. A walk over the message then finds tags that the table does not map; a new
+//! order whose view has seen only mapped fields is not walked. A client's settings may name tags to ignore, which the translator
+//! counts.
 
 use tapeworks_wire::fix::order_entry::{
     HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
@@ -26,23 +27,23 @@ const CLIENT: i64 = 3;
 const EXECUTING_TRADER: i64 = 12;
 const DECISION_MAKER: i64 = 122;
 
-/// Fields of a new order that are mapped, and those of the session. Groups are not among them: their entries have tags too. Nor are the
-/// senders behind the session, which are looked up.
+/// Mapped fields of a new order, and fields of the session. Groups are excluded, because their entries have tags too. So are the
+/// routing tags, which must be looked up.
 const MAPPED_OF_NEW: FieldSet = NewOrderSingle::fields(&PLAIN_OF_NEW);
 
-/// Whether a new order has no other fields than mapped ones, by what its view has seen: a walk over the fields costs much more. A message
-/// with parties, or with senders behind the session, is walked.
+/// Returns whether a new order has only mapped fields, according to its view: a walk over the fields costs much more. A message
+/// with parties or routing tags is walked.
 #[inline]
 pub(crate) const fn has_only_mapped(view: &NewOrderSingle<'_>) -> bool {
     view.has_only(MAPPED_OF_NEW)
 }
 
-/// What a walk over the fields of a message has found.
+/// The result of a walk over the fields of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
-    /// How many of its tags are ignored.
+    /// The number of ignored tags.
     pub(crate) ignored: u64,
-    /// Whether it has senders behind the session: see [`Route`](crate::Route).
+    /// Whether it has routing tags: see [`Route`](crate::Route).
     pub(crate) has_route: bool,
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &IgnoredTags) -
     Ok(walked)
 }
 
-/// MsgType of a message. That of most is found at once: their BeginString has 7 or 8 characters, and BodyLength three digits.
+/// Returns the MsgType of a message. Fast path: a BeginString of 7 or 8 characters, and a BodyLength of three digits.
 #[inline]
 pub(crate) fn type_of(message: &[u8]) -> &[u8] {
     const BEFORE: [&[u8]; 2] = [b"8=FIX.4.4\x019=123\x01", b"8=FIXT.1.1\x019=123\x01"];
@@ -78,7 +79,7 @@ pub(crate) fn type_of(message: &[u8]) -> &[u8] {
     message_type(message)
 }
 
-/// The terms of an order as the message has them.
+/// The terms of an order, as in the message.
 struct Terms<'a> {
     account: Option<&'a [u8]>,
     exec_inst: Option<&'a [u8]>,
@@ -96,7 +97,7 @@ struct Terms<'a> {
     capacity: Option<OrderCapacity>,
 }
 
-/// The fields that a new order and a replace have alike: the views are of two types with the same accessors.
+/// The fields that a new order and a replace share. A macro, because the views are two types with the same accessors.
 macro_rules! terms {
     ($view:expr) => {
         Terms {
@@ -118,22 +119,22 @@ macro_rules! terms {
     };
 }
 
-/// Refuses what would reach the venue as something else. A store may have messages that an earlier version took.
+/// Refuses values that would reach the venue as other values. A store may hold messages that an earlier version accepted.
 #[inline]
 pub(crate) fn check_values(
     expire_time: Option<NanosecondsSinceEpoch>,
     order: &NewOrder,
 ) -> Result<(), Refusal> {
-    // The venues have whole seconds.
+    // The venues' times are whole seconds.
     if expire_time.is_some_and(|time| time.0 % SECOND_NS != 0) {
         return Err(Refusal::Value { tag: 126 });
     }
-    // All of them at once: the padding is printable too.
+    // Checks all bytes without a branch each; the padding is printable too.
     let is_printable = order.account.0.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
     if is_printable { Ok(()) } else { Err(Refusal::Value { tag: 1 }) }
 }
 
-/// A new order for an instrument. Its name is blank.
+/// Builds a new order for an instrument. Its name is blank.
 #[inline]
 pub(crate) fn new_order(
     view: &NewOrderSingle<'_>,
@@ -145,7 +146,8 @@ pub(crate) fn new_order(
     order_of(&terms!(view), parties, instrument, None)
 }
 
-/// An order as a replace makes it. What the message leaves out of time in force, expiry, capacity, account and parties stays.
+/// Builds the order that a replace requests. Time in force, expiry, capacity, account and parties are kept if the message omits
+/// them.
 #[inline]
 pub(crate) fn replacement(
     view: &OrderCancelReplaceRequest<'_>,
@@ -163,7 +165,7 @@ pub(crate) fn replacement(
     order_of(&terms!(view), parties, instrument, Some(before))
 }
 
-/// Inline, so that neither the terms nor the order go through memory.
+/// Inlined, so that neither the terms nor the order pass through memory.
 #[inline(always)]
 fn order_of(
     terms: &Terms<'_>,
@@ -224,7 +226,7 @@ fn order_of(
     })
 }
 
-/// A price that the order type needs, or that it does not have.
+/// Checks a price that the order type requires or forbids.
 #[inline]
 fn price(
     given: Option<Decimal<i64, 8>>,
@@ -243,7 +245,7 @@ fn price(
     }
 }
 
-/// A quantity of whole units, which a signed number of 32 bits holds.
+/// Converts a quantity to whole units. It must fit into a signed 32-bit number.
 #[inline]
 fn whole(quantity: Decimal<i64, 8>, tag: u32) -> Result<u32, Refusal> {
     let is_whole = quantity.0 % E8 == 0;
@@ -283,7 +285,7 @@ pub(crate) fn parties<'a>(
             None => return Err(Refusal::Missing { tag: 452 }),
         };
         let code = reference.short_code(party.party_id()).filter(|code| *code != 0);
-        // A role comes once.
+        // A role may occur only once.
         if *place != 0 {
             return Err(Refusal::Value { tag: 452 });
         }
@@ -295,7 +297,7 @@ pub(crate) fn parties<'a>(
 /// QuoteType (537): tradeable.
 const TRADEABLE: i64 = 1;
 
-/// The prices and sizes of a quote, of a Quote or an entry of a MassQuote.
+/// The prices and sizes of a Quote, or of an entry of a MassQuote.
 pub(crate) struct QuoteTerms<'a> {
     pub(crate) symbol: Option<&'a [u8]>,
     pub(crate) security_id: Option<&'a [u8]>,
@@ -303,7 +305,7 @@ pub(crate) struct QuoteTerms<'a> {
     pub(crate) offer: (Option<Decimal<i64, 8>>, Option<Decimal<i64, 8>>),
 }
 
-/// The fields that a Quote and an entry have alike: the views are of two types with the same accessors.
+/// The fields that a Quote and an entry share. A macro, because the views are two types with the same accessors.
 macro_rules! quote_terms {
     ($view:expr) => {
         $crate::incoming::QuoteTerms {
@@ -317,7 +319,7 @@ macro_rules! quote_terms {
 pub(crate) use quote_terms;
 
 impl QuoteTerms<'_> {
-    /// The quote and its instrument. Its name is blank.
+    /// Returns the quote and its instrument. Its name is blank.
     pub(crate) fn quote(
         &self,
         reference: &Reference,
@@ -348,12 +350,12 @@ fn quote_side(
     Ok(QuoteSide { quantity, price_e8 })
 }
 
-/// Refuses quotes that are no orders: indicative ones, and those of a dialogue.
+/// Refuses quotes that are not orders, such as indicative quotes and quotes of a negotiation.
 pub(crate) fn check_quote_type(quote_type: Option<i64>) -> Result<(), Refusal> {
     if quote_type.is_none_or(|of| of == TRADEABLE) { Ok(()) } else { Err(Refusal::Value { tag: 537 }) }
 }
 
-/// The entries of all sets of a MassQuote.
+/// Iterates over the entries of all sets of a MassQuote.
 pub(crate) fn entries_of<'a>(view: &MassQuote<'a>) -> impl Iterator<Item = QuoteEntry<'a>> {
     view.quote_sets().flat_map(|set| set.quote_entries())
 }
@@ -366,7 +368,7 @@ mod tests {
     use super::*;
     use crate::mapping::OF_NEW;
 
-    /// Whether the view alone finds the order mapped, and whether the walk does.
+    /// Returns whether the view alone finds the order mapped, and whether the walk does.
     fn found(order: &NewOrderSingleFields<'_>, more: &[u32]) -> (bool, bool) {
         let time = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
         let mut buffer = [0; 1_024];
@@ -430,7 +432,7 @@ mod tests {
             }
         }
         assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
-        // A type that is missing is none, whatever follows.
+        // A missing type is empty, whatever follows.
         assert_eq!(type_of(b"8=FIX.4.4\x019=123\x0135=\x01\x0149=A\x01"), b"");
     }
 }

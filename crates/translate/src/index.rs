@@ -1,26 +1,26 @@
-//! A hash table of fixed capacity: hashes of ids to places in a pool, which has the ids.
+//! A hash table of fixed capacity, from the hashes of ids to places in a pool that holds the ids.
 //!
-//! A bucket is one cache line: eight hashes of 32 bits, and their places beside them. A probe compares all eight at once, without a jump
-//! that depends on which one it is. At most half of the slots are taken, so the next bucket is rarely looked at; an entry that
-//! goes is closed by one from behind, so that no mark of it stays. The caller compares the ids themselves: a table for 262,144 ids takes
-//! 4 MiB. Cost: three multiplications for a hash, and one cache line. Nothing allocates after [`Index::new`].
+//! A bucket is one cache line: eight hashes of 32 bits, with their places beside them. A probe compares all eight simultaneously,
+//! without a branch that depends on which one matches. At most half of the slots are occupied, so the next bucket is rarely read.
+//! Removing an entry moves a later one into its slot, so that no tombstone remains. The caller compares the ids themselves. A table
+//! for 262,144 ids takes 4 MiB. Cost: three multiplications per hash, and one cache line. Nothing allocates after [`Index::new`].
 
 use tapeworks_wire::Ascii;
 
 use crate::ids::ClOrdId;
 
-/// Slots of a bucket.
+/// Slots per bucket.
 const SLOTS: usize = 8;
 
 /// The hash of an empty slot.
 const EMPTY: u32 = 0;
 
-/// The hash of an id within a space: a client's, or the venue's. It is never that of an empty slot.
+/// The hash of an id within a space: a client's, or the venue's. It never equals the hash of an empty slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hash(u32);
 
 impl Hash {
-    /// Of a client's id. One that is short enough to be a name at the venue has the hash of that name.
+    /// Hashes a client's id. An id short enough to be a name at the venue has the same hash as that name.
     #[inline]
     pub(crate) fn of_id(space: u16, id: &ClOrdId) -> Self {
         let (short, rest) = id.parts();
@@ -52,7 +52,7 @@ impl Hash {
         Self::of_words(words)
     }
 
-    /// Cost: a multiplication for each word.
+    /// Hashes words. Cost: one multiplication per word.
     #[inline]
     pub(crate) fn of_words<const N: usize>(words: [u64; N]) -> Self {
         let mix = |hash: u64, word: &u64| {
@@ -75,7 +75,7 @@ struct Bucket {
 const NO_ENTRY: Bucket = Bucket { hashes: [EMPTY; SLOTS], places: [0; SLOTS] };
 
 impl Bucket {
-    /// A bit for each slot with this hash.
+    /// Returns a bit for each slot with this hash.
     #[inline(always)]
     fn matches(&self, hash: u32) -> u32 {
         equal_bits(&self.hashes, hash)
@@ -93,7 +93,8 @@ impl Bucket {
     }
 }
 
-/// A bit for each number that is `wanted`, the first lowest. SSE2, which every x86-64 has, compares four at once.
+/// Returns a bit for each number that equals `wanted`, the first in the lowest bit. SSE2, which every x86-64 has, compares four at
+/// a time.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn equal_bits(numbers: &[u32; SLOTS], wanted: u32) -> u32 {
@@ -105,12 +106,12 @@ fn equal_bits(numbers: &[u32; SLOTS], wanted: u32) -> u32 {
     let wanted = set_splat_i32_m128i(wanted.cast_signed());
     let low = cmp_eq_mask_i32_m128i(m128i::from([a, b, c, d]), wanted);
     let high = cmp_eq_mask_i32_m128i(m128i::from([e, f, g, h]), wanted);
-    // Each comparison leaves ones or zeros: they stay in half as many bits.
+    // Each comparison yields all ones or all zeros, so halving the width keeps it.
     let halves = pack_i32_to_i16_m128i(low, high);
     move_mask_i8_m128i(pack_i16_to_i8_m128i(halves, halves)).cast_unsigned() & 0xff
 }
 
-/// The same by a loop.
+/// Does the same in a loop.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn equal_bits_of_each(numbers: &[u32; SLOTS], wanted: u32) -> u32 {
     let bit = |(slot, number): (usize, &u32)| u32::from(*number == wanted) << slot;
@@ -120,7 +121,7 @@ fn equal_bits_of_each(numbers: &[u32; SLOTS], wanted: u32) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 use equal_bits_of_each as equal_bits;
 
-/// The slots whose bits are set.
+/// Iterates over the slots whose bits are set.
 fn set_bits(mut bits: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let slot = bits.trailing_zeros() as usize;
@@ -130,7 +131,7 @@ fn set_bits(mut bits: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Ids to places.
+/// A map from ids to places.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     buckets: Vec<Bucket>,
@@ -139,7 +140,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Room for `entries` ids.
+    /// Creates a table for `entries` ids.
     pub(crate) fn new(entries: usize) -> Self {
         let buckets = (entries.max(SLOTS).saturating_mul(2) / SLOTS).next_power_of_two();
         Self { buckets: vec![NO_ENTRY; buckets], mask: buckets - 1, used: 0 }
@@ -155,7 +156,7 @@ impl Index {
         self.buckets.get(at & self.mask).unwrap_or(&NO_ENTRY)
     }
 
-    /// The bucket and slot of the id with this hash at a place that `is_it`.
+    /// Returns the bucket and slot of an entry with this hash whose place satisfies `is_it`.
     #[inline]
     fn find(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
         let home = self.home(hash.0);
@@ -173,7 +174,7 @@ impl Index {
         None
     }
 
-    /// Brings the cache line of an id into the caches while other work goes on.
+    /// Prefetches the cache line of an id while other work continues.
     #[inline]
     pub(crate) fn fetch(&self, hash: Hash) {
         let bucket = self.bucket(self.home(hash.0));
@@ -183,7 +184,7 @@ impl Index {
         let _not_fetched = bucket;
     }
 
-    /// The place of an id.
+    /// Returns the place of an id.
     #[inline]
     pub(crate) fn get(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let (at, slot) = self.find(hash, is_it)?;
@@ -201,7 +202,7 @@ impl Index {
         self.insert_new(hash, place)
     }
 
-    /// The same for an id that is not there.
+    /// Like `insert`, for an id that is not in the table.
     #[inline]
     pub(crate) fn insert_new(&mut self, hash: Hash, place: u32) -> bool {
         if self.used * 2 >= self.buckets.len() * SLOTS {
@@ -219,12 +220,12 @@ impl Index {
         false
     }
 
-    /// Removes the id with this hash at this place. Returns whether it was there.
+    /// Removes the id with this hash and place. Returns whether it was in the table.
     pub(crate) fn remove(&mut self, hash: Hash, place: u32) -> bool {
         let Some((mut hole, mut slot)) = self.find(hash, |other| other == place) else { return false };
         self.used -= 1;
         loop {
-            // Only a full bucket lets entries pass to those behind it.
+            // Only a full bucket makes entries overflow into later buckets.
             let was_full = self.bucket(hole).matches(EMPTY) == 0;
             if let Some(bucket) = self.buckets.get_mut(hole) {
                 bucket.set(slot, EMPTY, 0);
@@ -238,7 +239,7 @@ impl Index {
         }
     }
 
-    /// The bucket and slot of an entry behind this bucket that would lie in it if there had been room.
+    /// Returns the bucket and slot of a later entry that would be in this bucket if there had been room.
     fn passed(&self, hole: usize) -> Option<(usize, usize)> {
         for at in hole + 1..=hole + self.mask {
             let bucket = self.bucket(at);
@@ -268,7 +269,7 @@ mod tests {
 
     const IDS: u32 = 60;
 
-    /// Few different hashes, so that buckets are full and ids have the same.
+    /// Few distinct hashes, so that buckets fill up and ids collide.
     fn hash(id: u32) -> Hash {
         Hash(1 + id % 13 * 4)
     }
@@ -306,7 +307,7 @@ mod tests {
         fn an_index_behaves_as_a_hash_map_of_the_standard_library(
             steps in prop::collection::vec((0u8..3, 0..IDS), 0..600)
         ) {
-            // The pool: the place of an id is another each time.
+            // The pool: an id gets a new place each time.
             let (mut index, mut map) = (Index::new(32), HashMap::new());
             let mut ids: Vec<u32> = Vec::new();
             for (step, id) in steps {

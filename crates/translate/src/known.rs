@@ -1,8 +1,9 @@
-//! The orders and requests that are known, in fixed pools, found by the client's and by the venue's ids.
+//! Known orders and requests, in fixed pools, found by the client's ids and by the venue's.
 //!
-//! Each request of a client (new order, cancel, replace, mass cancel, quote) has its ClOrdID, and is kept as long as its order: ids are not used
-//! twice. Of an order with very many requests the oldest answered ones are forgotten. An order that ended stays for late events. The one that
-//! ended first is forgotten first, when room is needed, and counted. Cost: one lookup per id. Nothing allocates after [`Known::new`].
+//! Each request of a client (new order, cancel, replace, mass cancel, quote) has its own ClOrdID and is kept as long as its order,
+//! so that no id is used twice. An order with very many requests loses its oldest answered ones. An order that has ended is kept
+//! for late events. When room is needed, the order that ended first is forgotten first, and counted. Cost: one lookup per id.
+//! Nothing allocates after [`Known::new`].
 
 use std::collections::VecDeque;
 
@@ -18,13 +19,13 @@ use crate::request::NewOrder;
 use crate::route::RouteIndex;
 use crate::settings::Settings;
 
-/// An order with so many requests loses answered ones: one order must not use up the room of all.
+/// Number of requests above which an order loses answered ones, so that one order cannot use up the room of all.
 const MOST_OF_ORDER: u32 = 256;
 
-/// The newest requests of such an order that stay, answered or not.
+/// Number of the newest requests of such an order that are kept, answered or not.
 const KEPT_OF_ORDER: u32 = 128;
 
-/// What a client requested.
+/// The kind of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     New,
@@ -44,21 +45,21 @@ pub(crate) struct ClientRequest {
     pub(crate) original: ClOrdId,
     pub(crate) name: VenueName,
     pub(crate) instrument: InstrumentIndex,
-    /// Of everything but a mass cancel and a probe. Of a quote: its bid.
+    /// The order; `None` for a mass cancel or a probe. For a quote: its bid.
     pub(crate) order: Option<Handle>,
-    /// The offer of a quote.
+    /// For a quote: its offer.
     pub(crate) offer: Option<Handle>,
-    /// The venue has not answered it.
+    /// Whether the venue has yet to answer it.
     pub(crate) is_pending: bool,
-    /// What a replace makes of the order, among the changes.
+    /// For a replace: the new terms of the order, in `changes`.
     pub(crate) change: Option<Handle>,
-    /// The gateway's own: no client learns of it.
+    /// Whether it is the gateway's own request, which is not reported to clients.
     pub(crate) is_own: bool,
-    /// It was sent again without a quantity.
+    /// Whether it is in doubt, and was sent again with a quantity of 0.
     pub(crate) is_in_doubt: bool,
-    /// Whom the client sent it for.
+    /// The party for which the client sent it.
     pub(crate) route: RouteIndex,
-    /// The order's request before.
+    /// The order's previous request.
     pub(crate) next: Option<Handle>,
 }
 
@@ -76,7 +77,7 @@ impl RequestKind {
 }
 
 impl ClientRequest {
-    /// A request that is sent now, of no order.
+    /// Creates a pending request without an order.
     pub(crate) const fn new(
         kind: RequestKind,
         client: ClientIndex,
@@ -102,17 +103,17 @@ impl ClientRequest {
         }
     }
 
-    /// Whether it is a cancel of no order, which the gateway sends behind requests in doubt.
+    /// Returns whether it is a probe: a cancel of no order, sent after requests in doubt.
     pub(crate) fn is_probe(&self) -> bool {
         self.is_own && self.kind == RequestKind::Cancel && self.order.is_none()
     }
 
-    /// Whether a report of this kind that names the request is its answer.
+    /// Returns whether a report of this kind, naming the request, is its answer.
     pub(crate) const fn is_answered_by(&self, kind: ExecutionKind) -> bool {
         match self.kind {
             RequestKind::New | RequestKind::Quote => true,
             RequestKind::Cancel => matches!(kind, ExecutionKind::Cancelled),
-            // A replace to no more than is filled ends the order.
+            // A replace to no more than the filled quantity ends the order.
             RequestKind::Replace => {
                 matches!(kind, ExecutionKind::Replaced | ExecutionKind::Cancelled | ExecutionKind::Expired)
             }
@@ -121,17 +122,17 @@ impl ClientRequest {
     }
 }
 
-/// An order with its machine.
+/// An order with its state machine.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) machine: ExchangeToClient,
     pub(crate) order: Order,
     requests: Option<Handle>,
-    /// The quote that it is a side of.
+    /// The quote of which it is a side.
     pub(crate) quote: Option<Handle>,
-    /// How many they are.
+    /// The number of `requests`.
     request_count: u32,
-    /// It is among those that may be forgotten.
+    /// Whether it is queued to be forgotten.
     is_queued: bool,
 }
 
@@ -148,24 +149,24 @@ enum Ended {
     Request(Handle),
 }
 
-/// Everything that is known.
+/// All known orders and requests.
 #[derive(Debug)]
 pub(crate) struct Known {
     orders: Pool<Entry>,
     requests: Pool<ClientRequest>,
-    /// What replaces make of their orders: apart, for most requests have none.
+    /// New terms requested by replaces. They are stored separately, because most requests have none.
     changes: Pool<NewOrder>,
-    /// By ClOrdID. Where these are the names at the venue, the hash is the same for all clients, and the index is that of the names too.
+    /// Index by ClOrdID. If ClOrdIDs are the names at the venue, clients share one hash space, and this is also the index by name.
     by_client: Index,
-    /// By the name at the venue, where it is not the ClOrdID.
+    /// Index by the name at the venue, if that is not the ClOrdID.
     by_name: Index,
     names_are_ids: bool,
     by_order_id: Index,
-    /// Requests that the venue has not answered.
+    /// Number of requests that the venue has not answered.
     unanswered: usize,
     ended: VecDeque<Ended>,
     pub(crate) reported: Reported,
-    /// Ended orders that were forgotten.
+    /// Number of ended orders that were forgotten.
     pub(crate) forgotten: u64,
 }
 
@@ -188,18 +189,18 @@ impl Known {
         }
     }
 
-    /// Whether the ClOrdIDs are the names at the venue.
+    /// Returns whether ClOrdIDs are the names at the venue.
     pub(crate) const fn names_are_ids(&self) -> bool {
         self.names_are_ids
     }
 
-    /// The hash of a ClOrdID, for [`in_use_by`](Self::in_use_by).
+    /// Returns the hash of a ClOrdID, for [`in_use_by`](Self::in_use_by).
     #[inline]
     pub(crate) fn hash_of_id(&self, client: ClientIndex, id: &ClOrdId) -> Hash {
         Hash::of_id(if self.names_are_ids { 0 } else { client.0 }, id)
     }
 
-    /// How many orders are known, ended ones included.
+    /// Returns the number of known orders, including ended ones.
     pub(crate) const fn len(&self) -> usize {
         self.orders.len()
     }
@@ -223,7 +224,7 @@ impl Known {
         self.requests.get_mut(handle)
     }
 
-    /// The request of a client by its ClOrdID.
+    /// Returns a client's request by its ClOrdID.
     #[inline]
     pub(crate) fn by_client(&self, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
         let is_it = |request: &ClientRequest| request.id == *id && request.client == client;
@@ -232,26 +233,26 @@ impl Known {
         self.requests.at(place)
     }
 
-    /// The handle of the request of a client by its ClOrdID.
+    /// Returns the handle of a client's request by its ClOrdID.
     pub(crate) fn handle_of(&self, client: ClientIndex, id: &ClOrdId) -> Option<Handle> {
         let is_it = |request: &ClientRequest| request.id == *id && request.client == client;
         let hash = self.hash_of_id(client, id);
         self.requests.handle(self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))?)
     }
 
-    /// The request that has this ClOrdID already: of the client, or of any where the ids are names at the venue.
+    /// Returns the request that already uses this ClOrdID: of this client, or of any client if the ids are names at the venue.
     #[inline]
     pub(crate) fn in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
         self.requests.at(self.place_in_use(client, id)?)
     }
 
-    /// The same by the id's hash.
+    /// Like `in_use`, given the id's hash.
     #[inline]
     pub(crate) fn in_use_by(&self, hash: Hash, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
         self.requests.at(self.place_in_use_by(hash, client, id)?)
     }
 
-    /// Fetches what [`in_use_by`](Self::in_use_by) looks at first: in a large table it is in no cache.
+    /// Prefetches the cache line that [`in_use_by`](Self::in_use_by) reads first: in a large table it is in no cache.
     #[inline]
     pub(crate) fn fetch_id(&self, hash: Hash) {
         self.by_client.fetch(hash);
@@ -273,13 +274,13 @@ impl Known {
         self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))
     }
 
-    /// Whether a request has this name at the venue, of those that [`Self::in_use`] has not looked at.
+    /// Returns whether a request that [`Self::in_use`] does not find has this name at the venue.
     #[inline]
     pub(crate) fn is_named(&self, name: &VenueName) -> bool {
         !self.names_are_ids && self.by_name(name).is_some()
     }
 
-    /// The request by its name at the venue.
+    /// Returns a request by its name at the venue.
     #[inline]
     pub(crate) fn by_name(&self, name: &VenueName) -> Option<(Handle, &ClientRequest)> {
         let index = if self.names_are_ids { &self.by_client } else { &self.by_name };
@@ -289,7 +290,7 @@ impl Known {
         self.requests.get(handle).map(|request| (handle, request))
     }
 
-    /// The order by the venue's id.
+    /// Returns an order by the venue's id.
     #[inline]
     pub(crate) fn by_order_id(&self, id: &VenueOrderId) -> Option<Handle> {
         let is_it = |entry: &Entry| entry.order.order_id == *id;
@@ -298,7 +299,7 @@ impl Known {
         self.orders.handle(place)
     }
 
-    /// The venue named its id of an order.
+    /// Sets the venue's id of an order.
     #[inline]
     pub(crate) fn set_order_id(&mut self, handle: Handle, id: VenueOrderId) {
         let Some(entry) = self.orders.get_mut(handle) else { return };
@@ -309,25 +310,25 @@ impl Known {
         if !before.0.is_blank() {
             self.by_order_id.remove(Hash::new(0, &before.0), handle.place);
         }
-        // The venue may give the id of an older order again: the newer one has it.
+        // The venue may reuse the id of an older order. The newer order then owns it.
         let orders = &self.orders;
         let is_it = |place: u32| orders.at(place).is_some_and(|entry| entry.order.order_id == id);
         self.by_order_id.insert(Hash::new(0, &id.0), handle.place, is_it);
     }
 
-    /// What a replace makes of its order.
+    /// Returns the new terms that a replace requests.
     #[inline]
     pub(crate) fn change(&self, request: &ClientRequest) -> Option<&NewOrder> {
         request.change.and_then(|change| self.changes.get(change))
     }
 
-    /// How many requests the venue has not answered.
+    /// Returns the number of requests that the venue has not answered.
     #[inline]
     pub(crate) const fn unanswered(&self) -> usize {
         self.unanswered
     }
 
-    /// The venue has answered a request.
+    /// Marks a request as answered by the venue.
     #[inline]
     pub(crate) fn set_answered(&mut self, handle: Handle) -> Option<&ClientRequest> {
         let request = self.requests.get_mut(handle)?;
@@ -335,7 +336,8 @@ impl Known {
         Some(request)
     }
 
-    /// The requests that the venue has not answered, by their names: numbers ascend, and what was forgotten when does not matter.
+    /// Returns the requests that the venue has not answered, sorted by name. Numbers ascend, and the order of the handles does not
+    /// depend on when earlier requests were forgotten.
     pub(crate) fn pending(&self) -> Vec<Handle> {
         let mut pending: Vec<(Handle, &ClientRequest)> =
             self.requests.handles().filter(|(_, request)| request.is_pending).collect();
@@ -343,7 +345,7 @@ impl Known {
         pending.into_iter().map(|(handle, _)| handle).collect()
     }
 
-    /// The orders of a client that have not ended, by ClOrdID.
+    /// Returns the orders of a client that have not ended, sorted by ClOrdID.
     pub(crate) fn open(&self, client: ClientIndex) -> Vec<Handle> {
         let is_open = |entry: &Entry| {
             entry.order.client == client && entry.machine.state() != ExchangeToClientState::Ended
@@ -354,14 +356,14 @@ impl Known {
         open.into_iter().map(|(handle, _)| handle).collect()
     }
 
-    /// Forgets the ended order, the ended quote or the answered mass cancel that uses this ClOrdID, if there is one.
+    /// Forgets the ended order, the ended quote, or the answered mass cancel that uses this ClOrdID, if any.
     pub(crate) fn forget_ended(&mut self, client: ClientIndex, id: &ClOrdId) {
         if let Some(request) = self.handle_in_use(client, id) {
             self.forget_ended_request(request);
         }
     }
 
-    /// The same by the name at the venue.
+    /// Like `forget_ended`, by the name at the venue.
     pub(crate) fn forget_ended_name(&mut self, name: &VenueName) {
         if let Some((request, _)) = self.by_name(name) {
             self.forget_ended_request(request);
@@ -379,16 +381,16 @@ impl Known {
             self.forgotten += u64::from(self.orders.get(order).is_some());
             self.forget_order(order);
         }
-        // What belongs to no order alone, as a quote does not, is still there.
+        // A request that belongs to no single order, such as a quote, still exists.
         self.forget_request(handle);
     }
 
-    /// Whether an order has ended, or is forgotten.
+    /// Returns whether an order has ended, or was forgotten.
     fn has_ended(&self, order: Handle) -> bool {
         self.orders.get(order).is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended)
     }
 
-    /// Whether a cancel of the gateway's own waits for its answer.
+    /// Returns whether one of the gateway's own cancels is waiting for its answer.
     pub(crate) fn has_own_cancel(&self, order: Handle) -> bool {
         let mut next = self.orders.get(order).and_then(|entry| entry.requests);
         while let Some(request) = next.and_then(|handle| self.requests.get(handle)) {
@@ -400,7 +402,7 @@ impl Known {
         false
     }
 
-    /// The newest cancel of an order that the venue has not answered, of those that name `original`.
+    /// Returns the newest unanswered cancel of an order that names `original`.
     pub(crate) fn newest_cancel(&self, order: Handle, original: &ClOrdId) -> Option<Handle> {
         let mut next = self.orders.get(order)?.requests;
         while let Some((handle, request)) = next.and_then(|handle| Some((handle, self.requests.get(handle)?)))
@@ -413,13 +415,13 @@ impl Known {
         None
     }
 
-    /// Whether another client has a working order in an instrument. Cost: a walk over all orders, for a rare request.
+    /// Returns whether another client has a working order in an instrument. Cost: a walk over all orders, for a rare request.
     #[cold]
     pub(crate) fn others_trade(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
         self.is_any_working(instrument, |entry| entry.order.client != client)
     }
 
-    /// Whether a side of a quote of the client works in an instrument. Cost: as of [`Self::others_trade`].
+    /// Returns whether the client has a working side of a quote in an instrument. Cost: as for [`Self::others_trade`].
     #[cold]
     pub(crate) fn quotes(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
         self.is_any_working(instrument, |entry| entry.order.client == client && entry.quote.is_some())
@@ -432,7 +434,7 @@ impl Known {
             .any(|entry| entry.order.instrument == instrument && is_working(entry) && is_meant(entry))
     }
 
-    /// The oldest cancel of an order that the venue has not answered, of those that name `original`; `None`: any.
+    /// Returns the oldest unanswered cancel of an order that names `original`; with `None`, any.
     pub(crate) fn pending_cancel(&self, order: Handle, original: Option<&ClOrdId>) -> Option<Handle> {
         let mut next = self.orders.get(order)?.requests;
         let mut oldest = None;
@@ -447,7 +449,7 @@ impl Known {
         oldest
     }
 
-    /// The ClOrdIDs by which an order can be named: its own, and those of replaces in flight.
+    /// Returns the ClOrdIDs by which an order can be named: its own, and those of replaces in flight.
     pub(crate) fn ids(&self, order: Handle) -> Vec<ClOrdId> {
         let Some(entry) = self.orders.get(order) else { return Vec::new() };
         let mut ids = vec![entry.order.id];
@@ -466,7 +468,7 @@ impl Known {
         self.requests.get(handle)
     }
 
-    /// The status of an order by its newest request that the venue has not answered.
+    /// Returns the pending status of an order, given by its newest unanswered request.
     pub(crate) fn pending_status(&self, entry: &Entry) -> Option<OrdStatus> {
         let mut next = entry.requests;
         while let Some(request) = next.and_then(|handle| self.requests.get(handle)) {
@@ -479,14 +481,14 @@ impl Known {
         None
     }
 
-    /// Makes room for a request, and for an order if it is a new one. Each known order keeps room for a request to cancel it.
-    /// Returns whether there is room.
+    /// Makes room for a request, and for its orders if it is a new order or a quote. For each known order, room is reserved for a
+    /// request to cancel it. Returns whether there is room.
     #[inline]
     pub(crate) fn make_room(&mut self, kind: RequestKind) -> bool {
         match kind {
             RequestKind::New => self.make_room_for(1, 1),
             RequestKind::Quote => self.make_room_for(2, 1),
-            // The requests that orders keep room for are left alone.
+            // The reserved requests are left for cancels.
             RequestKind::Replace => self.make_room_for(0, 1),
             RequestKind::Cancel | RequestKind::MassCancel => self.make_room_beyond(0, 0, 1),
         }
@@ -508,12 +510,12 @@ impl Known {
             if !self.forget_one() {
                 return false;
             }
-            // An order that is forgotten keeps no room any more.
+            // A forgotten order needs no reserved request.
             reserved = reserved.saturating_sub(before - self.orders.len());
         }
     }
 
-    /// Forgets ended orders until so many new ones have room, or none is left to forget.
+    /// Forgets ended orders until this many new ones fit, or none is left to forget.
     pub(crate) fn keep_room(&mut self, orders: usize) {
         let requests = |known: &Self| known.orders.len().saturating_add(orders.saturating_mul(2));
         while (self.orders.free() < orders || self.requests.free() < requests(self)) && self.forget_one() {}
@@ -574,12 +576,12 @@ impl Known {
         Some(handle)
     }
 
-    /// Whether there is room for an order without forgetting one.
+    /// Returns whether an order fits without forgetting one.
     pub(crate) const fn has_room(&self) -> bool {
         self.orders.free() > 0 && self.requests.free() > 0
     }
 
-    /// Takes out the order that was added last: every table is as before.
+    /// Removes the order that was added last, restoring every table.
     pub(crate) fn take_back(&mut self, order: Handle) {
         self.forget_order(order);
     }
@@ -622,7 +624,7 @@ impl Known {
         if is_crowded && let Some(order) = request.order {
             self.forget_answered(order);
         }
-        // The caller has looked for both: neither is known.
+        // The caller has looked up both: neither is known.
         self.by_client.insert_new(self.hash_of_id(client, &id), handle.place);
         if !self.names_are_ids {
             self.by_name.insert_new(Hash::new(0, &name.0), handle.place);
@@ -630,7 +632,7 @@ impl Known {
         Some(handle)
     }
 
-    /// Forgets the answered requests of an order but for the newest, and the one that it is called by.
+    /// Forgets the answered requests of an order, except for the newest ones and the one whose ClOrdID the order has.
     #[cold]
     fn forget_answered(&mut self, order: Handle) {
         let Some((id, newest)) = self.orders.get(order).map(|entry| (entry.order.id, entry.requests)) else {
@@ -656,12 +658,12 @@ impl Known {
         }
     }
 
-    /// A request of no order is answered: it may be forgotten.
+    /// Allows an answered request without an order to be forgotten.
     pub(crate) fn end_request(&mut self, handle: Handle) {
         self.ended.push_back(Ended::Request(handle));
     }
 
-    /// An order ended: it may be forgotten.
+    /// Allows an ended order to be forgotten.
     pub(crate) fn end_order(&mut self, handle: Handle) {
         if let Some(entry) = self.orders.get_mut(handle)
             && !core::mem::replace(&mut entry.is_queued, true)

@@ -1,8 +1,8 @@
-//! Which FIX field becomes which field of a venue, and back: the declaration that the translator refuses unmapped tags by, and that
-//! the page [`markdown`] is made of.
+//! Maps FIX fields to a venue's fields and back: the declaration by which the translator refuses unmapped tags, and the source of
+//! the page [`markdown`].
 //!
-//! A row has a tag, and for each venue the native field and what is done to the value. A venue without a field refuses the tag, or the
-//! values that it has no counterpart for. Cost: one load and a shift for a tag.
+//! A row has a tag, and for each venue the native field and the conversion of the value. If a venue lacks the field, it refuses the
+//! tag, or the values without a counterpart. Cost: one load and a shift per tag.
 
 mod page;
 mod rows;
@@ -15,12 +15,12 @@ pub use rows::{
 
 use crate::route::is_of_route;
 
-/// What a FIX field is at a venue.
+/// The counterpart of a FIX field at a venue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counterpart {
-    /// Fields of the venue's message, as its declaration calls them, separated by commas; empty: none.
+    /// Fields of the venue's message, named as in its declaration and separated by commas; empty: none.
     pub fields: &'static str,
-    /// What becomes of the value; empty: the page omits the row.
+    /// The conversion of the value; empty: the page omits the row.
     pub conversion: &'static str,
 }
 
@@ -29,13 +29,13 @@ pub struct Counterpart {
 pub struct Row {
     /// The tag.
     pub tag: u32,
-    /// At a venue with Millennium's native gateway.
+    /// The counterpart in Millennium's native gateway.
     pub millennium: Counterpart,
-    /// At a venue with OUCH.
+    /// The counterpart in OUCH.
     pub ouch: Counterpart,
 }
 
-/// Words for 64 tags each.
+/// Number of words of 64 tags each.
 const WORDS: usize = 32;
 
 /// A set of tags below 2,048.
@@ -43,7 +43,7 @@ const WORDS: usize = 32;
 pub(crate) struct Tags([u64; WORDS]);
 
 impl Tags {
-    /// The tags of a message's rows, and of the session.
+    /// Collects the tags of a message's rows, and of the session.
     const fn of(rows: &[Row]) -> Self {
         let mut tags = Self([0; WORDS]);
         let mut place = 0;
@@ -64,7 +64,7 @@ impl Tags {
         self
     }
 
-    /// Whether the tag is in the set.
+    /// Returns whether the tag is in the set.
     #[inline]
     pub(crate) fn has(&self, tag: u32) -> bool {
         let word = self.0.get(tag as usize / 64).copied().unwrap_or(0);
@@ -72,29 +72,29 @@ impl Tags {
     }
 }
 
-/// The header's and the trailer's tags: the session's.
+/// Header and trailer tags, which belong to the session.
 const SESSION: [u32; 32] = [
     8, 9, 10, 34, 35, 43, 49, 50, 52, 56, 57, 89, 90, 91, 93, 97, 115, 116, 122, 128, 129, 142, 143, 144,
     145, 212, 213, 347, 369, 1128, 1129, 1156,
 ];
 
-/// The tags of NewOrderSingle (D) that are mapped.
+/// Mapped tags of NewOrderSingle (D).
 pub(crate) static OF_NEW: Tags = Tags::of(NEW_ORDER);
-/// Those of OrderCancelReplaceRequest (G).
+/// Mapped tags of OrderCancelReplaceRequest (G).
 pub(crate) static OF_REPLACE: Tags = Tags::of(REPLACE);
-/// Those of OrderCancelRequest (F).
+/// Mapped tags of OrderCancelRequest (F).
 pub(crate) static OF_CANCEL: Tags = Tags::of(CANCEL);
-/// Those of OrderMassCancelRequest (q).
+/// Mapped tags of OrderMassCancelRequest (q).
 pub(crate) static OF_MASS_CANCEL: Tags = Tags::of(MASS_CANCEL);
-/// Those of Quote (S).
+/// Mapped tags of Quote (S).
 pub(crate) static OF_QUOTE: Tags = Tags::of(QUOTE);
-/// Those of MassQuote (i).
+/// Mapped tags of MassQuote (i).
 pub(crate) static OF_MASS_QUOTE: Tags = Tags::of(MASS_QUOTE);
-/// Those of QuoteCancel (Z).
+/// Mapped tags of QuoteCancel (Z).
 pub(crate) static OF_QUOTE_CANCEL: Tags = Tags::of(QUOTE_CANCEL);
 
-/// The mapped tags of a new order, and the session's, as a list. Those that need a walk over the message are 0, which is no tag: the count of
-/// parties (453), whose entries have tags too, and the senders behind the session.
+/// The mapped tags of a new order, and the session's, as an array. Tags that require a walk over the message are replaced by 0,
+/// which is no tag: the count of parties (453), whose entries have tags too, and the routing tags.
 pub(crate) const PLAIN_OF_NEW: [u32; SESSION.len() + NEW_ORDER.len()] = {
     let mut tags = [0; SESSION.len() + NEW_ORDER.len()];
     let mut place = 0;

@@ -11,8 +11,8 @@
 //! | MassCancelRequestType (530) 1 | Mass Cancel Request Type 3, all orders of the firm in the instrument |
 //! | Quote, each entry of a MassQuote | New Quote |
 //!
-//! [`mapping`](crate::mapping) has every field. The reports' Exec Types 0, 4, 5, 8, 9, C, D, F and H are the kinds of [`ExecutionKind`](crate::ExecutionKind). Cost: a message is
-//! written field by field into the caller's buffer, and read where it lies.
+//! [`mapping`](crate::mapping) has every field. The reports' Exec Types 0, 4, 5, 8, 9, C, D, F and H are the kinds of
+//! [`ExecutionKind`](crate::ExecutionKind). Cost: a message is written field by field into the caller's buffer, and read in place.
 
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce};
 use tapeworks_wire::millennium::native::{
@@ -38,46 +38,46 @@ use crate::venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue
 /// How clients' requests are named at the venue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// By their ClOrdID, which the clients of one native user must not share.
+    /// By their ClOrdID. Clients of one native user must not use the same ClOrdID.
     #[default]
     ClOrdId,
-    /// By a number of the gateway.
+    /// By a number that the gateway assigns.
     Numbered,
 }
 
-/// What a venue agrees with its members, or the documents leave open.
+/// Settings that a venue agrees with its members, or that its documents leave open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MillenniumSettings {
-    /// The venue.
+    /// The variant of the venue.
     pub variant: Variant,
     /// How requests are named.
     pub naming: Naming,
-    /// Trader ID of every order.
+    /// Trader ID sent with every order.
     pub trader_id: Ascii<11>,
-    /// Clearing Account of every order.
+    /// Clearing Account sent with every order.
     pub clearing_account: ClearingAccount,
-    /// Capacity of OrderCapacity (528) A.
+    /// Capacity for OrderCapacity (528) A.
     pub agency: Capacity,
-    /// Capacity of OrderCapacity (528) P.
+    /// Capacity for OrderCapacity (528) P.
     pub principal: Capacity,
-    /// Capacity of OrderCapacity (528) R.
+    /// Capacity for OrderCapacity (528) R.
     pub riskless_principal: Capacity,
-    /// Capacity of an order without OrderCapacity.
+    /// Capacity for an order without OrderCapacity.
     pub other_capacity: Capacity,
-    /// Executing Trader of an order without a party of role 12.
+    /// Executing Trader for an order without a party of role 12.
     pub executing_trader: u32,
-    /// Passive Only Order of ExecInst (18) 6.
+    /// Passive Only Order for ExecInst (18) 6.
     pub passive_only: PassiveOnlyOrder,
-    /// The expiry of a good-till-cancel order, in seconds since 1970 UTC; 0: the venue does not take such orders.
+    /// The expiry of a good-till-cancel order, in seconds since 1970 UTC; 0: the venue does not accept such orders.
     pub good_till_cancel_s: u32,
-    /// Whether short sells go out as sells. If not, they are refused.
+    /// Whether short sells are sent as sells. If not, they are refused.
     pub sends_short_sells: bool,
     /// The venue's reject codes, in ascending order.
     pub reject_codes: Vec<RejectReason>,
 }
 
 impl Default for MillenniumSettings {
-    /// London Stock Exchange, ClOrdIDs as names, capacities 3, 2 and 1, no good-till-cancel orders, no reject codes.
+    /// The defaults: London Stock Exchange, ClOrdIDs as names, capacities 3, 2 and 1, no good-till-cancel orders, no reject codes.
     fn default() -> Self {
         Self {
             variant: LSE,
@@ -97,7 +97,7 @@ impl Default for MillenniumSettings {
     }
 }
 
-/// The longest text field.
+/// Maximum length of a text field.
 const MOST_TEXT_BYTES: usize = 32;
 
 static ONES_THEN_ZEROS: [u8; 2 * MOST_TEXT_BYTES] = {
@@ -110,26 +110,26 @@ static ONES_THEN_ZEROS: [u8; 2 * MOST_TEXT_BYTES] = {
     mask
 };
 
-/// The mapping table.
+/// The mapping table of Millennium's native gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Millennium {
     settings: MillenniumSettings,
 }
 
 impl Millennium {
-    /// The table with these settings.
+    /// Creates the table with these settings.
     #[must_use]
     pub fn new(mut settings: MillenniumSettings) -> Self {
         settings.reject_codes.sort_by_key(|reason| reason.code);
         Self { settings }
     }
 
-    /// A text of the gateway as a field of the venue. `None`: it is too long.
+    /// Converts a text to a field of the venue. Returns `None` if it is too long.
     #[inline]
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
         let mut field: Ascii<N> = resized(text)?;
         if self.settings.variant.text_padding == TextPadding::Nul {
-            // Ones as often as the text has characters, then zeros.
+            // As many ones as the text has characters, then zeros.
             let keep = ONES_THEN_ZEROS.get(MOST_TEXT_BYTES - field.trimmed().len().min(MOST_TEXT_BYTES)..);
             field.0 = kept_of(field.0, keep?.first_chunk::<N>()?);
         }
@@ -259,7 +259,7 @@ impl Millennium {
         })
     }
 
-    /// What an amendment cannot change is as it was.
+    /// Builds a replace. Fields that an amendment cannot change must be unchanged.
     fn replace(
         &self,
         replace: &request::Replace,
@@ -453,7 +453,7 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
     N
 }
 
-/// The bits of a text that are set in `keep`, four bytes at a time.
+/// Masks the bits of a text with `keep`, four bytes at a time.
 #[inline(always)]
 fn kept_of<const N: usize>(mut text: [u8; N], keep: &[u8; N]) -> [u8; N] {
     let ((words, rest), (keep_words, keep_rest)) = (text.as_chunks_mut::<4>(), keep.as_chunks::<4>());
@@ -466,7 +466,7 @@ fn kept_of<const N: usize>(mut text: [u8; N], keep: &[u8; N]) -> [u8; N] {
     text
 }
 
-/// A text padded with spaces in a field of another length. `None`: more than spaces would be cut off.
+/// Pads a text with spaces to another length. Returns `None` if anything but spaces would be cut off.
 #[inline]
 fn resized<const N: usize, const M: usize>(text: &Ascii<N>) -> Option<Ascii<M>> {
     let mut field = Ascii([b' '; M]);
@@ -479,7 +479,7 @@ fn resized<const N: usize, const M: usize>(text: &Ascii<N>) -> Option<Ascii<M>> 
     rest.iter().fold(true, |all, byte| all & (*byte == b' ')).then_some(field)
 }
 
-/// A text of the venue padded as the gateway's are.
+/// Converts a text of the venue to the gateway's padding.
 #[inline]
 fn plain<const N: usize, const M: usize>(text: &Ascii<N>) -> Ascii<M> {
     if !text.0.iter().fold(false, |any, byte| any | (*byte == 0))
@@ -498,7 +498,7 @@ fn numbered(app_id: u8, number: i32) -> Numbered {
     Numbered { app_id, number: unsigned(number) }
 }
 
-/// The report of an order; `None`: its Exec Type is none of the document's.
+/// Converts the report of an order. Returns `None` for an Exec Type that is not in the document.
 #[inline]
 fn execution(report: &ExecutionReport<'_>) -> Option<Execution> {
     let kind = match report.exec_type() {
@@ -532,7 +532,7 @@ fn execution(report: &ExecutionReport<'_>) -> Option<Execution> {
         last_price_e8: report.executed_price().0,
         corrected_quantity: 0,
         corrected_price_e8: 0,
-        // An order that ended has nothing left, whatever the field says.
+        // An order that ended has no open quantity, whatever the field says.
         leaves: Some(if has_ended { 0 } else { unsigned(report.leaves_qty()) }),
         is_requested: false,
         match_id: report.trade_match_id(),

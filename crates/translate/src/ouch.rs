@@ -12,9 +12,9 @@
 //! | MinQty (110) | optional field Min Qty |
 //! | ExecInst (18) 6 | Display P, post only |
 //!
-//! A report of a cancel names the order, and a cancel of an order that ended has no answer. Executions do not say what is left, and
-//! broken trades only their match number: the translator knows both. OUCH has no accounts, parties, quotes and mass cancels here: the
-//! translator cancels each order. [`mapping`](crate::mapping) has every field.
+//! A report of a cancel names the order, and a cancel of an order that has ended gets no answer. Executions do not state the open
+//! quantity, and broken trades only state their match number: the translator knows both. Accounts, parties, quotes and mass cancels
+//! are not mapped: instead of a mass cancel, the translator cancels each order. [`mapping`](crate::mapping) has every field.
 
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce as FixTif};
 use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, write_all};
@@ -34,7 +34,7 @@ use crate::request::{NewOrder, Request, Requested};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
 
-/// Units of 1e-8 in one of 1e-4.
+/// Units of 1e-8 per unit of 1e-4.
 const E8_PER_E4: i64 = 10_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -43,26 +43,26 @@ const SECOND_NS: u64 = 1_000_000_000;
 const REPRICED: i64 = 3;
 const OTHER_RESTATEMENT: i64 = 99;
 
-/// The settings of OUCH.
+/// The settings of an OUCH mapping table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OuchSettings {
-    /// Midnight in New York, in UTC nanoseconds: OUCH's times count from it.
+    /// Midnight in New York, in UTC nanoseconds, from which OUCH's times count.
     pub midnight_ns: u64,
-    /// The price of a market order. Nasdaq's document must be checked: the default is the simulated exchange's.
+    /// The price of a market order. The default is the simulated exchange's; check it against Nasdaq's document.
     pub market_price: u64,
-    /// The reject reasons in words, in ascending order.
+    /// The reject reasons in words, in ascending order of their codes.
     pub reject_codes: Vec<RejectReason>,
 }
 
 impl Default for OuchSettings {
-    /// Midnight at 0, a market price of 2^31 - 1, the document's reject reasons.
+    /// The defaults: midnight at 0, a market price of 2^31 - 1, the document's reject reasons.
     fn default() -> Self {
         Self { midnight_ns: 0, market_price: i32::MAX as u64, reject_codes: reasons() }
     }
 }
 
 impl OuchSettings {
-    /// These reasons count instead of those with the same codes.
+    /// Replaces the reasons that have the same codes as these, and adds the others.
     pub fn set_reasons(&mut self, reasons: Vec<RejectReason>) {
         self.reject_codes.retain(|known| reasons.iter().all(|reason| reason.code != known.code));
         self.reject_codes.extend(reasons);
@@ -70,7 +70,7 @@ impl OuchSettings {
     }
 }
 
-/// Rejected Order Reason: the document's words, and OrdRejReason (103).
+/// Rejected Order Reason: OrdRejReason (103), and the document's words.
 const REASONS: [(RejectedOrderReason, u16, &str); 31] = {
     use RejectedOrderReason as Reason;
     [
@@ -118,14 +118,14 @@ fn reasons() -> Vec<RejectReason> {
     REASONS.iter().map(reason).collect()
 }
 
-/// The mapping table.
+/// The mapping table of OUCH.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ouch {
     settings: OuchSettings,
 }
 
 impl Ouch {
-    /// The table with these settings.
+    /// Creates the table with these settings.
     #[must_use]
     pub fn new(mut settings: OuchSettings) -> Self {
         settings.reject_codes.sort_by_key(|reason| reason.code);
@@ -149,7 +149,7 @@ impl Ouch {
         self.settings.midnight_ns.saturating_add(time.0)
     }
 
-    /// A report of an order that says nothing more.
+    /// Builds a report of an order without further fields.
     fn execution(
         &self,
         kind: ExecutionKind,
@@ -344,7 +344,7 @@ impl Venue for Ouch {
                     inter_market_sweep_eligibility: InterMarketSweepEligibility::NotEligible,
                     cross_type: CrossType::ContinuousMarket,
                     cl_ord_id: text_of(&order.name),
-                    // Three optional fields at most.
+                    // At most three optional fields.
                     appendage_length: length as u16,
                     appendage: optional.get(..length).unwrap_or_default(),
                 };
@@ -398,7 +398,7 @@ impl Venue for Ouch {
     }
 
     fn distinguish(&self, execution: &mut Execution, others: u32) {
-        // An order loses quantity to several at one time. Those of fills and answers have what makes them single.
+        // Several events may reduce an order at the same time. Fills and answers have ids that are unique already.
         let has_time = matches!(
             execution.execution_id.0.0.first(),
             Some(b'C' | b'D' | b'F' | b'M' | b'P' | b'R' | b'T')
@@ -444,7 +444,7 @@ const fn side_of(side: outbound::Side) -> Option<FixSide> {
     }
 }
 
-/// The request that a message of a known kind names, though the rest of it cannot be read.
+/// Returns the request that a message of a known kind names, even if the rest of the message is unreadable.
 fn named(message: &[u8]) -> Option<VenueName> {
     let (kind, rest) = message.split_first()?;
     let reference = rest.get(8..)?.first_chunk()?;
@@ -477,7 +477,7 @@ fn side(side: FixSide) -> Result<Side, Unmapped> {
 fn time_in_force(time_in_force: FixTif) -> Result<TimeInForce, Unmapped> {
     match time_in_force {
         FixTif::Day => Ok(TimeInForce::Day),
-        // With the whole quantity as the least that may trade.
+        // A fill-or-kill order has the whole quantity as its minimum.
         FixTif::ImmediateOrCancel | FixTif::FillOrKill => Ok(TimeInForce::ImmediateOrCancel),
         FixTif::GoodTillDate => Ok(TimeInForce::GoodTillTime),
         _ => Err(Unmapped::Value { tag: 59 }),
@@ -502,7 +502,7 @@ fn display(order: &NewOrder) -> Display {
     }
 }
 
-/// The optional fields of an order. Refuses what OUCH has no field for.
+/// Encodes the optional fields of an order. Refuses fields that OUCH does not have.
 fn appendage(order: &NewOrder, now_ns: u64, target: &mut [u8; 24]) -> Result<usize, Unmapped> {
     if !order.account.is_blank() {
         return Err(Unmapped::Field { tag: 1 });
@@ -533,7 +533,7 @@ fn appendage(order: &NewOrder, now_ns: u64, target: &mut [u8; 24]) -> Result<usi
     if order.time_in_force == FixTif::GoodTillDate {
         let now_s = now_ns / SECOND_NS;
         let left_s = u64::from(order.expire_s).checked_sub(now_s).filter(|left_s| *left_s > 0);
-        // An expiry is a number of 32 bits.
+        // An expiry is a 32-bit number.
         add(OptionalField::ExpireTime(left_s.ok_or(Unmapped::Value { tag: 126 })? as u32));
     }
     write_all(fields.get(..count).unwrap_or_default(), target).ok_or(Unmapped::Value { tag: 110 })
@@ -562,7 +562,7 @@ fn liquidity(flag: LiquidityFlag) -> Option<Liquidity> {
     }
 }
 
-/// Why an order was cancelled that nobody asked to cancel, in the document's words.
+/// Returns why an order was cancelled, in the document's words.
 const fn cancel_reason(reason: CancelOrderReason) -> &'static str {
     use CancelOrderReason as Reason;
     match reason {

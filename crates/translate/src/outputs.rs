@@ -1,33 +1,34 @@
-//! What a translator puts out.
+//! The outputs of a translator.
 
 use crate::fix_side::Reply;
 use crate::ids::ClientIndex;
 use crate::orders::Order;
 use crate::report::{Doubt, Execution, Report};
 
-/// Takes what a translator puts out. Each call is in order.
+/// Receives the outputs of a translator, in order.
 pub trait Outputs {
-    /// A message to the venue.
+    /// Sends a message to the venue.
     fn to_venue(&mut self, message: &[u8]);
 
-    /// A message to a client.
+    /// Sends a message to a client.
     fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>);
 
-    /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
+    /// Called for a report that matches no known order or request, or does not fit the order's state.
     fn unmatched(&mut self, report: &Report);
 
-    /// A report of a known order is in doubt. It is applied, and the client gets the reason, unless the order is uncertain.
+    /// Called for a report of a known order that is in doubt. It is applied unless the order itself is uncertain; the client gets
+    /// the reason.
     fn doubtful(&mut self, _order: &Order, _report: &Execution, _doubt: Doubt) {}
 
-    /// A fill, or a change of an order, came a second time under another number, and was left out.
+    /// Called for a fill, or a change of an order, that arrived again under another number and was ignored.
     fn repeated(&mut self, _report: &Execution) {}
 
-    /// A message of the venue cannot be read. If it names an order, its client gets the order's status and the reason.
+    /// Called for an unreadable message from the venue. If it names an order, the order's client gets its status and the reason.
     fn unreadable(&mut self, _message: &[u8], _order: Option<&Order>) {}
 
-    /// The venue rejected a cancel of the gateway's own, and the order works still.
+    /// Called when the venue rejects one of the gateway's own cancels, and the order is still working.
     fn own_cancel_failed(&mut self, _order: &Order) {}
 
-    /// The venue reports for the first time of an order that was requested at this time, in UTC nanoseconds.
+    /// Called for the venue's first report of an order, with the time of the request in UTC nanoseconds.
     fn first_report(&mut self, _requested_ns: u64) {}
 }

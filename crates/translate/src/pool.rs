@@ -1,8 +1,8 @@
-//! A pool of fixed capacity with handles: a handle of an entry that was given back finds nothing.
+//! A pool of fixed capacity with handles. The handle of a removed entry finds nothing.
 //!
 //! Cost: one comparison per access. Nothing allocates after [`Pool::new`].
 
-/// An entry of a pool, and which of the entries that this place had.
+/// Identifies an entry of a pool: its place, and the generation of entries in that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) place: u32,
@@ -15,7 +15,7 @@ struct Slot<T> {
     entry: Option<T>,
 }
 
-/// Entries of one type.
+/// A pool of entries of one type.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool<T> {
     slots: Vec<Slot<T>>,
@@ -23,7 +23,7 @@ pub(crate) struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Room for so many entries.
+    /// Creates a pool for this many entries.
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX - 1);
         Self {
@@ -32,17 +32,17 @@ impl<T> Pool<T> {
         }
     }
 
-    /// How many entries have room.
+    /// Returns how many more entries fit.
     pub(crate) const fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The entries.
+    /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Puts an entry in; `None` if the pool is full.
+    /// Inserts an entry. Returns `None` if the pool is full.
     #[inline]
     pub(crate) fn insert(&mut self, entry: T) -> Option<Handle> {
         let place = self.free.pop()?;
@@ -63,20 +63,20 @@ impl<T> Pool<T> {
         slot.entry.as_mut().filter(|_| slot.generation == handle.generation)
     }
 
-    /// The entry at a place.
+    /// Returns the entry at a place.
     #[inline]
     pub(crate) fn at(&self, place: u32) -> Option<&T> {
         self.slots.get(place as usize)?.entry.as_ref()
     }
 
-    /// The handle of the entry at a place.
+    /// Returns the handle of the entry at a place.
     #[inline]
     pub(crate) fn handle(&self, place: u32) -> Option<Handle> {
         let slot = self.slots.get(place as usize)?;
         slot.entry.as_ref().map(|_| Handle { place, generation: slot.generation })
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
         let slot = self.slots.get_mut(handle.place as usize)?;
         if slot.generation != handle.generation {
@@ -88,14 +88,14 @@ impl<T> Pool<T> {
         Some(entry)
     }
 
-    /// The entries with their handles.
+    /// Iterates over the entries with their handles.
     pub(crate) fn handles(&self) -> impl Iterator<Item = (Handle, &T)> {
         self.slots.iter().zip(0..).filter_map(|(slot, place)| {
             Some((Handle { place, generation: slot.generation }, slot.entry.as_ref()?))
         })
     }
 
-    /// Every entry.
+    /// Iterates over the entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.entry.as_ref())
     }

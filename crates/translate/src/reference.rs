@@ -1,6 +1,6 @@
-//! The reference table: symbols and SecurityIDs of FIX to the venue's instruments, and short codes of parties.
+//! The reference table: maps FIX symbols and SecurityIDs to the venue's instruments, and PartyIDs to short codes.
 //!
-//! Cost: a FIX message is looked up by one hash of its SecurityID or Symbol. Nothing allocates after [`Reference::new`].
+//! Cost: one hash of the SecurityID or Symbol per lookup. Nothing allocates after [`Reference::new`].
 
 use tapeworks_wire::Ascii;
 use thiserror::Error;
@@ -8,18 +8,18 @@ use thiserror::Error;
 use crate::ids::InstrumentIndex;
 use crate::index::{Hash, Index};
 
-/// What is traded.
+/// A traded instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instrument {
     /// Symbol (55).
     pub symbol: Ascii<20>,
     /// SecurityID (48); blank: the venue's number in decimal.
     pub security_id: Ascii<20>,
-    /// The venue's number: Instrument ID of native messages.
+    /// The venue's number of the instrument: the Instrument ID of native messages.
     pub venue_id: i32,
-    /// Prices are multiples of it, in 1e-8; 0: not checked here.
+    /// The tick size in 1e-8: prices must be multiples of it; 0: not checked here.
     pub tick_e8: i64,
-    /// Whether it is traded at prices of 0 and below, as spreads are. If not, orders with such prices are refused.
+    /// Whether it trades at prices of 0 and below, as spreads do. If not, orders with such prices are refused.
     pub has_negative_prices: bool,
     /// The partition (App ID) that processes its orders.
     pub partition: u8,
@@ -27,26 +27,26 @@ pub struct Instrument {
     pub segment: Ascii<4>,
 }
 
-/// A reference table that contradicts itself.
+/// A contradiction in a reference table.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
     /// Two instruments have the same symbol or SecurityID.
     #[error("instrument {venue_id} has a symbol or SecurityID that another has")]
     InstrumentTwice {
-        /// The second one's number at the venue.
+        /// The second instrument's number at the venue.
         venue_id: i32,
     },
     /// An instrument has a negative tick.
     #[error("instrument {venue_id} has a negative tick")]
     Tick {
-        /// Its number at the venue.
+        /// The instrument's number at the venue.
         venue_id: i32,
     },
     /// Two parties have the same id.
     #[error("party {party} is there twice")]
     PartyTwice {
-        /// The id.
+        /// The PartyID.
         party: Ascii<20>,
     },
 }
@@ -64,10 +64,10 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// A table of instruments, and of PartyIDs (448) that stand for short codes.
+    /// Creates a table of instruments, and of PartyIDs (448) with their short codes.
     ///
     /// # Errors
-    /// Something is there twice, or a tick is negative.
+    /// An instrument or a party occurs twice, or a tick is negative.
     pub fn new(instruments: &[Instrument], parties: &[(Ascii<20>, u32)]) -> Result<Self, ReferenceError> {
         let mut reference = Self {
             instruments: Vec::with_capacity(instruments.len()),
@@ -108,32 +108,32 @@ impl Reference {
         Ok(reference)
     }
 
-    /// How many instruments there are.
+    /// Returns the number of instruments.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.instruments.len()
     }
 
-    /// Whether there is no instrument.
+    /// Returns whether there is no instrument.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.instruments.is_empty()
     }
 
-    /// An instrument.
+    /// Returns an instrument by its index.
     #[inline]
     #[must_use]
     pub fn instrument(&self, index: InstrumentIndex) -> Option<&Instrument> {
         self.instruments.get(index.0 as usize)
     }
 
-    /// Whether an instrument is of this segment.
+    /// Returns whether any instrument belongs to this segment.
     #[must_use]
     pub(crate) fn has_segment(&self, segment: &Ascii<4>) -> bool {
         self.instruments.iter().any(|instrument| instrument.segment.trimmed() == segment.trimmed())
     }
 
-    /// The instrument of these fields of a message. Both must name the same, where both are there.
+    /// Finds the instrument that a message names. If both fields are present, they must name the same instrument.
     #[inline]
     #[must_use]
     pub fn find(&self, symbol: Option<&[u8]>, security_id: Option<&[u8]>) -> Option<InstrumentIndex> {
@@ -146,7 +146,7 @@ impl Reference {
         }
     }
 
-    /// The short code of a PartyID: of the table, or the number that the text is.
+    /// Returns the short code of a PartyID: from the table, or the PartyID itself if it is a number.
     #[inline]
     #[must_use]
     pub fn short_code(&self, party: &[u8]) -> Option<u32> {
@@ -175,7 +175,7 @@ impl Reference {
     }
 }
 
-/// Padded with spaces alone.
+/// Normalizes the padding to spaces.
 fn plain(text: &Ascii<20>) -> Ascii<20> {
     Ascii::padded(text.trimmed()).unwrap_or_default()
 }

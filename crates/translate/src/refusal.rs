@@ -1,4 +1,4 @@
-//! Why a client's message is not sent to the venue, and the reject that the client gets.
+//! Why a client's message is not sent to the venue, and the reject for the client.
 
 use tapeworks_wire::fix::ReadError;
 
@@ -8,45 +8,45 @@ use crate::venue::Unmapped;
 /// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It breaks a rule of its declaration: session reject.
+    /// It violates its declaration: session reject.
     Unread(ReadError),
-    /// A value that the gateway or the venue does not take: session reject with reason 5.
+    /// A value that the gateway or the venue does not accept: session reject with reason 5.
     Value { tag: u32 },
-    /// An id that is longer than 64 characters, or has others than printable ones: session reject with reason 5.
+    /// An id that is longer than 64 characters or not printable: session reject with reason 5.
     Id { tag: u32 },
-    /// A routing tag whose value is longer than 64 characters, or has others than printable ones: session reject with reason 5.
+    /// A routing tag whose value is longer than 64 characters or not printable: session reject with reason 5.
     Routing { tag: u32 },
     /// The client has used too many combinations of routing tags: see [`Route`](crate::Route).
     Routes,
-    /// A field without a counterpart: BusinessMessageReject with reason 0.
+    /// A field that the venue does not have: BusinessMessageReject with reason 0.
     NoCounterpart { tag: u32 },
-    /// A field that the others require: BusinessMessageReject with reason 5.
+    /// A missing field that the others require: BusinessMessageReject with reason 5.
     Missing { tag: u32 },
-    /// BusinessMessageReject with reason 2.
+    /// An unknown instrument: BusinessMessageReject with reason 2.
     UnknownInstrument,
-    /// BusinessMessageReject with reason 3.
+    /// An unsupported message type: BusinessMessageReject with reason 3.
     UnsupportedType,
     /// No connection to the venue: BusinessMessageReject with reason 4.
     NotAvailable,
-    /// A limit of the client.
+    /// A limit of the client is exceeded.
     Breach(Breach),
-    /// The ClOrdID is known already.
+    /// The ClOrdID is already in use.
     Duplicate,
-    /// The price is no multiple of the tick.
+    /// The price is not a multiple of the tick.
     Tick,
-    /// Everything that may be known is working.
+    /// All room is taken by working orders.
     NoRoom,
-    /// The kill switch of the gateway.
+    /// The gateway's kill switch is on.
     Halted,
-    /// Reports of the partition are missing, in which the instrument is: what the client has is not known.
+    /// Reports of the instrument's partition are missing, so the client's position is not known.
     Behind,
-    /// A report of the instrument is in doubt, and has halted it.
+    /// An in-doubt report has halted the instrument.
     Doubtful,
-    /// Of a cancel or replace: no such order.
+    /// The order to cancel or replace does not exist.
     UnknownOrder,
-    /// Of a cancel or replace: the order ended.
+    /// The order to cancel or replace has ended.
     TooLate,
-    /// Of a QuoteCancel: no such quote.
+    /// The quote to cancel does not exist.
     UnknownQuote,
 }
 
@@ -61,7 +61,7 @@ impl From<Unmapped> for Refusal {
 }
 
 impl Refusal {
-    /// The text of the reject; a tag goes behind it.
+    /// Returns the text of the reject, which a tag may follow.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Unread(ReadError::Rejected { reason, .. }) => reason.text(),
@@ -90,7 +90,7 @@ impl Refusal {
         }
     }
 
-    /// The tag that is wrong; 0: none.
+    /// Returns the offending tag; 0: none.
     pub(crate) const fn tag(self) -> u32 {
         match self {
             Self::Unread(ReadError::Rejected { tag, .. })
@@ -103,7 +103,7 @@ impl Refusal {
         }
     }
 
-    /// SessionRejectReason (373); `None`: another reject.
+    /// Returns SessionRejectReason (373); `None`: not a session reject.
     pub(crate) const fn session_reason(self) -> Option<i64> {
         match self {
             Self::Unread(ReadError::Rejected { reason, .. }) => Some(reason.number() as i64),
@@ -114,7 +114,7 @@ impl Refusal {
         }
     }
 
-    /// BusinessRejectReason (380); `None`: another reject.
+    /// Returns BusinessRejectReason (380); `None`: not a business reject.
     pub(crate) const fn business_reason(self) -> Option<i64> {
         match self {
             Self::NoCounterpart { .. } => Some(0),
@@ -126,7 +126,7 @@ impl Refusal {
         }
     }
 
-    /// OrdRejReason (103) of a new order.
+    /// Returns OrdRejReason (103) for a new order.
     pub(crate) const fn order_reason(self) -> i64 {
         match self {
             Self::Breach(breach) => breach.order_reason(),
@@ -136,7 +136,7 @@ impl Refusal {
         }
     }
 
-    /// QuoteStatus (297) of a quote, mass quote or cancel of a quote.
+    /// Returns QuoteStatus (297) for a quote, a mass quote, or a quote cancel.
     pub(crate) const fn quote_status(self) -> i64 {
         match self {
             Self::UnknownQuote => 9,
@@ -144,7 +144,7 @@ impl Refusal {
         }
     }
 
-    /// QuoteRejectReason (300).
+    /// Returns QuoteRejectReason (300).
     pub(crate) const fn quote_reason(self) -> i64 {
         match self {
             Self::Duplicate => 6,
@@ -155,7 +155,7 @@ impl Refusal {
         }
     }
 
-    /// CxlRejReason (102) of a cancel or replace.
+    /// Returns CxlRejReason (102) for a cancel or replace.
     pub(crate) const fn cancel_reason(self) -> i64 {
         match self {
             Self::Breach(breach) => breach.cancel_reason(),

@@ -1,107 +1,108 @@
-//! Reports of a venue: plain values between the two sides, as [`Venue::read`](crate::Venue::read) gives them.
+//! Reports from a venue: plain values between the two sides, as decoded by [`Venue::read`](crate::Venue::read).
 
 use tapeworks_wire::fix::order_entry::Side;
 
 use crate::ids::{ExecutionId, VenueName, VenueOrderId};
 
-/// The number of a report: per App ID (the partition), from 1 each day.
+/// The number of a report: counted per App ID (the partition), from 1 each day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbered {
     /// The App ID.
     pub app_id: u8,
-    /// The number; 0: the venue's reports have none.
+    /// The number; 0: the venue does not number its reports.
     pub number: u32,
 }
 
-/// The kind of an execution report. Its number is the code of the event of [`ExchangeToClient`](crate::ExchangeToClient).
+/// The kind of an execution report. Its value is the code of the corresponding event of
+/// [`ExchangeToClient`](crate::ExchangeToClient).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExecutionKind {
-    /// The order is accepted.
+    /// The order was accepted.
     Accepted = 1,
     /// The order traded.
     Trade = 2,
-    /// The order is cancelled, by request or not.
+    /// The order was cancelled, whether requested or not.
     Cancelled = 3,
-    /// The order is replaced.
+    /// The order was replaced.
     Replaced = 4,
-    /// The order is rejected.
+    /// The order was rejected.
     Rejected = 5,
-    /// The order is over by itself.
+    /// The order expired.
     Expired = 6,
     /// The venue changed the order.
     Restated = 7,
-    /// A trade of the order is cancelled (busted).
+    /// A trade of the order was cancelled (busted).
     TradeCancelled = 8,
-    /// A trade of the order is corrected.
+    /// A trade of the order was corrected.
     TradeCorrected = 9,
-    /// The order is suspended.
+    /// The order was suspended.
     Suspended = 10,
-    /// A cancel of the order waits until it may be carried out.
+    /// A cancel of the order is pending until it can be carried out.
     PendingCancel = 11,
 }
 
 /// Whether a trade added liquidity: LastLiquidityInd (851).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liquidity {
-    /// Added.
+    /// The trade added liquidity.
     Added,
-    /// Removed.
+    /// The trade removed liquidity.
     Removed,
-    /// Neither: an auction.
+    /// Neither: the trade was in an auction.
     Auction,
 }
 
-/// What happened to an order.
+/// An event of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// What.
+    /// The kind of event.
     pub kind: ExecutionKind,
-    /// The report's number.
+    /// The number of the report.
     pub numbered: Numbered,
-    /// The request that it answers, or the order's name.
+    /// The name of the request that it answers, or of the order.
     pub name: VenueName,
     /// The venue's id of the order; blank: none.
     pub order_id: VenueOrderId,
     /// The venue's id of this execution.
     pub execution_id: ExecutionId,
-    /// Of a cancelled or corrected trade: the execution that is meant.
+    /// For a cancelled or corrected trade: the execution that it refers to.
     pub reference: ExecutionId,
-    /// The quantity of the trade, of the cancelled trade (0: the translator knows it by `match_id`), or of the trade as corrected.
-    /// Of a cancelled order whose `leaves` are `None`: how much is cancelled.
+    /// The quantity of the trade, of the cancelled trade (0: the translator finds it by `match_id`), or of the trade after its
+    /// correction. For a cancelled order whose `leaves` is `None`: the cancelled quantity.
     pub last_quantity: u32,
-    /// Its price in 1e-8.
+    /// The price of that quantity, in 1e-8.
     pub last_price_e8: i64,
-    /// The quantity of the corrected trade before.
+    /// The quantity of the trade before its correction.
     pub corrected_quantity: u32,
-    /// The price of the corrected trade before, in 1e-8.
+    /// The price of the trade before its correction, in 1e-8.
     pub corrected_price_e8: i64,
-    /// What is left of the order; `None`: the venue does not say, and it is what was left less `last_quantity`.
+    /// The order's open quantity; `None`: the venue does not state it, and it is the previous open quantity less `last_quantity`.
     pub leaves: Option<u32>,
-    /// Of a cancelled order: a cancel that the report does not name requested it.
+    /// For a cancelled order: whether it was requested by a cancel that the report does not name.
     pub is_requested: bool,
-    /// The number of the trade; 0: none.
+    /// The trade's number; 0: none.
     pub match_id: u64,
     /// Whether the trade added liquidity.
     pub liquidity: Option<Liquidity>,
-    /// The venue's reason of a reject; 0: none.
+    /// The venue's reject reason; 0: none.
     pub reject_code: i32,
     /// ExecRestatementReason (378) of a restatement.
     pub restatement: i64,
-    /// Of a restatement: the new price in 1e-8, if it changed.
+    /// For a restatement: the new price in 1e-8, if it changed.
     pub restated_price_e8: Option<i64>,
-    /// The venue's number of the instrument, or its symbol as one; `None`: the venue does not say.
+    /// The venue's number of the instrument, or its symbol as a number; `None`: the venue does not state it.
     pub instrument: Option<u64>,
-    /// The side: the two orders of a quote have one name. `None`: the venue does not say, or it means both.
+    /// The side, because the two orders of a quote share a name. `None`: the venue does not state it, or the report is about both.
     pub side: Option<Side>,
-    /// Why the venue did it, in words; empty: it does not say.
+    /// The venue's reason in words; empty: none given.
     pub why: &'static str,
-    /// When, in UTC nanoseconds.
+    /// The time of the event, in UTC nanoseconds.
     pub time_ns: u64,
 }
 
 impl Execution {
-    /// A reject of a new order that the gateway makes itself.
+    /// Builds a reject of a new order on behalf of the gateway.
     pub(crate) fn rejected(name: VenueName, execution_id: ExecutionId, time_ns: u64) -> Self {
         Self {
             kind: ExecutionKind::Rejected,
@@ -129,38 +130,38 @@ impl Execution {
     }
 }
 
-/// What is wrong with a report of an order. It is applied where the order is certain, and the client gets the reason.
+/// A problem with a report of an order. The report is applied if its order is certain, and the client gets the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// A fill of nothing.
+    /// A fill of quantity 0.
     NoQuantity,
-    /// More is filled than the order had left.
+    /// A fill of more than the order had left.
     TooMuch,
     /// A fill beyond the order's limit.
     BeyondLimit,
-    /// A fill at 0 or below, of an instrument that is not traded there.
+    /// A fill at a price of 0 or below, in an instrument that has no such prices.
     NotPositive,
-    /// The report is of the other side.
+    /// The report's side is not the order's.
     Side,
-    /// The report is of another instrument.
+    /// The report's instrument is not the order's.
     Instrument,
-    /// The report has another OrderID than the order: its end is not taken for the order's.
+    /// The report's OrderID is not the order's, so a report that ends an order does not end this one.
     OrderId,
-    /// A bust of other figures than those of the fill that it names, which is undone.
+    /// A bust or a correction whose figures differ from those of the fill that it names. The fill's own figures are reversed.
     OtherFigures,
-    /// A bust of a fill that is not known, by the report's figures.
+    /// A bust or a correction of an unknown fill, applied with the report's figures.
     UnknownFill,
     /// The report cannot be read.
     Unreadable,
 }
 
 impl Doubt {
-    /// Whether the report may be of another order.
+    /// Returns whether the report may be about another order.
     pub(crate) const fn is_of_identity(self) -> bool {
         matches!(self, Self::OrderId | Self::Side | Self::Instrument)
     }
 
-    /// The text that the client gets.
+    /// Returns the text for the client.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -178,61 +179,61 @@ impl Doubt {
     }
 }
 
-/// A cancel or replace was rejected.
+/// A rejected cancel or replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelRejected {
-    /// The report's number.
+    /// The number of the report.
     pub numbered: Numbered,
-    /// The request.
+    /// The name of the request.
     pub name: VenueName,
     /// The venue's reason; 0: none.
     pub reject_code: i32,
-    /// When, in UTC nanoseconds.
+    /// The time of the event, in UTC nanoseconds.
     pub time_ns: u64,
 }
 
-/// A mass cancel was accepted or rejected.
+/// An accepted or rejected mass cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MassCancelled {
-    /// The report's number.
+    /// The number of the report.
     pub numbered: Numbered,
-    /// The request.
+    /// The name of the request.
     pub name: VenueName,
     /// Whether it was accepted.
     pub is_accepted: bool,
-    /// The venue's reason of a reject; 0: none.
+    /// The venue's reject reason; 0: none.
     pub reject_code: i32,
-    /// When, in UTC nanoseconds.
+    /// The time of the event, in UTC nanoseconds.
     pub time_ns: u64,
 }
 
-/// The venue could not take a message at all: Reject and Business Reject.
+/// A message that the venue could not process at all: Reject and Business Reject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The report's number; a Reject has none.
+    /// The number of the report; a Reject has none.
     pub numbered: Numbered,
-    /// The request.
+    /// The name of the request.
     pub name: VenueName,
     /// The venue's reason; 0: none.
     pub reject_code: i32,
 }
 
-/// A report of the venue.
+/// A report from the venue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "reports live on the stack for one call")]
 pub enum Report {
-    /// Of an order.
+    /// An event of an order.
     Execution(Execution),
-    /// Of a cancel or replace.
+    /// A rejected cancel or replace.
     CancelRejected(CancelRejected),
-    /// Of a mass cancel.
+    /// The answer to a mass cancel.
     MassCancelled(MassCancelled),
-    /// Of any request.
+    /// A request of any kind that the venue could not process.
     Refused(Refused),
 }
 
 impl Report {
-    /// The name of the request that it names.
+    /// Returns the name of the request that the report names.
     pub(crate) const fn name(&self) -> VenueName {
         match self {
             Self::Execution(report) => report.name,
@@ -242,7 +243,7 @@ impl Report {
         }
     }
 
-    /// The report's number.
+    /// Returns the number of the report.
     #[must_use]
     pub const fn numbered(&self) -> Numbered {
         match self {

@@ -1,8 +1,10 @@
-//! The venue's reports that are kept: to know one that comes again, and to find the fill that a bust or a correction means.
+//! Reports of the venue that are remembered, to detect repeated reports, and to find the fill that a bust or a correction refers
+//! to.
 //!
-//! A venue that starts its numbers over, or repeats a message under the next number, would have a fill booked twice. Kept are fills, and the
-//! reports that change an order that goes on working. Others do no harm: an order ends once. Cost: a hash and a cache line or two for each.
-//! Nothing allocates after [`Reported::new`].
+//! A venue that restarts its numbers, or repeats a message under the next number, would otherwise make a fill count twice. The ring
+//! holds fills, busts and corrections of unknown fills, and reports that change an order that remains open. Other reports are
+//! harmless, because an order ends only once. Cost: a hash and one or two cache lines for each. Nothing allocates after
+//! [`Reported::new`].
 
 use crate::fix_side::DAY_NS;
 use crate::ids::ExecutionId;
@@ -10,37 +12,37 @@ use crate::index::{Hash, Index};
 use crate::pool::Handle;
 use crate::report::Execution;
 
-/// What names a report of an order for a day.
+/// Identifies a report of an order within a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Id {
-    /// A fill, by the number of its match.
+    /// A fill, by its match number.
     Match(u64),
-    /// By the venue's id of the execution.
+    /// A report, by the venue's execution id.
     Execution(ExecutionId),
 }
 
-/// A remembered report. Of a fill: the figures that count for its order now.
+/// A remembered report. For a fill, its figures are those that currently count for the order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
-    /// The order, which one partition of the venue processes: both sides of a match may have the same number.
+    /// The order. One partition of the venue processes it; both sides of a match may have the same number.
     pub(crate) order: Handle,
-    /// The number of the trade; 0: none.
+    /// The trade's number; 0: none.
     pub(crate) match_id: u64,
-    /// The id by which the client knows it.
+    /// The execution id under which the client knows it.
     pub(crate) execution_id: ExecutionId,
-    /// When, in UTC nanoseconds: a report that comes again has its time.
+    /// The time of the report in UTC nanoseconds. A repeated report has the same time.
     pub(crate) time_ns: u64,
-    /// 0: it is no fill.
+    /// The filled quantity; 0: not a fill.
     pub(crate) quantity: u32,
     pub(crate) price_e8: i64,
-    /// Whether `match_id` names it, and not `execution_id`.
+    /// Whether the report is identified by `match_id` and not by `execution_id`.
     pub(crate) is_named_by_match: bool,
-    /// The trade was cancelled. It is cancelled once.
+    /// Whether the trade was cancelled. It can be cancelled only once.
     pub(crate) is_cancelled: bool,
 }
 
 impl Kept {
-    /// A report that is no fill.
+    /// Creates the entry of a report that is not a fill.
     #[inline]
     pub(crate) const fn of_change(order: Handle, report: &Execution) -> Self {
         Self {
@@ -69,7 +71,7 @@ impl Kept {
     }
 }
 
-/// The day is compared, and not hashed: most orders live for one.
+/// The day is compared but not hashed, because most orders live for one day.
 #[inline]
 fn hash(order: Handle, id: &Id) -> Hash {
     let place = u64::from(order.place);
@@ -89,13 +91,13 @@ fn hash(order: Handle, id: &Id) -> Hash {
 pub(crate) struct Reported {
     ring: Vec<Kept>,
     most: usize,
-    /// Where the next one goes when the ring is full: the oldest is there.
+    /// The position of the oldest report, which the next one replaces when the ring is full.
     oldest: usize,
     by_id: Index,
 }
 
 impl Reported {
-    /// Room for so many reports.
+    /// Creates a ring for at most this many reports.
     pub(crate) fn new(most: usize) -> Self {
         Self { ring: Vec::with_capacity(most), most, oldest: 0, by_id: Index::new(most) }
     }
@@ -107,7 +109,7 @@ impl Reported {
         self.by_id.get(hash, is_it)
     }
 
-    /// Keeps a report unless it is there; then it came before.
+    /// Remembers a report. Returns `false` if it was known, and so is a repetition.
     #[inline]
     pub(crate) fn add(&mut self, kept: Kept) -> bool {
         let hash = hash(kept.order, &kept.id());
@@ -126,8 +128,8 @@ impl Reported {
         true
     }
 
-    /// The fill of an order that a bust or a correction of this time names. It may be of another day: then the number of its trade finds it, by
-    /// a walk over all reports.
+    /// Returns the fill of an order that a bust or a correction at this time refers to. The fill may be from another day; then its
+    /// trade number is searched for in all reports.
     #[cold]
     pub(crate) fn fill(&mut self, order: Handle, id: &Id, time_ns: u64, match_id: u64) -> Option<&mut Kept> {
         let of_match = |kept: &Kept| {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of the last ones.
+        /// Compared with a list of the latest reports.
         #[test]
         fn a_report_is_known_as_long_as_it_is_among_the_latest(
             most in 0usize..6,

@@ -1,18 +1,18 @@
-//! Requests from a client to the venue, in FIX's words and the venue's units: plain values between the two sides.
+//! Requests from a client to the venue, in FIX terms and the venue's units: plain values between the two sides.
 //!
-//! Prices are in 1e-8, quantities are whole numbers. A venue's table maps them; what it has no counterpart for, it refuses.
+//! Prices are in 1e-8, quantities are whole numbers. A venue's table maps them, and refuses fields that it has no counterpart for.
 
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side, TimeInForce};
 
 use crate::ids::{VenueName, VenueOrderId};
 
-/// The short codes of the parties of an order: PartyRole (452) 3, 122 and 12. 0: none given.
+/// The short codes of an order's parties: PartyRole (452) 3, 122 and 12. 0: not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parties {
     /// The client, role 3.
     pub client: u32,
-    /// The one who decides on the investment, role 122.
+    /// The investment decision maker, role 122.
     pub decision_maker: u32,
     /// The executing trader, role 12.
     pub trader: u32,
@@ -27,13 +27,13 @@ pub struct NewOrder {
     pub side: Side,
     /// OrdType (40).
     pub kind: OrdType,
-    /// TimeInForce (59); day if it is absent.
+    /// TimeInForce (59); absent means day.
     pub time_in_force: TimeInForce,
     /// ExpireTime (126), or the last second of ExpireDate (432), in seconds since 1970 UTC; 0: none.
     pub expire_s: u32,
     /// OrderQty (38).
     pub quantity: u32,
-    /// DisplayQty (1138), MaxShow (210) or MaxFloor (111); the quantity if none is there.
+    /// DisplayQty (1138), MaxShow (210) or MaxFloor (111); the quantity if all are absent.
     pub display: u32,
     /// MinQty (110); 0: none.
     pub minimum: u32,
@@ -47,7 +47,7 @@ pub struct NewOrder {
     pub account: Ascii<20>,
     /// Parties (453).
     pub parties: Parties,
-    /// ExecInst (18) 6, participate and do not initiate.
+    /// Whether ExecInst (18) is 6, participate don't initiate.
     pub is_passive_only: bool,
 }
 
@@ -56,26 +56,26 @@ pub struct NewOrder {
 pub struct Cancel {
     /// The request's name at the venue.
     pub name: VenueName,
-    /// The name of the request that the client names by OrigClOrdID (41).
+    /// The name of the request to which OrigClOrdID (41) refers.
     pub original: VenueName,
-    /// The venue's id of the order, if it is known.
+    /// The venue's id of the order, if known.
     pub order_id: VenueOrderId,
     /// The side of the order.
     pub side: Side,
 }
 
-/// OrderCancelReplaceRequest (G): what the order is to be.
+/// OrderCancelReplaceRequest (G).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replace {
-    /// The name that the order has from then on.
+    /// The order's name after the replace.
     pub name: VenueName,
-    /// The name of the request that the client names by OrigClOrdID (41).
+    /// The name of the request to which OrigClOrdID (41) refers.
     pub original: VenueName,
-    /// The venue's id of the order, if it is known.
+    /// The venue's id of the order, if known.
     pub order_id: VenueOrderId,
-    /// The order as it is to be. Its `name` is that of the replace.
+    /// The order after the replace. Its `name` is the name of the replace.
     pub order: NewOrder,
-    /// The order as it is.
+    /// The order before the replace.
     pub before: NewOrder,
 }
 
@@ -84,14 +84,14 @@ pub struct Replace {
 pub struct MassCancel {
     /// The request's name at the venue.
     pub name: VenueName,
-    /// Quotes are cancelled, and not orders.
+    /// Whether it cancels quotes instead of orders.
     pub is_of_quotes: bool,
 }
 
 /// One side of a quote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuoteSide {
-    /// BidSize (134) or OfferSize (135); 0: the quote does not have the side.
+    /// BidSize (134) or OfferSize (135); 0: the quote does not have this side.
     pub quantity: u32,
     /// BidPx (132) or OfferPx (133) in 1e-8.
     pub price_e8: i64,
@@ -100,7 +100,7 @@ pub struct QuoteSide {
 /// Quote (S), or an entry of a MassQuote (i).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
-    /// The request's name at the venue, and that of both sides.
+    /// The name of the request at the venue, which both sides share.
     pub name: VenueName,
     /// The bid.
     pub bid: QuoteSide,
@@ -113,7 +113,7 @@ pub struct Quote {
 }
 
 impl Quote {
-    /// A side as an order: a limit order for the day.
+    /// Returns a side as an order: a limit order for the day.
     #[must_use]
     pub fn order(&self, side: Side) -> NewOrder {
         let QuoteSide { quantity, price_e8 } = if side == Side::Buy { self.bid } else { self.offer };
@@ -152,25 +152,25 @@ pub enum Request {
     Quote(Quote),
 }
 
-/// What a message to the venue asks for, as far as the message itself says so.
+/// What a message to the venue requests, as far as the message itself states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requested {
-    /// The request's name, by which the venue's reports name it.
+    /// The name by which the venue's reports refer to the request.
     pub name: Option<VenueName>,
-    /// The name of the request whose order it cancels, where a cancel has no name of its own.
+    /// For a cancel without its own name: the name of the request whose order it cancels.
     pub cancelled: Option<VenueName>,
-    /// The venue's number of the instrument, or its symbol as one; `None` where the message names none.
+    /// The venue's number of the instrument, or its symbol as a number; `None` if the message states none.
     pub instrument: Option<u64>,
 }
 
 impl Requested {
-    /// Whether both have the same name.
+    /// Returns whether both have the same names.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (self.name, self.cancelled) == (other.name, other.cancelled)
     }
 
-    /// Whether both are of one instrument, as far as they name one.
+    /// Returns whether both are for the same instrument, if both state one.
     #[must_use]
     pub fn is_of_same_instrument(&self, other: &Self) -> bool {
         self.instrument.zip(other.instrument).is_none_or(|(one, other)| one == other)

@@ -1,35 +1,36 @@
 //! Checks before an order is sent, per client. Each breach is a reject with a reason.
 //!
-//! A check that cannot be made refuses the order: a market order without a top of book has no notional, and a price collar
-//! without the other side's price has no bound. Cost: comparisons; one multiplication of 128 bits for the notional, one for the collar.
+//! An order is refused if a check cannot be made: without a top of book, a market order has no notional; without the other side's
+//! price, a price collar has no bound. Cost: comparisons, and one 128-bit multiplication each for the notional and the collar.
 
 use tapeworks_session::Throttle;
 
 use crate::ids::InstrumentIndex;
 
-/// Basis points of the whole.
+/// Basis points in the whole.
 const BASIS_POINTS: i128 = 10_000;
 
 /// One unit of price or quantity in 1e-8.
 pub(crate) const E8: i64 = 100_000_000;
 
-/// The limits of a client's orders. The default has none, but for short sells, which it refuses.
+/// The limits of a client's orders. The default has no limits, but refuses short sells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RiskLimits {
-    /// The most quantity of an order; 0: no limit.
+    /// Maximum quantity of an order; 0: no limit.
     pub most_quantity: u32,
-    /// The most notional (price times quantity) of an order, in whole units of currency; 0: no limit. The price is the highest at which it may
-    /// trade: a buy's limit, else the best offer; a sell's limit or the best bid, whichever is higher; and a stop price above these.
+    /// Maximum notional (price times quantity) of an order, in whole units of currency; 0: no limit. The price is the highest at
+    /// which the order may trade: for a buy, its limit, or else the best offer; for a sell, the higher of its limit and the best
+    /// bid; and a stop price above these.
     pub most_notional: u64,
-    /// How far beyond the best price of the other side a limit or a stop price may be, in basis points of that price; 0: no collar.
+    /// How far beyond the other side's best price a limit or a stop price may be, in basis points of that price; 0: no collar.
     pub collar_basis_points: u32,
-    /// The most working orders; 0: no limit.
+    /// Maximum number of working orders; 0: no limit.
     pub most_open_orders: u32,
-    /// The most orders and replaces in any second; 0: no limit.
+    /// Maximum number of orders and replaces in any second; 0: no limit.
     pub orders_per_second: u32,
-    /// Whether it may sell short.
+    /// Whether the client may sell short.
     pub may_sell_short: bool,
-    /// The instruments that it may trade; `None`: all.
+    /// The instruments that the client may trade; `None`: all.
     pub instruments: Option<Vec<InstrumentIndex>>,
 }
 
@@ -42,19 +43,19 @@ pub struct TopOfBook {
     pub offer_e8: Option<i64>,
 }
 
-/// Gives the best prices that orders are checked against. A program without limits that need one has none.
+/// A source of the best prices that orders are checked against. A program without limits that need prices has none.
 pub trait TopsOfBook: std::fmt::Debug + Send {
-    /// The best prices of an instrument now.
+    /// Returns the current best prices of an instrument.
     fn top(&mut self, instrument: InstrumentIndex) -> TopOfBook;
 
-    /// Looks whether the source is still there, and its prices those of the market. A host calls it some times a second with its time, which
-    /// nothing sets, in ns. Returns news: where prices come from now, or why there are none.
+    /// Checks that the source exists and its prices are current. A host calls it several times a second with its steady time in ns.
+    /// Returns a change: where prices come from now, or why there are none.
     fn look_after(&mut self, _now_ns: u64) -> Option<Result<String, String>> {
         None
     }
 }
 
-/// Prices by instrument; none beyond the last.
+/// Prices by instrument; no price beyond the last.
 impl TopsOfBook for Vec<TopOfBook> {
     fn top(&mut self, instrument: InstrumentIndex) -> TopOfBook {
         self.get(instrument.0 as usize).copied().unwrap_or_default()
@@ -77,7 +78,7 @@ pub(crate) enum Breach {
 }
 
 impl Breach {
-    /// The text of the reject.
+    /// Returns the text of the reject.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Killed => "Trading is halted for this client",
@@ -93,7 +94,7 @@ impl Breach {
         }
     }
 
-    /// OrdRejReason (103).
+    /// Returns OrdRejReason (103).
     pub(crate) const fn order_reason(self) -> i64 {
         match self {
             Self::Killed | Self::ShortSell => 0,
@@ -104,7 +105,7 @@ impl Breach {
         }
     }
 
-    /// CxlRejReason (102).
+    /// Returns CxlRejReason (102).
     pub(crate) const fn cancel_reason(self) -> i64 {
         match self {
             Self::Killed => 2,
@@ -113,45 +114,45 @@ impl Breach {
     }
 }
 
-/// What is checked of an order.
+/// The facts about an order that are checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     pub(crate) instrument: InstrumentIndex,
     pub(crate) is_buy: bool,
     pub(crate) is_short: bool,
     pub(crate) quantity: u32,
-    /// The limit; `None`: the order trades at the market's price.
+    /// The limit; `None`: the order trades at the market price.
     pub(crate) price_e8: Option<i64>,
-    /// The market's price from which on it trades; `None`: any.
+    /// The market price from which on the order trades; `None`: any.
     pub(crate) stop_e8: Option<i64>,
-    /// Whether prices of 0 and below are prices of the instrument.
+    /// Whether the instrument may trade at prices of 0 and below.
     pub(crate) may_be_negative: bool,
     pub(crate) top: TopOfBook,
-    /// How many working orders its message adds, this one included; 0: it changes one.
+    /// The number of working orders that the message adds, including this one; 0: it changes an order.
     pub(crate) adds: u32,
 }
 
-/// A client's limits and where it stands.
+/// A client's limits and their current use.
 #[derive(Clone, Debug)]
 pub(crate) struct Risk {
     limits: RiskLimits,
     most_notional_e8: u128,
-    /// Whether each instrument may be traded; empty: all may.
+    /// For each instrument, whether it may be traded; empty: all may.
     instruments: Vec<bool>,
     throttle: Throttle,
     pub(crate) open_orders: u32,
-    /// The client's kill switch.
+    /// Whether the client's kill switch is on.
     pub(crate) is_killed: bool,
 }
 
 impl Risk {
-    /// Whether an order is compared with the market: the notional of a buy with a limit is not.
+    /// Returns whether an order is compared with the market. The notional of a buy with a limit is not.
     #[inline]
     pub(crate) const fn needs_top(&self, is_buy: bool, has_limit: bool) -> bool {
         self.limits.collar_basis_points != 0 || self.limits.most_notional != 0 && !(is_buy && has_limit)
     }
 
-    /// An instrument that may be traded.
+    /// Returns an instrument that the client may trade.
     pub(crate) fn first_instrument(&self) -> InstrumentIndex {
         let listed = self.limits.instruments.as_ref().and_then(|list| list.first().copied());
         listed.unwrap_or_default()
@@ -177,13 +178,13 @@ impl Risk {
         }
     }
 
-    /// Whether one more order is within the client's rate; then it counts.
+    /// Returns whether one more order is within the client's rate, and counts it if so.
     #[inline]
     pub(crate) fn takes(&mut self, now_ns: u64) -> bool {
         self.throttle.take(now_ns)
     }
 
-    /// Checks an order, but for the rate: nothing counts.
+    /// Checks an order against all limits except the rate. Counts nothing.
     #[inline(always)]
     pub(crate) fn check_limits(&self, order: &Checked) -> Result<(), Breach> {
         let limits = &self.limits;
@@ -208,7 +209,7 @@ impl Risk {
         }
         let other_side = if order.is_buy { order.top.offer_e8 } else { order.top.bid_e8 };
         if limits.most_notional != 0 {
-            // A buy trades at its limit or below, a sell at the market's price if that is better.
+            // A buy trades at its limit or below; a sell trades at the market price if that is better than its limit.
             let size = |price_e8: Option<i64>| price_e8.map_or(0, i64::unsigned_abs);
             let highest = match order.price_e8 {
                 Some(limit) if order.is_buy => limit.unsigned_abs(),
@@ -257,7 +258,7 @@ mod tests {
     };
 
     impl Risk {
-        /// As an order is checked.
+        /// Checks an order as the translator does.
         fn check(&mut self, order: &Checked, now_ns: u64) -> Result<(), Breach> {
             self.check_limits(order)?;
             if self.takes(now_ns) { Ok(()) } else { Err(Breach::Rate) }
@@ -317,7 +318,7 @@ mod tests {
             "it may trade at any price"
         );
         assert_eq!(at(false, None, Some(8 * E8), Some(9 * E8)), Ok(()));
-        // A buy trades at its limit or below; without one from its stop price on.
+        // A buy trades at its limit or below; without a limit, from its stop price on.
         assert_eq!(at(true, Some(10 * E8), None, None), Ok(()));
         assert_eq!(at(true, None, Some(10 * E8), None), Ok(()));
         assert_eq!(at(true, None, Some(10 * E8 + 1), None), Err(Breach::Notional));

@@ -1,8 +1,8 @@
 //! Routing tags: the trader or firm behind a client's session. A report returns its order's SenderSubID (50) as TargetSubID (57),
 //! OnBehalfOfCompID (115) as DeliverToCompID (128), and so on: see [`ROUTING`].
 //!
-//! Few traders send many orders, so each combination is kept once, and an order has its number. Cost: none for a message without these tags;
-//! else a walk over its fields and one lookup, and an allocation for a combination that is new.
+//! Few traders send many orders, so each combination is stored once, and an order holds its number. Cost: none for a message
+//! without these tags; otherwise a walk over its fields and a lookup, and an allocation for a new combination.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,18 @@ use tapeworks_wire::fix::{Fields, SOH, Writer};
 use crate::ids::ClientIndex;
 use crate::refusal::Refusal;
 
-/// The most characters of one tag.
+/// Maximum number of characters in one tag.
 const MOST_CHARACTERS: usize = 64;
 
-/// New combinations of one client in a day (UTC): a new one with every order must not exhaust the memory.
+/// Maximum number of new combinations per client and day (UTC), so that a new one with every order cannot exhaust the memory.
 const MOST_OF_CLIENT: u32 = 1_024;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// The texts of a route, each with SOH behind it.
+/// Maximum length of a route's texts, each followed by SOH.
 const MOST_BYTES: usize = ROUTING.len() * (MOST_CHARACTERS + 1);
 
-/// Whether a tag of a message names who is behind the session.
+/// Returns whether a tag names a party behind the session.
 #[inline]
 pub(crate) const fn is_of_route(tag: u32) -> bool {
     let mut place = 0;
@@ -36,7 +36,7 @@ pub(crate) const fn is_of_route(tag: u32) -> bool {
     false
 }
 
-/// Who is behind the session, of one message.
+/// The parties behind the session, for one message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route(Box<[u8]>);
 
@@ -45,7 +45,7 @@ impl Route {
         self.0.split(|byte| *byte == SOH)
     }
 
-    /// Writes the fields of a reply to them. They belong into its header.
+    /// Writes the fields of a reply to these parties. They belong in its header.
     #[cold]
     pub(crate) fn write(&self, writer: &mut Writer<'_>) {
         for ((_, tag), text) in ROUTING.iter().zip(self.texts()) {
@@ -55,7 +55,7 @@ impl Route {
         }
     }
 
-    /// SenderSubID (50): the trader; empty: none.
+    /// Returns SenderSubID (50), the trader; empty: none.
     #[must_use]
     pub fn sender_sub_id(&self) -> &[u8] {
         self.texts().next().unwrap_or_default()
@@ -69,19 +69,19 @@ pub(crate) struct RouteIndex(u32);
 impl RouteIndex {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The other, if there is none.
+    /// Returns this index, or `other` if it is none.
     #[inline]
     pub(crate) const fn or(self, other: Self) -> Self {
         if self.0 == 0 { other } else { self }
     }
 }
 
-/// Every route of the day.
+/// Every route seen since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     all: Vec<Route>,
     numbers: HashMap<Box<[u8]>, RouteIndex>,
-    /// How many new ones each client has had on `day`, counted from 1970.
+    /// The number of new routes of each client on `day`, in days since 1970.
     counts: HashMap<ClientIndex, u32>,
     day: u64,
 }
@@ -92,7 +92,8 @@ impl Routes {
         self.all.get((index.0 as usize).wrapping_sub(1))
     }
 
-    /// The route of a message. It has none that can be kept if a text is too long or not printable, or if its client has used too many.
+    /// Returns the route of a message. Fails if a text is too long or not printable, or if its client has used too many
+    /// combinations.
     #[cold]
     pub(crate) fn of_message(
         &mut self,
@@ -126,7 +127,7 @@ impl Routes {
     }
 }
 
-/// The route of a message that is answered at once, without the texts that cannot be kept; `None`: it has none.
+/// Returns the route of a message that is answered immediately, without texts that cannot be kept; `None`: it has none.
 #[cold]
 pub(crate) fn of_answered(message: &[u8]) -> Option<Route> {
     let mut key = Key::NONE;
@@ -141,7 +142,7 @@ pub(crate) fn of_answered(message: &[u8]) -> Option<Route> {
     has_text.then(|| Route(key.bytes().into()))
 }
 
-/// The texts of a message: each tag once, empty if it is absent.
+/// Returns the texts of a message: each tag once, empty if it is absent.
 fn texts_of(message: &[u8]) -> [(u32, &[u8]); ROUTING.len()] {
     let mut texts = ROUTING.map(|(tag, _)| (tag, &b""[..]));
     for field in Fields::new(message).map_while(Result::ok).filter(|field| is_of_route(field.tag)) {
@@ -152,7 +153,7 @@ fn texts_of(message: &[u8]) -> [(u32, &[u8]); ROUTING.len()] {
     texts
 }
 
-/// The bytes of a [`Route`], without an allocation.
+/// The bytes of a [`Route`], built without an allocation.
 struct Key {
     bytes: [u8; MOST_BYTES],
     length: usize,
@@ -161,7 +162,7 @@ struct Key {
 impl Key {
     const NONE: Self = Self { bytes: [0; MOST_BYTES], length: 0 };
 
-    /// Whether the text can be kept.
+    /// Appends a text. Returns whether it can be kept.
     fn push(&mut self, text: &[u8]) -> bool {
         let end = self.length + text.len();
         let is_plain = text.len() <= MOST_CHARACTERS && text.iter().all(|byte| (b' '..=b'~').contains(byte));

@@ -1,11 +1,11 @@
-//! Short texts that are put together without allocation: reasons of rejects, ExecIDs.
+//! Short texts assembled without allocation: reasons of rejects, ExecIDs.
 
 use tapeworks_wire::fix::write_unsigned;
 
-/// Bytes of the longest text.
+/// Maximum length in bytes.
 const MOST_BYTES: usize = 96;
 
-/// A text of at most 96 bytes. What does not fit is cut off.
+/// A text of at most 96 bytes. Anything beyond is cut off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text {
     bytes: [u8; MOST_BYTES],

@@ -1,7 +1,7 @@
-//! The translator: clients' FIX messages to the venue's bytes, and the venue's reports to the clients' replies.
+//! The translator: converts clients' FIX messages to the venue's bytes, and the venue's reports to replies to clients.
 //!
-//! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so a state is restored by feeding
-//! the inputs again. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
+//! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so feeding the inputs again
+//! restores the state. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
 
 mod doubts;
 mod mass_cancel;
@@ -47,54 +47,55 @@ use crate::venue::{MOST_MESSAGE_BYTES, Venue};
 use crate::versions::fit;
 use crate::warm::Warm;
 
-/// The text of a reject of a request that the venue did not get.
+/// The reject text for a request that the venue never received.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
 
-/// The largest jump in names that a lost end of the store explains. A report further ahead is taken for invented: believing it would soon
-/// exhaust the names.
+/// Largest jump in names that a lost end of the store explains. A report further ahead is assumed to be invented: believing it
+/// would soon exhaust the names.
 const MOST_LOST_NAMES: u32 = 1 << 20;
 
-/// The text of a reject for which the venue gave no reason code.
+/// The reject text if the venue gave no reason code.
 const NO_REASON: &[u8] = b"The venue gave no reason";
 
 /// The text of a report of an order that the gateway has cancelled.
 const CANCELLED_HERE: &[u8] = b"Cancelled by the gateway";
 
-/// More reasons than there are.
+/// Upper bound of the number of distinct reasons.
 const MOST_REASONS: usize = 64;
 
-/// App IDs of a venue.
+/// Number of possible App IDs of a venue.
 const APP_IDS: usize = 256;
 
-/// FIX orders to a venue's orders and back.
+/// Translates FIX orders to a venue's orders and back.
 #[derive(Debug)]
 pub struct Translator<V> {
     way: ClientToExchange,
     admission: Admission,
     venue: V,
-    /// The number of the next request's name.
+    /// The number from which the next request's name is made.
     next_name: u32,
-    /// The time of the last report that the translator made itself, in nanoseconds; later than that of the one before.
+    /// The time of the last report that the translator made itself, in nanoseconds. It increases with every such report.
     own_report_ns: u64,
-    /// The last number of each App ID.
+    /// The last number of each App ID's reports.
     last_numbers: [u32; APP_IDS],
     dates: Dates,
-    /// The gateway's own requests that the venue's session did not take, with their bytes: they are sent again.
+    /// The gateway's own requests that the venue's session refused, with their bytes, waiting to be sent again.
     again: VecDeque<(Handle, Box<[u8]>)>,
-    /// The one of these that was sent last.
+    /// The last request of these that was sent again.
     last_again: Option<Handle>,
-    /// The venue has seen no request of this name's number or a later one: it says so after a connect, until [`Self::settle`].
+    /// The venue has seen no request named by this number or a later one. It states the number after a logon; [`Self::settle`] uses
+    /// it.
     venue_next: Option<u32>,
-    /// Requests in doubt that wait for the answer to a probe of their instrument, by their names.
+    /// Requests in doubt, sorted by name, that wait for the answer to a probe of their instrument.
     doubts: Vec<Handle>,
-    /// When they were found, in UTC nanoseconds.
+    /// When these requests were found in doubt, in UTC nanoseconds.
     doubted_ns: u64,
     buffer: [u8; MOST_MESSAGE_BYTES],
     warm: Option<Box<Warm>>,
 }
 
 impl<V: Venue> Translator<V> {
-    /// A translator without a connection to the venue. It takes all its memory now.
+    /// Creates a translator without a connection to the venue. Allocates all memory immediately.
     #[must_use]
     pub fn new(venue: V, reference: Reference, clients: &[ClientSettings], settings: &Settings) -> Self {
         let instruments = reference.len();
@@ -144,76 +145,76 @@ impl<V: Venue> Translator<V> {
 
     // ---- state ----
 
-    /// The way to the venue.
+    /// Returns the state of the path to the venue.
     #[must_use]
     pub fn state(&self) -> ClientToExchangeState {
         self.way.state()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { forgotten: self.admission.known.forgotten, ..self.admission.counters }
     }
 
-    /// How often each reason was that of a message that was refused here, in the order of their first time.
+    /// Returns the reasons of refused messages with their counts, in the order of first occurrence.
     #[must_use]
     pub fn refusals(&self) -> &[(&'static str, u64)] {
         &self.admission.refusals
     }
 
-    /// The working orders of a client.
+    /// Returns the number of a client's working orders.
     #[must_use]
     pub fn open_orders(&self, client: ClientIndex) -> u32 {
         self.admission.clients.get(usize::from(client.0)).map_or(0, |client| client.risk.open_orders)
     }
 
-    /// The known orders, ended ones included.
+    /// Iterates over the known orders, including ended ones.
     pub fn orders(&self) -> impl Iterator<Item = (&Order, ExchangeToClientState)> {
         self.admission.known.iter().map(|entry| (&entry.order, entry.machine.state()))
     }
 
-    /// How many orders are known, ended ones included.
+    /// Returns the number of known orders, including ended ones.
     #[must_use]
     pub fn known_orders(&self) -> usize {
         self.admission.known.len()
     }
 
-    /// How many requests the venue has not answered.
+    /// Returns the number of requests that the venue has not answered.
     #[must_use]
     pub const fn unanswered(&self) -> usize {
         self.admission.known.unanswered()
     }
 
-    /// The order that a request of a client is of.
+    /// Returns the order to which a client's request belongs.
     #[must_use]
     pub fn order(&self, client: ClientIndex, id: &ClOrdId) -> Option<(&Order, ExchangeToClientState)> {
         let handle = self.admission.known.by_client(client, id)?.order?;
         self.admission.known.entry(handle).map(|entry| (&entry.order, entry.machine.state()))
     }
 
-    /// An instrument.
+    /// Returns an instrument by its index.
     #[must_use]
     pub fn instrument(&self, index: InstrumentIndex) -> Option<&Instrument> {
         self.admission.reference.instrument(index)
     }
 
-    /// The session with the venue is connected: requests wait until [`Self::venue_recovered`].
+    /// Notes that the session with the venue is logged on. Requests are refused until [`Self::venue_recovered`].
     pub fn venue_connected(&mut self) {
         self.raise(ClientToExchangeEvent::Connected);
     }
 
-    /// All missed reports of the venue are in: requests pass.
+    /// Notes that all missed reports of the venue have arrived: requests pass, unless the kill switch is on.
     pub fn venue_recovered(&mut self) {
         self.raise(ClientToExchangeEvent::Recovered);
     }
 
-    /// The session with the venue is gone.
+    /// Notes that the session with the venue ended.
     pub fn venue_disconnected(&mut self) {
         self.raise(ClientToExchangeEvent::Disconnected);
     }
 
-    /// The venue's numbers of an App ID begin at 1 again.
+    /// Notes that the venue's numbers of an App ID restart at 1.
     pub fn new_day(&mut self, app_id: u8) {
         if let Some(last) = self.last_numbers.get_mut(usize::from(app_id)) {
             *last = 0;
@@ -221,13 +222,13 @@ impl<V: Venue> Translator<V> {
         self.dates.new_day(app_id);
     }
 
-    /// The venue's times count from this midnight, in UTC nanoseconds: where they do not have a date.
+    /// Sets the midnight from which the venue's times count, in UTC nanoseconds, if its times do not include a date.
     pub fn set_midnight(&mut self, midnight_ns: u64) {
         self.venue.set_midnight(midnight_ns);
     }
 
-    /// The venue has seen requests up to before this name's number, all reports of them are in, and it ignores names below. The next request
-    /// has this number or a later one; whether that is later than it was is returned.
+    /// Notes that the venue has seen no request named by `number` or later, that all reports of earlier requests have arrived, and
+    /// that it ignores lower names. The next request's number is at least `number`. Returns whether it had to be raised.
     pub const fn venue_next_name(&mut self, number: u32) -> bool {
         self.venue_next = Some(number);
         self.raise_next_name(number)
@@ -241,7 +242,7 @@ impl<V: Venue> Translator<V> {
         is_later
     }
 
-    /// The kill switch: no new orders and no replaces of any client. Cancels pass.
+    /// Turns the kill switch on: no new orders, replaces or quotes of any client pass. Cancels pass.
     pub fn halt(&mut self) {
         self.raise(ClientToExchangeEvent::Halt);
     }
@@ -252,18 +253,18 @@ impl<V: Venue> Translator<V> {
         self.raise(ClientToExchangeEvent::Resume);
     }
 
-    /// The kill switch of one client. Returns whether the client is there.
+    /// Sets the kill switch for one client. Returns whether the client exists.
     pub fn set_client_halted(&mut self, client: ClientIndex, is_halted: bool) -> bool {
         let found = self.admission.clients.get_mut(usize::from(client.0));
         found.map(|client| client.risk.is_killed = is_halted).is_some()
     }
 
-    /// Where the best prices come from that orders are checked against. Before, there are none.
+    /// Sets the source of the best prices that orders are checked against. Until then there are no prices.
     pub fn set_tops(&mut self, tops: Box<dyn TopsOfBook>) {
         self.admission.tops = tops;
     }
 
-    /// Of these partitions reports are missing: their instruments get no new orders, replaces and quotes. Cancels pass.
+    /// Sets the partitions with missing reports. Their instruments accept no new orders, replaces or quotes. Cancels pass.
     pub fn set_behind(&mut self, behind: Partitions) {
         let Admission { traded, reference, .. } = &mut self.admission;
         for (traded, index) in traded.iter_mut().zip(0..) {
@@ -272,39 +273,38 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Instruments with a report in doubt trade again.
+    /// Ends the halts of instruments with in-doubt reports.
     pub fn end_halts_of_doubts(&mut self) {
         self.admission.traded.iter_mut().for_each(|traded| traded.is_doubtful = false);
     }
 
-    /// The instruments that a report in doubt has halted.
+    /// Returns the instruments that an in-doubt report has halted.
     pub fn doubtful_instruments(&self) -> impl Iterator<Item = &Instrument> {
         let halted = self.admission.traded.iter().zip(0..).filter(|(traded, _)| traded.is_doubtful);
         halted.filter_map(|(_, index)| self.admission.reference.instrument(InstrumentIndex(index)))
     }
 
-    /// See [`TopsOfBook::look_after`].
+    /// Checks the source of prices: see [`TopsOfBook::look_after`].
     pub fn look_after_tops(&mut self, now_ns: u64) -> Option<Result<String, String>> {
         self.admission.tops.look_after(now_ns)
     }
 
-    /// Forgets the oldest ended orders until so many new ones have room. A host calls it when it is idle: an order that finds room does
-    /// not wait for memory that nothing has touched for long.
+    /// Forgets the oldest ended orders until this many new ones fit. A host calls it when idle, so that an order finds room without
+    /// touching memory that has left the caches.
     pub fn keep_room(&mut self, orders: usize) {
         self.admission.known.keep_room(orders);
     }
 
     // ---- warming ----
 
-    /// Prepares [`Self::warm`]: takes memory for the orders that go no further, one for each client.
+    /// Prepares [`Self::warm`]: allocates a dummy order for each client.
     pub fn prepare_to_warm(&mut self) {
         self.warm = Some(Box::new(Warm::new(&self.admission)));
     }
 
-    /// Runs an order of the next client's through the path up to just before it is sent, and its first report back up to the bytes of
-    /// FIX, so that code and tables are in the caches when an order comes. Nothing is sent, counted or kept, and nothing happens unless
-    /// orders pass. Does nothing without [`Self::prepare_to_warm`]. A host calls it when it is idle; cost: some microseconds where the caches
-    /// are cold.
+    /// Runs a dummy order of the next client up to just before it would be sent, and its first report back up to the FIX bytes, so
+    /// that code and tables are in the caches when an order arrives. Nothing is sent, counted or kept. Does nothing unless orders
+    /// pass, or without [`Self::prepare_to_warm`]. A host calls it when idle. Cost: some microseconds if the caches are cold.
     pub fn warm(&mut self, now_ns: u64) {
         let Some(mut warm) = self.warm.take() else { return };
         if self.way.state() == ClientToExchangeState::Open && !self.admission.is_replaying {
@@ -351,7 +351,7 @@ impl<V: Venue> Translator<V> {
 
     // ---- client to exchange ----
 
-    /// Takes a whole application message of a client, which its session has found to be in order.
+    /// Processes an application message from a client, which its session has found to be valid.
     pub fn client_message(
         &mut self,
         client: ClientIndex,
@@ -397,7 +397,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Writes a request and sends it. Its name must be new at the venue.
+    /// Encodes a request and sends it. Its name must be new at the venue.
     #[inline]
     fn send(
         &mut self,
@@ -413,7 +413,7 @@ impl<V: Venue> Translator<V> {
         if self.admission.known.is_named(&name) {
             return Err(Refusal::Duplicate);
         }
-        // What waits to be sent again has a lower name, which the venue would ignore behind this one.
+        // A message waiting to be sent again has a lower name, which the venue would ignore after this one.
         let has_new_name = matches!(request, Request::New(_) | Request::Replace(_));
         if !self.again.is_empty()
             && has_new_name
@@ -429,7 +429,7 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// Writes a request in the venue's bytes. Returns how many.
+    /// Encodes a request in the venue's bytes. Returns their number.
     #[inline]
     fn written(
         &mut self,
@@ -443,7 +443,7 @@ impl<V: Venue> Translator<V> {
 
     fn send_new(&mut self, incoming: &Incoming<'_>, out: &mut impl Outputs) -> Result<(), Refusal> {
         let Decision::New { id, instrument, order } = &mut self.admission.decision else { return Ok(()) };
-        // Named before it is copied: it is large.
+        // Sets the name before the order is copied, because the order is large.
         order.name = self.venue.name(self.next_name, id);
         let (id, instrument, name, route) = (*id, *instrument, order.name, self.admission.route);
         let request = Request::New(*order);
@@ -473,7 +473,7 @@ impl<V: Venue> Translator<V> {
         let request =
             if is_own { ClientRequest { is_own, route: RouteIndex::NONE, ..request } } else { request };
         let entry = self.admission.known.entry(order).ok_or(Refusal::UnknownOrder)?;
-        // The sides of a quote have one name: each is named by the venue's id.
+        // The sides of a quote share a name, so each is named by the venue's id.
         let is_of_quote = entry.quote.is_some();
         if is_of_quote && entry.order.order_id.0.is_blank() {
             return Err(Refusal::UnknownOrder);
@@ -515,7 +515,7 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// A request of an order.
+    /// Creates a request that belongs to an order.
     fn of_order(
         &self,
         kind: RequestKind,
@@ -567,7 +567,7 @@ impl<V: Venue> Translator<V> {
             .map_or(FixVersion::default(), |client| client.version)
     }
 
-    /// A former run has made this id (ExecID, 17) of a report itself: none comes again, though the clock was set back.
+    /// Notes an ExecID (17) that a previous run made itself. No id is used again, even if the clock was set back.
     pub fn has_used(&mut self, execution_id: &[u8]) {
         let letter = execution_id.iter().rposition(|byte| *byte == b'G');
         let digits = letter.and_then(|at| execution_id.get(at + 1..));
@@ -575,7 +575,7 @@ impl<V: Venue> Translator<V> {
         self.own_report_ns = self.own_report_ns.max(number.unwrap_or(0));
     }
 
-    /// An id of a report that the translator makes itself: its time, so that no run of the gateway has an id of another.
+    /// Creates the execution id of a report that the translator makes itself. It is a time, so that ids of different runs differ.
     fn own_execution(&mut self, now_ns: u64) -> ExecutionId {
         self.own_report_ns = now_ns.max(self.own_report_ns + 1);
         let text = Text::new().push(b"G").push_number(self.own_report_ns);
@@ -632,7 +632,7 @@ impl<V: Venue> Translator<V> {
         out.to_client(incoming.client, &Reply { body: Body::Execution(&fields), route });
     }
 
-    /// Rejects a client's message: nothing of it is kept.
+    /// Rejects a client's message. Nothing of it is kept.
     #[cold]
     fn refuse(&mut self, incoming: &Incoming<'_>, kind: &[u8], refusal: Refusal, out: &mut impl Outputs) {
         self.admission.counters.refused += 1;
@@ -728,7 +728,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Rejects a new order by an ExecutionReport.
+    /// Rejects a new order with an ExecutionReport.
     fn reject_order(
         &mut self,
         incoming: &Incoming<'_>,
@@ -772,10 +772,10 @@ impl<V: Venue> Translator<V> {
 
     // ---- exchange to client ----
 
-    /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
+    /// Processes a report from the venue. A report that was received before, by its number, is counted and has no effect.
     pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
         self.admission.counters.venue_messages += 1;
-        // It stays where it was read to: it is large.
+        // Used in place, because it is large.
         let mut read = self.venue.read(message);
         let report = match &mut read {
             Ok(report) => report,
@@ -799,8 +799,9 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// The venue's session did not send this message, for the connection broke or its queue is full: its request is rejected. One that
-    /// the gateway makes itself waits for [`Self::send_again`]: no client would ask for it once more. Returns whether it is known.
+    /// Handles a message that the venue's session did not send, because the connection broke or its queue was full: rejects its
+    /// request. The gateway's own requests wait for [`Self::send_again`] instead, because no client would repeat them. Returns
+    /// whether the request is known.
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent to the venue";
         let Some(Requested { name, cancelled, .. }) = self.venue.requested(message) else { return false };
@@ -813,7 +814,7 @@ impl<V: Venue> Translator<V> {
         let Some(request) = self.admission.known.request(handle).copied() else { return false };
         let was_again = self.last_again.take() == Some(handle);
         if request.is_own || request.is_in_doubt {
-            // The order stays: a venue may ignore a name below the last one.
+            // Keeps the order of the queue, because a venue may ignore a name below the last one.
             if was_again {
                 self.again.push_front((handle, message.into()));
             } else {
@@ -825,7 +826,7 @@ impl<V: Venue> Translator<V> {
         true
     }
 
-    /// Whether a message to the venue is a new order, a quote or a replace of this client; `None`: of any.
+    /// Returns whether a message to the venue is a new order, a quote or a replace of this client; `None`: of any client.
     #[must_use]
     pub fn is_order(&self, message: &[u8], client: Option<ClientIndex>) -> bool {
         let name = self.requested(message).and_then(|requested| requested.name);
@@ -835,19 +836,20 @@ impl<V: Venue> Translator<V> {
         })
     }
 
-    /// What a message to the venue asks for; `None`: it is no request.
+    /// Returns what a message to the venue requests; `None`: it is not a request.
     #[must_use]
     pub fn requested(&self, message: &[u8]) -> Option<Requested> {
         self.venue.requested(message)
     }
 
-    /// Whether [`Self::send_again`] has something to send.
+    /// Returns whether [`Self::send_again`] has something to send.
     #[must_use]
     pub fn has_to_send_again(&self) -> bool {
         !self.again.is_empty()
     }
 
-    /// Sends the next request of its own once more that the venue's session did not take. One that is answered by now is left out.
+    /// Resends the next of the gateway's own requests that the venue's session refused. Skips requests that have been answered
+    /// since.
     pub fn send_again(&mut self, out: &mut impl Outputs) {
         while let Some((handle, message)) = self.again.pop_front() {
             if self.admission.known.request(handle).is_some_and(|request| request.is_pending) {
@@ -857,7 +859,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Rejects a request for the venue, which did not take it.
+    /// Rejects a request that did not reach the venue, or that the venue rejected.
     fn reject_request(&mut self, request: &ClientRequest, text: &[u8], now_ns: u64, out: &mut impl Outputs) {
         let (name, numbered) = (request.name, Numbered::default());
         match request.kind {
@@ -885,28 +887,29 @@ impl<V: Venue> Translator<V> {
 
     // ---- the gateway's own requests ----
 
-    /// Settles what was in doubt when the connection to the venue broke: its missed reports are in ([`Self::venue_recovered`]), and some
-    /// requests have no answer. Their reports may still be to come: a venue has taken a request some time before it has made its report.
+    /// Resolves requests that were left in doubt when the connection to the venue broke: the missed reports have arrived
+    /// ([`Self::venue_recovered`]), and some requests have no answer. Their reports may still follow, because a venue accepts a
+    /// request some time before it reports it.
     ///
-    /// A venue that answers every cancel is asked for more:
+    /// If the venue answers every cancel, the gateway asks it:
     ///
-    /// - A new order gets a cancel: the venue cancels the order, or rejects the cancel of an order that never came.
-    /// - For other requests their instrument gets a probe: a cancel of no order. The partition of the instrument rejects it behind the
-    ///   reports of all that it has taken before. What has no answer by then never came, and is rejected.
-    /// - The quotes of an instrument that has one in doubt get a mass cancel.
+    /// - A new order gets a cancel: the venue cancels the order, or rejects the cancel because the order never arrived.
+    /// - For other requests, their instrument gets a probe: a cancel of no order. The instrument's partition rejects it after the
+    ///   reports of everything that it accepted before. A request without an answer by then never arrived, and is rejected.
+    /// - If a quote is in doubt, the quotes of its instrument get a mass cancel.
     ///
-    /// One that ignores a name that it has seen is asked before: it has made all reports, and says which names it has not seen
-    /// ([`Self::venue_next_name`]). Cancels and replaces are rejected, and new orders with those names. The venue gets other new
-    /// orders again, with the quantity 0: it rejects them, or ignores them.
+    /// A venue that ignores names that it has already seen was asked before: it has made all reports, and states which names it has
+    /// not seen ([`Self::venue_next_name`]). Cancels, replaces, and new orders with unseen names are rejected. Other new orders are
+    /// sent again with the quantity 0: the venue rejects or ignores them.
     ///
-    /// Either way no order begins to work that the client has not sent a moment ago.
+    /// Either way, no order starts to work that the client has not just sent.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
         self.again.clear();
         self.doubts.clear();
         self.doubted_ns = now_ns;
         let unseen_from = self.venue_next.take().unwrap_or(u32::MAX);
         let pending = self.admission.known.pending();
-        // The gateway's own cancels are sent anew.
+        // The gateway's own cancels are sent again, as new requests.
         let mut cancelled = Vec::new();
         for handle in &pending {
             if let Some(request) = self.admission.known.request(*handle).filter(|request| request.is_own) {
@@ -940,7 +943,7 @@ impl<V: Venue> Translator<V> {
         }
         for order in cancelled {
             let state = self.admission.known.entry(order).map(|entry| entry.machine.state());
-            // One that was sent and never reported is settled above.
+            // An order that was sent and never reported is resolved above.
             let works =
                 matches!(state, Some(ExchangeToClientState::Working | ExchangeToClientState::Suspended));
             if works && !self.admission.known.has_own_cancel(order) {
@@ -950,7 +953,7 @@ impl<V: Venue> Translator<V> {
         self.send_probes(now_ns, out);
     }
 
-    /// Sends a probe for each instrument that has requests in doubt.
+    /// Sends a probe for each instrument with requests in doubt.
     fn send_probes(&mut self, now_ns: u64, out: &mut impl Outputs) {
         let request = |handle: &Handle| self.admission.known.request(*handle);
         let instruments: BTreeMap<InstrumentIndex, ClientIndex> =
@@ -964,8 +967,8 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// A cancel of no order: it names an order that is called like itself, so the venue rejects it. It has an id of the client's, who does not
-    /// learn of it.
+    /// Sends a probe: a cancel whose original is its own name, so the venue rejects it. It uses an id of the client, but is not
+    /// reported to the client.
     fn send_probe(
         &mut self,
         client: ClientIndex,
@@ -987,7 +990,7 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// A probe of the instrument is answered: what is in doubt still never came.
+    /// Rejects requests of the instrument that are still in doubt when its probe is answered, because they never arrived.
     fn reject_doubts(&mut self, instrument: InstrumentIndex, now_ns: u64, out: &mut impl Outputs) {
         let mut doubts = core::mem::take(&mut self.doubts);
         doubts.retain(|handle| {
@@ -1002,7 +1005,7 @@ impl<V: Venue> Translator<V> {
         self.doubts = doubts;
     }
 
-    /// Returns whether it is sent.
+    /// Sends an in-doubt new order again with a quantity of 0. Returns whether it was sent.
     fn send_again_without_quantity(
         &mut self,
         request: Handle,
@@ -1021,7 +1024,7 @@ impl<V: Venue> Translator<V> {
         true
     }
 
-    /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
+    /// Cancels the open orders of a client whose session ended. Skips orders that the gateway is already cancelling.
     pub fn cancel_orders(&mut self, client: ClientIndex, now_ns: u64, out: &mut impl Outputs) {
         for order in self.admission.known.open(client) {
             if !self.admission.known.has_own_cancel(order) {
@@ -1030,7 +1033,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// By every name that the order may have when the cancel comes, where the venue ignores other names.
+    /// Cancels an order. If the venue ignores other names, sends a cancel for every name that the order may have when it arrives.
     fn send_own_cancel(&mut self, order: Handle, now_ns: u64, out: &mut impl Outputs) {
         let Some(entry) = self.admission.known.entry(order) else { return };
         if entry.quote.is_some() && entry.order.order_id.0.is_blank() {
@@ -1044,9 +1047,9 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Sends a request of the gateway's own. Each known order keeps room for a request to cancel it. Returns whether it is sent.
+    /// Sends one of the gateway's own requests. Room for a cancel is reserved for each known order. Returns whether it was sent.
     fn send_own(&mut self, mut send: impl FnMut(&mut Self, ClOrdId) -> Result<(), Refusal>) -> bool {
-        // A client may have used the id: the next number has another.
+        // A client may have used the id. The next number gives another one.
         for _ in 0..8 {
             let text = Text::new().push(b"~").push_number(u64::from(self.next_name));
             let id = ClOrdId::new(text.as_bytes()).unwrap_or_default();
@@ -1060,16 +1063,16 @@ impl<V: Venue> Translator<V> {
 
     // ---- a restart ----
 
-    /// Begins to repeat the inputs of a former run: [`Self::replay_request`], [`Self::venue_report`], and the other calls that had an
-    /// effect, with the same times. Nothing is checked again, so that other limits do not change what was.
+    /// Starts to replay the inputs of a previous run: [`Self::replay_request`], [`Self::venue_report`], and the other calls that
+    /// had an effect, with the same times. Nothing is checked again, so that changed limits do not change the past.
     pub fn begin_replay(&mut self) {
         self.admission.is_replaying = true;
         self.venue_connected();
         self.venue_recovered();
     }
 
-    /// Repeats a client's message that led to a request. Returns whether it does again: with another reference table or other venue
-    /// settings it may not.
+    /// Replays a client's message that led to a request. Returns whether it does so again, which it may not with another reference
+    /// table or other venue settings.
     pub fn replay_request(
         &mut self,
         client: ClientIndex,
@@ -1082,7 +1085,7 @@ impl<V: Venue> Translator<V> {
         self.admission.counters.requests > before
     }
 
-    /// Ends the repetition: the venue is away, and the counters begin anew.
+    /// Ends the replay: the venue is disconnected, and the counters restart.
     pub fn end_replay(&mut self) {
         self.admission.is_replaying = false;
         self.venue_disconnected();
@@ -1091,7 +1094,7 @@ impl<V: Venue> Translator<V> {
         self.admission.known.forgotten = 0;
     }
 
-    /// Whether a report is new. The first number of a day is 1.
+    /// Returns whether a report is new. The first number of a day is 1.
     #[inline]
     fn is_next(&mut self, numbered: Numbered) -> bool {
         let Some(last) = self.last_numbers.get_mut(usize::from(numbered.app_id)) else { return true };
@@ -1107,7 +1110,8 @@ impl<V: Venue> Translator<V> {
         true
     }
 
-    /// A request that the venue has seen and the translator has not was lost with a part of the store: no other gets its name.
+    /// Handles a report that matches no known request. A request that the venue has seen and the translator has not was lost with a
+    /// part of the store, so no other request may get its name.
     fn unmatched(&mut self, report: &Report, out: &mut impl Outputs) {
         self.admission.counters.unknown_orders += 1;
         if !self.venue.names_are_ids()
@@ -1133,7 +1137,7 @@ impl<V: Venue> Translator<V> {
             order = self.side_of(request, report);
         }
         let Some(order) = order else { return self.unmatched(&Report::Execution(*report), out) };
-        // A venue may reject a replace by the report of an order.
+        // A venue may reject a replace with an order report.
         if report.kind == ExecutionKind::Rejected
             && named.is_some_and(|(_, request)| request.kind == RequestKind::Replace)
         {
@@ -1169,7 +1173,7 @@ impl<V: Venue> Translator<V> {
         let report = &*report;
         let Some(entry) = self.admission.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
-        // One that was rejected in doubt may have been done.
+        // A replace that was in doubt and rejected may have been executed after all.
         let replace = named.filter(|(_, request)| {
             report.kind == ExecutionKind::Replaced && request.kind == RequestKind::Replace
         });
@@ -1232,7 +1236,8 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// The venue does not answer cancels of an order that ended, and those that name what it is not called any more.
+    /// Rejects cancels that the venue does not answer: those of an order that ended, or that name an id which the order no longer
+    /// has.
     fn reject_late_cancels(
         &mut self,
         order: Handle,
@@ -1296,7 +1301,8 @@ impl<V: Venue> Translator<V> {
         self.admission.counters.fills += u64::from(exec_type == ExecType::Trade);
     }
 
-    /// The name of the cancel that the venue rejects by this name: OUCH names the order or replace that the cancel names.
+    /// Returns the name of the cancel that the venue rejects under this name: OUCH names the order or replace that the cancel
+    /// refers to.
     fn rejected_cancel(&self, name: &VenueName) -> VenueName {
         let known = &self.admission.known;
         let cancel = || {
@@ -1322,13 +1328,13 @@ impl<V: Venue> Translator<V> {
         let entry = request.order.and_then(|order| self.admission.known.entry(order));
         let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
         if request.is_own {
-            // The venue does not know an order that it never reported: it never came.
+            // The venue does not know an order that it never reported, so the order never arrived.
             let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
             let new = in_doubt.and_then(|entry| self.admission.known.by_name(&entry.order.terms.name));
             let is_renamed = !has_ended && entry.is_some_and(|entry| entry.order.id != request.original);
             match (new.map(|(_, new)| *new), request.order) {
                 (Some(new), _) => self.reject_request(&new, IN_DOUBT, report.time_ns, out),
-                // A replace came first, so the cancel named the order by what it was not called any more.
+                // A replace came first, so the cancel named the order by a name that it no longer has.
                 (None, Some(order)) if is_renamed && !self.admission.known.has_own_cancel(order) => {
                     self.send_own_cancel(order, report.time_ns, out);
                 }
@@ -1360,7 +1366,7 @@ impl<V: Venue> Translator<V> {
             && request.kind == RequestKind::Replace
             && !self.venue.answers_cancels()
         {
-            // What names the replace names nothing.
+            // A cancel that names the rejected replace names nothing.
             self.reject_late_cancels(order, Some(&request.id), report.time_ns, out);
         }
     }
@@ -1396,7 +1402,7 @@ impl<V: Venue> Translator<V> {
         out.to_client(request.client, &Reply { body: Body::MassCancel(&fields), route });
     }
 
-    /// The venue could not take a request: the client gets a BusinessMessageReject, and a new order ends.
+    /// Handles a request that the venue could not process: the client gets a BusinessMessageReject, and a new order ends.
     fn venue_refused(&mut self, report: &Refused, out: &mut impl Outputs) {
         let named = self.admission.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
         let Some((handle, request)) = named.filter(|(_, request)| request.is_pending) else {
@@ -1404,7 +1410,7 @@ impl<V: Venue> Translator<V> {
         };
         self.answer(handle);
         if request.is_probe() {
-            // The venue does not say more.
+            // The venue says no more than this.
             return self.reject_doubts(request.instrument, self.doubted_ns, out);
         }
         if request.is_own {
@@ -1436,7 +1442,7 @@ impl<V: Venue> Translator<V> {
         out.to_client(request.client, &Reply { body: Body::BusinessReject(&fields), route });
     }
 
-    /// The venue did not take a cancel of the gateway's own.
+    /// Reports that the venue rejected one of the gateway's own cancels.
     fn own_cancel_failed(&mut self, request: &ClientRequest, out: &mut impl Outputs) {
         let entry = request.order.and_then(|order| self.admission.known.entry(order));
         if let Some(entry) = entry.filter(|entry| entry.machine.state() != ExchangeToClientState::Ended) {
@@ -1445,7 +1451,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// A request is answered.
+    /// Marks a request as answered.
     fn answer(&mut self, handle: Handle) {
         let Some(request) = self.admission.known.set_answered(handle) else { return };
         let (kind, order, is_probe) = (request.kind, request.order, request.is_probe());
@@ -1470,7 +1476,7 @@ const fn response_to(is_replace: bool) -> CxlRejResponseTo {
     }
 }
 
-/// MassCancelResponse (531) of an accepted request.
+/// Returns MassCancelResponse (531) for an accepted request.
 const fn response_of(request_type: MassCancelRequestType) -> MassCancelResponse {
     match request_type {
         MassCancelRequestType::AllOrders => MassCancelResponse::AllOrders,
@@ -1479,7 +1485,8 @@ const fn response_of(request_type: MassCancelRequestType) -> MassCancelResponse 
     }
 }
 
-/// The gateway's text, or the venue's code with its reason. Code 0 means no reason, unless the configuration defines code 0.
+/// Returns the gateway's text, or the venue's code with its reason. Code 0 means no reason, unless the configuration defines code
+/// 0.
 fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
     if let Some(text) = text.or((code == 0 && reason.is_none()).then_some(NO_REASON)) {
         return Text::new().push(text);

@@ -1,4 +1,4 @@
-//! A venue's mapping table: requests to its bytes, its bytes to reports. Nothing else of the crate knows a venue.
+//! A venue's mapping table: converts requests to the venue's bytes, and its bytes to reports. The rest of the crate knows no venue.
 
 use thiserror::Error;
 
@@ -7,10 +7,10 @@ use crate::reference::Instrument;
 use crate::report::{Execution, Report};
 use crate::request::{Request, Requested};
 
-/// Bytes of the longest message to a venue.
+/// Maximum length in bytes of a message to a venue.
 pub const MOST_MESSAGE_BYTES: usize = 256;
 
-/// A field of a request that the venue's table does not map. It becomes a reject that names the tag.
+/// A field of a request that the venue's table does not map. The reject names its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unmapped {
     /// The venue has the field, but not this value: session reject with reason 5.
@@ -30,26 +30,26 @@ pub enum Unmapped {
     Request,
 }
 
-/// A message of the venue that is no report of its declaration.
+/// A message from the venue that cannot be decoded as a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the venue's message of {length} bytes is no report")]
 pub struct Unreadable {
-    /// Its length.
+    /// The message's length in bytes.
     pub length: usize,
-    /// The request that it names, where its kind shows the place of the name.
+    /// The request that it names, if the message's kind shows where the name is.
     pub name: Option<VenueName>,
-    /// The order that it names likewise; blank: none.
+    /// The order that it names, likewise; blank: none.
     pub order_id: VenueOrderId,
 }
 
-/// A reject code of a venue.
+/// The meaning of a venue's reject code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectReason {
     /// The venue's code.
     pub code: i32,
-    /// OrdRejReason (103) of an order that is rejected with it.
+    /// OrdRejReason (103) for an order rejected with this code.
     pub order_reason: u16,
-    /// CxlRejReason (102) of a cancel or replace that is rejected with it.
+    /// CxlRejReason (102) for a cancel or replace rejected with this code.
     pub cancel_reason: u16,
     /// The reason in words.
     pub text: String,
@@ -57,23 +57,23 @@ pub struct RejectReason {
 
 /// The mapping table of a venue.
 pub trait Venue {
-    /// The name of a client's request at the venue. `number` is another for every request of the day, from 1.
+    /// Returns the name of a client's request at the venue. `number` is unique for every request of the day, from 1.
     fn name(&self, number: u32, id: &ClOrdId) -> VenueName;
 
-    /// Whether [`Self::name`] is the ClOrdID: then one index finds both, and ids that are too long for a name are refused.
+    /// Returns whether [`Self::name`] is the ClOrdID. If so, one index finds both, and ids too long for a name are refused.
     fn names_are_ids(&self) -> bool;
 
-    /// Its times count from this midnight, in UTC nanoseconds. One whose times have a date ignores it.
+    /// Sets the midnight from which the venue's times count, in UTC nanoseconds. A venue whose times include a date ignores it.
     fn set_midnight(&mut self, _midnight_ns: u64) {}
 
-    /// Whether it takes mass cancels of an instrument. If not, the translator cancels each order.
+    /// Returns whether the venue accepts mass cancels of an instrument. If not, the translator cancels each order.
     fn takes_mass_cancels(&self) -> bool;
 
-    /// Whether reports of cancels name the cancel, and each cancel is answered. If not, a report names the order, and cancels
-    /// of orders that ended are answered by the translator.
+    /// Returns whether reports of cancels name the cancel, and every cancel is answered. If not, a report names the order, and the
+    /// translator answers cancels of orders that have ended.
     fn answers_cancels(&self) -> bool;
 
-    /// Writes a request of the time `now_ns`, whose order is of `instrument`, as the venue's message. Returns its length.
+    /// Encodes a request made at `now_ns`, for an order of `instrument`, as the venue's message. Returns its length.
     ///
     /// # Errors
     /// The venue has no counterpart for a field.
@@ -85,27 +85,27 @@ pub trait Venue {
         target: &mut [u8; MOST_MESSAGE_BYTES],
     ) -> Result<usize, Unmapped>;
 
-    /// Reads a message of the venue.
+    /// Decodes a message from the venue.
     ///
     /// # Errors
-    /// It is no report.
+    /// The message is not a report.
     fn read(&self, message: &[u8]) -> Result<Report, Unreadable>;
 
-    /// The number of an instrument in requests and reports, or its symbol as one.
+    /// Returns the number that identifies an instrument in requests and reports, or its symbol as a number.
     fn instrument_number(&self, instrument: &Instrument) -> u64;
 
-    /// Whether a fill is named by the number of its match, and not by the id of its execution.
+    /// Returns whether a fill is identified by its match number and not by its execution id.
     fn names_fills_by_match(&self) -> bool {
         false
     }
 
-    /// Makes the id of an execution another than those of the `others` executions that the venue has reported at the same time before, if there
-    /// are any. A venue whose reports have ids of their own does nothing.
+    /// Makes an execution's id unique, given the number of other executions that the venue has reported before with the same time.
+    /// Does nothing for a venue whose reports have unique ids.
     fn distinguish(&self, _execution: &mut Execution, _others: u32) {}
 
-    /// What this message to the venue asks for; `None`: it is no request.
+    /// Returns what a message to the venue requests; `None`: it is not a request.
     fn requested(&self, message: &[u8]) -> Option<Requested>;
 
-    /// The venue's reason of a reject; `None`: its table does not have the code.
+    /// Returns the meaning of a reject code; `None`: the table does not have it.
     fn reason(&self, reject_code: i32) -> Option<&RejectReason>;
 }

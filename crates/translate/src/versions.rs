@@ -1,6 +1,6 @@
-//! What FIX 4.2, 4.4 and 5.0 SP2 have of a reply: clients validate what they get with the dictionary of their version.
+//! Differences between replies in FIX 4.2, 4.4 and 5.0 SP2. Clients validate messages with the dictionary of their version.
 //!
-//! A reply is made for the version of the order's client. A copy of it may go to a client of another version.
+//! A reply is made for the version of the order's client. A copy of it may go to a client with another version.
 
 use tapeworks_session::fix::ROUTING;
 use tapeworks_wire::fix::order_entry::{
@@ -19,7 +19,7 @@ const NOT_IN_42: [u32; 10] = [453, 526, 527, 528, 529, 790, 797, 851, 880, 1138]
 const NOT_IN_44: [u32; 2] = [880, 1138];
 
 impl Reply<'_> {
-    /// As [`Reply::write`], for a client of this version.
+    /// Like [`Reply::write`], for a client with this version.
     pub fn write_as(&self, version: FixVersion, writer: &mut Writer<'_>) {
         if let Some(route) = self.route {
             route.write(writer);
@@ -27,15 +27,15 @@ impl Reply<'_> {
         self.body.write_as(version, writer);
     }
 
-    /// As [`Reply::write_as`], for a drop copy: OnBehalfOfCompID (115) is `owner`, the CompID of the order's client, and OnBehalfOfSubID (116) the
-    /// trader that it was sent for, if the client says who that is.
+    /// Like [`Reply::write_as`], for a drop copy: OnBehalfOfCompID (115) is `owner`, the CompID of the order's client, and
+    /// OnBehalfOfSubID (116) the trader for whom the order was sent, if the client states it.
     pub fn write_copy_as(&self, version: FixVersion, owner: &[u8], writer: &mut Writer<'_>) {
         write_owner(owner, self.route.map_or(b"", Route::sender_sub_id), writer);
         self.body.write_as(version, writer);
     }
 }
 
-/// Whose order a drop copy is of.
+/// Writes the fields that name the owner of a copied order.
 fn write_owner(owner: &[u8], trader: &[u8], writer: &mut Writer<'_>) {
     writer.copied(115, owner);
     if !trader.is_empty() {
@@ -46,7 +46,7 @@ fn write_owner(owner: &[u8], trader: &[u8], writer: &mut Writer<'_>) {
 impl Body<'_> {
     fn write_as(&self, version: FixVersion, writer: &mut Writer<'_>) {
         match self {
-            // The usual case: it was made for this version, and is not copied.
+            // The usual case: the reply was made for this version, and need not be copied.
             Self::Execution(fields) if fits(version, fields) => fields.write(writer),
             Self::Execution(fields) => {
                 let mut fitted = **fields;
@@ -56,7 +56,7 @@ impl Body<'_> {
             Self::CancelReject(fields) => {
                 let mut fitted = **fields;
                 fitted.cxl_rej_reason = fitted.cxl_rej_reason.map(|reason| match version {
-                    // 2: the venue's choice.
+                    // 2: broker / exchange option.
                     FixVersion::Fix42 if reason > 3 => 2,
                     FixVersion::Fix44 if reason > 6 => 99,
                     _ => reason,
@@ -74,7 +74,7 @@ impl Body<'_> {
             }
             Self::QuoteStatus(fields) if version != FixVersion::Fix50Sp2 => {
                 QuoteStatusReportFields {
-                    // It is required, and a cancel of all quotes names none.
+                    // The field is required, but a cancel of all quotes names no symbol.
                     symbol: fields.symbol.or(Some(b"[N/A]")),
                     quote_status: fields.quote_status.map(old_quote_status),
                     quote_reject_reason: None,
@@ -96,7 +96,7 @@ impl Body<'_> {
     }
 }
 
-/// QuoteStatus (297) as it was before FIX 5.0: 17, cancelled, is 1, cancelled for the symbol.
+/// Converts QuoteStatus (297) to its values before FIX 5.0: 17, cancelled, becomes 1, cancelled for the symbol.
 const fn old_quote_status(status: i64) -> i64 {
     match status {
         16 => 0,
@@ -105,7 +105,7 @@ const fn old_quote_status(status: i64) -> i64 {
     }
 }
 
-/// Whether [`fit`] would change nothing.
+/// Returns whether [`fit`] would change nothing.
 #[inline]
 fn fits(version: FixVersion, fields: &ExecutionReportFields<'_>) -> bool {
     match version {
@@ -121,13 +121,13 @@ fn fits(version: FixVersion, fields: &ExecutionReportFields<'_>) -> bool {
     }
 }
 
-/// Takes out of a report what the version does not have, and puts its ExecType as the version has it.
+/// Removes the fields of a report that the version does not have, and converts its ExecType.
 #[inline]
 pub(crate) fn fit(version: FixVersion, fields: &mut ExecutionReportFields<'_>) {
     if version != FixVersion::Fix50Sp2 {
         fields.trd_match_id = None;
         fields.display_qty = None;
-        // 4: a trade of an auction.
+        // 4: an auction trade.
         fields.last_liquidity_ind = fields.last_liquidity_ind.filter(|liquidity| *liquidity < 4);
         fields.ord_rej_reason =
             fields.ord_rej_reason.map(|reason| if (0..=15).contains(&reason) { reason } else { 99 });
@@ -141,7 +141,7 @@ pub(crate) fn fit(version: FixVersion, fields: &mut ExecutionReportFields<'_>) {
         fields.last_liquidity_ind = None;
         fields.copy_msg_indicator = None;
         fields.parties = Default::default();
-        // 0: the venue's choice.
+        // 0: broker / exchange option.
         fields.ord_rej_reason = fields.ord_rej_reason.map(|reason| if reason > 8 { 0 } else { reason });
         fields.exec_restatement_reason = fields.exec_restatement_reason.filter(|reason| *reason <= 5);
         if fields.exec_trans_type.is_none() {
@@ -153,7 +153,7 @@ pub(crate) fn fit(version: FixVersion, fields: &mut ExecutionReportFields<'_>) {
     }
 }
 
-/// The ExecType since FIX 4.3 of one of FIX 4.2.
+/// Converts an ExecType of FIX 4.2 to its value since FIX 4.3.
 const fn since_43(kind: ExecTransType, exec_type: ExecType) -> ExecType {
     match (kind, exec_type) {
         (ExecTransType::Cancel, _) => ExecType::TradeCancel,
@@ -164,10 +164,10 @@ const fn since_43(kind: ExecTransType, exec_type: ExecType) -> ExecType {
     }
 }
 
-/// As [`Reply::write_copy_as`], of an ExecutionReport that was sent to its client.
+/// Like [`Reply::write_copy_as`], for an ExecutionReport that was already sent to its client.
 pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>) {
     write_owner(field(message, 56).unwrap_or_default(), field(message, 57).unwrap_or_default(), writer);
-    // It is our own message; if it could not be read, its fields would go over as they are.
+    // The message is our own. If it were unreadable, its fields would be copied unchanged.
     let shown = ExecutionReport::read(message).ok().map(|report| match (version, report.exec_trans_type()) {
         (FixVersion::Fix42, None) => exec_type_of(version, report.exec_type(), report.ord_status()),
         (FixVersion::Fix42, kind) => (report.exec_type(), kind),
@@ -181,7 +181,7 @@ pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>)
     };
     for field in Fields::new(message).map_while(Result::ok) {
         match field.tag {
-            // Of the header and the trailer, which are written anew.
+            // Header and trailer fields, which are written again.
             8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 => {}
             tag if ROUTING.iter().any(|(_, of_reply)| *of_reply == tag) => {}
             20 if shown.is_some() => {}

@@ -1,6 +1,7 @@
-//! Dummy orders: they keep the order path in the caches, and go no further.
+//! Dummy orders that keep the order path in the caches, and are never sent.
 //!
-//! A rare order finds the path cold: its code, and the lines of the tables that it touches, have left the caches since the last one.
+//! Without them, a rare order finds the path cold: since the previous order, the code and the table entries that it touches have
+//! left the caches.
 
 use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, OrdType, Side};
@@ -13,13 +14,13 @@ use crate::outputs::Outputs;
 use crate::report::Report;
 use crate::risk::E8;
 
-/// A ClOrdID that no client needs. One that uses it warms less.
+/// A ClOrdID that no client should need. If a client uses it, warming covers less.
 const ID: &[u8] = b"~~~~ warm ~~~~";
 
-/// Bytes of a message, at most.
+/// Maximum number of bytes in a message.
 const MOST_BYTES: usize = 1_024;
 
-/// An order of each client, and the place where its reply is written.
+/// A dummy order for each client, and the buffer for its reply.
 #[derive(Debug)]
 pub(crate) struct Warm {
     messages: Vec<Vec<u8>>,
@@ -28,7 +29,7 @@ pub(crate) struct Warm {
 }
 
 impl Warm {
-    /// An order of one unit at the least price for each client, of an instrument that it may trade.
+    /// Creates an order for each client: one unit at the lowest price, in an instrument that the client may trade.
     pub(crate) fn new(admission: &Admission) -> Self {
         let message = |index: InstrumentIndex| {
             let instrument = admission.reference.instrument(index)?;
@@ -49,7 +50,7 @@ impl Warm {
         Self { messages, next: 0, discarded: Discarded { buffer: [0; MOST_BYTES], length: 0 } }
     }
 
-    /// The next client with its order.
+    /// Returns the next client and its order.
     pub(crate) fn next(&mut self) -> Option<(ClientIndex, &[u8])> {
         self.next = if self.next + 1 < self.messages.len() { self.next + 1 } else { 0 };
         let message = self.messages.get(self.next)?;
@@ -61,7 +62,8 @@ impl Warm {
     }
 }
 
-/// Writes replies as a session does, and keeps the bytes of the last one: a compiler that knew them unused would leave out the work.
+/// Encodes replies as a session does, and keeps the bytes of the last one, because a compiler that could see them unused would
+/// remove the work.
 #[derive(Debug)]
 pub(crate) struct Discarded {
     buffer: [u8; MOST_BYTES],

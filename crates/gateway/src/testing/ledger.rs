@@ -1,4 +1,4 @@
-//! What an exchange truly did, and whether its clients learned of all of it and of nothing else.
+//! The true events at an exchange, to check that the clients learned of all of them and of nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,25 @@ use tapeworks_wire::fix::read_decimal;
 
 use super::{Received, Trader};
 
-/// Something that happened to an order at the exchange.
+/// An event of an order at the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// It was accepted with this quantity.
+    /// The order was accepted with this quantity.
     Accepted(u64),
-    /// It traded.
+    /// The order traded.
     Filled {
         /// The number of the trade.
         match_id: u64,
-        /// How many.
+        /// The quantity of the trade.
         quantity: u64,
         /// The price in 1e-8.
         price_e8: i64,
-        /// How many are left.
+        /// The open quantity after the trade.
         leaves: u64,
     },
-    /// It was replaced or reduced, and this many are left.
+    /// The order was replaced or reduced, and this quantity is open.
     Replaced(u64),
-    /// It ended with something left.
+    /// The order ended with an open quantity.
     Ended,
 }
 
@@ -35,14 +35,14 @@ struct Truth {
     leaves: u64,
 }
 
-/// The true orders of an exchange, by OrderID (37).
+/// The true state of an exchange's orders, by OrderID (37).
 #[derive(Debug, Default)]
 pub struct Ledger {
     orders: BTreeMap<String, Truth>,
 }
 
 impl Ledger {
-    /// Enters what happened to an order.
+    /// Records an event of an order.
     pub fn enter(&mut self, order_id: &str, happened: Happened) {
         let truth = self.orders.entry(order_id.to_owned()).or_default();
         match happened {
@@ -56,18 +56,18 @@ impl Ledger {
         }
     }
 
-    /// How many orders there were.
+    /// Returns the number of orders.
     #[must_use]
     pub fn orders(&self) -> usize {
         self.orders.len()
     }
 
-    /// What is wrong with what the clients know, once nothing fails any more:
+    /// Returns what is wrong in the clients' view, once nothing fails any more:
     ///
-    /// - Each acceptance, fill and end reaches the client, each fill once and with its figures.
-    /// - Everything else that changes an order says that it is in doubt.
-    /// - CumQty is the sum of the fills that the client received. LeavesQty is the truth unless a report of the order was in doubt; an order
-    ///   that ended has none left even then.
+    /// - Each acceptance, fill and end must reach the client; each fill exactly once and with its figures.
+    /// - Every other report that changes an order must say that it is in doubt.
+    /// - CumQty must be the sum of the fills that the client received. LeavesQty must be correct unless a report of the order was
+    ///   in doubt; an order that ended must have none left even then.
     #[must_use]
     pub fn faults<W: World>(&self, traders: &[Trader<W>]) -> Vec<String> {
         let mut received: BTreeMap<&str, Vec<&Received>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The rows as a page of the book.
+//! Renders the rows as a page of the book.
 
 use core::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{
     NEW_ORDER, QUOTE, QUOTE_CANCEL, QUOTE_STATUS, REPLACE, Row,
 };
 
-/// A table of the page: its title, its rows, and what its messages are at Millennium and OUCH; `None`: nothing.
+/// A table of the page: its title, its rows, and the corresponding messages of Millennium and OUCH; `None`: no such message.
 pub(super) type Table = (&'static str, &'static [Row], Option<&'static str>, Option<&'static str>);
 
 /// From clients to the venue.
@@ -63,21 +63,21 @@ pub(super) const REPORTS: &[Table] = &[
     ),
 ];
 
-/// The answers to quotes at a venue that has none.
+/// The answers to quotes at a venue that has no quotes.
 const NO_QUOTES: [&str; 2] = [
     "Quote, MassQuote: BusinessMessageReject (380 = 3), or the reject of a failed [check](gateway.md#checks) (297 = 5).\n\
      QuoteCancel: QuoteStatusReport, 298 = 4 → 297 = 4; 298 = 5 → 297 = 9 and 300 = 5.",
     "Built by the gateway; see QuoteCancel.",
 ];
 
-/// The standard's name of a tag; empty if the declaration does not have it.
+/// Returns the standard's name of a tag; empty if it is not declared.
 fn title(tag: u32) -> &'static str {
     let schema = &order_entry::SCHEMA;
     let fields = schema.messages.iter().chain(schema.groups).flat_map(|message| message.fields);
     fields.into_iter().find(|field| field.tag == tag).map_or("", |field| field.title)
 }
 
-/// A native field's name as its document has it: `Client Order Id`.
+/// Returns a native field's name as in its document: `Client Order Id`.
 fn words(fields: &str) -> String {
     let word = |name: &str| {
         let mut letters = name.chars();
@@ -100,7 +100,7 @@ fn table(page: &mut String, (_, rows, _, _): &Table, of: fn(&Row) -> Counterpart
     page.push('\n');
 }
 
-/// The page: a table for each venue, direction and message.
+/// Renders the page: a table for each venue, direction and message.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn every_field_of_a_native_request_is_mapped_or_the_gateways_own() {
-        // What the gateway sets by its settings, or always to the same.
+        // Fields that the gateway sets from its settings, or always to the same value.
         const OWN: [&str; 15] = [
             "start_of_message",
             "message_length",

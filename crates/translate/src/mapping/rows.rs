@@ -1,8 +1,8 @@
-//! The rows. Where a venue's column has no field, the conversion says what becomes of the tag there.
+//! The rows. If a venue's column has no field, the conversion says what happens to the tag there.
 
 use super::{Counterpart, Row};
 
-/// A row: tag, then field and conversion of Millennium and of OUCH.
+/// Creates a row: the tag, then field and conversion for Millennium and for OUCH.
 const fn row(tag: u32, millennium: (&'static str, &'static str), ouch: (&'static str, &'static str)) -> Row {
     Row {
         tag,
@@ -132,7 +132,7 @@ pub const CANCEL: &[Row] = &[
     row(38, ("", "ignored: cancels the whole order"), ("quantity", "0: cancels the whole order")),
 ];
 
-/// OrderMassCancelRequest (q) to Order Mass Cancel Request. What a venue has no request for becomes a cancel of each order.
+/// OrderMassCancelRequest (q) to Order Mass Cancel Request, or to one cancel per order if a venue has no such request.
 pub const MASS_CANCEL: &[Row] = &[
     row(11, ("client_order_id", "see D"), ("", "returned in the report")),
     row(
@@ -169,7 +169,7 @@ pub const QUOTE: &[Row] = &[
     row(452, ("", "see D"), NONE),
 ];
 
-/// MassQuote (i): each entry to a New Quote. Either all of them are sent or none.
+/// MassQuote (i): each entry to a New Quote. Either all of them are sent, or none.
 pub const MASS_QUOTE: &[Row] = &[
     row(117, ("", "returned in the acknowledgement"), NONE),
     row(537, ("", "see S"), NONE),
@@ -201,7 +201,7 @@ const EXEC_ID: &str =
     "`DATE-APPID-ID`, or `DATE-APPID.N-ID` after the venue starts a new day on that date; never repeats";
 const KEPT: (&str, &str) = ("", "state");
 
-/// Execution Report, and what OUCH has in its place, to ExecutionReport (8).
+/// Execution Report, and OUCH's corresponding messages, to ExecutionReport (8).
 pub const EXECUTION_REPORT: &[Row] = &[
     row(37, ("order_id", "copied; `NONE` before the first report"), ("order_reference_number", "decimal")),
     row(
@@ -278,7 +278,7 @@ pub const EXECUTION_REPORT: &[Row] = &[
     ),
 ];
 
-/// Order Cancel Reject, and Cancel Reject of OUCH, to OrderCancelReject (9).
+/// Order Cancel Reject, and OUCH's Cancel Reject, to OrderCancelReject (9).
 pub const CANCEL_REJECT: &[Row] = &[
     row(37, ("order_id", "state"), KEPT),
     row(11, ("client_order_id", "client's ClOrdID"), ("user_ref_num", "client's ClOrdID")),

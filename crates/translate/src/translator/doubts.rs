@@ -1,7 +1,7 @@
-//! The venue's reports that repeat, contradict their orders, or cannot be read.
+//! Reports from the venue that repeat, contradict their orders, or cannot be read.
 //!
-//! A report that came before has no effect. One in doubt is applied where its order is certain; the client gets the reason in Text (58), and the
-//! host is notified. Cost: some comparisons for each report, and for a fill what [`crate::reported`] says.
+//! A repeated report has no effect. An in-doubt report is applied if its order is certain; the client gets the reason in Text (58),
+//! and the host is notified. Cost: a few comparisons for each report, and for fills and changes the cost of [`crate::reported`].
 
 use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{ExecType, ExecutionReportFields, OrdType, Side};
@@ -17,14 +17,14 @@ use crate::venue::{Unreadable, Venue};
 
 /// Why a report has no effect.
 pub(super) enum Incomplete {
-    /// It came before.
+    /// The report was received before.
     Repeated,
-    /// The fill that it means is not known.
+    /// The fill that it refers to is not known.
     Unknown,
 }
 
 impl<V: Venue> Translator<V> {
-    /// What is wrong with a report of an order, before it is applied.
+    /// Returns what is wrong with a report of an order, before it is applied.
     #[inline]
     pub(super) fn doubt_of(&self, order: Handle, report: &Execution) -> Option<Doubt> {
         let entry = self.admission.known.entry(order)?;
@@ -64,7 +64,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// A report in doubt is noted, and halts its instrument if that is set.
+    /// Marks the order of an in-doubt report, notifies the host, and halts the instrument if configured.
     #[cold]
     pub(super) fn note_doubt(
         &mut self,
@@ -78,7 +78,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Returns the order, if it is there.
+    /// Marks an order as in doubt. Returns the order, if it is known.
     fn mark_in_doubt(&mut self, order: Handle) -> Option<&Order> {
         self.admission.counters.doubtful += 1;
         let entry = self.admission.known.entry_mut(order)?;
@@ -89,7 +89,7 @@ impl<V: Venue> Translator<V> {
         Some(&entry.order)
     }
 
-    /// Whether a report in doubt is not applied: it would accept or end an order that may be another.
+    /// Returns whether an in-doubt report must not be applied: it would accept or end an order that may be another one.
     pub(super) fn is_left_out(report: &Execution, doubt: Doubt) -> bool {
         let accepts = report.kind == ExecutionKind::Accepted;
         let ends = matches!(report.kind, ExecutionKind::Cancelled | ExecutionKind::Expired)
@@ -97,7 +97,8 @@ impl<V: Venue> Translator<V> {
         (accepts || ends) && doubt.is_of_identity()
     }
 
-    /// A report would accept or end an order that may be another: the order stays, and its client learns why.
+    /// Leaves an order unchanged although a report would accept or end it, because the report may be about another order. Sends the
+    /// client the reason.
     #[cold]
     pub(super) fn leave_in_doubt(
         &mut self,
@@ -110,18 +111,19 @@ impl<V: Venue> Translator<V> {
         else {
             return;
         };
-        // The venue may use the report's id again: for the right one, or when it repeats this one.
+        // The venue may use the report's id again: for the right order, or when it repeats this report.
         let own = self.own_execution(requested_ns);
         let exec_id = self.dates.exec_id(self.own_report_ns, 0, &own);
         self.report_doubt(order, &exec_id, report.time_ns, doubt, out);
         self.note_doubt(order, report, doubt, out);
     }
 
-    /// A message of the venue cannot be read. Whatever it says of an order that it names, the client does not learn of it.
+    /// Handles an unreadable message from the venue. The client of the order that it names gets the order's last known status and
+    /// the reason.
     #[cold]
     pub(super) fn unreadable(&mut self, unreadable: &Unreadable, message: &[u8], out: &mut impl Outputs) {
         self.admission.counters.unreadable += 1;
-        // The sides of a quote have one name.
+        // The sides of a quote share a name.
         let by_id = Some(unreadable.order_id).filter(|id| !id.0.is_blank());
         let order = by_id.and_then(|id| self.admission.known.by_order_id(&id)).or_else(|| {
             let (_, request) = self.admission.known.by_name(&unreadable.name?)?;
@@ -132,7 +134,7 @@ impl<V: Venue> Translator<V> {
         let (Some(order), Some(requested_ns)) = (order, requested_ns) else {
             return out.unreadable(message, None);
         };
-        // Its time cannot be read either.
+        // The time cannot be read either.
         let own = self.own_execution(requested_ns);
         let time_ns = self.own_report_ns;
         let exec_id = self.dates.exec_id(time_ns, 0, &own);
@@ -141,7 +143,7 @@ impl<V: Venue> Translator<V> {
         out.unreadable(message, order);
     }
 
-    /// Sends the client the status of an order, and why it may not be the venue's.
+    /// Sends the client the status of an order, and why the venue's status may differ.
     fn report_doubt(
         &mut self,
         order: Handle,
@@ -163,8 +165,8 @@ impl<V: Venue> Translator<V> {
         self.admission.counters.reports += 1;
     }
 
-    /// Keeps a report that would do harm if it came again, and completes a bust or a correction with the fill that it means. Returns what is
-    /// wrong with it, if something is.
+    /// Remembers a report that would do harm if it were repeated, and completes a bust or a correction from the fill that it refers
+    /// to. Returns what is wrong with the report, if anything.
     #[inline]
     pub(super) fn complete(
         &mut self,
@@ -183,7 +185,7 @@ impl<V: Venue> Translator<V> {
             let is_named = if is_named_by_match { match_id > 0 } else { !execution_id.0.is_blank() };
             let quantity = if is_fill { report.last_quantity } else { 0 };
             let kept = Kept { quantity, is_named_by_match, ..Kept::of_change(order, report) };
-            // One without a name cannot be known again.
+            // A report without an id cannot be recognized again.
             let is_new = !is_named || self.admission.known.reported.add(kept);
             return if is_new { Ok(None) } else { Err(Incomplete::Repeated) };
         }
@@ -222,7 +224,7 @@ impl<V: Venue> Translator<V> {
         if fill.is_cancelled || fill.execution_id == report.execution_id {
             return Err(Incomplete::Repeated);
         }
-        // What is undone is what was done, whatever the report says.
+        // A bust or a correction reverses the fill as it was applied, whatever figures the report has.
         let is_other = quantity > 0 && (quantity, price_e8) != (fill.quantity, fill.price_e8);
         report.reference = fill.execution_id;
         if is_bust {

@@ -1,4 +1,4 @@
-//! Mass cancels: of the venue, or as a cancel of each order and each side of a quote.
+//! Mass cancels: sent to the venue, or as a cancel of each order and each side of a quote.
 
 use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{OrderMassCancelReportFields, OrderMassCancelRequest};
@@ -52,7 +52,7 @@ impl<V: Venue> Translator<V> {
             self.send_own_cancel(*order, incoming.now_ns, out);
         }
         if self.admission.counters.own_cancels != before {
-            // The id is in use from now on. Nothing is kept of a mass cancel without orders, which the store does not have.
+            // The id is in use from now on. A mass cancel without orders is not remembered, because the store does not have it.
             let name = self.venue.name(self.next_name, &id);
             self.next_name = self.next_name.wrapping_add(1);
             let instrument = InstrumentIndex::default();

@@ -1,7 +1,7 @@
 //! Quotes: each is a request with two orders, its sides.
 //!
-//! The sides share the quote's name at the venue, so a report's side says which one it means. Cost: as two orders; a quote's own report is one more
-//! lookup.
+//! The sides share the quote's name at the venue, so the side in a report shows which one it is about. Cost: as for two orders; the
+//! report of the quote itself needs one more lookup.
 
 use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::field;
@@ -55,7 +55,7 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// Sends the entries of a mass quote, all or none: before the first is sent, each is written once.
+    /// Sends all entries of a mass quote, or none: each entry is encoded once before the first is sent.
     #[cold]
     pub(super) fn send_mass_quote(
         &mut self,
@@ -144,7 +144,7 @@ impl<V: Venue> Translator<V> {
         out.to_client(client, &Reply { body: Body::QuoteStatus(&fields), route });
     }
 
-    /// The venue took no side of a quote, or the quote never came to it.
+    /// Rejects a quote, after the venue accepted neither side or never received it.
     #[cold]
     pub(super) fn reject_quote(&mut self, handle: Handle, text: &[u8], time_ns: u64, out: &mut impl Outputs) {
         let Some(request) = self.admission.known.request(handle).copied() else { return };
@@ -156,7 +156,7 @@ impl<V: Venue> Translator<V> {
         self.report_quote(request.client, quote, reason, Some(text), (time_ns, route.as_ref()), out);
     }
 
-    /// The sides of a quote end that the venue has not reported.
+    /// Ends the sides of a quote that the venue has not reported.
     pub(super) fn end_sides(&mut self, request: &ClientRequest) {
         for side in [request.order, request.offer].into_iter().flatten() {
             let Some(entry) = self.admission.known.entry_mut(side) else { continue };
@@ -170,7 +170,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// The side of a quote that a report means.
+    /// Returns the side of a quote that a report is about.
     pub(super) fn side_of(&self, request: &ClientRequest, report: &Execution) -> Option<Handle> {
         match report.side {
             Some(Side::Buy) => request.order,
@@ -179,7 +179,7 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// A report of a quote that is not answered answers it. Returns whether the report means the whole quote.
+    /// Answers a pending quote with its first report. Returns whether the report is about the whole quote.
     #[cold]
     pub(super) fn answer_quote(
         &mut self,
@@ -204,7 +204,7 @@ impl<V: Venue> Translator<V> {
         false
     }
 
-    /// Cancels the quotes of an instrument, where a side's id at the venue is not known yet.
+    /// Cancels the quotes of an instrument by a mass cancel, for a side whose id at the venue is not yet known.
     pub(super) fn cancel_quotes_of(
         &mut self,
         client: ClientIndex,
@@ -217,7 +217,7 @@ impl<V: Venue> Translator<V> {
         });
     }
 
-    /// A side of a quote ended: if the other one has too, the quote may be forgotten.
+    /// Handles the end of a side of a quote: if the other side has ended too, the quote may be forgotten.
     pub(super) fn end_quote_of(&mut self, order: Handle) {
         let known = &mut self.admission.known;
         let Some(handle) = known.entry(order).and_then(|entry| entry.quote) else { return };
