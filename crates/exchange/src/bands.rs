@@ -1,23 +1,26 @@
-//! Limit up, limit down: the price bands of a symbol, as a simulated SIP computes them.
+//! Limit up, limit down: a symbol's price bands, as a simulated SIP computes them.
 //!
-//! The rules are those of the Plan to Address Extraordinary Market Volatility. The sections are named from memory and not verified, but that the percentage follows from the
-//! closing price of the day before, which public summaries say too.
+//! The rules are those of the Plan to Address Extraordinary Market Volatility. The section numbers are from memory and not
+//! verified. Only the rule that the percentage follows from the previous day's closing price is also confirmed by public
+//! summaries.
 //!
 //! | rule | source |
 //! | --- | --- |
-//! | the bands are a percentage above and below the reference price, to the nearest cent | V(A) |
-//! | the first reference price is that of the opening auction at the listing market; without one it is the mean of the first five minutes | V(B) |
-//! | later it is the mean of the trades of the last five minutes, if that differs by 1 % or more from the one that holds, and each holds at least 30 seconds | V(A) |
-//! | a trade counts if it is a last price: a round lot at least | I, eligible reported transactions |
-//! | the percentage by the closing price of the day before: above 3 dollars 5 % in the first tier and 10 % in the second, from 0.75 dollars on 20 %, below it the lesser of 75 % and 0.15 dollars | Appendix A |
-//! | twice that from 15:35 on, but not in the second tier above 3 dollars; not at the open | Appendix A as Amendment 18 has it |
-//! | no new reference price while there is a limit state | VI(B) |
-//! | after a halt the reference price is that of the auction that ends it | V(C) |
+//! | the bands are a percentage above and below the reference price, rounded to the nearest cent | V(A) |
+//! | the first reference price is that of the listing market's opening auction; without one, the mean of the first five minutes | V(B) |
+//! | later it is the mean of the last five minutes' trades, if that differs by 1 % or more; each reference price holds at least 30 seconds | V(A) |
+//! | a trade counts if it sets a last price: at least a round lot | I, eligible reported transactions |
+//! | the percentage depends on the previous day's closing price: above 3 dollars it is 5 % in tier 1 and 10 % in tier 2 | Appendix A |
+//! | from 0.75 to 3 dollars it is 20 %, below 0.75 dollars the lesser of 75 % and 0.15 dollars | Appendix A |
+//! | the percentage is doubled from 15:35 on, except in tier 2 above 3 dollars; not at the open | Appendix A as amended by Amendment 18 |
+//! | there is no new reference price during a limit state | VI(B) |
+//! | after a halt the reference price is that of the auction that ends the halt | V(C) |
 //!
-//! Guesses: a mean is looked at every 30 seconds (the plan's is continuous), a symbol without an auction keeps the reference price that it had before its halt, suspended bands and those after the
-//! close are sent without prices, and CTA sends bands as a quote of NYSE's.
+//! Guesses: the mean is evaluated every 30 seconds (the plan does so continuously), a symbol without an auction keeps the
+//! reference price from before its halt, suspended bands and bands after the close are sent without prices, and CTA sends bands
+//! as an NYSE quote.
 //!
-//! Cost: one sum for each trade, and every 30 seconds some 20 ns for each symbol. Memory: 200 bytes for each symbol.
+//! Cost: one addition per trade, and about 20 ns per symbol every 30 seconds. Memory: 200 bytes per symbol.
 
 use tapeworks_market::Price;
 use tapeworks_market::luld::{PriceBands, Standing};
@@ -26,19 +29,19 @@ use tapeworks_time::Nanos;
 use crate::instrument::{Instrument, NO_BANDS, is_tier_1};
 use crate::scenario::{CLOSE_NS, MINUTE_NS, SECOND_NS};
 
-/// How long a reference price holds at least, and how often a SIP looks whether there is another.
+/// Minimum lifetime of a reference price, and the interval at which a SIP evaluates the trades.
 pub(crate) const LOOK_NS: u64 = 30 * SECOND_NS;
 
 /// How long a limit state lasts before the listing market pauses trading.
 pub(crate) const LIMIT_STATE_NS: u64 = 15 * SECOND_NS;
 
-/// Looks in five minutes.
+/// Evaluations in five minutes.
 const LOOKS: usize = 10;
 
-/// From when on percentages are doubled.
+/// When the percentages double.
 const DOUBLED_FROM_NS: u64 = CLOSE_NS - 25 * MINUTE_NS;
 
-/// Lower and upper band around a reference price, in 1e-4 dollars. A lower band of 0 is none.
+/// Returns the lower and upper band around a reference price, in 1e-4 dollars. A lower band of 0 means none.
 pub(crate) fn around(reference: u32, close: u32, index: u32, time_ns: u64) -> [u32; 2] {
     let is_first = is_tier_1(index);
     let percent = |percent: u64| u64::from(reference) * percent / 100;
@@ -56,7 +59,7 @@ pub(crate) fn around(reference: u32, close: u32, index: u32, time_ns: u64) -> [u
 /// The trades of the last five minutes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
-    /// Sum of prices and number of trades between two looks.
+    /// Sum of prices and number of trades between two evaluations.
     parts: [(u64, u32); LOOKS],
     looks: usize,
 }
@@ -69,7 +72,7 @@ impl Window {
         self.looks += 1;
     }
 
-    /// Their mean price, to the nearest 1e-4 dollars.
+    /// Returns the mean price of the trades, to the nearest 1e-4 dollars.
     fn mean(&self) -> Option<u32> {
         let (sum, count) =
             self.parts.iter().fold((0, 0), |(sum, count), part| (sum + part.0, count + u64::from(part.1)));
@@ -77,15 +80,15 @@ impl Window {
     }
 }
 
-/// The bands of a symbol at its SIP.
+/// A symbol's bands at its SIP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bands {
-    /// In 1e-4 dollars; 0 before the first.
+    /// The reference price in 1e-4 dollars; 0 before the first.
     pub(crate) reference: u32,
-    /// What holds: [`NO_BANDS`] before the first, during halts, and after the close.
+    /// The current bands: [`NO_BANDS`] before the first, during halts, and after the close.
     pub(crate) prices: [u32; 2],
     set_ns: u64,
-    /// The letter of the national indicator that was sent last.
+    /// The letter of the national indicator sent last.
     pub(crate) standing: u8,
     window: Window,
 }
@@ -97,24 +100,24 @@ impl Default for Bands {
 }
 
 impl Bands {
-    /// Whether they hold.
+    /// Returns whether bands are in effect.
     #[inline]
     pub(crate) const fn hold(&self) -> bool {
         self.prices[1] != NO_BANDS[1]
     }
 
-    /// Whether the national best is at one of them.
+    /// Returns whether the national best is at a band.
     const fn are_reached(&self) -> bool {
         matches!(self.standing, b'E'..=b'I')
     }
 
-    /// A price within the bands as a bid (`side` 0) or offer (1) counts.
+    /// Returns whether a bid (`side` 0) or offer (1) at this price counts toward the national best.
     #[inline]
     pub(crate) const fn admit(&self, side: usize, price: u32) -> bool {
         if side == 0 { price <= self.prices[1] } else { price >= self.prices[0] }
     }
 
-    /// The letter of the national indicator for a best bid and offer; 0 where there is none.
+    /// Returns the letter of the national indicator for a best bid and offer; 0 means that there is none.
     #[inline]
     pub(crate) fn standing_of(&self, bid: u32, ask: u32) -> u8 {
         let [lower, upper] = self.prices;
@@ -127,7 +130,7 @@ impl Bands {
         Standing::of(&bands, price(bid), price(ask)).letter().unwrap_or(b'A')
     }
 
-    /// The letter of the sides of a quote that are beyond the bands.
+    /// Returns the letter for the sides of a quote that are beyond the bands.
     #[inline]
     pub(crate) const fn beyond(&self, bid: u32, ask: u32) -> u8 {
         match (self.admit(0, bid), ask == 0 || self.admit(1, ask)) {
@@ -138,12 +141,13 @@ impl Bands {
         }
     }
 
-    /// Begins to count trades anew.
+    /// Restarts counting trades.
     pub(crate) const fn begin(&mut self) {
         self.window = Window { parts: [(0, 0); LOOKS], looks: 0 };
     }
 
-    /// Looks for another reference price while the symbol trades. Returns it with the indicator's letter if there are other bands.
+    /// Looks for a new reference price while the symbol trades. Returns the reference price with the indicator's letter if the
+    /// bands change.
     pub(crate) fn look(
         &mut self,
         instrument: &Instrument,
@@ -173,7 +177,7 @@ impl Bands {
         instrument.bands = self.prices;
     }
 
-    /// No bands hold from here on. Returns whether some did.
+    /// Ends the bands. Returns whether any were in effect.
     pub(crate) fn end(&mut self, instrument: &mut Instrument) -> bool {
         instrument.bands = NO_BANDS;
         std::mem::replace(&mut self.prices, NO_BANDS) != NO_BANDS
@@ -193,13 +197,13 @@ mod tests {
             (1_000_000, 1_000_000, 999, late, [900_000, 1_100_000]),
             (1_000_000, 1_000_000, 1_000, NOON, [900_000, 1_100_000]),
             (1_000_000, 1_000_000, 1_000, late, [900_000, 1_100_000]),
-            // The percentage is that of the price of the day before.
+            // The percentage follows from the previous day's price.
             (40_000, 30_000, 0, NOON, [32_000, 48_000]),
             (20_000, 20_000, 1_000, late, [12_000, 28_000]),
             (7_000, 7_000, 0, NOON, [5_500, 8_500]),
             (1_000, 1_000, 0, NOON, [300, 1_800]),
             (1_000, 1_000, 0, late, [0, 2_500]),
-            // To the nearest cent.
+            // Rounded to the nearest cent.
             (101_050, 101_000, 0, NOON, [96_000, 106_100]),
         ] {
             assert_eq!(around(reference, close, index, time_ns), bands, "{reference} {close} {index}");
@@ -216,7 +220,7 @@ mod tests {
             time_ns += LOOK_NS;
             (bands.look(instrument, (price * u64::from(trades), trades), (0, time_ns, true)), time_ns)
         };
-        // Without an opening price the first five minutes give it.
+        // Without an opening price, the first five minutes set the reference price.
         for _ in 1..LOOKS {
             assert_eq!(look(&mut bands, &instrument, 1_000_000, 1).0, None);
         }
@@ -224,7 +228,7 @@ mod tests {
         assert_eq!(found, Some((1_000_000, b'A')));
         bands.set(1_000_000, &mut instrument, 0, at);
         assert_eq!((bands.prices, instrument.bands), ([950_000, 1_050_000], [950_000, 1_050_000]));
-        // Nine at 100 dollars and one at 109 are a mean of 100.90, two are one of 101.80.
+        // Nine trades at 100 dollars and one at 109 have a mean of 100.90; with two at 109 it is 101.80.
         assert_eq!(look(&mut bands, &instrument, 1_090_000, 1).0, None);
         bands.standing = b'E';
         assert_eq!(look(&mut bands, &instrument, 1_090_000, 1).0, None, "in a limit state");

@@ -1,8 +1,8 @@
 //! The order book of one symbol at one simulated venue.
 //!
-//! Each side is one vector of orders sorted by priority, the best at its end: nearly everything happens near the top,
-//! so an insertion or removal moves a few 16-byte orders within one or two cache lines. There is no index by reference:
-//! the generator picks orders by their rank.
+//! Each side is one vector of orders sorted by priority, best last. Nearly all activity is near the top, so an insertion or
+//! removal moves a few 16-byte orders within one or two cache lines. There is no index by reference, because the generator picks
+//! orders by rank.
 
 /// Buy or sell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(crate) struct Order {
     pub(crate) shares: u32,
 }
 
-/// Both sides of one symbol at one venue.
+/// Both sides of a symbol's book at one venue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Book {
     bids: Vec<Order>,
     asks: Vec<Order>,
-    /// No orders or trades while halted.
+    /// While halted there are no orders or trades.
     pub(crate) halted: bool,
 }
 
@@ -53,13 +53,13 @@ impl Book {
         }
     }
 
-    /// The order with the highest priority.
+    /// Returns the order with the highest priority.
     #[inline]
     pub(crate) fn best(&self, side: Side) -> Option<Order> {
         self.side(side).last().copied()
     }
 
-    /// Puts an order behind those of its price.
+    /// Inserts an order at the back of the queue at its price.
     pub(crate) fn insert(&mut self, side: Side, order: Order) {
         let orders = self.side_mut(side);
         let place = match side {
@@ -69,7 +69,7 @@ impl Book {
         orders.insert(place, order);
     }
 
-    /// The order `rank` places behind the best (the last one if there are fewer).
+    /// Returns the order `rank` places after the best, or the last one if there are fewer.
     #[inline]
     pub(crate) fn at_rank(&self, side: Side, rank: usize) -> Option<Order> {
         let orders = self.side(side);
@@ -77,14 +77,14 @@ impl Book {
         orders.get(index).copied()
     }
 
-    /// Takes out the order that [`Book::at_rank`] answers.
+    /// Removes and returns the order that [`Book::at_rank`] returns.
     pub(crate) fn remove_at_rank(&mut self, side: Side, rank: usize) -> Option<Order> {
         let orders = self.side_mut(side);
         let index = orders.len().checked_sub(1)?.saturating_sub(rank);
         Some(orders.remove(index))
     }
 
-    /// Takes shares off the order of that rank; the order goes when none are left.
+    /// Reduces the order at this rank by `shares`, and removes it when none are left.
     pub(crate) fn reduce_at_rank(&mut self, side: Side, rank: usize, shares: u32) {
         let orders = self.side_mut(side);
         let Some(index) = orders.len().checked_sub(1).map(|last| last.saturating_sub(rank)) else { return };
@@ -96,7 +96,7 @@ impl Book {
         }
     }
 
-    /// Shares at a price.
+    /// Returns the total shares at a price.
     pub(crate) fn level(&self, side: Side, price: u32) -> u32 {
         let orders = self.side(side);
         let start = match side {
@@ -111,7 +111,7 @@ impl Book {
             .fold(0, |sum, order| sum.saturating_add(order.shares))
     }
 
-    /// Price and shares of the best level; zeros without one.
+    /// Returns price and shares of the best level, or zeros if there is none.
     pub(crate) fn top(&self, side: Side) -> (u32, u32) {
         let orders = self.side(side);
         let Some(best) = orders.last() else { return (0, 0) };

@@ -1,12 +1,13 @@
-//! The securities information processors: they publish the round-lot quotes of all other venues and the national best bid and offer, UTP in UQDF 1.5, CTA in
-//! CQS 1.91.
+//! The securities information processors (SIPs). They publish the round-lot quotes of all other venues and the national best bid
+//! and offer: UTP in UQDF 1.5, CTA in CQS 1.91.
 //!
-//! A venue's quote reaches a SIP some 200 microseconds after it changed, each venue's with a latency of its own. So the national best bid and offer comes later
-//! than the direct feeds. Each SIP has symbols of its own: [`is_on_tape`]. It also has a book of its own, as every simulated venue: that of a market without a
-//! direct feed, MIAX Pearl, whose quotes only the SIP shows.
+//! A venue's quote reaches a SIP about 200 microseconds after it changed, with a different latency per venue, so the national
+//! best bid and offer lags the direct feeds. Each SIP carries its own set of symbols: [`is_on_tape`]. Like every simulated venue
+//! it also has a book: it stands for MIAX Pearl, a market without a direct feed, whose quotes only the SIP shows.
 //!
-//! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue. A bid above the upper [price band](crate::bands) and an
-//! offer below the lower one do not count in it. The bands follow from the trades of the direct feeds.
+//! The national best is the best price; among equal prices, the larger quote; among equal quotes, the first venue's. Bids above
+//! the upper [price band](crate::bands) and offers below the lower one do not count. The bands follow from the trades of the
+//! direct feeds.
 
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_session::SessionId;
@@ -24,35 +25,36 @@ use crate::kinds::Speaks;
 use crate::outbox::{Outbox, Print, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueConfig, VenueKind};
 
-/// Room for the longest message: the long quote of CQS with both long appendages has 123 bytes.
+/// Room for the longest message: a CQS long quote with both long appendages has 123 bytes.
 const LONGEST: usize = 128;
 
-/// How long a quote takes from the first venue to a SIP.
+/// Latency of a quote from the first venue to a SIP.
 const LATENCY_NS: u64 = 200_000;
 
-/// How much longer it takes from each further venue.
+/// Additional latency for each further venue.
 const MORE_LATENCY_NS: u64 = 7_000;
 
-/// How long a quote takes from a venue to a SIP.
+/// Returns the latency of a quote from a venue to a SIP.
 pub(crate) const fn latency_ns(source: usize) -> u64 {
     LATENCY_NS + MORE_LATENCY_NS * source as u64
 }
 
-/// Whether a SIP is CTA's.
+/// Returns whether a SIP is CTA's.
 fn is_cta(kind: VenueKind) -> bool {
     kind.row().speaks == Speaks::Cqs
 }
 
-/// Whether a symbol is of the tapes of this SIP: every second one is CTA's, if its round lot has a hundred shares, as CQS counts.
+/// Returns whether a symbol is on this SIP's tapes: CTA has every second symbol whose round lot is a hundred shares, as CQS counts.
 pub(crate) fn is_on_tape(kind: VenueKind, index: u32, instrument: &Instrument) -> bool {
     let is_ctas = index % 2 == 1 && instrument.round_lot == 100;
     kind.is_sip() && is_ctas == is_cta(kind)
 }
 
-/// Price in 1e-4 dollars and round lots of bid and offer; zeros where there is none.
+/// Price in 1e-4 dollars and round lots of the bid and the offer; zeros if there is none.
 pub(crate) type Lots = [(u32, u32); 2];
 
-/// The quote that a venue reports: on each side the best price that a round lot stands behind, odd lots at better prices counted in.
+/// Returns the quote that a venue reports: on each side the best price at which a round lot is available, counting odd lots at
+/// better prices.
 pub(crate) fn quote_of(book: &Book, lot: u32) -> Lots {
     if book.halted {
         return Lots::default();
@@ -71,10 +73,10 @@ pub(crate) fn quote_of(book: &Book, lot: u32) -> Lots {
     })
 }
 
-/// One side of the national best: price, lots, and the letter of the venue.
+/// One side of the national best: price, lots, and the venue's letter.
 type National = (u32, u32, u8);
 
-/// Encodes a message of UQDF that the SIP itself makes.
+/// Encodes a UQDF message that the SIP itself originates.
 macro_rules! say_uqdf {
     ($outbox:expr, $stamp:expr, $name:ident { $($own:tt)* }) => {{
         let fields = uqdf::$name {
@@ -90,15 +92,15 @@ macro_rules! say_uqdf {
     }};
 }
 
-/// What one SIP has published.
+/// The published state of one SIP.
 #[derive(Debug, Clone)]
 pub(crate) struct Sip {
-    /// The SIP's place among the venues.
+    /// The SIP's index among the venues.
     pub(crate) venue: usize,
     kind: VenueKind,
-    /// By venue its letter, if it reports to this SIP.
+    /// The letter of each venue that reports to this SIP.
     letters: Vec<Option<u8>>,
-    /// Symbol by symbol, venue by venue.
+    /// By symbol, then by venue.
     quotes: Vec<Lots>,
     /// By symbol.
     national: Vec<[National; 2]>,
@@ -115,7 +117,7 @@ pub(crate) struct Report {
 }
 
 impl Sip {
-    /// The SIP at this place among the venues, before its first quote. `None`: the venue there is none.
+    /// Creates the SIP at this index among the venues, before its first quote. Returns `None` if that venue is not a SIP.
     pub(crate) fn new(venue: usize, venues: &[VenueConfig], symbols: usize) -> Option<Self> {
         let kind = venues.get(venue).map(|venue| venue.kind).filter(|kind| kind.is_sip())?;
         let mut reporting: Vec<Option<u8>> = Vec::new();
@@ -124,7 +126,7 @@ impl Sip {
             let letter = letters
                 .map(|[uqdf, cqs]| if is_cta(kind) { *cqs } else { *uqdf })
                 .filter(|_| !of.kind.is_sip() || place == venue);
-            // Of several feeds of one market the first reports, each of its units.
+            // If a market has several feeds, only the first one reports, with all of its units.
             let reports = |letter: &u8| {
                 let first = reporting
                     .iter()
@@ -148,7 +150,7 @@ impl Sip {
         })
     }
 
-    /// Whether a venue reports its quotes of a symbol.
+    /// Returns whether a venue reports its quotes of a symbol.
     pub(crate) fn takes(&self, source: usize, index: u32, instrument: &Instrument) -> bool {
         self.letters.get(source).is_some_and(Option::is_some) && is_on_tape(self.kind, index, instrument)
     }
@@ -161,7 +163,7 @@ impl Sip {
             .unwrap_or_default()
     }
 
-    /// The best bid (0) or offer (1) of a symbol.
+    /// Returns the best bid (side 0) or offer (side 1) of a symbol.
     fn best(&self, symbol: u32, side: usize) -> National {
         let mut best = (0, 0, b' ');
         let bands = self.bands_of(symbol);
@@ -185,7 +187,7 @@ impl Sip {
         self.bands.get(symbol as usize).copied().unwrap_or_default()
     }
 
-    /// Publishes a venue's quote and what it changes of the national best.
+    /// Publishes a venue's quote and the resulting change of the national best.
     pub(crate) fn publish(
         &mut self,
         outbox: &mut Outbox,
@@ -204,7 +206,7 @@ impl Sip {
         let Some(bands) = self.bands.get(report.symbol as usize) else { return };
         let best = [0, 1].map(|side| {
             let (best, (price, _)) = (national[side], report.quote[side]);
-            // The quote of another venue stays the best while this one is worse.
+            // Another venue's quote stays the best while this one is worse.
             let is_worse = price == 0 || if side == 0 { price < best.0 } else { price > best.0 };
             let is_others = best.0 != 0 && best.2 != letter && (is_worse || !bands.admit(side, price));
             if old[side] == report.quote[side] || is_others { best } else { self.best(report.symbol, side) }
@@ -217,7 +219,7 @@ impl Sip {
         self.say(outbox, stamp, participant_ns, (report.symbol, instrument), &quote);
     }
 
-    /// Writes a quote, with how the national best stands to the price bands.
+    /// Writes a quote, with the relation of the national best to the price bands.
     fn say(
         &mut self,
         outbox: &mut Outbox,
@@ -236,7 +238,7 @@ impl Sip {
         say(self.kind, outbox, stamp, participant_ns, instrument, quote, &luld);
     }
 
-    /// A look at the trades since the last one: other bands may follow from them.
+    /// Evaluates the trades since the last call, which may change the bands.
     pub(crate) fn look(
         &mut self,
         outbox: &mut Outbox,
@@ -257,7 +259,7 @@ impl Sip {
         }
     }
 
-    /// The market opens: the trades before do not count.
+    /// Opens the market: earlier trades do not count.
     pub(crate) fn open(&mut self, symbol: u32, instrument: &mut Instrument) {
         if let Some(bands) = self.bands.get_mut(symbol as usize)
             && is_on_tape(self.kind, symbol, instrument)
@@ -267,7 +269,7 @@ impl Sip {
         }
     }
 
-    /// The opening auction gave a symbol its first reference price.
+    /// Sets a symbol's first reference price, from the opening auction.
     pub(crate) fn open_at(
         &mut self,
         outbox: &mut Outbox,
@@ -281,7 +283,7 @@ impl Sip {
         }
     }
 
-    /// A symbol is halted, or the hours of the bands are over: none hold.
+    /// Ends the bands because the symbol is halted or the bands' hours are over.
     pub(crate) fn end_bands(
         &mut self,
         outbox: &mut Outbox,
@@ -298,7 +300,7 @@ impl Sip {
         }
     }
 
-    /// A symbol trades again: its reference price is that of the auction that ended the halt, if there was one.
+    /// Resumes a symbol. Its reference price is that of the auction that ended the halt, if there was one.
     pub(crate) fn reopen(
         &mut self,
         outbox: &mut Outbox,
@@ -358,7 +360,8 @@ impl Sip {
         }
     }
 
-    /// Other bands hold: if the national best or how it stands to them is another one now, the SIP says so with the quote of a participant of it.
+    /// Publishes the effect of new bands: if the national best or its relation to the bands changed, the SIP repeats a
+    /// participant's quote to say so.
     fn restate(&mut self, outbox: &mut Outbox, stamp: &Stamp, symbol: u32, instrument: &Instrument) {
         let best = [0, 1].map(|side| self.best(symbol, side));
         let (place, bands) = (symbol as usize, self.bands_of(symbol));
@@ -381,7 +384,7 @@ impl Sip {
         }
     }
 
-    /// The quotes of a symbol, the last with the national best.
+    /// Writes the quotes of a symbol; the last one carries the national best.
     pub(crate) fn image(&self, outbox: &mut Outbox, stamp: &Stamp, symbol: u32, instrument: &Instrument) {
         let bands = self.bands_of(symbol);
         if bands.hold() {
@@ -408,45 +411,45 @@ impl Sip {
     }
 }
 
-/// A quote of a participant with what changed of the national best. Sizes are lots.
+/// A participant's quote with the changes of the national best. Sizes are in lots.
 struct Quote {
     letter: u8,
     sides: Lots,
     best: [National; 2],
     changed: [bool; 2],
-    /// The SIP makes it, no participant.
+    /// Whether the SIP itself generated it rather than a participant.
     is_generated: bool,
 }
 
-/// What a quote says of the price bands: the letter of its own sides, that of the national best, and whether this is another one than before.
+/// The price-band fields of a quote: the letter of its own sides, the letter of the national best, and whether the latter changed.
 struct Luld {
     beyond: u8,
     national: u8,
     is_news: bool,
 }
 
-/// A price of six places.
+/// Converts a price to six decimals.
 fn long(price: u32) -> Decimal<u64, 6> {
     Decimal(u64::from(price) * 100)
 }
 
-/// A price in cents and its lots, if both have room.
+/// Converts a price to cents and returns it with its lots, if both fit the short form.
 fn short((price, lots): (u32, u32)) -> Option<(Decimal<u16, 2>, u16)> {
     let cents = u16::try_from(price / 100).ok().filter(|_| price % 100 == 0)?;
     Some((Decimal(cents), u16::try_from(lots).ok()?))
 }
 
-/// Both sides in the short form.
+/// Converts both sides to the short form.
 fn short_sides([bid, ask]: Lots) -> Option<[(Decimal<u16, 2>, u16); 2]> {
     Some([short(bid)?, short(ask)?])
 }
 
-/// Price and lots.
+/// Returns price and lots.
 const fn lots((price, lots, _): National) -> (u32, u32) {
     (price, lots)
 }
 
-/// Writes a quote. What the sizes count depends on the day.
+/// Writes a quote. Whether sizes count lots or shares depends on the date.
 fn say(
     kind: VenueKind,
     outbox: &mut Outbox,
@@ -473,14 +476,14 @@ fn say(
     outbox.push(stamp, written.and_then(|length| bytes.get(..length)).unwrap_or_default());
 }
 
-/// The symbol in the field of a long quote.
+/// Returns the symbol as the field of a long quote.
 fn long_symbol(symbol: Ascii<8>) -> Ascii<11> {
     let mut long = [b' '; 11];
     long.iter_mut().zip(symbol.0).for_each(|(to, from)| *to = from);
     Ascii(long)
 }
 
-/// The symbol in the field of a short quote: simulated symbols have four letters.
+/// Returns the symbol as the field of a short quote: simulated symbols have four letters.
 fn short_symbol(symbol: Ascii<8>) -> Ascii<5> {
     let [a, b, c, d, e, ..] = symbol.0;
     Ascii([a, b, c, d, e])
@@ -593,7 +596,7 @@ fn uqdf_quote(
     fields.encode_into(bytes).ok()
 }
 
-/// The fields that every message of CQS begins with behind its type.
+/// The fields after the type that every CQS message begins with.
 macro_rules! cqs_fields {
     ($name:ident, $length:expr, $letter:expr, $utc_ns:expr, { $($own:tt)* }) => {
         cqs::$name {
@@ -609,7 +612,7 @@ macro_rules! cqs_fields {
     };
 }
 
-/// Where one side of the national best is, and its appendage if it has one.
+/// Returns where one side of the national best is published, and appends its appendage if it has one.
 fn cqs_side(
     national: National,
     is_changed: bool,
@@ -666,7 +669,7 @@ fn cqs_quote(
         is_generated,
     } = *said;
     let mut appendages = Vec::new();
-    // No indicator has a short appendage beside a long one.
+    // No indicator combines a short appendage with a long one.
     let is_long = short(lots(bid)).is_none() || short(lots(offer)).is_none();
     let places = [
         cqs_side(bid, bid_changed, letter, is_long, &mut appendages),
@@ -674,7 +677,7 @@ fn cqs_quote(
     ];
     let national_bbo_indicator = cqs::NationalBboIndicator::of(places)?;
     let primary = cqs::PrimaryListingMarketParticipantId::Nyse;
-    // The short form has no place for what the bands do to a quote or to the national best.
+    // The short form has no field for the effect of the bands on a quote or on the national best.
     let is_plain =
         luld.beyond == b' ' && matches!(luld.national, b' ' | b'A') && !luld.is_news && !is_generated;
     if let Some([(bid_price_short, bid_size_short), (offer_price_short, offer_size_short)]) =
@@ -714,7 +717,7 @@ fn cqs_quote(
     fields.encode_into(bytes).ok()
 }
 
-/// A long quote of CQS without prices.
+/// Returns a CQS long quote without prices.
 fn long_quote<'m>(
     length: u16,
     letter: u8,
@@ -749,7 +752,7 @@ fn long_quote<'m>(
     })
 }
 
-/// Price bands in the place of a quote.
+/// Writes price bands as a quote message.
 fn cqs_bands(
     outbox: &mut Outbox,
     stamp: &Stamp,
@@ -771,7 +774,7 @@ fn cqs_bands(
     outbox.push(stamp, written.and_then(|length| bytes.get(..length)).unwrap_or_default());
 }
 
-/// The trading action of the listing market that `standing` has.
+/// Writes the listing market's trading action for the state in `standing`.
 fn trading_action(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
     let mut trading_action_reason = [b' '; 6];
     trading_action_reason.iter_mut().zip(standing.reason.raw()).for_each(|(to, from)| *to = from);
@@ -802,12 +805,12 @@ fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, reg_sho_action: 
     );
 }
 
-/// UTP's UQDF: symbol directory, trading actions, quotes. What it says of a symbol of another tape is left out by the generator.
+/// UTP's UQDF: symbol directory, trading actions, quotes. The generator omits messages about symbols of the other tapes.
 pub(crate) struct Uqdf;
 
 impl Dialect for Uqdf {
     const HAS_ORDERS: bool = false;
-    /// Behind the version and the category.
+    /// After the version and the category.
     const TYPE_OFFSET: usize = 2;
 
     fn session(name: &SessionName) -> SessionId {
@@ -866,7 +869,7 @@ impl Dialect for Uqdf {
         trading_action(outbox, stamp, stock, standing);
     }
 
-    /// Of the SIP's own book: that of a market without a direct feed.
+    /// Halts the SIP's own book, which stands for a market without a direct feed.
     fn operational_halt(
         outbox: &mut Outbox,
         _: VenueKind,
@@ -896,7 +899,7 @@ impl Dialect for Uqdf {
 
     fn trade_break(_: &mut Outbox, _: VenueKind, _of_market: &Stamp, _: &Stamp, _: &Print) {}
 
-    /// The SIP's time, and the participant's as long before it as it was.
+    /// Writes the SIP's time, and shifts the participant's time to keep their distance.
     fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
         let time = |message: &[u8], from: usize| {
             message
@@ -921,7 +924,7 @@ pub(crate) struct Cqs;
 
 impl Dialect for Cqs {
     const HAS_ORDERS: bool = false;
-    /// Behind the length and the category.
+    /// After the length and the category.
     const TYPE_OFFSET: usize = 3;
 
     fn session(_: &SessionName) -> SessionId {
@@ -948,7 +951,7 @@ impl Dialect for Cqs {
 
     fn trade_break(_: &mut Outbox, _: VenueKind, _of_market: &Stamp, _: &Stamp, _: &Print) {}
 
-    /// Seconds and nanoseconds behind the participant.
+    /// Writes the seconds and nanoseconds after the participant.
     fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
         let (seconds, nanoseconds) = ((utc_ns / SECOND_NS) as u32, (utc_ns % SECOND_NS) as u32);
         if let Some(place) = message.get_mut(5..9) {

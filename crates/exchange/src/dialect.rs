@@ -1,7 +1,7 @@
-//! Dialects: the events of a market in a venue's protocol.
+//! Dialects: a market's events in a venue's protocol.
 //!
-//! The [generator](crate::generator) makes the events; a [`Dialect`] is one file that writes them in one protocol.
-//! `for_dialect!` turns the kind of a venue into the type, so that nothing else here matches on a protocol.
+//! The [generator](crate::generator) makes the events; a [`Dialect`] is one file that writes them in one protocol. `for_dialect!`
+//! maps a venue's kind to the dialect type, so that no other code matches on the protocol.
 
 use tapeworks_session::SessionId;
 use tapeworks_wire::Ascii;
@@ -10,43 +10,43 @@ use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
-/// Writes a time into a message of a unit: behind its length and its type, which have a byte each, in four bytes.
+/// Writes a time into a unit's message, as the four bytes after its one-byte length and one-byte type.
 pub(crate) fn stamp_unit_message(message: &mut [u8], time: u64) {
     if let Some(place) = message.get_mut(2..6) {
         place.copy_from_slice(&(time as u32).to_le_bytes());
     }
 }
 
-/// Parts of a session's name. Each transport uses some of them.
+/// The parts of a session's name. Each transport uses some of them.
 pub(crate) struct SessionName {
     pub(crate) text: [u8; 10],
     pub(crate) number: u32,
-    /// The number of the venue's unit, from 1.
+    /// The venue's unit number, counted from 1.
     pub(crate) unit: u8,
     /// The venue's number in its own messages.
     pub(crate) code: u16,
 }
 
-/// A protocol of a simulated venue. It omits events that the protocol does not have.
+/// The protocol of a simulated venue. Events that the protocol lacks are omitted.
 pub(crate) trait Dialect {
     /// Whether limit up, limit down bands apply.
     const HAS_BANDS: bool = true;
-    /// Every order is published. Otherwise levels or quotes are, at the end of an event.
+    /// Whether every order is published. Otherwise levels or quotes are published at the end of an event.
     const HAS_ORDERS: bool;
-    /// A changed order keeps its number. Otherwise another one replaces it.
+    /// Whether a changed order keeps its number. Otherwise a new order replaces it.
     const KEEPS_REFERENCES: bool = false;
-    /// Where a message has its type, in bytes.
+    /// Offset of the type in a message, in bytes.
     const TYPE_OFFSET: usize = 0;
-    /// The market-wide circuit breaker is published.
+    /// Whether the market-wide circuit breaker is published.
     const HAS_BREAKER: bool = false;
 
-    /// A session of this name.
+    /// Returns the session with this name.
     fn session(name: &SessionName) -> SessionId;
 
-    /// A phase of the day, by its ITCH letter.
+    /// Writes a phase of the day, given by its ITCH letter.
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8);
 
-    /// The messages about a symbol before the day starts, and in an image for receivers that join in mid-day.
+    /// Writes the messages about a symbol before the day starts, or in an image for receivers that join mid-day.
     fn directory(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -56,13 +56,13 @@ pub(crate) trait Dialect {
         standing: &Standing,
     );
 
-    /// A change of the book, in protocols with single orders.
+    /// Writes a change of the book, in protocols that publish single orders.
     fn change(_outbox: &mut Outbox, _stamp: &Stamp, _instrument: &Instrument, _change: &Change) {}
 
-    /// A trade, where the change of the book does not report it.
+    /// Writes a trade, if the change of the book does not report it.
     fn trade(_outbox: &mut Outbox, _kind: VenueKind, _stamp: &Stamp, _print: &Print) {}
 
-    /// The trading state that `standing` has.
+    /// Writes the trading state in `standing`.
     fn trading_state(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -71,7 +71,7 @@ pub(crate) trait Dialect {
         standing: &Standing,
     );
 
-    /// A halt of this venue alone, or its end, as `standing` has it.
+    /// Writes the start or end of a halt of this venue alone, according to `standing`.
     fn operational_halt(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -80,7 +80,7 @@ pub(crate) trait Dialect {
         standing: &Standing,
     );
 
-    /// A short sale price test begins to hold.
+    /// Writes the start of a short sale price test.
     fn short_sale_test(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -89,10 +89,11 @@ pub(crate) trait Dialect {
         standing: &Standing,
     );
 
-    /// Retail interest.
+    /// Writes retail interest.
     fn retail_interest(_: &mut Outbox, _: VenueKind, _: &Stamp, _stock: Ascii<8>, _choice: u32) {}
 
-    /// The state of an auction that is being prepared, by the ITCH letter of the cross: shares that would trade, and those left over, negative of sellers.
+    /// Writes the indicative state of an auction, given by the ITCH letter of the cross: paired shares, and the imbalance,
+    /// negative for sellers.
     fn imbalance(
         _: &mut Outbox,
         _: VenueKind,
@@ -104,7 +105,7 @@ pub(crate) trait Dialect {
     ) {
     }
 
-    /// An auction was held at the reference price: shares and number of its trade.
+    /// Writes an auction held at the reference price, with the shares and number of its trade.
     fn cross(
         _: &mut Outbox,
         _: VenueKind,
@@ -116,24 +117,24 @@ pub(crate) trait Dialect {
     ) {
     }
 
-    /// A trade is void. `of_market` is a stamp without a symbol.
+    /// Writes that a trade is void. `of_market` is a stamp without a symbol.
     fn trade_break(outbox: &mut Outbox, kind: VenueKind, of_market: &Stamp, stamp: &Stamp, print: &Print);
 
-    /// Protocols that split times: the second of a time, as they count it.
+    /// Returns the second of a time, in protocols that send seconds separately and in their own count.
     fn second_of(_utc_ns: u64, _midnight_ns: u64) -> Option<u64> {
         None
     }
 
-    /// Their message that says a second. It comes before the first message of the second.
+    /// Returns the message that announces a second. It precedes the first message of that second.
     fn full_second(_second: u64) -> impl AsRef<[u8]> {
         []
     }
 
-    /// Whether a message is that of a full second.
+    /// Returns whether a message announces a second.
     fn is_full_second(_message: &[u8]) -> bool {
         false
     }
 
-    /// Writes another time into a message.
+    /// Overwrites the time of a message.
     fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64);
 }

@@ -6,7 +6,7 @@ use crate::dialect::{Dialect as _, SessionName};
 use crate::kinds::VenueKind;
 use crate::scenario::Unit;
 
-/// Runs an expression with the type of the dialect that a [`VenueKind`](crate::VenueKind) speaks.
+/// Evaluates an expression with the dialect type of a [`VenueKind`](crate::VenueKind).
 macro_rules! for_dialect {
     ($kind:expr, $dialect:ident => $body:expr) => {
         match $kind.row().speaks {
@@ -52,13 +52,13 @@ macro_rules! for_dialect {
 pub(crate) use for_dialect;
 
 impl VenueKind {
-    /// The transport that carries it.
+    /// Returns the transport that carries its messages.
     #[must_use]
     pub fn transport(self) -> TransportKind {
         self.session([b' '; 10], 0, Unit::WHOLE).transport()
     }
 
-    /// A session of a unit of this venue: by its name, or by its number where the transport has numbers.
+    /// Returns a session of a unit of this venue, by name or, if the transport uses numbers, by number.
     #[must_use]
     pub fn session(self, name: [u8; 10], number: u32, unit: Unit) -> SessionId {
         let code = self.row().code;

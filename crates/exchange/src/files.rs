@@ -1,4 +1,4 @@
-//! Scenarios written as files: raw ITCH and captures.
+//! Writes scenarios as files: raw ITCH and captures.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::packets::Packets;
 use crate::report::{Counter, Report};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Bytes collected before the sink is written to.
+/// Bytes collected before each write to the sink.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// pcap's own headers, of the file and of each packet.
+/// Sizes of pcap's file header and packet header.
 const PCAP_HEADER_BYTES: u64 = 24;
 const PCAP_RECORD_HEADER_BYTES: u64 = 16;
 
-/// What a file of a scenario is.
+/// The format of a scenario's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileForm {
     /// Raw ITCH messages of one venue: [`write_itch`].
@@ -28,7 +28,7 @@ pub enum FileForm {
 }
 
 impl FileForm {
-    /// By the ending of a file's name, `.itch` or `.pcap`, in any case, with `.gz` or `.zst` behind it or not.
+    /// Returns the format by file extension: `.itch` or `.pcap`, in any case, optionally followed by `.gz` or `.zst`.
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
@@ -37,11 +37,11 @@ impl FileForm {
         endings.into_iter().find(|(ending, _)| stem.ends_with(ending)).map(|(_, form)| form)
     }
 
-    /// Holds a scenario against the rules of this form.
+    /// Checks a scenario against the rules of this format.
     ///
     /// # Errors
-    /// A broken one: those of [`Scenario::check_market`] and one venue for [`Self::Itch`], those of [`Scenario::check`] for
-    /// [`Self::Capture`].
+    /// The scenario violates a rule: those of [`Scenario::check_market`] and exactly one venue for [`Self::Itch`], or those of
+    /// [`Scenario::check`] for [`Self::Capture`].
     pub fn check(self, scenario: &Scenario) -> Result<(), ScenarioError> {
         if self == Self::Capture {
             return scenario.check();
@@ -59,28 +59,30 @@ impl FileForm {
         }
     }
 
-    /// Writes a scenario in this form, with its messages, which a [`Generator`] of the same scenario makes. `sink` needs no buffer
-    /// of its own.
+    /// Writes a scenario in this format.
+    ///
+    /// `messages` must come from a [`Generator`] of the same scenario. `sink` needs no buffering.
     ///
     /// # Errors
-    /// Those of [`write_itch`] and [`write_pcap`].
+    /// As for [`write_itch`] and [`write_pcap`].
     pub fn write(self, scenario: &Scenario, messages: impl Messages, sink: impl Write) -> io::Result<Report> {
         match self {
             Self::Itch => {
                 self.check(scenario).map_err(invalid)?;
                 write_messages(scenario, messages, sink)
             }
-            // Packets hold it against their rules.
+            // `Packets` checks the scenario.
             Self::Capture => write_packets(Packets::of(scenario, messages).map_err(invalid)?, sink),
         }
     }
 }
 
-/// Writes the scenario as a raw ITCH file: each message behind its big-endian two-byte length. The scenario must have one
-/// venue that speaks ITCH. `sink` needs no buffer of its own.
+/// Writes the scenario as a raw ITCH file, in which each message follows its big-endian two-byte length.
+///
+/// The scenario must have one venue, which speaks ITCH. `sink` needs no buffering.
 ///
 /// # Errors
-/// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside.
+/// Errors of the sink; [`io::ErrorKind::InvalidInput`] containing a [`ScenarioError`].
 pub fn write_itch(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
     FileForm::Itch.write(scenario, Generator::new(scenario).map_err(invalid)?, sink)
 }
@@ -112,12 +114,13 @@ fn write_messages(
     Ok(counter.report)
 }
 
-/// Writes the scenario as a pcap capture with nanoseconds: every packet of every venue on all lines, in order of time. `sink`
-/// needs no buffer of its own.
+/// Writes the scenario as a pcap capture with nanosecond timestamps.
+///
+/// The capture has every packet of every venue on all lines, in time order. `sink` needs no buffering.
 ///
 /// # Errors
-/// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside, or for a day after the year
-/// 2106, which pcap cannot hold.
+/// Errors of the sink; [`io::ErrorKind::InvalidInput`] containing a [`ScenarioError`], or for a day after the year 2106, which
+/// pcap cannot represent.
 pub fn write_pcap(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
     write_packets(Packets::new(scenario).map_err(invalid)?, sink)
 }

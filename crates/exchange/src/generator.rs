@@ -1,15 +1,16 @@
-//! The market: the actions of participants and their messages.
+//! The market: participants' actions and the resulting messages.
 //!
-//! Every symbol has one hidden reference price that walks on its tick grid. Orders at all venues are placed around it, so
-//! that quotes track each other. When it moves, quotes that are now on the wrong side are hit or withdrawn within some
-//! microseconds, at every venue.
+//! Every symbol has one hidden reference price that walks on its tick grid. Orders at all venues are placed around it, so quotes
+//! track each other. When it moves, quotes that are now on the wrong side are hit or withdrawn within microseconds, at every
+//! venue.
 //!
-//! The venues follow Regulation NMS. A marketable order trades at the venue with the best price (Rule 611), and an order that would
-//! lock or cross another venue is priced a tick away (Rule 610). Both have exceptions: intermarket sweeps, and quotes that meet on
-//! their way. So the venues together are locked now and then and crossed seldom, and a venue alone never is.
+//! The venues follow Regulation NMS. A marketable order trades at the venue with the best price (Rule 611), and an order that
+//! would lock or cross another venue is priced a tick away (Rule 610). Both rules have exceptions: intermarket sweeps, and quotes
+//! that cross each other in flight. The venues together are therefore locked now and then and rarely crossed; a single venue
+//! never is.
 //!
-//! Cost per message: one cache miss for the instrument, one to three for the book, and 40 bytes written. Memory: 16
-//! bytes for each live order, 48 for each book, 8 for each second of the session.
+//! Cost per message: one cache miss for the instrument, one to three for the book, and 40 bytes written. Memory: 16 bytes per
+//! live order, 56 per book, and 24 per second of the session.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,42 +33,44 @@ use crate::scenario::{CLOSE_NS, FEWEST_ORDERS, Scenario, ScenarioError, Unit, Ve
 use crate::schedule::Arrivals;
 use crate::script::{Look, START_OF_MESSAGES, Script, Step, scripts};
 
-/// Trials to find a symbol whose change shows in the venue's feed.
+/// Attempts to find a symbol whose change is visible in the venue's feed.
 const TRIALS: u32 = 8;
-/// One of this many orders trades at its own venue whatever the others show.
+/// One in this many orders trades at its own venue, whatever the other venues display.
 const SWEEPS: u32 = 64;
-/// One of this many orders is priced before the last quotes of the other venues have reached it.
+/// One in this many orders is priced without the other venues' latest quotes.
 const UNAWARE: u32 = 4;
-/// Mean time that a locked market lasts, in nanoseconds. Stocks of the S&P 500 are locked for 2.5 seconds a day, 5.5 ms each time, and crossed for
-/// 4.2 ms a day (Nasdaq, "Locked, Crossed and Barrel").
+/// Mean duration of a locked market, in nanoseconds.
+///
+/// Stocks of the S&P 500 are locked for 2.5 seconds a day, 5.5 ms each time, and crossed for 4.2 ms a day (Nasdaq, "Locked,
+/// Crossed and Barrel").
 const LOCK_NS: u64 = 5_500_000;
-/// Mean time until a participant corrects a market that is locked or crossed across venues, in nanoseconds.
+/// Mean time until a participant corrects a market that is crossed across venues, or a quote on the wrong side, in nanoseconds.
 const CORRECTION_NS: u64 = 15_000;
 
 /// No bid and no offer.
 const NO_TOP: [u32; 2] = [0, u32::MAX];
 
-/// The longest message that [`Generator::next_message`] writes, in bytes.
+/// Length of the longest message that [`Generator::next_message`] writes, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 128;
 
-/// A message of [`Generator::next_message`].
+/// A message written by [`Generator::next_message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generated {
-    /// Index into the scenario's venues.
+    /// Index of the venue in the scenario.
     pub venue: usize,
-    /// When the venue made the message, in nanoseconds since 1970-01-01 00:00 UTC; never less than that of the message before it.
+    /// When the venue made the message, in nanoseconds since 1970-01-01 00:00 UTC; it never decreases.
     pub timestamp_ns: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub length: usize,
     /// The message's type.
     pub message_type: u8,
-    /// How often the feeds have started over before, on a later day or after a failure.
+    /// How many times the feeds have restarted, on a later day or after a failure.
     pub run: u32,
 }
 
-/// A market's messages, one after the other in order of time.
+/// A market's messages in time order.
 pub trait Messages {
-    /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. `None` behind the last.
+    /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. Returns `None` after the last.
     fn next_message(&mut self, out: &mut [u8]) -> Option<Generated>;
 }
 
@@ -85,7 +88,7 @@ impl<M: Messages> Messages for &mut M {
     }
 }
 
-/// A venue's own counters.
+/// The state of a venue.
 #[derive(Debug, Clone)]
 struct Venue {
     kind: VenueKind,
@@ -93,15 +96,15 @@ struct Venue {
     reference: u64,
     match_number: u64,
     last_print: Option<Print>,
-    /// TOPS: the last quote sent of each symbol.
+    /// TOPS: the last quote sent for each symbol.
     quotes: Vec<Quote>,
-    /// Phases sent so far, by their ITCH letters.
+    /// Phases sent so far, as ITCH letters.
     phases: Vec<u8>,
-    /// ITCH: whether the circuit breaker's levels were published, and whether the breach of one was.
+    /// ITCH: whether the circuit breaker's levels were published, and whether the breach of a level was.
     breaker: (bool, bool),
 }
 
-/// A market as a stream of messages, one after the other in order of time. Same scenario, same bytes.
+/// A market as a stream of messages in time order. The same scenario produces the same bytes.
 ///
 /// ```
 /// use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
@@ -122,73 +125,73 @@ pub struct Generator {
     midnight_ns: u64,
     symbols: u32,
     instruments: Vec<Instrument>,
-    /// Venue by venue, symbol by symbol.
+    /// By venue, then by symbol.
     books: Vec<Book>,
-    /// Symbol by symbol, venue by venue the best bid and offer of an open book: 0 and `u32::MAX` where there is none. They lie side by side, since
-    /// every change of a book looks at those of all venues.
+    /// By symbol, then by venue: the best bid and offer of an open book, with 0 and `u32::MAX` if there is none. A symbol's
+    /// venues are adjacent, because every change of a book checks all of them.
     tops: Vec<[u32; 2]>,
-    /// By symbol the venues that have it; of one entry: the same for each.
+    /// The venues that trade each symbol; a single entry applies to all symbols.
     carriers: Vec<Vec<u8>>,
-    /// As the books.
+    /// Indexed like `books`.
     standings: Vec<Standing>,
     venues: Vec<Venue>,
     venue_choice: Chooser,
     symbol_choice: Option<Chooser>,
     scripts: BinaryHeap<Reverse<Script>>,
     arrivals: Option<Arrivals>,
-    /// For the arrivals, which are laid out when the start of the day is published.
+    /// For the arrivals, which are scheduled when the start of the day is published.
     scenario: Scenario,
-    /// The scenario with all its runs, and which of them this is.
+    /// The scenario with all its runs, and the index of the current run.
     whole: Scenario,
     run: u64,
     /// When the feeds fail, in nanoseconds since midnight.
     fails_ns: u64,
-    /// The way that symbols go together, where they are correlated.
+    /// The direction of the market, which correlated symbols follow.
     market_rises: bool,
-    /// Messages beyond one for each arrival (fewer: negative).
+    /// Messages made in excess of one per arrival; negative if there are fewer.
     owed: i64,
     now_ns: u64,
     last: (usize, u32),
     random: Random,
     outbox: Outbox,
-    /// IEX: levels changed by the event at hand.
+    /// IEX: levels changed by the current event.
     touched: Vec<(Side, u32)>,
-    /// What the SIPs among the venues have published.
+    /// The published state of the SIPs among the venues.
     sips: Vec<Sip>,
-    /// The quotes that the venues have reported to the SIPs, as the books; empty without a SIP.
+    /// The quotes that the venues have reported to the SIPs, indexed like `books`; empty without a SIP.
     reported: Vec<Lots>,
-    /// Quotes that were reported, and those of them that have not reached their SIP.
+    /// Number of quotes reported, and of those in flight to their SIP.
     reports: u32,
     on_their_way: u64,
 }
 
-/// By symbol the places of the venues that have it; one entry for all symbols where no market has units.
+/// Returns the indexes of the venues that trade each symbol, as one entry for all symbols if no market has units.
 fn carriers(scenario: &Scenario) -> Vec<Vec<u8>> {
     let has_units = scenario.venues.iter().any(|venue| venue.unit.of > 1);
     let symbols = if has_units { scenario.symbols } else { 1 };
-    // At most MAX_MARKETS, as the scenario was checked for.
+    // The scenario was checked to have at most MAX_MARKETS venues.
     let places = || scenario.venues.iter().zip(0_u8..);
     let of = |symbol| places().filter(|(venue, _)| venue.unit.has(symbol)).map(|(_, place)| place).collect();
     (0..symbols).map(of).collect()
 }
 
 impl Generator {
-    /// The market of this scenario, before its first message.
+    /// Creates the market of this scenario, before its first message.
     ///
     /// # Errors
-    /// A scenario that breaks a rule ([`Scenario::check_market`]).
+    /// The scenario violates a rule ([`Scenario::check_market`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
         scenario.check_market()?;
         Ok(Self::of_run(scenario.clone(), 0))
     }
 
-    /// The market of one run of a scenario.
+    /// Creates the market of one run of a scenario.
     fn of_run(whole: Scenario, number: u64) -> Self {
         let run = whole.run(number);
         let scenario = &run.scenario;
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
-        // On another day a symbol has another locate.
+        // A symbol has a different locate on another day.
         let shift = run.day % scenario.symbols;
         let instrument = |index: u32| {
             let mut instrument = Instrument::new(index, scenario.listing_market(index), &mut random);
@@ -246,7 +249,7 @@ impl Generator {
         }
     }
 
-    /// Begins the next run; false if this one was the last.
+    /// Starts the next run. Returns false if this was the last.
     #[cold]
     fn begin_next_run(&mut self) -> bool {
         let next = self.run + 1;
@@ -257,8 +260,8 @@ impl Generator {
         has_next
     }
 
-    /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. `None` when the
-    /// session is over, or if `out` is too small for the message.
+    /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. Returns `None` after the
+    /// end of the session, or if `out` is too small for the message.
     #[inline]
     pub fn next_message(&mut self, out: &mut [u8]) -> Option<Generated> {
         while self.outbox.is_empty() {
@@ -274,33 +277,34 @@ impl Generator {
         Some(Generated { venue, timestamp_ns, length: message.len(), message_type, run: self.run as u32 })
     }
 
-    /// Orders that rest in all books now.
+    /// Returns the number of orders resting in all books.
     #[must_use]
     pub fn live_orders(&self) -> usize {
         self.books.iter().map(|book| book.side(Side::Buy).len() + book.side(Side::Sell).len()).sum()
     }
 
-    /// Messages of a venue that are made and that [`Generator::next_message`] has still to give:
-    /// [`Generator::image`] includes their changes.
+    /// Returns how many messages of a venue are made but not yet returned by [`Generator::next_message`]; [`Generator::image`]
+    /// already includes their changes.
     #[must_use]
     pub fn pending(&self, venue: usize) -> u64 {
         self.outbox.pending_of(venue)
     }
 
-    /// These messages, in their order.
+    /// Iterates over those messages, in order.
     pub(crate) fn pending_messages(&self, venue: usize) -> impl Iterator<Item = &[u8]> {
         self.outbox.messages_of(venue)
     }
 
-    /// Hands `put` the messages that give a receiver without history the state of a venue, in the venue's protocol: the phases
-    /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then its
-    /// orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). It omits attributions of orders,
-    /// running auctions and past trades. A venue that does not exist has no messages.
+    /// Passes `put` the messages that describe the state of a venue to a receiver without history, in the venue's protocol.
+    ///
+    /// These are the phases of the day and then, for each symbol whose directory was sent: the directory, the trading state, the
+    /// short sale price test, and the orders from the best on, oldest first (IEX DEEP: the levels; IEX TOPS: the quote).
+    /// Attributions of orders, running auctions, and past trades are omitted. A venue that does not exist has no messages.
     pub fn image(&self, venue: usize, put: impl FnMut(&[u8])) {
         self.first_messages(venue, true, put);
     }
 
-    /// The same; without an announcement the start of messages, which says that the numbers start over, is left out.
+    /// Does the same; without an announcement it omits the start of messages, which announces that the numbers restart.
     pub(crate) fn first_messages(&self, venue: usize, announces: bool, mut put: impl FnMut(&[u8])) {
         let Some(state) = self.venues.get(venue) else { return };
         let (kind, of_market) = (state.kind, self.stamp(venue, None));
@@ -321,7 +325,7 @@ impl Generator {
         }
     }
 
-    /// The messages of [`Generator::image`] about a symbol.
+    /// Writes the messages of [`Generator::image`] about a symbol.
     fn image_of(&self, venue: usize, symbol: u32, outbox: &mut Outbox) {
         let index = self.book_index(venue, symbol);
         let (Some(book), Some(standing)) = (self.books.get(index), self.standings.get(index)) else { return };
@@ -354,7 +358,7 @@ impl Generator {
         for side in [Side::Buy, Side::Sell] {
             levels.extend(book.side(side).iter().rev().map(|order| (side, order.price)));
         }
-        // Orders of one price lie side by side.
+        // Orders at one price are adjacent.
         levels.dedup();
         let last = levels.len().saturating_sub(1);
         for (number, level) in levels.iter().enumerate() {
@@ -362,7 +366,7 @@ impl Generator {
         }
     }
 
-    /// Runs the next due step. False at the end of the session.
+    /// Runs the next due step. Returns false at the end of the session.
     fn advance(&mut self) -> bool {
         let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
         if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
@@ -399,20 +403,20 @@ impl Generator {
         true
     }
 
-    /// Messages made, and those of quotes on their way to a SIP.
+    /// Returns the number of messages made, including those for quotes in flight to a SIP.
     fn made(&self) -> u64 {
         self.outbox.made() + self.on_their_way
     }
 
     // --- order flow ---
 
-    /// Something happens to some symbol at some venue.
+    /// Makes one event happen to a symbol at a venue.
     fn act(&mut self) {
         let made = self.made();
         for _ in 0..TRIALS {
             let choice = self.random.bits();
             let (venue, symbol) = match &self.symbol_choice {
-                // Of four messages one is for the same symbol and venue as the last.
+                // One message in four is for the same symbol and venue as the previous one.
                 Some(_) if choice & 3 == 0 => self.last,
                 Some(popular) => {
                     (self.venue_choice.choose(&mut self.random), popular.choose(&mut self.random) as u32)
@@ -428,14 +432,14 @@ impl Generator {
         }
     }
 
-    /// The venues that have a symbol.
+    /// Iterates over the venues that trade a symbol.
     #[inline]
     fn carriers_of(&self, symbol: u32) -> impl Iterator<Item = usize> {
         let carriers = self.carriers.get(symbol as usize).or(self.carriers.first());
         carriers.into_iter().flatten().map(|venue| usize::from(*venue))
     }
 
-    /// The unit that has a symbol, of the market of which this venue is one.
+    /// Returns the unit that trades a symbol, among the units of this venue's market.
     #[inline]
     fn unit_with(&self, venue: usize, symbol: u32) -> Option<usize> {
         let Venue { kind, unit, .. } = &self.venues[venue];
@@ -453,7 +457,7 @@ impl Generator {
     }
 
     fn stamp(&self, venue: usize, symbol: Option<u32>) -> Stamp {
-        // Each venue numbers the symbols in its own way.
+        // Each venue numbers the symbols differently.
         let locate = symbol.map_or(0, |symbol| ((symbol + 37 * venue as u32) % self.symbols + 1) as u16);
         let tracking = (self.now_ns >> 10) as u16 & 0xE;
         Stamp { venue, time_ns: self.now_ns, utc_ns: self.midnight_ns + self.now_ns, locate, tracking }
@@ -468,7 +472,7 @@ impl Generator {
         let instrument = &mut self.instruments[symbol as usize];
         if choice & 0x7F == 0 {
             let own_way = choice & 0x80 == 0;
-            // Of the bits that nothing else looks at.
+            // From bits that are not used otherwise.
             let percent = (((choice >> 12) & 0xFF) * 100 / 256) as u32;
             if (choice >> 20) & 0x3F == 0 {
                 self.market_rises ^= self.scenario.correlation_percent > 0;
@@ -504,7 +508,7 @@ impl Generator {
         self.watch_other_venues(symbol);
     }
 
-    /// The side's best order is at or through the other side's natural price.
+    /// Returns whether the side's best order is at or through the other side's natural price.
     fn is_behind(&self, index: usize, symbol: u32, side: Side) -> bool {
         let instrument = &self.instruments[symbol as usize];
         let Some(best) = self.books[index].best(side) else { return false };
@@ -524,7 +528,7 @@ impl Generator {
         }
     }
 
-    /// A rank near the top, of the younger of two orders: young orders die young.
+    /// Returns a rank near the top: of two random orders the younger one's, because young orders die young.
     fn young_rank(&mut self, index: usize, side: Side) -> usize {
         let choice = self.random.bits();
         let (first, second) = (near_top(choice as u32), near_top((choice >> 32) as u32));
@@ -539,7 +543,7 @@ impl Generator {
         let gap = 1 + (self.random.bits() & 3);
         let venue = &mut self.venues[venue];
         venue.reference += gap;
-        // An order of one unit has no number of another's.
+        // No two units use the same order number.
         venue.reference * u64::from(venue.unit.of) + u64::from(venue.unit.number) - 1
     }
 
@@ -549,12 +553,12 @@ impl Generator {
         venue.match_number
     }
 
-    /// A price, in 1e-4 dollars, that does not cross the venue's own book; `None` if there is no room.
+    /// Returns a price, in 1e-4 dollars, that does not cross the venue's own book, or `None` if there is no room.
     fn price_for(&mut self, index: usize, symbol: u32, side: Side) -> Option<u32> {
         let instrument = &self.instruments[symbol as usize];
         let (natural, spread) = (instrument.natural(side), instrument.spread);
         let choice = self.random.below(1_000);
-        // In ticks away from the natural price; negative: into the spread.
+        // Ticks away from the natural price; negative is into the spread.
         let away: i64 = match choice {
             0..120 if spread > 1 => -1,
             0..450 => 0,
@@ -580,12 +584,12 @@ impl Generator {
             Side::Sell => (natural + away.min(natural)).max(other_best.map_or(0, |best| best + 1)),
         };
         let price = u32::try_from(ticks).ok().filter(|ticks| *ticks > 0)?.checked_mul(tick)?;
-        // No venue shows an order to buy above the upper price band, or one to sell below the lower one.
+        // No venue displays a buy order above the upper price band or a sell order below the lower one.
         let [lower, upper] = self.instruments[symbol as usize].bands;
         Some(if side == Side::Buy { price.min(upper) } else { price.max(lower) })
     }
 
-    /// A third odd lots, mostly one round lot of a hundred, some larger.
+    /// Draws a size: a third are odd lots, most others one round lot of a hundred, and some are larger.
     fn shares(&mut self) -> u32 {
         let choice = self.random.bits() as u32;
         let more = choice >> 8;
@@ -640,12 +644,12 @@ impl Generator {
         self.publish(venue, symbol, &Change::Replace { side, old, new });
     }
 
-    /// Draws an event with a chance of 1 in `many`.
+    /// Draws an event with probability 1 in `many`.
     fn is_one_of(&mut self, many: u32) -> bool {
         self.random.below(many) == 0
     }
 
-    /// The best price of a side over all venues.
+    /// Returns the best price of a side over all venues.
     #[inline]
     fn protected(&self, symbol: u32, side: Side) -> Option<u32> {
         let [bid, ask] = self.best_bid_and_offer(symbol);
@@ -655,7 +659,7 @@ impl Generator {
         }
     }
 
-    /// The venue at which an order trades that came to `venue`: that with the best price, unless the order is exempt.
+    /// Returns the venue at which an order sent to `venue` trades: the venue with the best price, unless the order is exempt.
     fn routed(&mut self, venue: usize, symbol: u32, side: Side) -> usize {
         let own = self.books[self.book_index(venue, symbol)].best(side).map(|order| order.price);
         if self.venues.len() == 1 || own == self.protected(symbol, side) || self.is_one_of(SWEEPS) {
@@ -664,7 +668,7 @@ impl Generator {
         self.best_venue(symbol, side).map_or(venue, |(best, _)| best)
     }
 
-    /// Whether another venue has a better price of a side.
+    /// Returns whether another venue has a better price on a side.
     fn is_better_elsewhere(&self, venue: usize, symbol: u32, side: Side, price: u32) -> bool {
         let mut others = self.tops_of(symbol).iter().enumerate().filter(|(place, _)| *place != venue);
         others.any(|(_, [bid, ask])| match side {
@@ -673,14 +677,15 @@ impl Generator {
         })
     }
 
-    /// The middle between the best bid and offer of all venues, if both are known.
+    /// Returns the midpoint of the best bid and offer over all venues, if both exist.
     fn midpoint(&self, symbol: u32) -> Option<u32> {
         let (bid, ask) = (self.protected(symbol, Side::Buy)?, self.protected(symbol, Side::Sell)?);
         Some(bid.midpoint(ask))
     }
 
-    /// An order from the other side takes the first in line at the venue with the best price, half of the time all of it, sometimes the next
-    /// ones too as long as no other venue is better.
+    /// Executes against the first order in line at the venue with the best price.
+    ///
+    /// Half of the time the whole order trades. Sometimes the next orders trade too, as long as no other venue is better.
     fn execute(&mut self, of: usize, symbol: u32, side: Side) {
         let venue = self.routed(of, symbol, side);
         self.execute_at(venue, symbol, side);
@@ -716,7 +721,7 @@ impl Generator {
         }
     }
 
-    /// The first in line trades at the midpoint: its limit allows more than it shows.
+    /// Trades the first order in line at the midpoint: its limit allows more than it displays.
     fn execute_at_better_price(&mut self, venue: usize, symbol: u32, side: Side) {
         let index = self.book_index(venue, symbol);
         let Some(order) = self.books[index].best(side) else { return };
@@ -755,7 +760,7 @@ impl Generator {
 
     // --- publishing ---
 
-    /// Sends a change in the venue's protocol, or notes it for [`Generator::finish`].
+    /// Sends a change in the venue's protocol, or records it for [`Generator::finish`].
     #[inline]
     fn publish(&mut self, venue: usize, symbol: u32, change: &Change) {
         let stamp = self.stamp(venue, Some(symbol));
@@ -783,7 +788,7 @@ impl Generator {
             | Change::ExecuteAt { side, order, .. }
             | Change::Cancel { side, order, .. }
             | Change::Delete { side, order } => self.touch(side, order.price),
-            // The level stays as it is.
+            // The level does not change.
             Change::Replace { old, new, .. } if (old.price, old.shares) == (new.price, new.shares) => {}
             Change::Replace { side, old, new } => {
                 self.touch(side, old.price);
@@ -799,7 +804,7 @@ impl Generator {
         }
     }
 
-    /// The event is over: IEX sends the levels that it changed, or the quote if that changed.
+    /// Ends an event: IEX sends the levels that it changed, or the quote if it changed.
     #[inline]
     fn finish(&mut self, venue: usize, symbol: u32) {
         if !self.touched.is_empty() {
@@ -808,7 +813,7 @@ impl Generator {
         self.report(venue, symbol);
     }
 
-    /// If the quote of a venue changed, it reaches the SIPs in a moment.
+    /// Reports a venue's changed quote to the SIPs, which receive it a moment later.
     #[inline]
     fn report(&mut self, venue: usize, symbol: u32) {
         self.note_top(venue, symbol);
@@ -851,7 +856,7 @@ impl Generator {
 
     // --- across venues ---
 
-    /// The venue with the best order of a side.
+    /// Returns the venue with the best order on a side, and its price.
     fn best_venue(&self, symbol: u32, side: Side) -> Option<(usize, u32)> {
         let open = self.carriers_of(symbol).filter_map(|venue| {
             let book = &self.books[self.book_index(venue, symbol)];
@@ -863,7 +868,8 @@ impl Generator {
         }
     }
 
-    /// The best bid and offer of a symbol at each venue: 0 and `u32::MAX` where there is none, as at a venue without the symbol.
+    /// Returns the best bid and offer of a symbol at each venue: 0 and `u32::MAX` if there is none, as at a venue that does not
+    /// trade it.
     #[inline]
     fn tops_of(&self, symbol: u32) -> &[[u32; 2]] {
         let venues = self.venues.len();
@@ -871,14 +877,14 @@ impl Generator {
         tops.unwrap_or_default()
     }
 
-    /// The best bid and the best offer over all venues: 0 and `u32::MAX` where there is none.
+    /// Returns the best bid and offer over all venues: 0 and `u32::MAX` if there is none.
     #[inline]
     fn best_bid_and_offer(&self, symbol: u32) -> [u32; 2] {
         let best = |[bid, ask]: [u32; 2], top: &[u32; 2]| [bid.max(top[0]), ask.min(top[1])];
         self.tops_of(symbol).iter().fold(NO_TOP, best)
     }
 
-    /// Whether the venues together are locked or crossed, or a quote is on the wrong side of the reference price.
+    /// Returns whether the venues together are locked or crossed, or a quote is on the wrong side of the reference price.
     #[inline]
     fn needs_correction(&self, symbol: u32, [bid, ask]: [u32; 2]) -> bool {
         let instrument = &self.instruments[symbol as usize];
@@ -886,7 +892,7 @@ impl Generator {
         bid >= ask || bid >= natural(Side::Sell) || ask <= natural(Side::Buy)
     }
 
-    /// The book of a symbol changed, or opened or closed.
+    /// Updates the top of book after a symbol's book changed, opened, or closed.
     #[inline]
     fn note_top(&mut self, venue: usize, symbol: u32) {
         let book = &self.books[self.book_index(venue, symbol)];
@@ -902,7 +908,7 @@ impl Generator {
         }
     }
 
-    /// If a quote of the venues together is wrong, a participant corrects it in a moment.
+    /// Schedules a correction if the venues' quotes together are wrong: a participant acts a moment later.
     #[inline]
     fn watch_other_venues(&mut self, symbol: u32) {
         if self.venues.len() == 1 || self.instruments[symbol as usize].correction_due {
@@ -917,7 +923,7 @@ impl Generator {
         }
     }
 
-    /// The quote that is behind the reference price is hit or withdrawn.
+    /// Hits or withdraws the quote that lags the reference price.
     fn correct(&mut self, symbol: u32) {
         self.instruments[symbol as usize].correction_due = false;
         let (Some((bidding, bid)), Some((offering, ask))) =
@@ -1026,7 +1032,7 @@ impl Generator {
                     for_dialect!(kind, D => D::trade_break(outbox, kind, &of_market, &stamp, &print));
                 }
             }
-            // Of the symbols in a round of auctions another market may list one.
+            // In a round of auctions, another market may list some of the symbols.
             Step::Imbalance(_) | Step::Cross(_) if !self.holds_auctions(kind, symbol) => {}
             Step::Imbalance(code) => {
                 let paired = u64::from(self.random.below(200_000));
@@ -1077,7 +1083,8 @@ impl Generator {
         }
     }
 
-    /// Whether a venue holds the auctions of a symbol: the market that lists it does. Nasdaq is asked for those of others where these have none.
+    /// Returns whether a venue holds the auctions of a symbol, as the market that lists it does. Nasdaq also qualifies, for
+    /// symbols whose listing markets have none.
     fn holds_auctions(&self, kind: VenueKind, symbol: u32) -> bool {
         let row = kind.row();
         row.is_main || row.listing == Some(self.instruments[symbol as usize].listing)
@@ -1101,7 +1108,7 @@ impl Generator {
         self.publish_halt_in_quote(venue, symbol);
     }
 
-    /// A SIP suspends the price bands of a symbol while it is halted.
+    /// Suspends a symbol's price bands at a SIP while the symbol is halted.
     fn halt_bands(&mut self, venue: usize, symbol: u32, stamp: &Stamp) {
         let is_halted = self.books[self.book_index(venue, symbol)].halted;
         let instrument = &mut self.instruments[symbol as usize];
@@ -1113,7 +1120,7 @@ impl Generator {
         }
     }
 
-    /// A SIP looks at the trades of all its symbols.
+    /// Lets a SIP evaluate the trades of all its symbols.
     fn look_at_bands(&mut self, venue: usize, stamp: &Stamp, look: Look) {
         let first = self.book_index(venue, 0);
         let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue) else { return };
@@ -1131,7 +1138,8 @@ impl Generator {
         }
     }
 
-    /// Orders sweep all books up or down to a price band, and wait there. The SIP at `venue` has the symbol, or nothing happens.
+    /// Sweeps all books up or down to a price band and leaves orders there. Nothing happens unless the SIP at `venue` carries the
+    /// symbol.
     fn run_into_band(&mut self, venue: usize, symbol: u32) {
         let [lower, upper] = self.instruments[symbol as usize].bands;
         if !self.is_said(venue, symbol) || upper == u32::MAX {
@@ -1166,7 +1174,7 @@ impl Generator {
         }
     }
 
-    /// The price of an auction: that of the open gives a symbol its first price bands, that of a reopening the next ones.
+    /// Records an auction's price: the opening auction sets a symbol's first price bands, a reopening auction the next ones.
     fn note_auction(&mut self, venue: usize, symbol: u32, code: u8, price: u32) {
         let instrument = &mut self.instruments[symbol as usize];
         if matches!(code, b'H' | b'V') {
@@ -1185,13 +1193,13 @@ impl Generator {
         }
     }
 
-    /// Whether a venue says something of a symbol of its unit: a SIP only of those of its tape.
+    /// Returns whether a venue publishes messages about a symbol of its unit: a SIP does so only for symbols on its tapes.
     fn is_said(&self, venue: usize, symbol: u32) -> bool {
         let kind = self.venues[venue].kind;
         !kind.is_sip() || consolidated::is_on_tape(kind, symbol, &self.instruments[symbol as usize])
     }
 
-    /// A quote of TOPS has a flag for a halt, and a SIP shows no quote of a halted venue.
+    /// Publishes a halt in quotes: a TOPS quote has a flag for it, and a SIP shows no quote of a halted venue.
     fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
         self.report(venue, symbol);
         if self.venues[venue].kind.is_tops() {
@@ -1202,7 +1210,7 @@ impl Generator {
         }
     }
 
-    /// An auction: the bulk print and, sometimes, a displayed order that took part in it, not printed separately.
+    /// Holds an auction: the bulk print and, sometimes, a displayed order that took part in it, not printed separately.
     fn cross(&mut self, venue: usize, symbol: u32, code: u8) {
         let index = self.book_index(venue, symbol);
         let cross_shares = 100 * u64::from(1 + self.random.below(2_000));
@@ -1211,7 +1219,7 @@ impl Generator {
         let kind = self.venues[venue].kind;
         self.note_auction(venue, symbol, code, price);
         if !kind.row().is_main {
-            // Orders of the book do not take part: Cboe cannot say that they are not printed twice.
+            // Book orders do not take part, because Cboe cannot mark their executions as not printed twice.
             let (stamp, instrument) = (self.stamp(venue, Some(symbol)), &self.instruments[symbol as usize]);
             let (outbox, shares) = (&mut self.outbox, cross_shares as u32);
             for_dialect!(kind, D => D::cross(outbox, kind, &stamp, instrument, shares, match_number, code));
@@ -1237,7 +1245,7 @@ impl Generator {
     }
 }
 
-/// Half of the ranks are 0 to 2, one in ten is above 15.
+/// Draws a rank: half are 0 to 2, one in ten is above 15.
 fn near_top(choice: u32) -> usize {
     let rank = choice.trailing_zeros();
     ((choice >> 16) % (1 + (3 << rank.min(10)))) as usize
@@ -1247,7 +1255,7 @@ fn near_top(choice: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// The mean over pairs of symbols of how often they went the same way, less how often another, between looks.
+    /// Returns how often pairs of symbols moved the same way between samples, less how often they moved in opposite ways, on average.
     fn likeness(correlation_percent: u32) -> f64 {
         const SYMBOLS: usize = 12;
         let scenario = Scenario {

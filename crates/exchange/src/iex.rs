@@ -1,4 +1,5 @@
-//! The dialects of IEX: quotes in TOPS 1.6, price levels in DEEP 1.0, orders in DEEP+ 1.0; most other messages are the same in all.
+//! The dialects of IEX: quotes in TOPS 1.6, price levels in DEEP 1.0, orders in DEEP+ 1.0. Most other messages are the same in
+//! all three.
 
 use tapeworks_session::SessionId;
 use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
@@ -48,13 +49,13 @@ macro_rules! say_in_all {
     };
 }
 
-/// A phase of the day, by its ITCH letter: IEX calls the start of market hours `R`.
+/// Writes a phase of the day, given by its ITCH letter. IEX uses `R` for the start of market hours.
 fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
     let code = if code == b'Q' { b'R' } else { code };
     say_in_all!(outbox, kind, stamp, SystemEventFields |feed| { system_event: feed::SystemEventCode::from_raw(code) });
 }
 
-/// The messages about a symbol before the day starts.
+/// Writes the messages about a symbol before the day starts.
 fn directory(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -109,7 +110,7 @@ fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol:
     });
 }
 
-/// A short sale price test begins to hold during the day.
+/// Writes the start of a short sale price test during the day.
 fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>) {
     say_in_all!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
         short_sale_price_test_status: feed::ShortSalePriceTest::InEffect,
@@ -118,7 +119,7 @@ fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: 
     });
 }
 
-/// Retail liquidity.
+/// Writes a retail liquidity indicator.
 fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>, choice: u32) {
     say_in_all!(outbox, kind, stamp, RetailLiquidityIndicatorFields |feed| {
         retail_liquidity_indicator: match choice % 4 {
@@ -131,7 +132,7 @@ fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: 
     });
 }
 
-/// The opening (`O`) or closing (`C`) process is complete, which TOPS does not report.
+/// Writes that the opening (`O`) or closing (`C`) process is complete, which TOPS does not report.
 pub(crate) fn security_event(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -154,7 +155,7 @@ pub(crate) fn security_event(
     }
 }
 
-/// The official opening (`Q`) or closing (`M`) price.
+/// Writes the official opening (`Q`) or closing (`M`) price.
 pub(crate) fn official_price(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -169,7 +170,9 @@ pub(crate) fn official_price(
     });
 }
 
-/// The state of an opening (`O`) or closing (`C`) auction, or of one that ends a halt (`H`) or a volatility pause (`V`). DEEP+ has no such message.
+/// Writes the state of an opening (`O`) or closing (`C`) auction, or of one that ends a halt (`H`) or a volatility pause (`V`).
+///
+/// DEEP+ has no such message.
 pub(crate) fn auction(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -200,7 +203,7 @@ pub(crate) fn auction(
     });
 }
 
-/// An auction's trade.
+/// Writes an auction's trade.
 fn cross(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, instrument: &Instrument, trade: (u32, u64)) {
     const SINGLE_PRICE_CROSS: u8 = 1 << 3;
     let (shares, match_number) = trade;
@@ -212,7 +215,7 @@ fn cross(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, instrument: &Instr
     self::trade(outbox, kind, stamp, &print);
 }
 
-/// DEEP+: a trade without a displayed order.
+/// DEEP+: writes a trade without a displayed order.
 fn deep_plus_trade(outbox: &mut Outbox, stamp: &Stamp, print: &Print) {
     say_in!(deep_plus10, outbox, stamp, TradeFields |feed| {
         sale_condition_flags: feed::SaleConditionFlags(print.conditions),
@@ -243,7 +246,7 @@ fn trade_break(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Prin
     });
 }
 
-/// A quote of TOPS: price and shares of the best bid and offer.
+/// A TOPS quote: price and shares of the best bid and offer.
 pub(crate) type Quote = [(u32, u32); 2];
 
 pub(crate) fn quote(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, quote: Quote, halted: bool) {
@@ -261,7 +264,7 @@ pub(crate) fn quote(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, quote:
     outbox.push(stamp, &fields.encode());
 }
 
-/// DEEP: the new size of a level; `last` in the updates of its event.
+/// DEEP: writes the new size of a level. `last` marks the last update of its event.
 pub(crate) fn level(
     outbox: &mut Outbox,
     stamp: &Stamp,
@@ -284,10 +287,10 @@ pub(crate) fn level(
     }
 }
 
-/// What all dialects of IEX do alike.
+/// The functions that all IEX dialects share.
 macro_rules! alike {
     () => {
-        /// Every feed is on channel 1.
+        /// Every feed uses channel 1.
         fn session(name: &SessionName) -> SessionId {
             SessionId::IexTp { protocol: name.code, channel: 1, session: name.number }
         }
@@ -363,7 +366,7 @@ macro_rules! alike {
             trade_break(outbox, kind, stamp, print);
         }
 
-        /// At offset 2, in nanoseconds since 1970.
+        /// Writes the time at offset 2, in nanoseconds since 1970.
         fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
             if let Some(place) = message.get_mut(2..10) {
                 place.copy_from_slice(&utc_ns.to_le_bytes());
@@ -372,7 +375,7 @@ macro_rules! alike {
     };
 }
 
-/// TOPS sends quotes, DEEP levels, both send trades alike.
+/// TOPS sends quotes and DEEP sends levels; both send the same trades.
 pub(crate) struct Iex;
 
 impl Dialect for Iex {
@@ -388,7 +391,7 @@ impl Dialect for Iex {
 /// DEEP+ sends orders. A changed order keeps its number.
 pub(crate) struct DeepPlus;
 
-/// A displayed order has another price, size or priority.
+/// Writes that a displayed order has a new price, size, or priority.
 fn modify(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, order: Order, flags: u8) {
     say_in!(deep_plus10, outbox, stamp, OrderModifyFields |feed| {
         modify_flags: feed::ModifyFlags(flags),
@@ -429,7 +432,7 @@ impl Dialect for DeepPlus {
                     trade_id: match_number,
                 });
             }
-            // DEEP+ has no reduction.
+            // DEEP+ has no message for a reduction.
             Change::Cancel { order, shares, .. } => {
                 let left = Order { shares: order.shares.saturating_sub(shares), ..order };
                 modify(outbox, stamp, symbol, left, MAINTAIN_PRIORITY);
@@ -449,5 +452,5 @@ impl Dialect for DeepPlus {
     alike!();
 }
 
-/// In the flags of a change: the order keeps its place.
+/// Modify flag: the order keeps its priority.
 const MAINTAIN_PRIORITY: u8 = 1;

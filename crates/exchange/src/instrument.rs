@@ -1,11 +1,11 @@
-//! The symbols that are traded: names, starting prices, and the reference price that all venues follow.
+//! The traded symbols: names, starting prices, and the reference price that all venues follow.
 
 use tapeworks_wire::Ascii;
 
 use crate::book::Side;
 use crate::random::Random;
 
-/// One cent in 1e-4 dollars: the tick of prices from one dollar on (Rule 612 of Regulation NMS).
+/// One cent in 1e-4 dollars: the tick for prices of at least one dollar (Rule 612 of Regulation NMS).
 const CENT: u32 = 100;
 
 /// A symbol with its hidden reference price.
@@ -14,41 +14,42 @@ pub(crate) struct Instrument {
     pub(crate) symbol: Ascii<8>,
     /// In 1e-4 dollars.
     pub(crate) tick: u32,
-    /// The price that the venues' quotes surround, in ticks: the natural bid.
+    /// The price that the venues' quotes surround: the natural bid, in ticks.
     reference: u32,
     /// Ticks from the natural bid to the natural offer.
     pub(crate) spread: u32,
-    /// Ticks of one move.
+    /// Size of one move, in ticks.
     step: u32,
     /// Bounds of the walk, in ticks.
     low: u32,
     high: u32,
     pub(crate) round_lot: u32,
     pub(crate) etp: bool,
-    /// The letter of the market that lists it.
+    /// The letter of its listing market.
     pub(crate) listing: u8,
-    /// A correction of a crossed market is on its way.
+    /// Whether a correction of a crossed market is scheduled.
     pub(crate) correction_due: bool,
-    /// The price of the day before, in 1e-4 dollars.
+    /// The previous day's price, in 1e-4 dollars.
     pub(crate) close: u32,
-    /// The price bands, in 1e-4 dollars: no order to sell is priced below the first, none to buy above the second, and no trade is outside of them.
+    /// The price bands, in 1e-4 dollars: no sell order is priced below the first, no buy order above the second, and no trade is
+    /// outside them.
     pub(crate) bands: [u32; 2],
-    /// The trades since the SIPs looked last: the sum of their prices, and how many there were.
+    /// Sum of prices and number of the trades since the SIPs last evaluated them.
     pub(crate) traded: (u64, u32),
-    /// The price of the last auction that ended a halt, in 1e-4 dollars; 0 since the next halt.
+    /// Price of the last auction that ended a halt, in 1e-4 dollars; the next halt resets it to 0.
     pub(crate) reopened: u32,
 }
 
-/// Price bands that hold nothing.
+/// Price bands that restrict nothing.
 pub(crate) const NO_BANDS: [u32; 2] = [0, u32::MAX];
 
-/// Whether the Plan to Address Extraordinary Market Volatility has a symbol in its first tier.
+/// Returns whether a symbol is in tier 1 of the Plan to Address Extraordinary Market Volatility.
 pub(crate) const fn is_tier_1(index: u32) -> bool {
     index < 1_000
 }
 
 impl Instrument {
-    /// The symbol number `index`, which the market of this letter lists.
+    /// Creates symbol number `index`, listed by the market with this letter.
     pub(crate) fn new(index: u32, listing: u8, random: &mut Random) -> Self {
         let (tick, price) = starting_price(index, random);
         let reference = price / tick;
@@ -71,7 +72,7 @@ impl Instrument {
         }
     }
 
-    /// A symbol of a venue that takes orders: it has no reference price.
+    /// Creates a symbol of a venue that accepts orders, without a reference price.
     pub(crate) fn listed(symbol: Ascii<8>, tick: u32, round_lot: u32) -> Self {
         Self {
             symbol,
@@ -92,14 +93,14 @@ impl Instrument {
         }
     }
 
-    /// Whether a trade at a price is within the price bands.
+    /// Returns whether a trade at this price is within the price bands.
     #[inline]
     pub(crate) const fn may_trade_at(&self, price: u32) -> bool {
         let [lower, upper] = self.bands;
         lower <= price && price <= upper
     }
 
-    /// A trade that is a last price: the SIPs count those of a round lot at least.
+    /// Records a trade that sets a last price: the SIPs count trades of at least a round lot.
     #[inline]
     pub(crate) const fn note_trade(&mut self, price: u32, shares: u32) {
         if shares >= self.round_lot {
@@ -113,7 +114,7 @@ impl Instrument {
         self.reference = if up { at + more } else { at.saturating_sub(self.spread + more).max(1) };
     }
 
-    /// The price, in ticks, at which a side quotes when it is up to date.
+    /// Returns the price, in ticks, at which this side quotes when it is up to date.
     #[inline]
     pub(crate) fn natural(&self, side: Side) -> u32 {
         match side {
@@ -122,12 +123,12 @@ impl Instrument {
         }
     }
 
-    /// The reference price in 1e-4 dollars.
+    /// Returns the reference price in 1e-4 dollars.
     pub(crate) fn reference_price(&self) -> u32 {
         self.reference * self.tick
     }
 
-    /// Moves the reference price by a step, up or down.
+    /// Moves the reference price one step up or down.
     #[inline]
     pub(crate) fn walk(&mut self, up: bool) {
         self.reference = if (up || self.reference < self.low + self.step) && self.reference < self.high {
@@ -138,16 +139,16 @@ impl Instrument {
     }
 }
 
-/// The name of the symbol with this number, from 0.
+/// Returns the name of the symbol with this number, counted from 0.
 #[must_use]
 pub fn symbol_name(index: u32) -> String {
     symbol(index).0.iter().map(|letter| char::from(*letter)).collect::<String>().trim_end().to_owned()
 }
 
-/// Four letters, different for each of the first 456,976 numbers.
+/// Returns four letters, distinct for each of the first 456,976 numbers.
 pub(crate) fn symbol(index: u32) -> Ascii<8> {
     const NAMES: u64 = 26 * 26 * 26 * 26;
-    // 7,919 has no factor in common with 26, so no name comes twice.
+    // 7,919 has no factor in common with 26, so no name repeats.
     let mut name = (u64::from(index) * 7_919 + 12_345) % NAMES;
     let mut text = *b"        ";
     for letter in text.iter_mut().take(4) {
@@ -157,8 +158,10 @@ pub(crate) fn symbol(index: u32) -> Ascii<8> {
     Ascii(text)
 }
 
-/// Tick and price in 1e-4 dollars. Most symbols cost between 2 and 450 dollars; some cost cents, some thousands: the
-/// numbers 3 to 6 have one of each, so that small sessions have every round lot too.
+/// Returns tick and price in 1e-4 dollars.
+///
+/// Most symbols cost between 2 and 450 dollars; some cost cents, some thousands. The numbers 3 to 6 have one of each, so that
+/// small sessions have every round lot too.
 fn starting_price(index: u32, random: &mut Random) -> (u32, u32) {
     let tier = match index {
         3 => 999,
@@ -181,7 +184,7 @@ fn starting_price(index: u32, random: &mut Random) -> (u32, u32) {
     (tick, price / tick * tick)
 }
 
-/// Shares of a round lot by price in 1e-4 dollars (Rule 600(b)(93) of Regulation NMS, in force since November 2025).
+/// Returns the shares of a round lot by price in 1e-4 dollars (Rule 600(b)(93) of Regulation NMS, in force since November 2025).
 fn round_lot(price: u32) -> u32 {
     match price {
         0..=2_500_000 => 100,

@@ -1,7 +1,7 @@
-//! The dialect of NYSE: the Integrated feed of Pillar, 2.5.
+//! The dialect of NYSE: the Pillar Integrated feed, 2.5.
 //!
-//! A time is split: before the first message of a second comes the time reference ([`Dialect::full_second`]). The number of a symbol's messages,
-//! which receivers of whole channels do not need, is always 0.
+//! Times are split: a time reference precedes the first message of each second ([`Dialect::full_second`]). The per-symbol
+//! sequence number, which receivers of whole channels do not need, is always 0.
 
 use tapeworks_market::symbology;
 use tapeworks_session::SessionId;
@@ -15,7 +15,7 @@ use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{CLOSE_NS, HOUR_NS, MINUTE_NS, SECOND_NS, VenueKind};
 
-/// Encodes one message about a symbol: the fields that all have, and its own. `whole`: it has all of its time.
+/// Encodes a message about a symbol: the common fields and its own. `whole` means that it has the full time.
 macro_rules! say {
     ($outbox:expr, $stamp:expr, $message:ident, $fields:ident { $($own:tt)* }) => {{
         begin_second($outbox, $stamp);
@@ -42,16 +42,16 @@ macro_rules! say {
 /// The only matching engine.
 const SYSTEM: u8 = 1;
 
-/// Bytes of an imbalance with all that 2.5 has.
+/// Length of an imbalance with all fields of version 2.5, in bytes.
 const IMBALANCE_BYTES: usize = 73;
 
 /// The type of the time reference.
 const REFERENCE_TYPE: u8 = SourceTimeReference::TAG as u8;
 
-/// The type of the mapping, which has no time.
+/// The type of the symbol mapping, which has no time.
 const MAPPING_TYPE: u8 = SymbolIndexMapping::TAG as u8;
 
-/// Where the time reference has its second, other messages their nanoseconds, or their second and behind it those.
+/// Offsets of the second in a time reference, of the first time field in other messages, and of the second time field after it.
 const REFERENCE: std::ops::Range<usize> = 12..16;
 const FIRST: std::ops::Range<usize> = 4..8;
 const NEXT: std::ops::Range<usize> = 8..12;
@@ -64,7 +64,7 @@ const fn nanoseconds(stamp: &Stamp) -> Nanoseconds {
     Nanoseconds(stamp.utc_ns % SECOND_NS)
 }
 
-/// Puts the time reference before the first message of a second.
+/// Writes the time reference before the first message of a second.
 fn begin_second(outbox: &mut Outbox, stamp: &Stamp) {
     let second = stamp.utc_ns / SECOND_NS;
     if outbox.begins_second(stamp.venue, second) {
@@ -82,12 +82,12 @@ fn reference(second: u64) -> [u8; SourceTimeReference::LENGTH] {
     fields.encode()
 }
 
-/// The decimal places of a symbol's prices: six below a dollar, where prices move by less than a cent, else four.
+/// Returns the decimal places of a symbol's prices: six if its tick is below a cent, as for prices below a dollar, otherwise four.
 const fn places(instrument: &Instrument) -> u8 {
     if instrument.tick < 100 { 6 } else { 4 }
 }
 
-/// From 1e-4 dollars to the symbol's places. The simulated prices fit.
+/// Converts a price from 1e-4 dollars to the symbol's decimal places. The simulated prices fit.
 fn price(raw: u32, instrument: &Instrument) -> i32 {
     let scale = if places(instrument) == 6 { 100 } else { 1 };
     i32::try_from(u64::from(raw) * scale).unwrap_or(i32::MAX)
@@ -100,7 +100,7 @@ const fn side(side: book::Side) -> Side {
     }
 }
 
-/// The fields of a trade that its price and time give.
+/// The fields of a trade that follow from its size and time.
 struct Conditions {
     printable_flag: PrintableFlag,
     trade_condition_3: ExtendedHours,
@@ -211,12 +211,12 @@ fn status(outbox: &mut Outbox, stamp: &Stamp, code: SecurityStatusCode, standing
     );
 }
 
-/// A time in New York as NYSE writes it: 1406.
+/// Returns a time in New York in NYSE's notation, such as 1406.
 const fn hours_and_minutes(time_ns: u64) -> u16 {
     (time_ns / HOUR_NS * 100 + time_ns % HOUR_NS / MINUTE_NS) as u16
 }
 
-/// The state of a symbol as a status.
+/// Writes a symbol's state as a security status.
 fn state(outbox: &mut Outbox, stamp: &Stamp, standing: &Standing) {
     let code = match standing.state {
         _ if standing.operational_halt => SecurityStatusCode::Suspend,
@@ -227,7 +227,7 @@ fn state(outbox: &mut Outbox, stamp: &Stamp, standing: &Standing) {
     status(outbox, stamp, code, standing);
 }
 
-/// The Integrated feed.
+/// The NYSE Integrated feed.
 pub(crate) struct Integrated;
 
 impl Dialect for Integrated {
@@ -238,7 +238,7 @@ impl Dialect for Integrated {
         SessionId::Pillar
     }
 
-    /// NYSE has no phases but those of its symbols. Numbers begin anew.
+    /// Announces that the numbers restart at the start of messages. NYSE has no other market-wide phases.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         if code == b'O' {
             let fields = SequenceNumberResetFields {
@@ -252,7 +252,7 @@ impl Dialect for Integrated {
         }
     }
 
-    /// The book is cleared first, for receivers with another one from before a restart.
+    /// Clears the book first, for receivers that have another book from before a restart.
     fn directory(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -299,7 +299,7 @@ impl Dialect for Integrated {
             Change::ExecuteAt { order, shares, match_number, price, printable, .. } => {
                 execute(outbox, stamp, instrument, order, (shares, price, match_number, printable));
             }
-            // NYSE says how many shares are left.
+            // NYSE sends the remaining shares.
             Change::Cancel { side: at, order, shares } => say!(
                 outbox,
                 stamp,
@@ -425,7 +425,7 @@ impl Dialect for Integrated {
             unpaired_side: Some(imbalance_side),
             reserved_1: Some(0),
         };
-        // The array has its length.
+        // The array has the message's length.
         let length = fields.encode_into(&mut bytes).unwrap_or_default();
         outbox.push(stamp, bytes.get(..length).unwrap_or_default());
     }
@@ -485,7 +485,7 @@ impl Dialect for Integrated {
         match kind {
             Some(REFERENCE_TYPE) => put(REFERENCE, second),
             Some(MAPPING_TYPE) | None => {}
-            // Of an order, of a trade, of retail interest.
+            // Messages about an order, a trade, or retail interest.
             Some(100..=104 | 110..=114) => put(FIRST, offset),
             Some(_) => {
                 put(FIRST, second);

@@ -1,13 +1,14 @@
-//! The market-data line of a venue that takes orders: its matching engine's events as TotalView-ITCH over MoldUDP64.
+//! The market-data line of a venue that accepts orders: its matching engine's events as TotalView-ITCH over MoldUDP64.
 //!
-//! [`ItchLine`] has no clock and no socket. The caller hands in each [`MarketEvent`], calls [`ItchLine::flush`] when it has handed in all of a
-//! turn and at [`ItchLine::due_ns`], and gets packets through an [`Outlet`], as from [`Live`](crate::live::Live). A session begins with all
-//! that a receiver without history needs: the phases of the day, the directory, and every displayed order.
+//! [`ItchLine`] has no clock and no socket. The caller passes in each [`MarketEvent`], calls [`ItchLine::flush`] after the last
+//! event of a turn and at [`ItchLine::due_ns`], and receives packets through an [`Outlet`], as with [`Live`](crate::live::Live).
+//! A session begins with everything that a receiver without history needs: the phases of the day, the directory, and every
+//! displayed order.
 //!
-//! Only what is displayed is published: adds, executions, reductions, deletions, replacements, and trades of hidden orders. Halts of a
-//! partition are not: they are the gateway's.
+//! Only the displayed book is published: adds, executions, reductions, deletions, replacements, and trades of hidden orders.
+//! Partition halts are not published, because they belong to the gateway.
 //!
-//! Cost: a message is encoded into a buffer, copied into its packet, and each line gets a copy of the packet.
+//! Cost: a message is encoded into a buffer and copied into its packet, and each line gets a copy of the packet.
 
 use tapeworks_session::snapshot::Image;
 use tapeworks_session::{Content, Made, Stream};
@@ -26,45 +27,45 @@ use crate::outbox::{Change, Outbox, Stamp, Standing};
 use crate::report::VenueReport;
 use crate::scenario::{MAX_MARKETS, Unit, VenueKind};
 
-/// Prices of the engine are in 1e-8, those of ITCH in 1e-4.
+/// The engine's prices are in 1e-8, ITCH's in 1e-4.
 const E8_PER_E4: i64 = 10_000;
 
-/// The highest price that ITCH has, in 1e-8: 200,000.0000.
+/// The highest price of an ITCH order, in 1e-8: 200,000.0000.
 pub const HIGHEST_PRICE_E8: i64 = 200_000 * 100_000_000;
 
-/// The phases of a day that has begun: start of messages, of system hours, of market hours.
+/// The phases of a day that has begun: start of messages, of system hours, and of market hours.
 const BEGUN: &[u8] = b"OSQ";
 
-/// The phases at its end: end of market hours, of system hours, of messages.
+/// The phases at the end of a day: end of market hours, of system hours, and of messages.
 const ENDED: &[u8] = b"MEC";
 
-/// What the directory says of a symbol.
+/// The directory entry of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
     /// The symbol.
     pub symbol: Ascii<8>,
-    /// Prices are multiples of it, in 1e-8.
+    /// Price increment, in 1e-8.
     pub tick_e8: i64,
     /// Shares of a round lot.
     pub round_lot: u32,
 }
 
-/// How a line is.
+/// The options of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItchLineOptions {
-    /// The market that it is like, of the Nasdaq family; its line B, faults and skew.
+    /// The market of the Nasdaq family that it resembles, and its line B, faults, and skew.
     pub venue: LiveVenue,
-    /// The venue's number among those of its process: it makes the names of its sessions.
+    /// The venue's index among the order venues of its process; session names contain it.
     pub place: usize,
     /// Seed of the faults.
     pub seed: u64,
-    /// A line that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    /// A line that is silent for this long sends a heartbeat, in nanoseconds; 0 disables heartbeats.
     pub heartbeat_ns: u64,
     /// The symbols, in the engine's order.
     pub symbols: Vec<Listed>,
 }
 
-/// A line. See the [module](self).
+/// A market-data line. See the [module](self).
 #[derive(Debug)]
 pub struct ItchLine {
     kind: VenueKind,
@@ -88,7 +89,7 @@ pub struct ItchLine {
 }
 
 impl ItchLine {
-    /// A line before its first session.
+    /// Creates a line before its first session.
     #[must_use]
     pub fn new(options: &ItchLineOptions) -> Self {
         let venue = &options.venue;
@@ -120,8 +121,9 @@ impl ItchLine {
         }
     }
 
-    /// Begins a session, which is named by the hundredth of a second of its start. Times are nanoseconds since 1970 UTC; `midnight_ns` is the
-    /// midnight in New York from which ITCH counts.
+    /// Starts a session, named after the hundredth of a second in which it starts.
+    ///
+    /// Times are nanoseconds since 1970 UTC; `midnight_ns` is the midnight in New York from which ITCH counts.
     pub fn begin_session(
         &mut self,
         engine: &MatchingEngine,
@@ -147,12 +149,12 @@ impl ItchLine {
         self.flush(now_ns, outlet);
     }
 
-    /// Publishes an event. Between two sessions it is left out: the next one begins with the state.
+    /// Publishes an event. Between two sessions it is dropped, because the next session begins with the state.
     pub fn publish(&mut self, event: &MarketEvent, outlet: &mut impl Outlet) {
         if !self.is_begun {
             return;
         }
-        // A trade is published by the change of the book.
+        // The change of the book publishes the trade.
         let MarketEvent::Book { time_ns, symbol, change } = *event else { return };
         let stamp = self.stamp(Some(symbol), time_ns);
         let Some(instrument) = self.instruments.get(symbol.0 as usize) else { return };
@@ -163,7 +165,7 @@ impl ItchLine {
         self.put_all(time_ns, outlet);
     }
 
-    /// Sends the open packet, a heartbeat if one is due, and the packets that waited for their time.
+    /// Sends the open packet, a heartbeat if one is due, and the delayed packets that are due.
     pub fn flush(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         self.close_packet(now_ns, outlet);
         if self.heartbeat_due_ns <= now_ns {
@@ -172,7 +174,7 @@ impl ItchLine {
         self.deliver(now_ns, outlet);
     }
 
-    /// Ends the session: the phases at the end of the day, and the end of the session. Packets that wait go out.
+    /// Ends the session: sends the closing phases, the end of session, and all delayed packets.
     pub fn end_session(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         if !std::mem::take(&mut self.is_begun) {
             return;
@@ -189,13 +191,13 @@ impl ItchLine {
         self.deliver(u64::MAX, outlet);
     }
 
-    /// When [`ItchLine::flush`] has something to do next; `u64::MAX`: nothing.
+    /// Returns when [`ItchLine::flush`] next has work; `u64::MAX` means never.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         self.heartbeat_due_ns.min(self.lines.due_ns().unwrap_or(u64::MAX))
     }
 
-    /// The state for a receiver that joins now.
+    /// Returns the state for a receiver that joins now.
     #[must_use]
     pub fn image(&self, engine: &MatchingEngine, now_ns: u64) -> Image {
         let next = self.stream.next_sequence() + u64::from(self.stream.messages());
@@ -207,7 +209,7 @@ impl ItchLine {
         image
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn report(&self) -> LiveVenueReport {
         let lines = self.line_reports.iter().zip(self.report.injected);
@@ -224,7 +226,8 @@ impl ItchLine {
         }
     }
 
-    /// Changes of the book that ITCH cannot say, because of their price. None are where prices end at [`HIGHEST_PRICE_E8`].
+    /// Returns how many changes of the book ITCH could not express because of their price. There are none if prices are at most
+    /// [`HIGHEST_PRICE_E8`].
     #[must_use]
     pub const fn not_published(&self) -> u64 {
         self.not_published
@@ -235,13 +238,13 @@ impl ItchLine {
             venue: 0,
             time_ns: utc_ns.saturating_sub(self.midnight_ns),
             utc_ns,
-            // There are at most 65,535 symbols; 0 is for none.
+            // There are at most 65,535 symbols; 0 means none.
             locate: symbol.map_or(0, |symbol| (symbol.0 + 1) as u16),
             tracking: 0,
         }
     }
 
-    /// The messages for a receiver without history.
+    /// Writes the messages for a receiver without history.
     fn state(&self, engine: &MatchingEngine, now_ns: u64, outbox: &mut Outbox) {
         let of_market = self.stamp(None, now_ns);
         for code in BEGUN {
@@ -262,7 +265,7 @@ impl ItchLine {
         }
     }
 
-    /// Puts the messages of the outbox into packets.
+    /// Moves the messages of the outbox into packets.
     fn put_all(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.drain(|message| {
@@ -330,10 +333,10 @@ impl ItchLine {
     }
 }
 
-/// A change as the dialect wants it; `None`: its price is none of ITCH's. Only the fields that ITCH publishes are set.
+/// Converts a change for the dialect, with only the fields that ITCH publishes. Returns `None` if ITCH cannot express its price.
 fn change_of(change: &BookChange) -> Option<Change> {
     let of = |reference| Order { reference, price: 0, shares: 0 };
-    // The side is not published but for additions.
+    // Only additions publish the side.
     let side = Side::Buy;
     Some(match *change {
         BookChange::Add { reference, side, price_e8, quantity } => Change::Add {

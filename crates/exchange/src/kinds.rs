@@ -1,11 +1,11 @@
-//! Simulated venues, one row each.
+//! The simulated venues, one row each.
 
 use tapeworks_market::Publisher;
 use tapeworks_wire::iex::tp::MessageProtocolId;
 use tapeworks_wire::nasdaq::itch50::MarketCode;
 use tapeworks_wire::nyse::integrated::Market;
 
-/// Protocol of a venue, as a [dialect](crate::dialect).
+/// The protocol of a venue, as a [dialect](crate::dialect).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Itch,
@@ -19,47 +19,48 @@ pub(crate) enum Speaks {
     Cqs,
 }
 
-/// What a venue shows of its book.
+/// The part of its book that a venue publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shows {
     Orders,
-    /// The sum at each price.
+    /// The total at each price.
     Levels,
-    /// The best price of each side.
+    /// The best price on each side.
     Quotes,
 }
 
-/// The facts of a kind of venue.
+/// The properties of a kind of venue.
 #[derive(Debug)]
 pub(crate) struct KindRow {
     pub(crate) kind: VenueKind,
-    /// For configuration files and the command line: the first is the usual one.
+    /// Names in configuration files and on the command line; the first is the primary one.
     pub(crate) keys: &'static [&'static str],
     pub(crate) name: &'static str,
     /// Its feed.
     pub(crate) publisher: Publisher,
     pub(crate) speaks: Speaks,
     pub(crate) shows: Shows,
-    /// Its number or letter in its own messages, where these have one.
+    /// Its number or letter in its own messages, if they carry one.
     pub(crate) code: u16,
-    /// Its letters in quotes of UQDF and CQS, if it is a participant.
+    /// Its letters in UQDF and CQS quotes, if it is a participant.
     pub(crate) letters: Option<&'static [u8; 2]>,
     /// Listing-market letter in directories; `None` if it lists no symbols.
     pub(crate) listing: Option<u8>,
-    /// Symbols with auctions here, as `(first, stride)`. All but the main market need [`Scenario::listing_auctions`](crate::Scenario::listing_auctions).
+    /// Symbols with auctions here, as `(first, stride)`. All markets but the main one need
+    /// [`Scenario::listing_auctions`](crate::Scenario::listing_auctions).
     pub(crate) auctions: &'static [(u32, u32)],
-    /// Holds auctions for symbols whose listing market has none.
+    /// Whether it holds auctions for symbols whose listing market has none.
     pub(crate) is_main: bool,
     /// The multicast groups of lines A and B, and their port.
     pub(crate) groups: ([[u8; 4]; 2], u16),
-    /// The addresses that the packets of lines A and B come from.
+    /// The source addresses of lines A and B.
     pub(crate) sources: [[u8; 4]; 2],
 }
 
 /// Declares the kinds, and a row for each in the same order.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident { $($facts:tt)* })*) => {
-        /// Which market a venue is, and in which protocol it speaks.
+        /// The market and protocol of a venue.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum VenueKind {
@@ -327,7 +328,7 @@ kinds! {
         groups: ([[239, 192, 150, 1], [239, 192, 151, 1]], 60_400),
         sources: [[194, 169, 8, 2], [194, 169, 9, 2]],
     }
-    /// The securities information processor of tape C: quotes of all venues in UQDF 1.5, of half of the symbols.
+    /// The securities information processor of tape C: all venues' quotes in UQDF 1.5, for half of the symbols.
     Uqdf {
         keys: &["uqdf", "utp"],
         name: "UTP UQDF",
@@ -342,7 +343,7 @@ kinds! {
         groups: ([[233, 46, 176, 16], [233, 46, 177, 16]], 55_630),
         sources: [[69, 10, 251, 128], [69, 10, 252, 128]],
     }
-    /// The securities information processor of tapes A and B: quotes of all venues in CQS 1.91, of the other symbols.
+    /// The securities information processor of tapes A and B: all venues' quotes in CQS 1.91, for the other symbols.
     Cqs {
         keys: &["cqs", "cta"],
         name: "CTA CQS",

@@ -1,27 +1,27 @@
 //! Simulated venues: a deterministic market in real protocol bytes.
 //!
-//! A [`Scenario`] has the venues, symbols, volume, bursts, faults of the lines and a seed. It determines, byte for
-//! byte:
+//! A [`Scenario`] describes the venues, symbols, volume, bursts, line faults, and a seed. It determines, byte for byte:
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Generator`] | messages, one after the other, in order of time |
-//! | [`Packets`] | packets on the venues' lines A and B, with heartbeats and, on request, faults |
+//! | [`Generator`] | messages in time order |
+//! | [`Packets`] | packets on the venues' lines A and B, with heartbeats and, optionally, faults |
 //! | [`write_pcap`] | those packets as a capture |
 //! | [`write_itch`] | a raw ITCH file of one venue |
-//! | [`live::Live`] | packets as they are due, for venues that serve live |
+//! | [`live::Live`] | packets as they come due, for venues that run live |
 //!
-//! [`orders::OrderExchange`] is a venue that takes orders, by native messages and OUCH, over [`matching::MatchingEngine`]. Its market
-//! data go out by an [`itch_line::ItchLine`].
+//! [`orders::OrderExchange`] is a venue that accepts orders, as native messages or OUCH, and matches them with
+//! [`matching::MatchingEngine`]. It publishes its market data through an [`itch_line::ItchLine`].
 //!
-//! [`tapeworks_session`] keeps the packets for retransmission, and serves the snapshots that [`live::Live::image`] makes.
+//! [`tapeworks_session`] keeps the packets for retransmission, and serves the snapshots that [`live::Live::image`] builds.
 //!
-//! A generated session is valid: orders are added before they change, no more is executed than rests, a venue's book is never
-//! crossed, executions hit the first in line, the directory comes first. It is like a real day in the mix of messages, the life
-//! of orders (young ones die young, near the top), the shape of the day and its bursts; it is not a model to trade on.
+//! A generated session is valid: orders are added before they change, executions never exceed the resting quantity, a venue's
+//! book is never crossed, executions hit the first order in line, and the directory comes first. It resembles a real day in its
+//! message mix, the lifetimes of orders (young orders die young, near the top of book), the shape of the day, and its bursts. It
+//! is not a model to trade on.
 //!
-//! Cost: mostly cache misses, one core; memory as the live orders need it, 16 bytes each. `tapeworks exchange generate`
-//! prints the time that it took.
+//! Cost: one core, mostly cache misses; memory grows with the number of live orders, 16 bytes each. `tapeworks exchange generate`
+//! prints how long it took.
 
 mod bands;
 mod book;
@@ -63,7 +63,7 @@ pub use scenario::{
     Scenario, ScenarioError, ScenarioKind, USUAL_MOST_ORDERS, Unit, VenueConfig, VenueKind, WrongVenue,
 };
 
-/// The examples of the README, compiled.
+/// The README's examples, compiled as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

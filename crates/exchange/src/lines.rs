@@ -1,6 +1,6 @@
-//! The faults of lines A and B: loss, repetition, late copies, reordering, and line B's skew.
+//! Faults of lines A and B: loss, duplication, late copies, reordering, and line B's skew.
 //!
-//! Cost: a copy of each packet and its place in a heap. Memory: the packets that wait for their time.
+//! Cost: each packet is copied and pushed onto a heap. Memory: the packets that are delayed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,14 +12,14 @@ use crate::random::Random;
 use crate::report::VenueReport;
 use crate::scenario::LineFaults;
 
-/// How long after the first a repeated packet comes, in nanoseconds.
+/// Delay of a duplicate after the original, in nanoseconds.
 const REPEAT_AFTER_NS: u64 = 1_000;
 
-/// A packet that waits for its time.
+/// A packet waiting for its send time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Waiting {
     pub(crate) time_ns: u64,
-    /// Orders the packets of one time.
+    /// Orders packets with equal times.
     number: u64,
     pub(crate) venue: usize,
     pub(crate) line: usize,
@@ -34,20 +34,20 @@ pub(crate) struct LineOptions {
     /// 1 or 2.
     pub(crate) lines: usize,
     pub(crate) faults: [LineFaults; 2],
-    /// How much later (up to) a packet comes on line B.
+    /// Maximum delay of line B after line A.
     pub(crate) skew_ns: u64,
 }
 
 #[derive(Debug)]
 struct VenueLines {
     options: LineOptions,
-    /// Of each line, when its last packet was sent.
+    /// When each line last sent a packet.
     sent_ns: [u64; 2],
-    /// Of each line, a packet that waits for its successor to go first.
+    /// On each line, a packet that waits to be overtaken by its successor.
     overtaken: [Option<Waiting>; 2],
 }
 
-/// A packet before its lines.
+/// A packet before it is copied to its lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing {
     pub(crate) venue: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Lines {
     /// A separate generator, so that faults do not change the market.
     random: Random,
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Buffers to be used again.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     made: u64,
 }
@@ -81,12 +81,12 @@ impl Lines {
         }
     }
 
-    /// When the next packet goes.
+    /// Returns when the next packet is due.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         self.waiting.peek().map(|first| first.0.time_ns)
     }
 
-    /// The next packet, if its time is at most `until_ns`. The caller gives its buffer back by [`Lines::reuse`].
+    /// Takes the next packet, if it is due by `until_ns`. The caller returns its buffer through [`Lines::reuse`].
     pub(crate) fn take(&mut self, until_ns: u64) -> Option<Waiting> {
         let first = self.waiting.peek_mut()?;
         if first.0.time_ns > until_ns {
@@ -104,15 +104,14 @@ impl Lines {
         let Some(venue) = self.venues.get_mut(venue) else { return };
         for (line, overtaken) in venue.overtaken.iter_mut().enumerate() {
             if let Some(mut packet) = overtaken.take() {
-                // A later packet without messages may have gone before it.
+                // A later packet without messages may already have been sent.
                 packet.time_ns = packet.time_ns.max(venue.sent_ns[line]);
                 self.waiting.push(Reverse(packet));
             }
         }
     }
 
-    /// Puts a packet on the lines of its venue. `frame` builds the packet as it is on a line, and returns whether it
-    /// could.
+    /// Sends a packet on its venue's lines. `frame` builds the packet as it appears on a line, and returns whether it succeeded.
     pub(crate) fn send(
         &mut self,
         outgoing: Outgoing,
@@ -170,7 +169,7 @@ impl Lines {
             if content == Content::Messages
                 && let Some(mut overtaken) = state.overtaken[line].take()
             {
-                // At the time of its successor, with the higher number of the two.
+                // It takes its successor's time, and the higher of the two numbers.
                 overtaken.time_ns = time_ns;
                 std::mem::swap(&mut overtaken.number, &mut packet.number);
                 injected.reordered_packets += 1;

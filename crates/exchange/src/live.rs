@@ -1,18 +1,18 @@
-//! Live venues: each message is due at a time, and is sent then.
+//! Live venues: each message has a due time, and is sent then.
 //!
-//! [`Live`] has no clock: the caller passes the time since the start, and it hands out the packets of that moment. Message
-//! `n` is due at `n / rate` after the start, bursts on top; late messages are caught up with, never shifted. A message's own
-//! timestamp is the time at which it was due, so a receiver measures from then.
+//! [`Live`] has no clock: the caller passes the time since the start, and it delivers the packets that are due. Message `n` is
+//! due at `n / rate` after the start, with bursts on top. Late messages are sent as fast as possible, and their due times never
+//! move. A message's own timestamp is its due time, so a receiver measures latency from then.
 //!
-//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or start the numbers of its session over
-//! ([`LiveVenue::resets`]). Either way it numbers from 1 and first sends the state for a receiver without history: the phases of the day
-//! so far, beginning with the start of messages, which empties books; the directory; the states; and every resting order as an addition.
-//! A venue that does not announce its restarts ([`LiveVenue::announces`]) leaves out the start of messages. A venue can fall silent
-//! ([`LiveVenue::silences`]): its messages wait and are sent afterwards, with the times at which they are sent. At night
-//! ([`LiveOptions::nights`]) all venues close, and the next trading day begins like a restart.
+//! A venue can start a new session during the day ([`LiveVenue::restart_after`]), or restart the numbers of its session
+//! ([`LiveVenue::resets`]). In both cases it numbers from 1 and first sends the state for a receiver without history: the phases
+//! of the day so far, beginning with the start of messages, which empties books; the directory; the states; and every resting
+//! order as an addition. A venue that does not announce its restarts ([`LiveVenue::announces`]) omits the start of messages. A
+//! venue can fall silent ([`LiveVenue::silences`]): its messages wait and are sent afterwards, timestamped when they are sent. At
+//! night ([`LiveOptions::nights`]) all venues close, and the next trading day begins like a restart.
 //!
-//! Cost: that of the [`Generator`] and of [`Packets`](crate::Packets), without the network headers. Memory besides: 88 bytes
-//! for each message that waits during a silence or after a restart.
+//! Cost: as for the [`Generator`] and [`Packets`](crate::Packets), without the network headers. Additional memory: 136 bytes for
+//! each message that waits during a silence or after a restart.
 
 use std::collections::VecDeque;
 
@@ -31,79 +31,79 @@ use crate::scenario::{
     HOUR_NS, LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind,
 };
 
-/// The most messages that one call of [`Live::advance`] makes.
+/// Maximum number of messages that one call of [`Live::advance`] makes.
 const MOST_AT_ONCE: usize = 4_096;
 
-/// The highest rate, in messages a second: one a nanosecond.
+/// Highest rate, in messages per second: one per nanosecond.
 pub const MOST_A_SECOND: u64 = SECOND_NS;
 
-/// Messages of one venue that may wait; at more the whole market waits.
+/// Maximum number of waiting messages; beyond it the whole market waits.
 const MOST_WAITING: usize = 1 << 20;
 
-/// A time of high rate.
+/// A period of high rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveBurst {
-    /// Its beginning, in nanoseconds since the start.
+    /// Its start, in nanoseconds since the simulation's start.
     pub at_ns: u64,
     /// Its length in nanoseconds.
     pub length_ns: u64,
-    /// Messages a second over all venues, besides the usual ones.
+    /// Messages per second over all venues, in addition to the usual rate.
     pub messages_per_second: u64,
 }
 
-/// A venue sends nothing for a while, not even heartbeats.
+/// A period during which a venue sends nothing, not even heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// It begins after so many messages of the venue.
+    /// It begins after this many messages of the venue.
     pub after: u64,
     /// How long it lasts, in nanoseconds.
     pub length_ns: u64,
 }
 
-/// The time between two trading days.
+/// A night between two trading days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Night {
-    /// When it begins, in nanoseconds since the start, without the nights before it.
+    /// When it begins, in nanoseconds since the start, not counting earlier nights.
     pub at_ns: u64,
     /// How long it lasts, in nanoseconds.
     pub length_ns: u64,
 }
 
-/// One venue.
+/// A live venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveVenue {
-    /// The market; several venues may have the same.
+    /// The market; several venues may simulate the same market.
     pub kind: VenueKind,
-    /// Its part of all activity, relative to the sum over the venues.
+    /// Its share of all activity, relative to the sum over the venues.
     pub share: u32,
-    /// Which of the symbols it has.
+    /// The symbols that it trades.
     pub unit: Unit,
-    /// Whether there is a line B.
+    /// Whether it has a line B.
     pub line_b: bool,
     /// Faults of lines A and B.
     pub faults: [LineFaults; 2],
-    /// How much later (up to) a packet comes on line B, in nanoseconds.
+    /// Maximum delay of line B after line A, in nanoseconds.
     pub skew_ns: u64,
-    /// After so many messages of this venue, all its sessions together, its session ends and a new one begins; ascending. It may
-    /// be some messages later, at the end of an event.
+    /// Message counts, ascending, over all sessions of this venue, after which its session ends and a new one starts. The restart
+    /// may happen some messages later, at the end of an event.
     pub restart_after: Vec<u64>,
-    /// When it sends nothing; ascending.
+    /// When it sends nothing, ascending.
     pub silences: Vec<Silence>,
-    /// The times, ascending, when it loses its numbers, like a venue's feed process that restarts after a crash: it is silent, then
-    /// numbers from 1 in the same session and first sends its state, as after a restart.
+    /// When it loses its sequence numbers, ascending, like a feed process that restarts after a crash: it is silent, then numbers
+    /// from 1 in the same session and first sends its state, as after a restart.
     pub resets: Vec<Silence>,
-    /// Whether a message says that the numbers start over, where they do so in the same session. If not, only the numbers show it. IEX-TP
-    /// always says so, by its stream offset.
+    /// Whether a message announces that the numbers restart within the same session. If not, only the numbers show it. IEX-TP
+    /// always announces it, through its stream offset.
     pub announces: bool,
-    /// Whether the next trading day has the session of this one. Protocols without sessions always do.
+    /// Whether the next trading day continues the same session. Protocols without sessions always do.
     pub keeps_session: bool,
-    /// Messages that make no sense, besides its own, for a million of those: of unknown types, cut, of random bytes, a locate's second
-    /// symbol, more executed or cancelled than an order has. Receivers must not take harm.
+    /// Nonsense messages per million of its own messages: unknown types, truncated messages, random bytes, a second symbol for a
+    /// locate, and executions or cancels that exceed the order. They must not harm receivers.
     pub nonsense_per_million: u32,
 }
 
 impl LiveVenue {
-    /// A venue with all symbols, without a line B and without faults, that announces its restarts.
+    /// Creates a venue with all symbols, no line B and no faults, that announces its restarts.
     #[must_use]
     pub fn new(kind: VenueKind) -> Self {
         Self {
@@ -126,76 +126,76 @@ impl LiveVenue {
 /// The options of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// Same seed and times, same bytes.
+    /// The same seed and times produce the same bytes.
     pub seed: u64,
-    /// The start, in nanoseconds since 1970-01-01 00:00 UTC. Sessions are named by its second.
+    /// The start, in nanoseconds since 1970-01-01 00:00 UTC. Session names contain its second.
     pub start_utc_ns: u64,
-    /// Midnight in New York before it, likewise: the origin of ITCH's times.
+    /// The midnight in New York before the start, in the same unit: the origin of ITCH times.
     pub midnight_ns: u64,
-    /// Symbols, each traded at every venue: 1 to 65,535.
+    /// Symbols, 1 to 65,535. Each trades at every venue.
     pub symbols: u32,
-    /// How activity is spread over the symbols.
+    /// How activity is distributed over the symbols.
     pub popularity: Popularity,
-    /// Orders at which a side of a book only loses some: [`Scenario::most_orders`].
+    /// Number of orders at which a side of a book stops growing: see [`Scenario::most_orders`].
     pub most_orders: u32,
-    /// Messages of all venues together for a whole trading day, however long that takes. `None`: an open market without end.
+    /// Total messages of all venues for a whole trading day, however long that takes. `None` means an open market that never ends.
     pub messages: Option<u64>,
-    /// Messages a second over all venues, at most [`MOST_A_SECOND`].
+    /// Messages per second over all venues, at most [`MOST_A_SECOND`].
     pub rate: u64,
-    /// Bursts on top.
+    /// Bursts on top of `rate`.
     pub bursts: Vec<LiveBurst>,
-    /// The nights, ascending. `rate` and `bursts` do not count them: everything due after a night is postponed by its length.
+    /// The nights, ascending. `rate` and `bursts` do not count them: a night postpones everything after it by its length.
     pub nights: Vec<Night>,
-    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0 disables heartbeats.
     pub heartbeat_ns: u64,
-    /// How long the ends of the sessions are repeated, in nanoseconds.
+    /// How long ends of session are repeated, in nanoseconds.
     pub linger_ns: u64,
     /// The venues, at most [`MAX_MARKETS`](crate::MAX_MARKETS).
     pub venues: Vec<LiveVenue>,
 }
 
-/// A packet that goes on a line now.
+/// A packet to send on a line now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LivePacket<'a> {
-    /// Index into the venues.
+    /// Index of the venue.
     pub venue: usize,
-    /// 0: line A; 1: line B.
+    /// 0 for line A, 1 for line B.
     pub line: usize,
     /// Its purpose.
     pub content: Content,
-    /// Messages in it.
+    /// Number of messages in it.
     pub messages: u16,
     /// The UDP payload.
     pub payload: &'a [u8],
 }
 
-/// The receiver of the packets of [`Live`].
+/// Receives the packets of [`Live`].
 pub trait Outlet {
-    /// A session of a venue begins.
+    /// Called when a session of a venue begins.
     fn session(&mut self, venue: usize, session: SessionId);
-    /// A packet was made, whatever its lines do to it; comes before its packets go.
+    /// Called when a packet is made, before it is sent and regardless of line faults.
     fn made(&mut self, venue: usize, made: &Made<'_>);
-    /// A packet goes on a line.
+    /// Called when a packet is sent on a line.
     fn packet(&mut self, packet: &LivePacket<'_>);
 }
 
 /// Counters of one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineReport {
-    /// Packets with messages that went, repeated ones included.
+    /// Packets with messages that were sent, including duplicates.
     pub packets: u64,
-    /// Messages in them.
+    /// Number of messages in them.
     pub messages: u64,
-    /// Heartbeats that went.
+    /// Heartbeats sent.
     pub heartbeats: u64,
-    /// Ends of session that went.
+    /// Ends of session sent.
     pub ends_of_session: u64,
     /// The injected faults.
     pub injected: Injected,
 }
 
 impl LineReport {
-    /// Counts a packet that went.
+    /// Counts a sent packet.
     pub(crate) fn count(&mut self, content: Content, messages: u16) {
         match content {
             Content::Messages => {
@@ -213,7 +213,7 @@ impl LineReport {
 pub struct SessionReport {
     /// Its name.
     pub session: SessionId,
-    /// Its number: the second of its start, or one more than that of the session before.
+    /// Its number: the second of the start, or one more than the previous session's number.
     pub number: u32,
     /// Messages in it so far.
     pub messages: u64,
@@ -224,21 +224,21 @@ pub struct SessionReport {
 pub struct LiveVenueReport {
     /// The market.
     pub kind: VenueKind,
-    /// Messages of all sessions.
+    /// Messages in all sessions.
     pub messages: u64,
-    /// Packets that they were in, each counted once whatever its lines did.
+    /// Packets that contained them, each counted once regardless of line faults.
     pub packets: u64,
-    /// Its sessions, the running one last.
+    /// Its sessions; the current one is last.
     pub sessions: Vec<SessionReport>,
-    /// Line A and, if there is one, line B.
+    /// Line A and, if it exists, line B.
     pub lines: Vec<LineReport>,
-    /// Messages that no line carried.
+    /// Messages that arrived on no line.
     pub lost_messages: u64,
-    /// Silences begun.
+    /// Silences that began.
     pub silences: u64,
-    /// Times that it forgot its numbers.
+    /// Times that it lost its sequence numbers.
     pub resets: u64,
-    /// Messages that make no sense.
+    /// Nonsense messages.
     pub nonsense: NonsenseCounts,
 }
 
@@ -247,18 +247,18 @@ pub struct LiveVenueReport {
 pub struct LiveReport {
     /// Messages of all venues.
     pub messages: u64,
-    /// The most that a message was made after it was due, in nanoseconds.
+    /// The longest time between a message's due time and its creation, in nanoseconds.
     pub worst_late_ns: u64,
-    /// Each venue, in the order of the options.
+    /// The venues, in the order of the options.
     pub venues: Vec<LiveVenueReport>,
 }
 
-/// When messages are due.
+/// The due times of messages.
 #[derive(Debug)]
 struct Pace {
     rate: u64,
     made: u64,
-    /// In order of time; those before `first` are over.
+    /// The bursts by time, each with its messages so far; bursts before `first` are over.
     bursts: Vec<(LiveBurst, u64)>,
     first: usize,
 }
@@ -270,14 +270,14 @@ impl Pace {
         Self { rate: rate.max(1), made: 0, bursts, first: 0 }
     }
 
-    /// `number / rate`, in nanoseconds; a rate is at most [`MOST_A_SECOND`].
+    /// Returns `number / rate` in nanoseconds; a rate is at most [`MOST_A_SECOND`].
     fn time_of(number: u64, rate: u64) -> u64 {
         let rate = rate.clamp(1, MOST_A_SECOND);
-        // Whole seconds apart, so that nothing overflows: a division of 128 bits costs as much as a message.
+        // Whole seconds are computed separately so that nothing overflows: a 128-bit division costs as much as a message.
         (number / rate).saturating_mul(SECOND_NS).saturating_add(number % rate * SECOND_NS / rate)
     }
 
-    /// The due time of the next message, and the burst it belongs to.
+    /// Returns when the next message is due, and the burst that it belongs to.
     fn next(&self) -> (u64, Option<usize>) {
         let mut next = (Self::time_of(self.made, self.rate), None);
         for (index, (burst, made)) in self.bursts.iter().enumerate().skip(self.first) {
@@ -292,7 +292,7 @@ impl Pace {
         next
     }
 
-    /// Goes past the message that [`Pace::next`] answered.
+    /// Moves past the message that [`Pace::next`] returned.
     fn advance(&mut self, (due_ns, burst): (u64, Option<usize>)) {
         match burst {
             None => self.made += 1,
@@ -308,10 +308,10 @@ impl Pace {
     }
 }
 
-/// What is due next, and when, in nanoseconds since the start.
+/// The next step, with its time in nanoseconds since the start.
 #[derive(Debug, Clone, Copy)]
 enum Next {
-    /// A message, and how [`Pace`] knows it.
+    /// A message is due; `of_pace` is what [`Pace`] returned for it.
     Message { due_ns: u64, of_pace: (u64, Option<usize>) },
     /// A night begins.
     Evening(u64),
@@ -328,7 +328,7 @@ impl Next {
     }
 }
 
-/// A message that waits for its turn.
+/// A message waiting to be sent.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     bytes: [u8; MAX_MESSAGE_BYTES],
@@ -343,11 +343,11 @@ struct Venue {
     stream: Stream,
     /// When the first message of the open packet was due, in nanoseconds since the epoch.
     opened_utc_ns: u64,
-    /// In nanoseconds since the start; `u64::MAX`: none.
+    /// In nanoseconds since the start; `u64::MAX` means none.
     heartbeat_due_ns: u64,
     silent_until_ns: u64,
     held: VecDeque<Held>,
-    /// Of its last message, where the protocol splits times.
+    /// The second of its last message, if the protocol sends seconds separately.
     second: Option<u64>,
     restarts: VecDeque<u64>,
     silences: VecDeque<Silence>,
@@ -374,40 +374,40 @@ pub struct Live {
     start_utc_ns: u64,
     midnight_ns: u64,
     nights: VecDeque<Night>,
-    /// The nights so far, in nanoseconds.
+    /// Total length of the nights so far, in nanoseconds.
     slept_ns: u64,
-    /// All venues are closed until the first of `nights` is over.
+    /// All venues are closed until the first of `nights` ends.
     is_night: bool,
     heartbeat_ns: u64,
     linger_ns: u64,
-    /// Messages that wait, of all venues.
+    /// Number of waiting messages, over all venues.
     held: usize,
-    /// Every second turn is for waiting messages.
+    /// Waiting messages get every second turn.
     is_turn_of_held: bool,
     next_held: usize,
-    /// The generator has no more.
+    /// The generator has no more messages.
     is_exhausted: bool,
-    /// When all sessions ended.
+    /// When all sessions ended, if they have.
     ended_ns: Option<u64>,
     messages: u64,
     worst_late_ns: u64,
 }
 
-/// The session of a venue. With MoldUDP64 it is two capital letters for the venue and eight digits of `number`, so every venue
-/// has its own. IEX and MEMX have only the number: venues of one kind that have the same number have the same session.
+/// Returns the session of a venue. A MoldUDP64 session is two capital letters for the venue and eight digits of `number`, so that
+/// every venue has its own. IEX and MEMX have only the number: venues of one kind with the same number have the same session.
 pub(crate) fn session_of(kind: VenueKind, venue: usize, number: u32, unit: Unit) -> SessionId {
     let mut name = digits(number);
-    // Fewer than 26 * 26 venues.
+    // There are fewer than 26 * 26 venues.
     name.0[0] = b'A' + (venue / 26) as u8;
     name.0[1] = b'A' + (venue % 26) as u8;
     kind.session(name.0, number, unit)
 }
 
 impl Live {
-    /// Venues before their first message.
+    /// Creates the venues before their first message.
     ///
     /// # Errors
-    /// A scenario that breaks a rule ([`Scenario::check_market`]).
+    /// The scenario violates a rule ([`Scenario::check_market`]).
     pub fn new(options: &LiveOptions) -> Result<Self, ScenarioError> {
         let of = |venue: &LiveVenue| VenueConfig { kind: venue.kind, share: venue.share, unit: venue.unit };
         let venues: Vec<_> = options.venues.iter().map(of).collect();
@@ -418,7 +418,7 @@ impl Live {
                 halts: 3,
                 ..Scenario::full_session(messages, options.symbols)
             },
-            // The market's own clock goes as fast as the real one.
+            // The market's own clock runs at the speed of the real one.
             None => Scenario::endless(venues, options.symbols, SECOND_NS / options.rate.clamp(1, SECOND_NS)),
         };
         let scenario = Scenario {
@@ -489,7 +489,7 @@ impl Live {
         })
     }
 
-    /// When [`Live::advance`] has something to do next, in nanoseconds since the start; `None` when all is over.
+    /// Returns when [`Live::advance`] next has work, in nanoseconds since the start, or `None` after the end.
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
         let waiting_ns = self.lines.due_ns();
@@ -507,8 +507,9 @@ impl Live {
         }
     }
 
-    /// Sends the messages and packets due `now_ns` after the start: at most some thousand messages at once, so that a second
-    /// call for the same time may be needed. `now_ns` must not go back.
+    /// Sends the messages and packets due `now_ns` after the start.
+    ///
+    /// A call makes at most a few thousand messages, so a second call for the same time may be needed. `now_ns` must not go back.
     pub fn advance(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         if self.ended_ns.is_none() {
             self.begin(outlet);
@@ -544,14 +545,14 @@ impl Live {
         self.deliver(now_ns, outlet);
     }
 
-    /// Ends all sessions now, and hands out whatever waits.
+    /// Ends all sessions now and delivers all waiting packets.
     pub fn finish(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         self.begin(outlet);
         self.end(now_ns, outlet);
         self.deliver(u64::MAX, outlet);
     }
 
-    /// What is due next.
+    /// Returns the next step.
     fn next_step(&self) -> Next {
         let of_pace = self.pace.next();
         let due_ns = of_pace.0.saturating_add(self.slept_ns);
@@ -566,7 +567,7 @@ impl Live {
         }
     }
 
-    /// The trading day ends: what waits is sent, and the sessions end.
+    /// Ends the trading day: sends the waiting messages and ends the sessions.
     fn close_for_the_night(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         let mut bytes = [0; MAX_MESSAGE_BYTES];
         while (0..self.venues.len()).any(|venue| self.generator.pending(venue) > 0)
@@ -587,7 +588,7 @@ impl Live {
         self.is_night = true;
     }
 
-    /// The next trading day begins: each venue numbers from 1.
+    /// Starts the next trading day, on which each venue numbers from 1.
     fn open_next_day(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         let night = self.nights.pop_front();
         self.slept_ns = self.slept_ns.saturating_add(night.map_or(0, |night| night.length_ns));
@@ -624,14 +625,14 @@ impl Live {
         }
     }
 
-    /// A message is due: the next one of the market, or one that waits.
+    /// Sends a message that is due: the market's next message, or a waiting one.
     fn turn(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         if self.held > 0 {
             self.is_turn_of_held = !self.is_turn_of_held;
             if (self.is_turn_of_held || self.is_exhausted) && self.send_held(due_ns, now_ns, outlet) {
                 return;
             }
-            // All of them are silent: due messages wait too, up to a limit.
+            // No waiting message could be sent, or it is not their turn. Up to a limit, due messages wait too.
             if self.held >= MOST_WAITING || self.is_exhausted {
                 return;
             }
@@ -655,7 +656,7 @@ impl Live {
         self.send_held(due_ns, now_ns, outlet);
     }
 
-    /// Sends the first message that waits at the next venue that is not silent.
+    /// Sends the first waiting message of the next venue that is not silent. Returns whether there was one.
     fn send_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
         let count = self.venues.len();
         for offset in 0..count {
@@ -673,7 +674,7 @@ impl Live {
         false
     }
 
-    /// Puts a message into its venue's packet.
+    /// Adds a message to its venue's packet.
     fn send_message(
         &mut self,
         index: usize,
@@ -686,7 +687,7 @@ impl Live {
         let venue = &mut self.venues[index];
         let kind = venue.kind;
         let Some(bytes) = message.bytes.get_mut(..message.length) else { return };
-        // Seconds begin when they do here.
+        // The generator's seconds are dropped; seconds follow live time here.
         if for_dialect!(kind, D => D::is_full_second(bytes)) {
             return;
         }
@@ -731,7 +732,7 @@ impl Live {
         }
     }
 
-    /// Puts the bytes of a message into its venue's packet, and sends that first if there is no room.
+    /// Adds a message's bytes to its venue's packet, after sending the packet if it has no room.
     fn put(&mut self, index: usize, bytes: &[u8], due_utc_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         if !self.venues[index].stream.has_room(bytes) {
             self.flush(index, now_ns, outlet);
@@ -748,7 +749,7 @@ impl Live {
         }
     }
 
-    /// A venue forgets its numbers.
+    /// Restarts the numbers of a venue's session after a silence, as if its feed process had crashed.
     fn reset(&mut self, index: usize, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         self.flush(index, now_ns, outlet);
         self.lines.release(index);
@@ -764,7 +765,7 @@ impl Live {
         self.begin_anew(index, session, outlet);
     }
 
-    /// Ends a venue's session and begins the next one, which first sends the venue's state.
+    /// Ends a venue's session and starts the next one, which first sends the venue's state.
     fn restart(&mut self, index: usize, now_ns: u64, outlet: &mut impl Outlet) {
         self.flush(index, now_ns, outlet);
         self.end_session(index, now_ns);
@@ -779,7 +780,7 @@ impl Live {
         session_of(venue.kind, index, venue.session_number, venue.unit)
     }
 
-    /// Numbers from 1 on, beginning with the messages of the venue's state.
+    /// Restarts numbering at 1, beginning with the messages of the venue's state.
     fn begin_anew(&mut self, index: usize, session: SessionId, outlet: &mut impl Outlet) {
         let venue = &mut self.venues[index];
         venue.second = None;
@@ -789,7 +790,7 @@ impl Live {
         let held = &mut venue.held;
         self.generator.first_messages(index, is_announced, |message| {
             let mut bytes = [0; MAX_MESSAGE_BYTES];
-            // No message is longer.
+            // No message is longer than the buffer.
             if let Some(room) = bytes.get_mut(..message.len()) {
                 room.copy_from_slice(message);
                 held.push_back(Held { bytes, length: message.len() });
@@ -799,7 +800,7 @@ impl Live {
         outlet.session(index, session);
     }
 
-    /// MoldUDP64 marks the end of a session, IEX-TP does not.
+    /// Ends a session. Only transports that mark the end send a packet: MoldUDP64 does, IEX-TP does not.
     fn end_session(&mut self, index: usize, now_ns: u64) {
         self.lines.release(index);
         if self.venues[index].kind.transport().marks_end() {
@@ -836,7 +837,7 @@ impl Live {
         venue.stream.begin_next();
     }
 
-    /// Puts the open packet, or one without messages, on the venue's lines.
+    /// Sends the open packet, or a packet without messages, on the venue's lines.
     fn send(&mut self, index: usize, now_ns: u64, content: Content) {
         let venue = &mut self.venues[index];
         let send_time_ns = match content {
@@ -855,7 +856,7 @@ impl Live {
         });
     }
 
-    /// Hands out the due packets.
+    /// Delivers the packets that are due.
     fn deliver(&mut self, until_ns: u64, outlet: &mut impl Outlet) {
         while let Some(packet) = self.lines.take(until_ns) {
             let (venue, line, messages) = (packet.venue, packet.line, packet.messages);
@@ -873,15 +874,17 @@ impl Live {
         }
     }
 
-    /// The current state of a venue for a receiver without history, with `now_ns` after the start as the messages' time, and without the
-    /// end of the snapshot ([`Image::finish`]). `None`: there is no such venue.
+    /// Returns the current state of a venue for a receiver without history.
+    ///
+    /// The messages carry the time `now_ns` after the start, and the end of the snapshot ([`Image::finish`]) is not included.
+    /// Returns `None` if there is no such venue.
     #[must_use]
     pub fn image(&self, venue: usize, now_ns: u64) -> Option<Image> {
         let state = self.venues.get(venue)?;
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
         let kind = state.kind;
-        // Messages that are made but not sent yet have changed the books already. Nonsense that will be sent among them takes numbers too, and the
-        // generator's seconds will not be sent.
+        // Messages that are made but not yet sent have already changed the books. Nonsense that will be sent among them uses
+        // numbers too, and the generator's seconds will not be sent.
         let to_send = || {
             let held = state.held.iter().filter_map(|held| held.bytes.get(..held.length));
             let made = held.chain(self.generator.pending_messages(venue));
@@ -897,13 +900,13 @@ impl Live {
         Some(image)
     }
 
-    /// Messages of all venues so far.
+    /// Returns the number of messages of all venues so far.
     #[must_use]
     pub const fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn report(&self) -> LiveReport {
         let venue = |venue: &Venue| LiveVenueReport {

@@ -1,19 +1,19 @@
-//! A matching engine: one price-time book a symbol, for simulated venues that take orders.
+//! A matching engine with one price-time book per symbol, for simulated venues that accept orders.
 //!
-//! An order that comes in trades with the best orders of the other side, at their prices: the best price first, at a price
-//! displayed orders before hidden ones, and among those the oldest first. What is left rests, unless its time in force says
-//! otherwise. A displayed slice of an iceberg that is used up is replenished from its reserve and goes behind the others of
-//! its price. A stop waits aside until a trade reaches its stop price; the stops that one order's trades elect enter in the
-//! order in which they came.
+//! An incoming order trades with the best orders on the other side, at their prices: best price first, displayed orders before
+//! hidden ones at the same price, and the oldest first among those. The remainder rests unless its time in force says otherwise.
+//! When an iceberg's displayed slice is used up, it is replenished from the reserve and goes to the back of the queue at its
+//! price. A stop waits outside the book until a trade reaches its stop price; stops elected by the trades of one order enter in
+//! the order in which they were received.
 //!
-//! Every call hands its [`Event`]s to a sink in the order in which they happen: what concerns the owners of orders,
-//! and the [`BookChange`]s that a market-data line publishes. A call that is refused changes nothing and has no
-//! events. The engine has no clock: [`MatchingEngine::advance`] passes the time.
+//! Every call passes its [`Event`]s to a sink in the order in which they happen: events for the owners of orders, and the
+//! [`BookChange`]s that a market-data line publishes. A refused call changes nothing and emits no events. The engine has no
+//! clock: [`MatchingEngine::advance`] moves time forward.
 //!
 //! # Cost
-//! Orders lie in a pool of fixed size and are linked into their price level and into their owner's list, so that a cancel
-//! touches the order and its neighbours. Levels are sorted vectors with the best at the end. Nothing is allocated once the
-//! vectors have grown.
+//! Orders are in a bounded pool, linked into their price level and their owner's list, so a cancel touches only the order and its
+//! neighbors. Levels are sorted vectors with the best price last. Once the vectors have grown, only stops and expiring orders
+//! allocate, for the ordered sets that hold them.
 
 mod levels;
 mod pool;
@@ -31,12 +31,12 @@ pub use pool::OrderId;
 pub enum OrderSide {
     /// Buy.
     Buy,
-    /// Sell, short or not.
+    /// Sell, whether short or long.
     Sell,
 }
 
 impl OrderSide {
-    /// The other side.
+    /// Returns the opposite side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -54,26 +54,26 @@ impl OrderSide {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u32);
 
-/// A symbol, numbered from 0 in the order of [`MatchingOptions::symbols`].
+/// A symbol, numbered from 0 by its position in [`MatchingOptions::symbols`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SymbolIndex(pub u32);
 
-/// At which price an order may trade. Prices are in 1e-8 of the currency.
+/// The price at which an order may trade. Prices are in 1e-8 of the currency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderKind {
-    /// At any. What does not trade at once is cancelled.
+    /// At any price. A remainder that cannot trade immediately is cancelled.
     Market,
     /// At this price or a better one.
     Limit {
         /// The limit.
         price_e8: i64,
     },
-    /// A market order once a trade is at the stop price or beyond it.
+    /// Becomes a market order once a trade reaches the stop price or goes beyond it.
     Stop {
         /// The stop price.
         stop_e8: i64,
     },
-    /// A limit order once a trade is at the stop price or beyond it.
+    /// Becomes a limit order once a trade reaches the stop price or goes beyond it.
     StopLimit {
         /// The stop price.
         stop_e8: i64,
@@ -98,18 +98,18 @@ impl OrderKind {
     }
 }
 
-/// How long an order lives.
+/// How long an order works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
     /// Until [`MatchingEngine::end_day`].
     Day,
-    /// What does not trade at once is cancelled.
+    /// A remainder that cannot trade immediately is cancelled.
     ImmediateOrCancel,
-    /// It trades at once and completely, or not at all.
+    /// Trades immediately and completely, or not at all.
     FillOrKill,
     /// Until this time, in nanoseconds since 1970-01-01 00:00 UTC.
     GoodTill {
-        /// The first nanosecond at which it is gone.
+        /// The first nanosecond at which the order no longer works.
         expire_ns: u64,
     },
 }
@@ -120,34 +120,34 @@ impl Lifetime {
     }
 }
 
-/// What happens where an order would trade with another of its owner. The rule of the incoming order counts.
+/// Self-trade prevention: what happens when an order would trade with another of the same owner. The incoming order's rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SelfTrade {
-    /// They trade.
+    /// The orders trade.
     #[default]
     Allow,
     /// The resting order is cancelled.
     CancelResting,
-    /// The rest of the incoming order is cancelled.
+    /// The remainder of the incoming order is cancelled.
     CancelIncoming,
-    /// Both are cancelled.
+    /// Both orders are cancelled.
     CancelBoth,
-    /// Both lose the smaller one's quantity without a trade.
+    /// Both orders lose the smaller quantity without a trade; an iceberg counts with its displayed slice.
     DecrementBoth,
 }
 
-/// How much of an order the market sees.
+/// How much of an order is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Display {
     /// All of it.
     Full,
-    /// Slices of at most this many: an iceberg.
+    /// Slices of at most this quantity: an iceberg.
     Slice(u32),
-    /// Nothing: it trades behind the displayed orders of its price.
+    /// None of it: the order trades after the displayed orders at its price.
     Hidden,
 }
 
-/// An order as it comes in.
+/// An incoming order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewOrder {
     /// Its owner.
@@ -156,39 +156,40 @@ pub struct NewOrder {
     pub symbol: SymbolIndex,
     /// Its side.
     pub side: OrderSide,
-    /// At which price.
+    /// The price at which it may trade.
     pub kind: OrderKind,
-    /// How many.
+    /// Order quantity.
     pub quantity: u32,
-    /// How much of it the market sees once it rests.
+    /// How much of it is displayed once it rests.
     pub display: Display,
-    /// It trades at least so many at once, or is cancelled; only with [`Lifetime::ImmediateOrCancel`]. 0: any. An order of its owner
-    /// that it would not trade with ends the count, unless that order is cancelled.
+    /// Minimum quantity that must trade immediately, or the order is cancelled; only with [`Lifetime::ImmediateOrCancel`]. 0
+    /// means no minimum. Counting stops at an order of the same owner with which it would not trade, unless self-trade prevention
+    /// cancels that order.
     pub minimum: u32,
-    /// How long it lives.
+    /// How long it works.
     pub lifetime: Lifetime,
-    /// It is cancelled instead of trading at once.
+    /// Whether it is cancelled instead of trading immediately.
     pub is_passive_only: bool,
-    /// What happens instead of trades with its owner's orders.
+    /// Self-trade prevention.
     pub self_trade: SelfTrade,
 }
 
-/// A change of a working order. Side and symbol stay.
+/// A change to a working order. Side and symbol stay the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replacement {
-    /// The new quantity, with what is executed.
+    /// The new quantity, including the executed part.
     pub quantity: u32,
-    /// The new prices, of the same kind. A stop that is elected has the kind of what it became.
+    /// The new prices, of the same kind. An elected stop has the kind that it became.
     pub kind: OrderKind,
-    /// How much the market sees.
+    /// How much of it is displayed.
     pub display: Display,
-    /// How long it lives now; not immediate.
+    /// The new lifetime, which cannot be immediate.
     pub lifetime: Lifetime,
-    /// It is cancelled instead of trading at its new price at once.
+    /// Whether it is cancelled instead of trading immediately at its new price.
     pub is_passive_only: bool,
 }
 
-/// Why a call was refused. The book is as it was.
+/// Why a call was refused. A refusal leaves the book unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -201,25 +202,25 @@ pub enum Refusal {
     /// The quantity is 0 or above the symbol's limit.
     #[error("the quantity is 0 or too high")]
     Quantity,
-    /// A price is no multiple of the tick, or outside the symbol's limits.
+    /// A price is not a multiple of the tick, or is outside the symbol's limits.
     #[error("the price is no multiple of the tick, or outside the symbol's limits")]
     Price,
-    /// A slice of 0, or more than the quantity.
+    /// The slice is 0 or exceeds the quantity.
     #[error("the displayed quantity is 0 or above the quantity")]
     Display,
-    /// The minimum is above the quantity, or the order may rest.
+    /// The minimum exceeds the quantity, or the order is not immediate-or-cancel.
     #[error("the minimum quantity is above the quantity, or the order is not immediate or cancel")]
     Minimum,
-    /// The time of expiry is over, or an immediate order cannot be what it is (passive only).
+    /// The expiry time has passed, a passive-only order is immediate, a market order, or a stop, or a replacement is immediate.
     #[error("the expiry or the time in force does not fit the order")]
     Lifetime,
-    /// No room for another order.
+    /// There is no room for another order.
     #[error("no room for another order")]
     Full,
-    /// No such order works, or it is another owner's.
+    /// No such order is working, or it belongs to another owner.
     #[error("no such order")]
     UnknownOrder,
-    /// The replacement has another kind of prices.
+    /// The replacement is of another order kind.
     #[error("a replacement cannot change the type of the order")]
     Kind,
 }
@@ -230,23 +231,23 @@ pub enum Refusal {
 pub enum EndReason {
     /// Its owner cancelled it.
     Requested,
-    /// Its owner's mass cancel.
+    /// Its owner's mass cancel included it.
     MassCancel,
-    /// Its owner is gone.
+    /// Its owner disconnected.
     Disconnected,
-    /// It was immediate or cancel, or a market order, and the rest found nobody.
+    /// It was an immediate-or-cancel or market order, and the remainder found no counterparty.
     Unfilled,
-    /// It was fill or kill and not all of it could trade, or its minimum could not.
+    /// It was fill-or-kill and could not trade completely, or it could not trade its minimum.
     NotFillable,
     /// It was passive only and would have traded.
     WouldTrade,
-    /// Its time is over.
+    /// It expired.
     Expired,
-    /// The day is over.
+    /// The trading day ended.
     DayOver,
     /// It would have traded with its owner's order.
     SelfTrade,
-    /// A replacement left no quantity.
+    /// A replacement left no open quantity.
     ReplacedBelowExecuted,
     /// The venue cancelled it.
     Venue,
@@ -261,18 +262,18 @@ pub struct Fill {
     pub owner: Owner,
     /// Its side.
     pub side: OrderSide,
-    /// What is left of it. At 0 the order is gone.
+    /// The open quantity. At 0 the order no longer works.
     pub leaves: u32,
-    /// What it has traded, with this.
+    /// The executed quantity, including this trade.
     pub executed: u32,
 }
 
-/// What happened.
+/// An event of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// An order was accepted; its trades follow.
     Accepted {
-        /// Its number.
+        /// Its identifier.
         order: OrderId,
         /// Its owner.
         owner: Owner,
@@ -288,15 +289,15 @@ pub enum Event {
     Trade {
         /// The symbol.
         symbol: SymbolIndex,
-        /// Number of the trade, from 1, over all symbols.
+        /// The trade's number, counted from 1 across all symbols.
         match_number: u64,
         /// The resting order's price.
         price_e8: i64,
-        /// How many.
+        /// Traded quantity.
         quantity: u32,
         /// The order that rested.
         resting: Fill,
-        /// The order that came in.
+        /// The incoming order.
         incoming: Fill,
     },
     /// An order was replaced; its trades follow.
@@ -305,21 +306,21 @@ pub enum Event {
         order: OrderId,
         /// Its owner.
         owner: Owner,
-        /// What is left of it before those trades.
+        /// Its open quantity before those trades.
         leaves: u32,
     },
-    /// An order lost quantity without a trade, by [`SelfTrade::DecrementBoth`].
+    /// An order lost quantity without a trade, through [`SelfTrade::DecrementBoth`].
     Decremented {
         /// The order.
         order: OrderId,
         /// Its owner.
         owner: Owner,
-        /// How many it lost.
+        /// The quantity that it lost.
         by: u32,
-        /// What is left of it.
+        /// Its open quantity.
         leaves: u32,
     },
-    /// An order ended with something left.
+    /// An order ended with open quantity.
     Ended {
         /// The order.
         order: OrderId,
@@ -327,100 +328,100 @@ pub enum Event {
         owner: Owner,
         /// Why.
         reason: EndReason,
-        /// What was left.
+        /// The quantity that was open.
         leaves: u32,
-        /// What it has traded.
+        /// The executed quantity.
         executed: u32,
     },
     /// The displayed book changed.
     Book {
         /// The symbol.
         symbol: SymbolIndex,
-        /// How.
+        /// The change.
         change: BookChange,
     },
 }
 
-/// A change of the displayed book, as market data has it. References are never used twice.
+/// A change to the displayed book, as market data publish it. A reference is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BookChange {
-    /// An order is displayed, behind those of its price.
+    /// An order is displayed at the back of the queue at its price.
     Add {
-        /// Its public number.
+        /// Its public order reference.
         reference: u64,
         /// Its side.
         side: OrderSide,
         /// Its price.
         price_e8: i64,
-        /// How many.
+        /// Displayed quantity.
         quantity: u32,
     },
-    /// A displayed order traded at its price; with all its quantity it is gone.
+    /// A displayed order traded at its price; if all of it traded, it is removed.
     Execute {
-        /// Its public number.
+        /// Its public order reference.
         reference: u64,
-        /// How many.
+        /// Traded quantity.
         quantity: u32,
-        /// Number of the trade.
+        /// The trade's number.
         match_number: u64,
     },
     /// A displayed order lost quantity and keeps its place.
     Reduce {
-        /// Its public number.
+        /// Its public order reference.
         reference: u64,
-        /// How many.
+        /// The quantity that it lost.
         by: u32,
     },
-    /// A displayed order is gone.
+    /// A displayed order was removed.
     Delete {
-        /// Its public number.
+        /// Its public order reference.
         reference: u64,
     },
-    /// A displayed order became another one, behind those of its new price.
+    /// A displayed order was replaced by another at the back of the queue at its new price.
     Replace {
-        /// Its public number so far.
+        /// Its old public order reference.
         old: u64,
-        /// Its new public number.
+        /// Its new public order reference.
         new: u64,
         /// Its price.
         price_e8: i64,
-        /// How many.
+        /// Displayed quantity.
         quantity: u32,
     },
-    /// A trade of a hidden order.
+    /// A hidden order traded.
     HiddenTrade {
         /// The price.
         price_e8: i64,
-        /// How many.
+        /// Traded quantity.
         quantity: u32,
-        /// Number of the trade.
+        /// The trade's number.
         match_number: u64,
     },
 }
 
-/// The rules of one symbol.
+/// The trading rules of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymbolRules {
-    /// Prices are multiples of it, in 1e-8; at least 1.
+    /// Price increment in 1e-8, at least 1.
     pub tick_e8: i64,
-    /// The lowest price of an order, in 1e-8; at least 1.
+    /// Lowest order price in 1e-8, at least 1.
     pub lowest_price_e8: i64,
-    /// The highest.
+    /// Highest order price in 1e-8.
     pub highest_price_e8: i64,
-    /// The largest quantity of an order.
+    /// Largest order quantity.
     pub most_quantity: u32,
 }
 
 /// The symbols and limits of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatchingOptions {
-    /// Rules of each symbol.
+    /// The rules of each symbol.
     pub symbols: Vec<SymbolRules>,
-    /// Orders that may work at the same time, of all symbols and owners.
+    /// Maximum number of working orders, across all symbols and owners.
     pub most_orders: u32,
 }
 
-/// A working order, as a caller sees it.
+/// A working order, as callers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkingOrder {
     /// Its owner.
@@ -429,19 +430,19 @@ pub struct WorkingOrder {
     pub symbol: SymbolIndex,
     /// Its side.
     pub side: OrderSide,
-    /// Its prices. A stop that is elected has become a market or a limit order.
+    /// Its prices. An elected stop is a market or a limit order.
     pub kind: OrderKind,
-    /// Its quantity with what is executed.
+    /// Its quantity, including the executed part.
     pub quantity: u32,
-    /// What it has traded.
+    /// The executed quantity.
     pub executed: u32,
-    /// What is left of it.
+    /// The open quantity.
     pub leaves: u32,
-    /// What the market sees of it now.
+    /// The quantity displayed now.
     pub displayed: u32,
-    /// How much the market may see.
+    /// How much of it may be displayed.
     pub display: Display,
-    /// How long it lives.
+    /// How long it works.
     pub lifetime: Lifetime,
 }
 
@@ -458,25 +459,25 @@ pub(crate) struct Order {
     quantity: u32,
     executed: u32,
     leaves: u32,
-    /// Displayed now; 0 for a hidden order.
+    /// Displayed quantity; 0 for a hidden order.
     shown: u32,
-    /// The public number of what is displayed.
+    /// The public reference of the displayed quantity.
     reference: u64,
-    /// Orders the stops that are elected together.
+    /// Order of entry; stops elected together enter the book in this order.
     entered: u64,
     place: Place,
-    /// Neighbours in the queue of its level.
+    /// Neighbors in the queue of its price level.
     level: Links,
-    /// Neighbours among its owner's orders.
+    /// Neighbors in its owner's list.
     own: Links,
 }
 
 /// Where an order is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In no queue: it is coming in.
+    /// In no queue: it is being processed.
     Incoming,
-    /// In the queue of its price.
+    /// In the queue at its price.
     Resting,
     /// Among the stops.
     Waiting,
@@ -488,31 +489,31 @@ struct Book {
     rules: SymbolRules,
     is_halted: bool,
     sides: [Levels; 2],
-    /// Stops by price and order of entry; buys and sells.
+    /// Stops by price and order of entry; first buys, then sells.
     stops: [BTreeSet<(i64, u64, OrderId)>; 2],
     last_e8: Option<i64>,
 }
 
-/// Price-time matching of some symbols. See the [module](self).
+/// Price-time matching of a set of symbols. See the [module](self).
 #[derive(Debug)]
 pub struct MatchingEngine {
     books: Vec<Book>,
     pool: Pool,
-    /// First order of each owner's list.
+    /// The first order in each owner's list.
     owners: Vec<Option<OrderId>>,
     expiries: BTreeSet<(u64, OrderId)>,
     now_ns: u64,
     entered: u64,
     references: u64,
     matches: u64,
-    /// Stops that are elected, in the order in which they enter.
+    /// Elected stops with their order of entry.
     elected: Vec<(u64, OrderId)>,
-    /// Orders that one call goes through; kept for its room.
+    /// Orders that one call works through; kept so that the vector is not reallocated.
     round: Vec<OrderId>,
 }
 
 impl MatchingEngine {
-    /// An engine without orders.
+    /// Creates an engine without orders.
     #[must_use]
     pub fn new(options: &MatchingOptions) -> Self {
         let book = |rules: &SymbolRules| Book {
@@ -536,10 +537,10 @@ impl MatchingEngine {
         }
     }
 
-    /// Takes an order.
+    /// Accepts an order, trades it, and rests or cancels the remainder.
     ///
     /// # Errors
-    /// The order does not fit the symbol's rules, or there is no room.
+    /// The order violates the symbol's rules, the symbol is halted or unknown, or there is no room.
     pub fn submit(&mut self, new: &NewOrder, sink: &mut impl FnMut(Event)) -> Result<OrderId, Refusal> {
         self.check(new)?;
         self.entered += 1;
@@ -584,18 +585,20 @@ impl MatchingEngine {
     /// Cancels an owner's order.
     ///
     /// # Errors
-    /// The order is not there, or not this owner's.
+    /// No such order is working, or it belongs to another owner.
     pub fn cancel(&mut self, owner: Owner, id: OrderId, sink: &mut impl FnMut(Event)) -> Result<(), Refusal> {
         self.owned(owner, id)?;
         self.end(id, EndReason::Requested, sink);
         Ok(())
     }
 
-    /// Replaces quantity, prices, display or lifetime of an owner's order. It keeps its place if its price and its display stay and
-    /// its quantity does not grow; otherwise it goes behind the others of its new price, and trades first if it can.
+    /// Replaces the quantity, prices, display, or lifetime of an owner's order.
+    ///
+    /// The order keeps its place if its price and display stay the same and its quantity does not grow. Otherwise it first trades
+    /// if it can, and rests at the back of the queue at its new price.
     ///
     /// # Errors
-    /// The order is not there or not this owner's, the symbol is halted, or the new values do not fit.
+    /// No such order is working, it belongs to another owner, the symbol is halted, or the new values violate the rules.
     pub fn replace(
         &mut self,
         owner: Owner,
@@ -654,7 +657,7 @@ impl MatchingEngine {
         Ok(())
     }
 
-    /// Cancels all orders of an owner that `is_meant` picks. Returns their number.
+    /// Cancels an owner's orders that `is_meant` selects. Returns how many.
     pub fn mass_cancel(
         &mut self,
         owner: Owner,
@@ -670,7 +673,7 @@ impl MatchingEngine {
             }
             next = order.own.next;
         }
-        // The list has the newest first; the oldest is cancelled first.
+        // The list starts with the newest order, but the oldest is cancelled first.
         let cancelled = ending.len() as u32;
         for id in ending.drain(..).rev() {
             self.end(id, reason, sink);
@@ -679,7 +682,7 @@ impl MatchingEngine {
         cancelled
     }
 
-    /// The time is now `now_ns`: orders that are good till an earlier time expire, the earliest first. Time does not go back.
+    /// Advances time to `now_ns`, which never goes back, and expires the orders that are due, the earliest first.
     pub fn advance(&mut self, now_ns: u64, sink: &mut impl FnMut(Event)) {
         self.now_ns = self.now_ns.max(now_ns);
         while let Some((expire_ns, id)) = self.expiries.first().copied()
@@ -689,13 +692,13 @@ impl MatchingEngine {
         }
     }
 
-    /// When the next order expires, if one does.
+    /// Returns when the next order expires, if any will.
     #[must_use]
     pub fn next_expiry_ns(&self) -> Option<u64> {
         self.expiries.first().map(|(expire_ns, _)| *expire_ns)
     }
 
-    /// The day is over: all day orders end, in the order of their slots in the pool.
+    /// Ends the trading day: cancels all day orders, in the order of their pool slots.
     pub fn end_day(&mut self, sink: &mut impl FnMut(Event)) {
         let mut ending = std::mem::take(&mut self.round);
         ending
@@ -706,17 +709,17 @@ impl MatchingEngine {
         self.round = ending;
     }
 
-    /// The venue cancels an order.
+    /// Cancels an order on behalf of the venue.
     ///
     /// # Errors
-    /// The order is not there.
+    /// No such order is working.
     pub fn cancel_by_venue(&mut self, id: OrderId, sink: &mut impl FnMut(Event)) -> Result<(), Refusal> {
         self.pool.get(id).ok_or(Refusal::UnknownOrder)?;
         self.end(id, EndReason::Venue, sink);
         Ok(())
     }
 
-    /// Halts a symbol, or ends its halt. A halted symbol takes cancels only.
+    /// Halts or resumes a symbol. A halted symbol accepts only cancels.
     ///
     /// # Errors
     /// The symbol is not traded here.
@@ -725,19 +728,19 @@ impl MatchingEngine {
         Ok(())
     }
 
-    /// A working order.
+    /// Returns a working order.
     #[must_use]
     pub fn order(&self, id: OrderId) -> Option<WorkingOrder> {
         self.pool.get(id).map(view)
     }
 
-    /// Orders that work.
+    /// Number of working orders.
     #[must_use]
     pub fn orders(&self) -> usize {
         self.pool.len()
     }
 
-    /// The best displayed price and its displayed quantity.
+    /// Returns the best displayed price and the quantity displayed there.
     #[must_use]
     pub fn top(&self, symbol: SymbolIndex, side: OrderSide) -> Option<(i64, u64)> {
         let levels = &self.books.get(symbol.0 as usize)?.sides[side.index()];
@@ -747,7 +750,7 @@ impl MatchingEngine {
         })
     }
 
-    /// The displayed orders of a side by priority: reference, price, displayed quantity.
+    /// Iterates over the displayed orders of a side by priority: reference, price, displayed quantity.
     pub fn displayed(
         &self,
         symbol: SymbolIndex,
@@ -759,7 +762,7 @@ impl MatchingEngine {
         })
     }
 
-    /// The price of a symbol's last trade.
+    /// Returns the price of a symbol's last trade.
     #[must_use]
     pub fn last_e8(&self, symbol: SymbolIndex) -> Option<i64> {
         self.books.get(symbol.0 as usize)?.last_e8
@@ -817,14 +820,14 @@ impl MatchingEngine {
         Ok(())
     }
 
-    /// Whether an order that comes in would trade at once, or meet an order of its owner.
+    /// Returns whether an incoming order would trade immediately, or meet an order of its owner.
     fn would_trade(&self, order: &Order) -> bool {
         let Ok(book) = self.book(order.symbol) else { return false };
         let best = book.sides[order.side.other().index()].best();
         best.is_some_and(|best| reaches(order.side, order.kind.limit_e8(), best.price_e8))
     }
 
-    /// How many could trade at once, up to `wanted`.
+    /// Returns the quantity that could trade immediately. Counting stops once it reaches `wanted`.
     fn fillable(&self, order: &Order, wanted: u32) -> u64 {
         let Ok(book) = self.book(order.symbol) else { return 0 };
         let mut sum = 0u64;
@@ -838,7 +841,7 @@ impl MatchingEngine {
             let (mut shown, mut reserve) = (0u64, 0u64);
             for (_, other) in self.queue(level.displayed) {
                 if is_blocked(other) {
-                    // Reserves of orders before it come behind it.
+                    // The reserves of orders ahead of it trade after it.
                     return sum + shown;
                 }
                 if counts(other) {
@@ -861,7 +864,7 @@ impl MatchingEngine {
 
     // Entry, matching, rest
 
-    /// An order enters the book: it trades, and rests or ends.
+    /// Enters an order into the book: trades it, then rests or cancels the remainder.
     fn enter(&mut self, id: OrderId, minimum: u32, sink: &mut impl FnMut(Event)) {
         let Some(order) = self.pool.get(id).copied() else { return };
         let needed = if order.lifetime == Lifetime::FillOrKill { order.leaves } else { minimum };
@@ -877,7 +880,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Trades an order with the other side until nothing is left of it or nobody is at its price. An order without leaves is gone then.
+    /// Trades an order with the other side until it is filled or no price is acceptable. A filled order is released.
     fn trade(&mut self, id: OrderId, sink: &mut impl FnMut(Event)) {
         while let Some(order) = self.pool.get(id).copied() {
             let Some((price_e8, resting_id)) = self.first_of(order.symbol, order.side.other()) else {
@@ -923,7 +926,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Two orders of one owner meet. Returns whether the incoming one goes on.
+    /// Applies self-trade prevention to two orders of one owner. Returns whether the incoming order continues.
     fn prevent(
         &mut self,
         id: OrderId,
@@ -955,7 +958,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Takes quantity off an order without a trade.
+    /// Reduces an order without a trade.
     fn decrement(&mut self, id: OrderId, by: u32, sink: &mut impl FnMut(Event)) {
         let Some(order) = self.pool.get_mut(id) else { return };
         order.leaves -= by;
@@ -982,7 +985,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Takes a trade's quantity off an order.
+    /// Reduces an order by a trade's quantity.
     fn fill(&mut self, id: OrderId, quantity: u32) -> Option<Fill> {
         let order = self.pool.get_mut(id)?;
         order.leaves -= quantity;
@@ -997,7 +1000,7 @@ impl MatchingEngine {
         })
     }
 
-    /// A resting order lost quantity: it goes if nothing is left, and is replenished if its slice is used up.
+    /// Follows up on a reduced resting order: removes it if nothing is left, and replenishes a slice that is used up.
     fn after_fill(&mut self, id: OrderId, sink: &mut impl FnMut(Event)) {
         let Some(order) = self.pool.get(id).copied() else { return };
         if order.leaves == 0 {
@@ -1010,7 +1013,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Puts an order behind the others of its price. `replaced`: its public number so far, if it was displayed.
+    /// Puts an order at the back of the queue at its price. `replaced` is its old public reference, if it was displayed.
     fn rest(&mut self, id: OrderId, price_e8: i64, replaced: Option<u64>, sink: &mut impl FnMut(Event)) {
         let Some(order) = self.pool.get(id).copied() else { return };
         let Some(book) = self.books.get_mut(order.symbol.0 as usize) else { return };
@@ -1085,7 +1088,7 @@ impl MatchingEngine {
 
     // Ends
 
-    /// Ends an order with what is left of it.
+    /// Ends an order that has open quantity.
     fn end(&mut self, id: OrderId, reason: EndReason, sink: &mut impl FnMut(Event)) {
         let Some(order) = self.pool.get(id).copied() else { return };
         match order.place {
@@ -1104,7 +1107,7 @@ impl MatchingEngine {
         sink(Event::Ended { order: id, owner, reason, leaves, executed });
     }
 
-    /// Gives an order's slot back. It is in no level.
+    /// Frees the slot of an order that is in no price level.
     fn release(&mut self, id: OrderId) {
         let Some(order) = self.pool.get(id).copied() else { return };
         self.forget_expiry(id, &order);
@@ -1152,7 +1155,7 @@ impl MatchingEngine {
         }
     }
 
-    /// The first order in line on a side, with its price.
+    /// Returns the first order in line on a side, with its price.
     fn first_of(&self, symbol: SymbolIndex, side: OrderSide) -> Option<(i64, OrderId)> {
         let level = self.books.get(symbol.0 as usize)?.sides[side.index()].best()?;
         Some((level.price_e8, level.displayed.first().or(level.hidden.first())?))
@@ -1167,7 +1170,7 @@ impl MatchingEngine {
 
     // Stops
 
-    /// Whether an order is a stop whose price no trade has reached.
+    /// Returns whether an order is a stop whose price no trade has reached.
     fn is_waiting_stop(&self, order: &Order) -> bool {
         let last_e8 = self.books.get(order.symbol.0 as usize).and_then(|book| book.last_e8);
         match (order.kind.stop_e8(), last_e8) {
@@ -1198,7 +1201,7 @@ impl MatchingEngine {
         }
     }
 
-    /// A stop becomes a market or a limit order.
+    /// Turns a stop into a market or limit order.
     fn elect(&mut self, id: OrderId, sink: &mut impl FnMut(Event)) {
         let Some(order) = self.pool.get_mut(id) else { return };
         order.place = Place::Incoming;
@@ -1212,7 +1215,7 @@ impl MatchingEngine {
     fn note_trade(&mut self, symbol: SymbolIndex, price_e8: i64) {
         if let Some(book) = self.books.get_mut(symbol.0 as usize) {
             book.last_e8 = Some(price_e8);
-            // The stops that this trade elects are known now; they enter when the order that trades is done.
+            // The stops that this trade elects enter only after the order that is trading is finished.
             let reached = [
                 (Bound::Unbounded, Bound::Included((price_e8, u64::MAX, OrderId::LAST))),
                 (Bound::Included((price_e8, 0, OrderId::FIRST)), Bound::Unbounded),
@@ -1226,7 +1229,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Lets the stops enter that trades elected, until no more are.
+    /// Enters the stops that trades elected, until no more are elected.
     fn settle(&mut self, sink: &mut impl FnMut(Event)) {
         let mut round = std::mem::take(&mut self.round);
         loop {
@@ -1248,7 +1251,7 @@ impl MatchingEngine {
     }
 }
 
-/// Whether an order of this side and limit may trade at a price.
+/// Returns whether an order with this side and limit may trade at a price.
 fn reaches(side: OrderSide, limit_e8: Option<i64>, price_e8: i64) -> bool {
     limit_e8.is_none_or(|limit_e8| match side {
         OrderSide::Buy => limit_e8 >= price_e8,
@@ -1256,7 +1259,7 @@ fn reaches(side: OrderSide, limit_e8: Option<i64>, price_e8: i64) -> bool {
     })
 }
 
-/// Whether an incoming order gets no further than its owner's order.
+/// Returns whether an incoming order stops at an order of its owner.
 const fn blocks_what_is_behind(rule: SelfTrade) -> bool {
     matches!(rule, SelfTrade::CancelIncoming | SelfTrade::CancelBoth | SelfTrade::DecrementBoth)
 }

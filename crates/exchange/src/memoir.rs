@@ -12,10 +12,10 @@ use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
-/// Bytes of the SBE header.
+/// Length of the SBE header, in bytes.
 const HEADER_BYTES: usize = 6;
 
-/// Encodes one message: the header's fields and the time, which all have, and its own.
+/// Encodes a message: the common fields (header and time) and its own.
 macro_rules! say {
     ($outbox:expr, $stamp:expr, $message:ident, $fields:ident { $($own:tt)* }) => {
         $outbox.push($stamp, &depth13::$fields {
@@ -28,12 +28,12 @@ macro_rules! say {
     };
 }
 
-/// From 1e-4 dollars to 1e-6.
+/// Converts a price from 1e-4 dollars to 1e-6.
 fn price(raw: u32) -> Decimal<i64, 6> {
     Decimal(i64::from(raw) * 100)
 }
 
-/// A symbol as a field of six letters, filled with zeros.
+/// Returns a symbol as a field of six letters, padded with zeros.
 fn field(text: &[u8]) -> Ascii<6> {
     let mut bytes = [0; 6];
     bytes.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
@@ -99,13 +99,13 @@ impl Dialect for Memoir {
     const HAS_ORDERS: bool = true;
     const TYPE_OFFSET: usize = 2;
 
-    /// The upper half of a session's number is four letters, the last of which counts the units.
+    /// The upper half of a session number is four letters, the last of which counts the units.
     fn session(name: &SessionName) -> SessionId {
         let unit = u64::from(u32::from_be_bytes(*b"TWX1")) - 1 + u64::from(name.unit);
         SessionId::Memoir(unit << 32 | u64::from(name.number))
     }
 
-    /// The start and the end of messages, which MEMX does not send, are those of the system hours.
+    /// Maps the start and end of messages, which MEMX does not send, to those of the system hours.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         let trading_session = match code {
             b'Q' => TradingSession::Trading,
@@ -116,7 +116,7 @@ impl Dialect for Memoir {
         say!(outbox, stamp, TradingSessionStatus, TradingSessionStatusFields { trading_session });
     }
 
-    /// The book is cleared first, for receivers with another one from before a restart.
+    /// Clears the book first, for receivers that have another book from before a restart.
     fn directory(
         outbox: &mut Outbox,
         kind: VenueKind,
@@ -174,7 +174,7 @@ impl Dialect for Memoir {
                 OrderReducedFields { security_id, order_id: order.reference, quantity: shares }
             ),
             Change::Delete { order, .. } => delete(outbox, stamp, order),
-            // MEMX has no replacement.
+            // MEMX has no replace message.
             Change::Replace { side, old, new } => {
                 delete(outbox, stamp, old);
                 add(outbox, stamp, side, new);
@@ -226,7 +226,7 @@ impl Dialect for Memoir {
         );
     }
 
-    /// Behind the SBE header, in nanoseconds since 1970.
+    /// Writes the time after the SBE header, in nanoseconds since 1970.
     fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
         if let Some(place) = message.get_mut(HEADER_BYTES..HEADER_BYTES + 8) {
             place.copy_from_slice(&utc_ns.to_be_bytes());

@@ -1,7 +1,8 @@
 //! The dialect of the London Stock Exchange: Level 2 MITCH 11.9.
 //!
-//! A time is split: before the first message of a second comes the time message ([`Dialect::full_second`]), which counts from midnight in London. The
-//! simulated symbols are of the United States: in London `ABCD` has the ISIN `GB00000ABCD3`, with the right check digit, and its price is in pounds.
+//! Times are split: a time message, which counts from midnight in London, precedes the first message of each second
+//! ([`Dialect::full_second`]). The simulated symbols are US symbols: in London `ABCD` has the ISIN `GB00000ABCD3`, with a valid
+//! check digit, and its price is in pounds.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -18,7 +19,7 @@ use crate::nasdaq::MPIDS;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueKind};
 
-/// Encodes one message: the length and the time, which all have, and its own fields.
+/// Encodes a message: the common fields (length and time) and its own.
 macro_rules! say {
     ($outbox:expr, $stamp:expr, $message:ident, $fields:ident { $($own:tt)* }) => {{
         begin_second($outbox, $stamp);
@@ -36,7 +37,7 @@ const TIME_TYPE: u8 = Time::TAG;
 /// A reserved byte.
 const NOTHING: [u8; 1] = [0];
 
-/// Puts the time message before the first message of a second.
+/// Writes the time message before the first message of a second.
 fn begin_second(outbox: &mut Outbox, stamp: &Stamp) {
     let second = stamp.utc_ns / SECOND_NS;
     if outbox.begins_second(stamp.venue, second) {
@@ -44,13 +45,13 @@ fn begin_second(outbox: &mut Outbox, stamp: &Stamp) {
     }
 }
 
-/// The time message of a second since 1970 UTC.
+/// Returns the time message of a second since 1970 UTC.
 fn time_message(second: u64) -> [u8; Time::LENGTH] {
     let seconds = SecondsSinceMidnight(since_midnight_in_london(second));
     TimeFields { length: Time::LENGTH as u8, seconds }.encode()
 }
 
-/// From a second since 1970 UTC to one of London's day.
+/// Converts a second since 1970 UTC to a second since midnight in London.
 fn since_midnight_in_london(second: u64) -> u32 {
     const DAY: i64 = 24 * 3_600;
     let second = i64::try_from(second).unwrap_or(i64::MAX);
@@ -59,7 +60,7 @@ fn since_midnight_in_london(second: u64) -> u32 {
     second.saturating_add(ahead).rem_euclid(DAY) as u32
 }
 
-/// From 1e-4 pounds.
+/// Converts a price from 1e-4 pounds.
 fn price(raw: u32) -> Decimal<i64, 8> {
     Decimal(i64::from(raw) * 10_000)
 }
@@ -71,7 +72,7 @@ const fn side(side: book::Side) -> Side {
     }
 }
 
-/// The ISIN of a symbol: the country, nine letters and digits, the check digit.
+/// Returns a symbol's ISIN: the country, nine letters and digits, and the check digit.
 fn isin(symbol: Ascii<8>) -> Ascii<12> {
     let mut number = *b"000000000";
     let letters = symbol.trimmed();
@@ -157,7 +158,7 @@ fn trade(outbox: &mut Outbox, stamp: &Stamp, (at, shares): (u32, u32), match_num
     );
 }
 
-/// The state of a symbol.
+/// Writes the state of a symbol.
 fn status(outbox: &mut Outbox, stamp: &Stamp, standing: &Standing) {
     let trading_status = match standing.state {
         _ if standing.operational_halt => TradingStatus::Halt,
@@ -200,7 +201,7 @@ impl Dialect for Mitch {
         SessionId::MitchUnit((b'1' - 1).wrapping_add(name.unit))
     }
 
-    /// MITCH has no phases but those of its symbols, and both ends of the day.
+    /// Writes both ends of the day. MITCH has no other market-wide phases.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         let event_code = match code {
             b'O' => EventCode::StartOfDay,
@@ -210,7 +211,7 @@ impl Dialect for Mitch {
         say!(outbox, stamp, SystemEvent, SystemEventFields { event_code });
     }
 
-    /// The book is cleared first, for receivers with another one from before a restart.
+    /// Clears the book first, for receivers that have another book from before a restart.
     fn directory(
         outbox: &mut Outbox,
         _: VenueKind,
@@ -280,7 +281,7 @@ impl Dialect for Mitch {
                     price: price(at),
                 }
             ),
-            // London says how many shares are left.
+            // London sends the remaining shares.
             Change::Cancel { order, shares, .. } => {
                 let left = book::Order { shares: order.shares.saturating_sub(shares), ..order };
                 modify(outbox, stamp, left, true);
@@ -310,16 +311,16 @@ impl Dialect for Mitch {
         status(outbox, stamp, standing);
     }
 
-    /// London has none.
+    /// London has no short sale price test.
     fn short_sale_test(_: &mut Outbox, _: VenueKind, _: &Stamp, _: Ascii<8>, _: &Standing) {}
 
-    /// The trade again, as a void one.
+    /// Sends the trade again, marked as void.
     fn trade_break(outbox: &mut Outbox, _: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
         let stamp = &Stamp { locate: print.locate, ..*stamp };
         trade(outbox, stamp, (print.price, print.shares), print.trade_id, 1);
     }
 
-    /// Seconds begin in London when they do in UTC.
+    /// Seconds start in London when they start in UTC.
     fn second_of(utc_ns: u64, _midnight_ns: u64) -> Option<u64> {
         Some(utc_ns / SECOND_NS)
     }

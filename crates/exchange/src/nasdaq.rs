@@ -1,4 +1,4 @@
-//! The dialect of the venues of the Nasdaq family: TotalView-ITCH 5.0.
+//! The dialect of the Nasdaq family: TotalView-ITCH 5.0.
 
 use tapeworks_session::SessionId;
 use tapeworks_wire::nasdaq::itch50::{self, *};
@@ -10,7 +10,7 @@ use crate::instrument::{Instrument, is_tier_1};
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
-/// Market participants that put their name to an order. None of them exists.
+/// Market participants that attribute orders to themselves. None of them exists.
 pub(crate) const MPIDS: [[u8; 4]; 8] =
     [*b"TWAA", *b"TWBB", *b"TWCC", *b"TWDD", *b"TWEE", *b"TWFF", *b"TWGG", *b"TWHH"];
 
@@ -29,7 +29,7 @@ fn market_code(kind: VenueKind) -> MarketCode {
     MarketCode::from_raw(kind.row().code as u8)
 }
 
-/// Encodes one message: the header's fields, which all have, and its own.
+/// Encodes a message: the common header fields and its own.
 macro_rules! say {
     ($outbox:expr, $stamp:expr, $fields:ident { $($own:tt)* }) => {
         $outbox.push($stamp, &itch50::$fields {
@@ -41,7 +41,7 @@ macro_rules! say {
     };
 }
 
-/// A change of the book.
+/// Writes a change of the book.
 #[inline]
 fn change(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, change: &Change) {
     match *change {
@@ -124,12 +124,12 @@ fn change(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, change: &Change) 
     }
 }
 
-/// A phase of the day, by its ITCH letter.
+/// Writes a phase of the day, given by its ITCH letter.
 fn system_event(outbox: &mut Outbox, stamp: &Stamp, code: u8) {
     say!(outbox, stamp, SystemEventFields { event_code: EventCode::from_raw(code) });
 }
 
-/// The messages about a symbol before the day starts.
+/// Writes the messages about a symbol before the day starts.
 fn directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &Instrument, standing: &Standing) {
     stock_directory(outbox, stamp, index, instrument, standing.new_issue);
     trading_action(outbox, stamp, instrument.symbol, standing.state, standing.reason);
@@ -209,7 +209,7 @@ fn market_makers(outbox: &mut Outbox, stamp: &Stamp, index: u32, stock: Ascii<8>
     }
 }
 
-/// Listed at Nasdaq, so that its auctions are held there.
+/// Returns whether Nasdaq lists a symbol, and therefore holds its auctions.
 pub(crate) fn is_listed(index: u32) -> bool {
     index.is_multiple_of(2)
 }
@@ -228,13 +228,13 @@ fn trading_action(
     );
 }
 
-/// A short sale price test begins to hold during the day (Rule 201).
+/// Writes the start of a short sale price test during the day (Rule 201).
 fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>) {
     let reg_sho_action = RegShoAction::RegShoShortSalePriceTestRestriction;
     say!(outbox, stamp, RegShoRestrictionFields { stock, reg_sho_action });
 }
 
-/// Declines of 7 %, 13 % and 20 % from an index of 6,000.
+/// Writes levels for declines of 7 %, 13 % and 20 % from an index of 6,000.
 pub(crate) fn circuit_breaker_levels(outbox: &mut Outbox, stamp: &Stamp) {
     const INDEX: u64 = 6_000 * 100_000_000;
     say!(
@@ -248,12 +248,12 @@ pub(crate) fn circuit_breaker_levels(outbox: &mut Outbox, stamp: &Stamp) {
     );
 }
 
-/// Level 1 is breached; after 15:25 that does not halt the market (Rule 4121).
+/// Writes a breach of level 1; after 15:25 it does not halt the market (Rule 4121).
 pub(crate) fn circuit_breaker_breach(outbox: &mut Outbox, stamp: &Stamp) {
     say!(outbox, stamp, MwcbStatusFields { breached_level: BreachedLevel::Level1 });
 }
 
-/// The time and price of a new issue's release.
+/// Writes the time and price of a new issue's release.
 pub(crate) fn ipo_quoting_period(
     outbox: &mut Outbox,
     stamp: &Stamp,
@@ -272,7 +272,7 @@ pub(crate) fn ipo_quoting_period(
     );
 }
 
-/// The collar of the auction that ends a pause: 5 % on both sides.
+/// Writes the collar of the auction that ends a pause: 5 % on both sides.
 pub(crate) fn collar(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument) {
     let price = instrument.reference_price();
     say!(
@@ -304,7 +304,7 @@ fn operational_halt(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, kind: V
     );
 }
 
-/// An indicative state of an auction.
+/// Writes an indicative state of an auction.
 pub(crate) fn imbalance(
     outbox: &mut Outbox,
     stamp: &Stamp,
@@ -370,7 +370,7 @@ fn retail_interest(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, choice: 
     say!(outbox, stamp, RetailPriceImprovementIndicatorFields { stock, interest_flag });
 }
 
-/// Price discovery of a direct listing with capital raise: within 20 % below and 80 % above the range.
+/// Writes the price discovery of a direct listing with capital raise: from 20 % below to 80 % above the range.
 pub(crate) fn direct_listing(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, release_ns: u64) {
     let price = instrument.reference_price();
     say!(
@@ -449,7 +449,7 @@ impl Dialect for Itch {
         broken_trade(outbox, of_market, print.trade_id);
     }
 
-    /// At offset 5, in nanoseconds since midnight.
+    /// Writes the time at offset 5, in nanoseconds since midnight.
     fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64) {
         let time = utc_ns.saturating_sub(midnight_ns).to_be_bytes();
         if let (Some(place), Some(bytes)) = (message.get_mut(5..11), time.last_chunk::<6>()) {

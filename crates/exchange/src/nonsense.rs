@@ -1,7 +1,7 @@
-//! Messages that make no sense: of an unknown type, of a wrong length, of random bytes; a second directory message with another symbol for
-//! the same locate; orders of which more is executed or cancelled than they have.
+//! Nonsense messages: unknown types, truncated messages, and random bytes; a second directory message with another symbol for the
+//! same locate; executions and cancels that exceed the order.
 //!
-//! A venue sends them besides its own, with numbers of the same sequence. Its books do not know of them.
+//! A venue sends them in addition to its own messages, under the same sequence numbers. They do not affect its books.
 
 use tapeworks_session::{Transport, for_transport};
 use tapeworks_wire::framing::LengthPrefix;
@@ -12,31 +12,31 @@ use crate::generator::MAX_MESSAGE_BYTES;
 use crate::random::Random;
 use crate::scenario::VenueKind;
 
-/// A type that no protocol has.
+/// A type that exists in no protocol.
 const UNKNOWN_TYPE: u8 = 0xFE;
 
-/// The most bytes of a message of random bytes.
+/// Maximum length of a message of random bytes.
 const LONGEST_RANDOM: u32 = 80;
 
-/// ITCH: where a directory message has its symbol, and its length.
+/// ITCH: offset of the symbol in a directory message, and the message's length.
 const SYMBOL: std::ops::Range<usize> = 11..19;
 const DIRECTORY_BYTES: usize = 39;
-/// ITCH: the fields that all messages begin with and the order's number; its shares behind its side.
+/// ITCH: length of the common fields plus the order number, and the offset of the shares, which follow the side.
 const ORDER_BYTES: usize = 19;
 const SHARES: std::ops::Range<usize> = 20..24;
 
-/// Messages that make no sense, as many as were sent.
+/// Counts of nonsense messages sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NonsenseCounts {
-    /// Of all kinds.
+    /// Messages of all kinds.
     pub messages: u64,
     /// Directory messages with another symbol for the same locate.
     pub renamed: u64,
-    /// Executions and cancellations of more than an order has.
+    /// Executions and cancels that exceed the order.
     pub too_much: u64,
 }
 
-/// A message that makes no sense.
+/// A nonsense message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nonsense {
     pub(crate) bytes: [u8; MAX_MESSAGE_BYTES],
@@ -52,13 +52,13 @@ impl Nonsense {
     }
 }
 
-/// Makes them, so many for a million messages of one venue.
+/// Makes nonsense messages, at a rate per million messages of one venue.
 #[derive(Debug, Clone)]
 pub(crate) struct NonsenseMaker {
     kind: VenueKind,
     per_million: u32,
     random: Random,
-    /// The last directory message and the last addition of an order.
+    /// The last directory message and the last added order.
     directory: Option<[u8; DIRECTORY_BYTES]>,
     addition: Option<[u8; SHARES.end]>,
     made: NonsenseCounts,
@@ -75,7 +75,7 @@ impl NonsenseMaker {
         self.made
     }
 
-    /// The venue sends this message. `Some`: and behind it one that makes no sense.
+    /// Observes a message that the venue sends. Returns the nonsense message to send after it, if any.
     #[inline]
     pub(crate) fn follow(&mut self, message: &[u8]) -> Option<Nonsense> {
         if self.per_million == 0 {
@@ -85,7 +85,7 @@ impl NonsenseMaker {
         self.random.chance(self.per_million).then(|| self.make(message))
     }
 
-    /// How many it will make behind these messages, the next ones that the venue sends.
+    /// Returns how many nonsense messages will follow these messages, which the venue sends next.
     pub(crate) fn count_behind<'m>(&self, messages: impl Iterator<Item = &'m [u8]>) -> u64 {
         if self.per_million == 0 {
             return 0;
@@ -116,7 +116,7 @@ impl NonsenseMaker {
         }
     }
 
-    /// The message without its end.
+    /// Truncates the message.
     fn cut(&mut self, message: &[u8]) -> Nonsense {
         let kept = 1 + self.random.below((message.len() as u32).saturating_sub(1)) as usize;
         Nonsense::new(message.get(..kept.max(self.shortest())).unwrap_or_default())
@@ -128,7 +128,7 @@ impl NonsenseMaker {
         Nonsense { bytes, length: length.max(self.shortest()) }
     }
 
-    /// A length that counts itself cannot say less.
+    /// Returns the minimum length: a length field that counts itself cannot be smaller.
     fn shortest(&self) -> usize {
         for_transport!(self.kind.transport(), T => <<T as Transport>::Prefix as LengthPrefix>::OWN_BYTES)
     }
@@ -142,7 +142,7 @@ impl NonsenseMaker {
         nonsense
     }
 
-    /// The last directory message, with another symbol.
+    /// Repeats the last directory message with another symbol.
     fn renamed(&mut self) -> Option<Nonsense> {
         let mut message = self.directory?;
         let symbol = message.get_mut(SYMBOL)?;
@@ -152,7 +152,7 @@ impl NonsenseMaker {
         Some(Nonsense::new(&message))
     }
 
-    /// The order that was added last is executed, or cancelled, by more than it has.
+    /// Executes or cancels the last added order for more than its size.
     fn too_much(&mut self) -> Option<Nonsense> {
         let addition = self.addition?;
         let shares = u32::from_be_bytes(*addition.get(SHARES)?.first_chunk()?);

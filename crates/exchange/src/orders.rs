@@ -1,17 +1,17 @@
-//! A simulated venue that takes orders: native and OUCH gateways over one matching engine, without sockets and clocks.
+//! A simulated venue that accepts orders: native and OUCH gateways over one matching engine, without sockets or clocks.
 //!
-//! The host opens a connection of a [`Gate`] for each that it accepts, moves the bytes ([`OrderExchange::receive`],
-//! [`OrderExchange::output`], [`OrderExchange::sent`]), calls [`OrderExchange::tick`] at [`OrderExchange::due_ns`], and closes what is
-//! [`OrderExchange::over`]. Trades and changes of the displayed book come out of [`OrderExchange::next_market`], for an
-//! [`ItchLine`](crate::itch_line::ItchLine).
+//! The host opens a connection of a [`Gate`] for each TCP connection that it accepts, moves the bytes
+//! ([`OrderExchange::receive`], [`OrderExchange::output`], [`OrderExchange::sent`]), calls [`OrderExchange::tick`] at
+//! [`OrderExchange::due_ns`], and closes connections that are [`OrderExchange::over`]. Trades and changes of the displayed book
+//! are available from [`OrderExchange::next_market`], for an [`ItchLine`](crate::itch_line::ItchLine).
 //!
-//! Instruments belong to partitions: a native report carries its instrument's partition as App ID, and a number per user and App
-//! ID. Reports of users that are away are kept, and recovered by the session's rules. [`OrderFaults`] make the venue misbehave.
-//! The same calls give the same bytes.
+//! Instruments belong to partitions: a native report carries its instrument's partition as App ID, and a sequence number per user
+//! and App ID. Reports for users that are not connected are kept and can be recovered by the rules of the session.
+//! [`OrderFaults`] make the venue misbehave. The same calls produce the same bytes.
 //!
 //! # Cost
-//! A message is decoded where it lies, costs one call of the engine and a hash lookup per named order, and each report is
-//! copied three times: into the queue, into the user's store, into the connection.
+//! A message is decoded in place and costs one engine call and a hash lookup per order that it names. Each report is copied three
+//! times: into the queue, into the user's store, and into the connection.
 
 mod faults;
 mod ids;
@@ -44,7 +44,7 @@ pub use ouch::MARKET_PRICE;
 
 use crate::matching::{BookChange, EndReason, MatchingEngine, SelfTrade, SymbolIndex};
 
-/// Reject codes of orders, cancels and amendments. The venue's list must be checked: these are the simulated exchange's.
+/// Reject codes of orders, cancels, and amendments. They are the simulated exchange's own; check a real venue's list.
 pub mod order_reject_code {
     /// Accepted.
     pub const NONE: i32 = 0;
@@ -56,23 +56,23 @@ pub mod order_reject_code {
     pub const PARTITION_HALTED: i32 = 103;
     /// The quantity is not positive, or too high.
     pub const QUANTITY: i32 = 104;
-    /// A price is no multiple of the tick, or outside the instrument's limits.
+    /// A price is not a multiple of the tick, or is outside the instrument's limits.
     pub const PRICE: i32 = 105;
-    /// The display quantity is negative or above the quantity.
+    /// The display quantity is negative or exceeds the quantity.
     pub const DISPLAY_QUANTITY: i32 = 106;
     /// The minimum quantity does not fit the order.
     pub const MINIMUM_QUANTITY: i32 = 107;
-    /// The time in force is not supported, does not fit the order, or is over.
+    /// The time in force is not supported, does not fit the order, or has expired.
     pub const TIME_IN_FORCE: i32 = 108;
     /// The order type is not supported.
     pub const ORDER_TYPE: i32 = 109;
-    /// The side is none.
+    /// The side is invalid.
     pub const SIDE: i32 = 110;
-    /// A working order of the user has this client order id.
+    /// A working order of the user already has this client order ID.
     pub const DUPLICATE: i32 = 111;
-    /// No such order of the user works.
+    /// No such order of the user is working.
     pub const UNKNOWN_ORDER: i32 = 112;
-    /// As many orders work as may.
+    /// The maximum number of orders is working.
     pub const NO_ROOM: i32 = 113;
     /// The message is not supported.
     pub const NOT_SUPPORTED: i32 = 114;
@@ -80,71 +80,71 @@ pub mod order_reject_code {
     pub const BY_FAULT: i32 = 115;
 }
 
-/// Restatement Reason of a stop order that a trade elected.
+/// Restatement Reason of a stop order elected by a trade.
 pub const RESTATED_ELECTED: u8 = 1;
 
-/// Restatement Reason of an order that lost quantity to its owner's other order without a trade.
+/// Restatement Reason of an order that lost quantity, without a trade, to another order of its owner.
 pub const RESTATED_SELF_TRADE: u8 = 2;
 
-/// What is traded.
+/// An instrument that the venue trades.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instrument {
-    /// The number that native messages name it by.
+    /// Its number in native messages.
     pub id: i32,
-    /// The symbol that OUCH messages name it by, padded with spaces.
+    /// Its symbol in OUCH messages, padded with spaces.
     pub symbol: Ascii<8>,
-    /// The partition that processes its orders, from 1.
+    /// The partition that processes its orders, numbered from 1.
     pub partition: u8,
-    /// Prices are multiples of it, in 1e-8.
+    /// Price increment, in 1e-8.
     pub tick_e8: i64,
-    /// The lowest price of an order, in 1e-8.
+    /// Lowest order price, in 1e-8.
     pub lowest_price_e8: i64,
-    /// The highest.
+    /// Highest order price, in 1e-8.
     pub highest_price_e8: i64,
-    /// The largest quantity of an order.
+    /// Largest order quantity.
     pub most_quantity: u32,
 }
 
 /// A user of the OUCH gateway: one account, one session, one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OuchUser {
-    /// User and password.
+    /// User name and password.
     pub credentials: Credentials,
-    /// The user's orders are cancelled when its connection ends.
+    /// Whether the user's orders are cancelled when its connection ends.
     pub cancels_on_disconnect: bool,
 }
 
-/// A venue.
+/// The options of a venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderOptions {
     /// Its instruments.
     pub instruments: Vec<Instrument>,
     /// Users of the native gateway.
     pub native_users: Vec<User>,
-    /// How the native gateway behaves.
+    /// Settings of the native gateway.
     pub native: ServerSettings,
     /// Users of the OUCH gateway.
     pub ouch_users: Vec<OuchUser>,
-    /// The OUCH sessions' name.
+    /// The name of the OUCH sessions.
     pub ouch_session: [u8; 10],
-    /// Bytes of messages that an OUCH session keeps for clients that were away.
+    /// Bytes of messages that an OUCH session keeps for clients that were disconnected.
     pub ouch_store_bytes: usize,
     /// Midnight in New York, for OUCH's times, in nanoseconds since 1970 UTC.
     pub midnight_ns: u64,
-    /// Orders that may work at the same time.
+    /// Maximum number of working orders.
     pub most_orders: u32,
-    /// What happens where an order would trade with its owner's.
+    /// Self-trade prevention, used for all orders.
     pub self_trade: SelfTrade,
-    /// Whether [`OrderExchange::next_market`] has events. A host that does not take them turns them off.
+    /// Whether [`OrderExchange::next_market`] returns events. A host that never reads them should turn this off.
     pub publishes_market: bool,
-    /// Whether [`OrderExchange::next_ledger`] has entries. A host that does not take them turns them off.
+    /// Whether [`OrderExchange::next_ledger`] returns entries. A host that never reads them should turn this off.
     pub keeps_ledger: bool,
     /// Deliberate faults.
     pub faults: OrderFaults,
 }
 
 impl Default for OrderOptions {
-    /// No instruments, no users, room for 100,000 orders and 64 MiB of each OUCH session.
+    /// No instruments, no users, room for 100,000 orders and for 64 MiB per OUCH session.
     fn default() -> Self {
         Self {
             instruments: Vec::new(),
@@ -163,7 +163,7 @@ impl Default for OrderOptions {
     }
 }
 
-/// Options that no venue can have.
+/// Why options are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OrderOptionsError {
@@ -175,17 +175,17 @@ pub enum OrderOptionsError {
         /// The symbol.
         symbol: Ascii<8>,
     },
-    /// An instrument's partition is not there.
+    /// An instrument's partition does not exist.
     #[error("instrument {id} is of partition {partition}; there are 1 to {partitions}")]
     Partition {
         /// The instrument's number.
         id: i32,
         /// Its partition.
         partition: u8,
-        /// The partitions.
+        /// The number of partitions.
         partitions: u8,
     },
-    /// A tick that OUCH's prices of 4 decimals cannot show.
+    /// OUCH's prices, which have 4 decimals, cannot express the tick.
     #[error("instrument {id} has a tick of {tick_e8}e-8: OUCH needs multiples of 10000e-8")]
     Tick {
         /// The instrument's number.
@@ -198,9 +198,9 @@ pub enum OrderOptionsError {
 /// A port of the venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// The native real-time or recovery channel, of all users.
+    /// The native real-time or recovery channel, shared by all users.
     Native(Channel),
-    /// The OUCH port of a user, by its place in the options.
+    /// An OUCH user's port, by the user's index in the options.
     Ouch {
         /// The user.
         user: usize,
@@ -210,9 +210,9 @@ pub enum Gate {
 /// A connection of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Connection {
-    /// Of the native gateway.
+    /// A connection of the native gateway.
     Native(ConnectionId),
-    /// Of an OUCH user.
+    /// A connection of an OUCH user.
     Ouch {
         /// The user.
         user: usize,
@@ -224,20 +224,20 @@ pub enum Connection {
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionEnd {
-    /// Of the native gateway.
+    /// A connection of the native gateway.
     Native(End),
-    /// Of an OUCH user.
+    /// A connection of an OUCH user.
     Ouch(SoupEnd),
 }
 
 impl ConnectionEnd {
-    /// Whether the client left by itself: it logged out, or closed the connection.
+    /// Returns whether the client left on its own: it logged out or closed the connection.
     #[must_use]
     pub const fn is_by_client(self) -> bool {
         matches!(self, Self::Native(End::LoggedOut | End::Closed) | Self::Ouch(SoupEnd::Left))
     }
 
-    /// Whether the client was silent, or read nothing, for too long, or did not log on in time.
+    /// Returns whether the client was silent or read nothing for too long, or did not log on in time.
     #[must_use]
     pub const fn is_timed_out(self) -> bool {
         matches!(
@@ -246,7 +246,7 @@ impl ConnectionEnd {
         )
     }
 
-    /// Whether more waited for the client than is kept.
+    /// Returns whether more output was pending for the client than the limit allows.
     #[must_use]
     pub const fn is_too_slow(self) -> bool {
         matches!(self, Self::Native(End::TooSlow) | Self::Ouch(SoupEnd::TooSlow))
@@ -262,7 +262,7 @@ impl fmt::Display for ConnectionEnd {
     }
 }
 
-/// What the market sees.
+/// A public market event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarketEvent {
@@ -270,62 +270,63 @@ pub enum MarketEvent {
     Book {
         /// When, in nanoseconds since 1970 UTC.
         time_ns: u64,
-        /// The instrument, by its place in the options.
+        /// The instrument, by its index in the options.
         symbol: SymbolIndex,
-        /// How.
+        /// The change.
         change: BookChange,
     },
     /// A trade.
     Trade {
         /// When, in nanoseconds since 1970 UTC.
         time_ns: u64,
-        /// The instrument, by its place in the options.
+        /// The instrument, by its index in the options.
         symbol: SymbolIndex,
-        /// The number of the trade.
+        /// The trade's number.
         match_number: u64,
         /// The price.
         price_e8: i64,
-        /// How many.
+        /// Traded quantity.
         quantity: u32,
     },
 }
 
-/// What a venue counts.
+/// Counters of a venue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OrderCounters {
-    /// New orders that came.
+    /// New orders received.
     pub new_orders: u64,
-    /// Native quotes that came.
+    /// Native quotes received.
     pub quotes: u64,
-    /// Cancels that came.
+    /// Cancels received.
     pub cancels: u64,
-    /// Amendments, replaces and modifications that came.
+    /// Amendments, replaces, and modifications received.
     pub replaces: u64,
-    /// Mass cancels that came.
+    /// Mass cancels received.
     pub mass_cancels: u64,
     /// Orders accepted.
     pub accepted: u64,
-    /// Orders, and OUCH replaces, rejected.
+    /// Orders and OUCH replaces rejected.
     pub rejected: u64,
     /// Native cancels and amendments rejected.
     pub cancel_rejects: u64,
-    /// Native messages that are not supported.
+    /// Unsupported native messages.
     pub business_rejects: u64,
-    /// OUCH messages ignored: the reference number is not above the last, or names no working order, or the change is none.
+    /// OUCH messages ignored because the reference number is not above the last one or names no working order, or because the
+    /// change is not allowed.
     pub stale_references: u64,
-    /// OUCH messages that cannot be read, ignored.
+    /// OUCH messages ignored because they cannot be read.
     pub unreadable: u64,
     /// Trades.
     pub trades: u64,
     /// Trades cancelled later.
     pub busted: u64,
-    /// Orders that ended with something left.
+    /// Orders that ended with open quantity.
     pub ended: u64,
-    /// Reports that were too long for the queue. None are.
+    /// Reports too long for the queue; always 0.
     pub reports_too_long: u64,
 }
 
-/// A venue that takes orders. See the [module](self).
+/// A venue that accepts orders. See the [module](self).
 #[derive(Debug)]
 pub struct OrderExchange {
     register: OrderRegister,
@@ -334,16 +335,16 @@ pub struct OrderExchange {
     /// Whether each native user's orders are cancelled on disconnect.
     native_cancels: Vec<bool>,
     ouch_cancels: Vec<bool>,
-    /// Native users that a report made leave: their orders are cancelled next.
+    /// Native users that a report disconnected: their orders are cancelled next.
     gone: Vec<UserId>,
     misreports: Misreports,
 }
 
 impl OrderExchange {
-    /// A venue at the start of its day: OUCH users get the start of the day as their first message.
+    /// Creates a venue at the start of its day. OUCH users receive the start of day as their first message.
     ///
     /// # Errors
-    /// The options contradict themselves.
+    /// The options contradict each other.
     pub fn new(options: &OrderOptions, now_ns: u64) -> Result<Self, OrderOptionsError> {
         check(options)?;
         let acceptor = |user: &OuchUser| {
@@ -367,31 +368,31 @@ impl OrderExchange {
         Ok(venue)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> OrderCounters {
         self.register.counters
     }
 
-    /// The faults that happened.
+    /// Returns the counters of injected faults.
     #[must_use]
     pub const fn faults(&self) -> FaultCounters {
         self.register.script.counters()
     }
 
-    /// What the native sessions counted.
+    /// Returns the counters of the native sessions.
     #[must_use]
     pub const fn native_sessions(&self) -> ServerCounters {
         self.native.counters()
     }
 
-    /// The matching engine, to look at.
+    /// Returns the matching engine for inspection.
     #[must_use]
     pub const fn engine(&self) -> &MatchingEngine {
         &self.register.engine
     }
 
-    /// The App IDs of which a fault keeps a report from a logged-on native user that has a later one.
+    /// Returns the App IDs for which a fault withholds a report from a logged-on native user that has received a later report.
     #[must_use]
     pub fn open_gaps(&self) -> Vec<u8> {
         let users = (0..self.native_cancels.len()).map(UserId);
@@ -399,7 +400,7 @@ impl OrderExchange {
         (0..=self.native.settings().variant.partitions).filter(has_gap).collect()
     }
 
-    /// The native users' sessions, to look at.
+    /// Returns the native users' sessions for inspection.
     #[must_use]
     pub const fn native(&self) -> &Server {
         &self.native
@@ -407,7 +408,7 @@ impl OrderExchange {
 
     // ---- connections ----
 
-    /// A client connected to a gate. `None`: there is no such gate.
+    /// Opens a connection after a client connected to a gate. Returns `None` if there is no such gate.
     pub fn open(&mut self, gate: Gate, now_ns: u64) -> Option<Connection> {
         self.advance(now_ns);
         Some(match gate {
@@ -418,7 +419,7 @@ impl OrderExchange {
         })
     }
 
-    /// Takes bytes of a connection.
+    /// Processes bytes received on a connection.
     pub fn receive(&mut self, connection: Connection, bytes: &[u8], now_ns: u64) {
         self.advance(now_ns);
         match connection {
@@ -444,7 +445,8 @@ impl OrderExchange {
                 let Self { register, ouch, .. } = self;
                 let Some(acceptor) = ouch.get_mut(user) else { return };
                 acceptor.receive(connection, bytes, now_ns, |message| {
-                    // A query does not count: an exchange that drops the connection at each message would never take an order.
+                    // Queries do not count: a client sends them after each login, so an exchange that drops the connection at
+                    // each message would never receive an order.
                     if message.first() != Some(&AccountQuery::TAG) {
                         let (drop, halt) = register.script.message();
                         is_dropped |= drop;
@@ -462,7 +464,7 @@ impl OrderExchange {
         self.release();
     }
 
-    /// The bytes to send next on a connection; empty: none now.
+    /// Returns the bytes to send next on a connection, empty if there are none.
     #[must_use]
     pub fn output(&self, connection: Connection) -> &[u8] {
         match connection {
@@ -473,7 +475,7 @@ impl OrderExchange {
         }
     }
 
-    /// So many bytes of [`OrderExchange::output`] went out.
+    /// Records that this many bytes of [`OrderExchange::output`] were sent.
     pub fn sent(&mut self, connection: Connection, bytes: usize, now_ns: u64) {
         match connection {
             Connection::Native(id) => self.native.sent(id, bytes, now_ns),
@@ -487,7 +489,7 @@ impl OrderExchange {
         }
     }
 
-    /// A connection is closed. After [`OrderExchange::over`], or because the client closed it.
+    /// Records that a connection is closed, after [`OrderExchange::over`] or because the client closed it.
     pub fn closed(&mut self, connection: Connection, now_ns: u64) {
         self.advance(now_ns);
         match connection {
@@ -505,7 +507,7 @@ impl OrderExchange {
         self.release();
     }
 
-    /// How a connection ended, if it did: the host closes it and calls [`OrderExchange::closed`].
+    /// Returns how a connection ended, if it did. The host then closes it and calls [`OrderExchange::closed`].
     #[must_use]
     pub fn end_of(&self, connection: Connection) -> Option<ConnectionEnd> {
         match connection {
@@ -516,13 +518,13 @@ impl OrderExchange {
         }
     }
 
-    /// Whether a connection ended: see [`OrderExchange::end_of`].
+    /// Returns whether a connection has ended: see [`OrderExchange::end_of`].
     #[must_use]
     pub fn over(&self, connection: Connection) -> bool {
         self.end_of(connection).is_some()
     }
 
-    /// Whether a user is logged on to this connection.
+    /// Returns whether a user is logged on to this connection.
     #[must_use]
     pub fn is_admitted(&self, connection: Connection) -> bool {
         match connection {
@@ -533,7 +535,7 @@ impl OrderExchange {
         }
     }
 
-    /// Time passes: orders expire, halts end, delayed reports go out, silent clients are disconnected.
+    /// Advances time: orders expire, halts end, delayed reports are sent, and silent clients are disconnected.
     pub fn tick(&mut self, now_ns: u64) {
         self.advance(now_ns);
         let Self { register, native, native_cancels, .. } = self;
@@ -548,33 +550,35 @@ impl OrderExchange {
         self.release();
     }
 
-    /// When an order expires or a delayed report is due, in nanoseconds; `u64::MAX`: none. Sessions want a [`OrderExchange::tick`] every
-    /// second besides.
+    /// Returns when [`OrderExchange::tick`] is next needed for an order's expiry or a delayed or withheld report, in nanoseconds.
+    ///
+    /// Returns `u64::MAX` if nothing is due. Sessions need further ticks while there are connections.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         let expiry_ns = self.register.engine.next_expiry_ns().unwrap_or(u64::MAX);
         expiry_ns.min(self.register.report_due_ns().unwrap_or(u64::MAX)).min(self.misreports.due_ns())
     }
 
-    /// How often sessions need [`OrderExchange::tick`] while there are connections, in nanoseconds: half the heartbeats' interval.
+    /// Returns how often sessions need [`OrderExchange::tick`] while there are connections, in nanoseconds: half the heartbeat
+    /// interval.
     #[must_use]
     pub const fn sessions_every_ns(&self) -> u64 {
         self.native.settings().variant.heartbeat_interval_ns / 2
     }
 
-    /// The next event of the market, if there is one.
+    /// Returns the next market event, if any.
     pub fn next_market(&mut self) -> Option<MarketEvent> {
         self.register.next_market()
     }
 
-    /// The next entry of the ledger, if there is one: what truly happened, whatever faults make the users believe.
+    /// Returns the next ledger entry, if any: the events that truly happened, whatever faults make the users believe.
     pub fn next_ledger(&mut self) -> Option<LedgerEntry> {
         self.register.next_ledger()
     }
 
     // ---- what the venue does ----
 
-    /// Cancels a trade of the last 65,536: both sides are notified. Returns whether it was known.
+    /// Cancels one of the last 65,536 trades and notifies both sides. Returns whether the trade was known.
     pub fn bust(&mut self, match_number: u64, now_ns: u64) -> bool {
         self.advance(now_ns);
         let is_known = self.register.bust(match_number);
@@ -582,8 +586,9 @@ impl OrderExchange {
         is_known
     }
 
-    /// Suspends an instrument, or ends its suspension. Its native orders are reported as suspended, or as restated; a suspended
-    /// instrument takes cancels only. Returns whether the instrument is there.
+    /// Suspends or resumes an instrument, and reports its native orders as suspended or restated.
+    ///
+    /// A suspended instrument accepts only cancels. Returns whether the instrument exists.
     pub fn suspend(&mut self, symbol: SymbolIndex, is_suspended: bool, now_ns: u64) -> bool {
         self.advance(now_ns);
         let is_there = self.register.engine.set_halted(symbol, is_suspended).is_ok();
@@ -594,14 +599,14 @@ impl OrderExchange {
         is_there
     }
 
-    /// Halts a partition for some time: its orders are rejected, and native users are notified.
+    /// Halts a partition for a while: its orders are rejected, and native users are notified.
     pub fn halt(&mut self, halt: PartitionHalt, now_ns: u64) {
         if self.register.halt(halt.partition, now_ns.saturating_add(halt.duration_ns)) {
             self.native.set_status(halt.partition, AppStatus::PartitionNotAvailable, now_ns);
         }
     }
 
-    /// Makes the recovery of a partition unavailable, or available again.
+    /// Makes a partition's recovery service unavailable, or available again.
     pub fn set_recovery(&mut self, partition: u8, is_available: bool, now_ns: u64) {
         let status = if is_available {
             AppStatus::RecoveryServiceResumed
@@ -611,29 +616,33 @@ impl OrderExchange {
         self.native.set_status(partition, status, now_ns);
     }
 
-    /// The day is over: day orders end, all orders of OUCH users, and OUCH sessions. Good-till orders of native users stay. Until the next day
-    /// every partition is halted, and users that disconnect keep their orders.
+    /// Ends the day: cancels day orders and all orders of OUCH users, and ends the OUCH sessions.
+    ///
+    /// Good-till orders of native users stay. Until the next day every partition is halted, and users that disconnect keep their
+    /// orders.
     pub fn end_day(&mut self, now_ns: u64) {
         self.advance(now_ns);
         self.register.end_day();
         for user in 0..self.ouch.len() {
             self.register.ouch_system_event(user, EventCode::EndOfDay);
         }
-        // What a fault delays goes out before the end.
+        // Reports delayed by a fault are sent before the end.
         self.register.end_delays();
         self.release();
         self.send_all_held();
         self.ouch.iter_mut().for_each(|acceptor| acceptor.end_session(now_ns));
     }
 
-    /// Whether the day has ended, and the next has not begun.
+    /// Returns whether the day has ended and the next has not started.
     #[must_use]
     pub const fn is_day_over(&self) -> bool {
         self.register.is_day_over()
     }
 
-    /// The next day begins, with the orders that are left: native numbers begin at 1, with nothing kept of the day before, and OUCH users have
-    /// new sessions of this name. The host has closed all connections. `midnight_ns` is that of New York.
+    /// Starts the next day, with the orders that remain.
+    ///
+    /// Native numbers restart at 1, with nothing kept from the previous day, and OUCH users get new sessions with this name. The
+    /// host must have closed all connections. `midnight_ns` is midnight in New York.
     pub fn new_day(&mut self, midnight_ns: u64, ouch_session: [u8; 10], now_ns: u64) {
         self.advance(now_ns);
         self.register.new_day(midnight_ns);
@@ -648,7 +657,7 @@ impl OrderExchange {
         self.release();
     }
 
-    /// Ends a native user's real-time connection at once.
+    /// Ends a native user's real-time connection immediately.
     pub fn disconnect_native(&mut self, user: UserId) {
         let Self { register, native, native_cancels, .. } = self;
         native.disconnect(user, Channel::RealTime, |input| take_input(register, native_cancels, &input));
@@ -663,7 +672,7 @@ impl OrderExchange {
         self.register.report_events();
     }
 
-    /// An OUCH user's connection may have ended: its orders are cancelled.
+    /// Cancels an OUCH user's orders if its connection has ended and it has cancel on disconnect.
     fn notice_ouch(&mut self, user: usize) {
         let is_away = self.ouch.get(user).is_some_and(|acceptor| !acceptor.is_logged_in());
         if is_away && !self.register.is_day_over() && self.ouch_cancels.get(user) == Some(&true) {
@@ -671,8 +680,8 @@ impl OrderExchange {
         }
     }
 
-    /// Sends the reports that are due. One that makes its user too slow ends the user's connection, and may cancel orders, whose
-    /// reports follow.
+    /// Sends the reports that are due. A report that makes its user too slow ends the user's connection, which may cancel orders
+    /// and so add more reports.
     fn release(&mut self) {
         while let Some(report) = self.register.next_report() {
             self.send(report);
@@ -695,7 +704,7 @@ fn take_input(register: &mut OrderRegister, native_cancels: &[bool], input: &Inp
     }
 }
 
-/// A native user is gone: its orders that are to be cancelled then are cancelled.
+/// Cancels the orders of a disconnected native user that are subject to cancel on disconnect.
 fn cancel_native(register: &mut OrderRegister, native_cancels: &[bool], user: UserId) {
     if native_cancels.get(user.0) == Some(&true) && !register.is_day_over() {
         register.cancel_all(

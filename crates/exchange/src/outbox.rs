@@ -1,5 +1,4 @@
-//! Messages that were made and not yet taken. The buffer is emptied when all are taken, so it stays as small as the
-//! largest event.
+//! Messages that are made but not yet taken. The buffer is cleared when all are taken, so it stays as small as the largest event.
 
 use tapeworks_wire::Ascii;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
@@ -8,7 +7,7 @@ use crate::book::{Order, Side};
 use crate::instrument::Instrument;
 use crate::scenario::{CLOSE_NS, OPEN_NS};
 
-/// A change of a book, the same for every protocol.
+/// A change of a book, in a form independent of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change {
     Add { side: Side, order: Order, mpid: Option<usize> },
@@ -24,11 +23,11 @@ pub(crate) fn in_market_hours(stamp: &Stamp) -> bool {
     (OPEN_NS..CLOSE_NS).contains(&stamp.time_ns)
 }
 
-/// A trade as the tape needs it again when it is broken.
+/// A trade, with the fields that a trade break needs later.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Print {
     pub(crate) symbol: Ascii<8>,
-    /// The venue's number of the symbol.
+    /// The venue's number for the symbol.
     pub(crate) locate: u16,
     pub(crate) shares: u32,
     pub(crate) price: u32,
@@ -57,18 +56,18 @@ impl Print {
     }
 }
 
-/// The state of a symbol that a venue has sent, besides its book.
+/// The state of a symbol that a venue has sent, apart from its book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// The directory was sent.
+    /// Whether the directory was sent.
     pub(crate) is_published: bool,
     pub(crate) new_issue: bool,
     pub(crate) state: TradingState,
     pub(crate) reason: ReasonCode,
     pub(crate) operational_halt: bool,
-    /// A short sale price test has held since the day before.
+    /// Whether a short sale price test has been in effect since the previous day.
     pub(crate) was_restricted: bool,
-    /// A short sale price test began during the day.
+    /// Whether a short sale price test started during the day.
     pub(crate) short_sale_test: bool,
 }
 
@@ -84,12 +83,12 @@ impl Standing {
         short_sale_test: false,
     };
 
-    /// The state of a symbol as the day starts.
+    /// Returns the state of a symbol at the start of the day.
     pub(crate) const fn at_start(index: u32) -> Self {
         Self { is_published: true, was_restricted: index % 50 == 11, ..Self::UNPUBLISHED }
     }
 
-    /// Whether a short sale price test holds.
+    /// Returns whether a short sale price test is in effect.
     pub(crate) const fn is_restricted(&self) -> bool {
         self.was_restricted || self.short_sale_test
     }
@@ -99,11 +98,11 @@ impl Standing {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) venue: usize,
-    /// Since midnight in New York.
+    /// In nanoseconds since midnight in New York.
     pub(crate) time_ns: u64,
-    /// Since the epoch.
+    /// In nanoseconds since the epoch.
     pub(crate) utc_ns: u64,
-    /// ITCH's number of the symbol; 0 when the message is for none.
+    /// ITCH's number for the symbol; 0 if the message is about none.
     pub(crate) locate: u16,
     pub(crate) tracking: u16,
 }
@@ -123,7 +122,7 @@ pub(crate) struct Outbox {
     pending: Vec<Pending>,
     next: usize,
     made: u64,
-    /// The second of each venue's last message, in protocols that split times.
+    /// The second of each venue's last message, in protocols that send seconds separately.
     seconds: Vec<Option<u64>>,
 }
 
@@ -136,7 +135,7 @@ impl Outbox {
         self.made += 1;
     }
 
-    /// Whether the next message of a venue is the first of this second.
+    /// Returns whether the venue's next message is its first in this second, and records the second.
     pub(crate) fn begins_second(&mut self, venue: usize, second: u64) -> bool {
         if venue >= self.seconds.len() {
             self.seconds.resize(venue + 1, None);
@@ -144,25 +143,25 @@ impl Outbox {
         self.seconds.get_mut(venue).is_some_and(|last| last.replace(second) != Some(second))
     }
 
-    /// Messages made so far, taken or not.
+    /// Returns the number of messages made so far, taken or not.
     pub(crate) fn made(&self) -> u64 {
         self.made
     }
 
-    /// Messages of a venue that were made and not yet taken.
+    /// Returns how many messages of a venue are not yet taken.
     pub(crate) fn pending_of(&self, venue: usize) -> u64 {
         let pending = self.pending.get(self.next..).unwrap_or_default();
         pending.iter().filter(|pending| pending.venue == venue).count() as u64
     }
 
-    /// These messages, in their order.
+    /// Iterates over those messages, in order.
     pub(crate) fn messages_of(&self, venue: usize) -> impl Iterator<Item = &[u8]> {
         let pending = self.pending.get(self.next..).unwrap_or_default();
         let of_venue = pending.iter().filter(move |pending| pending.venue == venue);
         of_venue.filter_map(|pending| self.bytes.get(pending.start..pending.start + pending.length))
     }
 
-    /// All messages in their order, which are taken by that.
+    /// Takes all messages, in order.
     pub(crate) fn drain(&mut self, mut put: impl FnMut(&[u8])) {
         while let Some((_, _, message)) = self.take() {
             put(message);
@@ -174,7 +173,7 @@ impl Outbox {
         self.next >= self.pending.len()
     }
 
-    /// Venue, UTC time and bytes of the next message.
+    /// Takes the next message: its venue, UTC time, and bytes.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<(usize, u64, &[u8])> {
         let pending = *self.pending.get(self.next)?;
@@ -183,7 +182,7 @@ impl Outbox {
         Some((pending.venue, pending.utc_ns, message))
     }
 
-    /// Gives the room back once all messages are taken.
+    /// Clears the buffer once all messages are taken.
     #[inline]
     pub(crate) fn clear_if_taken(&mut self) {
         if self.is_empty() {

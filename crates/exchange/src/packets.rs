@@ -1,8 +1,8 @@
-//! The venues' lines: messages in MoldUDP64 packets or IEX-TP segments, in UDP, IPv4 and Ethernet, to the real multicast
-//! groups; with heartbeats, a line B, and faults of the lines on request.
+//! The venues' lines: messages in the packets of their transports (MoldUDP64, IEX-TP, and others), in UDP, IPv4 and Ethernet, to
+//! the real multicast groups, with heartbeats and, optionally, a line B and line faults.
 //!
-//! Cost: a copy of each message and of each packet, and the checksum. Memory: one open packet per venue, and the packets that
-//! wait for their time (line B's skew, repeats).
+//! Cost: a copy of each message and of each packet, and the checksum. Memory: one open packet per venue, and the delayed packets
+//! (line B's skew, duplicates).
 
 use tapeworks_packet::net::build::FrameBuilder;
 use tapeworks_session::{Content, Stream};
@@ -12,21 +12,21 @@ use crate::lines::{LineOptions, Lines, Outgoing, Waiting};
 use crate::report::{Counter, Report};
 use crate::scenario::{HOUR_NS, Scenario, ScenarioError, Unit, VenueKind};
 
-/// Bytes of Ethernet, IPv4 and UDP headers without a VLAN tag.
+/// Length of the Ethernet, IPv4 and UDP headers without a VLAN tag, in bytes.
 const NETWORK_HEADERS_BYTES: usize = 42;
 /// How long after the last message a session ends, in nanoseconds.
 const END_AFTER_NS: u64 = 1_000_000;
-/// The senders' Ethernet address: locally administered, one for each line.
+/// The senders' Ethernet addresses: locally administered, one per line.
 const SENDERS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB]];
 
 /// A packet on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// When it was sent, in nanoseconds since 1970-01-01 00:00 UTC; never less than that of the packet before it.
+    /// When it was sent, in nanoseconds since 1970-01-01 00:00 UTC; it never decreases.
     pub timestamp_ns: u64,
-    /// Index into the scenario's venues.
+    /// Index of the venue in the scenario.
     pub venue: usize,
-    /// 0: line A; 1: line B.
+    /// 0 for line A, 1 for line B.
     pub line: usize,
     /// The whole Ethernet frame.
     pub frame: &'a [u8],
@@ -34,14 +34,14 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
 }
 
-/// One venue's open packet and its session.
+/// A venue's open packet and its session.
 #[derive(Debug, Clone)]
 struct Sender {
     stream: Stream,
     builders: [FrameBuilder; 2],
-    /// When the open packet goes at the latest; `u64::MAX` if there is none.
+    /// When the open packet must be sent; `u64::MAX` if there is none.
     deadline_ns: u64,
-    /// When a heartbeat is due; `u64::MAX` if none.
+    /// When a heartbeat is due; `u64::MAX` if none is.
     heartbeat_ns: u64,
 }
 
@@ -67,8 +67,9 @@ impl Sender {
     }
 }
 
-/// A market as a stream of packets on its lines, in order of time. Same scenario, same bytes. The messages are those of a
-/// [`Generator`], or they come from one that runs elsewhere.
+/// A market as a stream of packets on its lines, in time order.
+///
+/// The same scenario produces the same bytes. The messages come from its own [`Generator`] or from one that runs elsewhere.
 ///
 /// ```
 /// use tapeworks_exchange::{Packets, Scenario};
@@ -89,40 +90,40 @@ pub struct Packets<M = Generator> {
     lines: Lines,
     hold_ns: u64,
     heartbeat_ns: u64,
-    /// The next message, whose time is not reached yet.
+    /// The next message, whose time has not come yet.
     held: Option<Generated>,
     message: [u8; MAX_MESSAGE_BYTES],
-    /// By venue, when its sender has to do something: side by side, since every message looks at all of them.
+    /// When each venue's sender next has work. Stored contiguously, because every message checks all of them.
     dues_ns: Vec<u64>,
     /// The earliest of these times.
     due_ns: u64,
     ended: bool,
-    /// No packet will be made for a time before this.
+    /// No packet will be made for an earlier time.
     settled_ns: u64,
     scenario: Scenario,
-    /// Which of its runs the senders are in.
+    /// The run that the senders are in.
     run: u32,
     given: Waiting,
     counter: Counter,
 }
 
 impl Packets {
-    /// The lines of this scenario, before their first packet.
+    /// Creates the lines of this scenario, before their first packet.
     ///
     /// # Errors
-    /// A scenario that breaks a rule ([`Scenario::check`]).
+    /// The scenario violates a rule ([`Scenario::check`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        // Before the rules of the market, which are wider.
+        // Checked before the rules of the market, which are wider.
         scenario.check()?;
         Self::of(scenario, Generator::new(scenario)?)
     }
 }
 
 impl<M: Messages> Packets<M> {
-    /// The lines of this scenario with its messages, before their first packet.
+    /// Creates the lines of this scenario with its messages, before their first packet.
     ///
     /// # Errors
-    /// A scenario that breaks a rule ([`Scenario::check`]).
+    /// The scenario violates a rule ([`Scenario::check`]).
     pub fn of(scenario: &Scenario, messages: M) -> Result<Self, ScenarioError> {
         scenario.check()?;
         let venues = scenario.venues.iter().enumerate();
@@ -154,13 +155,13 @@ impl<M: Messages> Packets<M> {
         Ok(packets)
     }
 
-    /// The counters so far: messages as they go into packets, faults as they are injected.
+    /// Returns the counters so far: messages as they enter packets, faults as they are injected.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.counter.report
     }
 
-    /// The next packet; `None` when the session is over.
+    /// Returns the next packet, or `None` after the end of the session.
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         loop {
             let until_ns = if self.ended { u64::MAX } else { self.settled_ns };
@@ -184,7 +185,7 @@ impl<M: Messages> Packets<M> {
         self.held = self.messages.next_message(&mut self.message);
     }
 
-    /// Runs the next due step: sends a packet or a heartbeat, or puts a message into its packet.
+    /// Runs the next due step: sends a packet or a heartbeat, or adds a message to its packet.
     fn advance(&mut self) {
         match self.held {
             Some(generated) if generated.timestamp_ns < self.due_ns && generated.run == self.run => {
@@ -196,7 +197,7 @@ impl<M: Messages> Packets<M> {
             None if self.has_no_open_packet() => self.end(),
             _ => self.do_what_is_due(),
         }
-        // After the last message it waits only for open packets.
+        // After the last message, only open packets remain to be sent.
         let due_ns = if self.held.is_none() {
             self.senders.iter().map(|sender| sender.deadline_ns).min()
         } else {
@@ -205,7 +206,7 @@ impl<M: Messages> Packets<M> {
         self.due_ns = due_ns.unwrap_or(u64::MAX);
     }
 
-    /// The sender of a venue has another time at which it has to do something.
+    /// Updates when a venue's sender next has work.
     #[inline]
     fn note_due(&mut self, venue: usize) {
         self.dues_ns[venue] = self.senders[venue].due_ns();
@@ -248,7 +249,7 @@ impl<M: Messages> Packets<M> {
         self.senders.iter().all(|sender| sender.deadline_ns == u64::MAX)
     }
 
-    /// The end of every session: MoldUDP64 marks it, IEX-TP falls silent.
+    /// Ends every session: MoldUDP64 marks the end, IEX-TP falls silent.
     fn end(&mut self) {
         self.end_sessions(true);
         self.ended = true;
@@ -265,7 +266,8 @@ impl<M: Messages> Packets<M> {
         }
     }
 
-    /// The next trading day begins, or the feeds start over after a failure: all number from 1. Until its first message a feed is silent.
+    /// Starts the next trading day, or restarts the feeds after a failure: all number from 1. A feed is silent until its first
+    /// message.
     #[cold]
     fn begin_run(&mut self, run: u32) {
         let midnight_ns = self.scenario.midnight_of_run(run.into());
@@ -285,7 +287,7 @@ impl<M: Messages> Packets<M> {
         self.note_due(venue);
     }
 
-    /// Sends the venue's packet on its lines: the open one, or one without messages.
+    /// Sends the venue's open packet, or a packet without messages, on its lines.
     fn send(&mut self, venue: usize, now_ns: u64, content: Content) {
         if self.heartbeat_ns > 0 {
             self.senders[venue].heartbeat_ns = now_ns + self.heartbeat_ns;
@@ -297,7 +299,7 @@ impl<M: Messages> Packets<M> {
         let (heartbeats, venue_report) = (&mut report.heartbeats, &mut report.venues[venue]);
         let outgoing = Outgoing { venue, now_ns, content, messages: stream.messages() };
         self.lines.send(outgoing, venue_report, |line, copy| {
-            // A sender's buffer has room for every frame, so one always is built.
+            // A sender's buffer has room for every frame, so building one always succeeds.
             let built = builders[line].udp_in_place(payload_bytes, stream.frame_mut());
             debug_assert!(built.is_ok(), "{built:?}");
             let Some(bytes) = built.ok().and_then(|length| stream.frame_mut().get(..length)) else {

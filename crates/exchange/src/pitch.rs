@@ -1,6 +1,6 @@
 //! The dialect of Cboe: Multicast PITCH 2.41.
 //!
-//! A time is split: before the first message of a second comes the time message ([`Dialect::full_second`]).
+//! Times are split: a time message precedes the first message of each second ([`Dialect::full_second`]).
 
 use tapeworks_session::SessionId;
 use tapeworks_wire::cboe::pitch::{self, *};
@@ -13,7 +13,7 @@ use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueKind};
 
-/// Encodes one message: the length and the time, which all have, and its own fields.
+/// Encodes a message: the common fields (length and time) and its own.
 macro_rules! say {
     ($outbox:expr, $stamp:expr, $fields:ident { $($own:tt)* }) => {{
         begin_second($outbox, $stamp);
@@ -23,20 +23,20 @@ macro_rules! say {
             time_offset: Nanoseconds($stamp.time_ns % SECOND_NS),
             $($own)*
         };
-        // No message is longer.
+        // No message is longer than the buffer.
         let length = fields.encode_into(&mut bytes).unwrap_or_default();
         bytes[0] = length as u8;
         $outbox.push($stamp, bytes.get(..length).unwrap_or_default());
     }};
 }
 
-/// Bytes of the longest message.
+/// Length of the longest message, in bytes.
 const LONGEST: usize = 48;
 
 /// The type of the time message.
 const TIME_TYPE: u8 = 0x20;
 
-/// Puts the time message before the first message of a second.
+/// Writes the time message before the first message of a second.
 fn begin_second(outbox: &mut Outbox, stamp: &Stamp) {
     let second = stamp.time_ns / SECOND_NS;
     if outbox.begins_second(stamp.venue, second) {
@@ -44,12 +44,12 @@ fn begin_second(outbox: &mut Outbox, stamp: &Stamp) {
     }
 }
 
-/// The time message of a second since midnight. A day has fewer than 2^32.
+/// Returns the time message of a second since midnight. A day has fewer than 2^32 seconds.
 fn time_message(second: u64) -> [u8; 6] {
     TimeFields { length: 6, time: SecondsSinceMidnight(second as u32) }.encode()
 }
 
-/// The symbol's first six letters, all that the usual forms have room for.
+/// Returns a symbol of at most six letters, which is all that the usual message forms have room for.
 const fn narrow(symbol: Ascii<8>) -> Option<Ascii<6>> {
     match symbol.0 {
         [a, b, c, d, e, f, b' ', b' '] => Some(Ascii([a, b, c, d, e, f])),
@@ -68,7 +68,7 @@ fn long(raw: u32) -> Decimal<u64, 4> {
     Decimal(u64::from(raw))
 }
 
-/// A price of two places, and shares of 16 bits, where both fit: the short form of a message.
+/// Returns the price in cents and the shares in 16 bits, if both fit the short form of a message.
 fn short(raw: u32, shares: u32) -> Option<(Decimal<u16, 2>, u16)> {
     let cents = u16::try_from(raw / 100).ok().filter(|_| raw.is_multiple_of(100))?;
     Some((Decimal(cents), u16::try_from(shares).ok()?))
@@ -133,7 +133,7 @@ fn modify(outbox: &mut Outbox, stamp: &Stamp, order: book::Order) {
 }
 
 fn trade(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, (at, shares): (u32, u32), execution_id: u64) {
-    // Cboe does not say who was hidden: the number is none of the book's, the side is always the same.
+    // Cboe hides the order: the number is none of the book's, and the side is always the same.
     let (order_id, side) = (execution_id << 32, Side::Buy);
     match (narrow(symbol), short(at, shares)) {
         (Some(symbol), Some((price, quantity))) => {
@@ -152,7 +152,7 @@ fn trade(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, (at, shares): (u3
     }
 }
 
-/// The state of a symbol and its short sale price test, which are one message.
+/// Writes the state of a symbol and its short sale price test, which share one message.
 fn status(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, standing: &Standing) {
     let trading_status = match standing.state {
         _ if standing.operational_halt => TradingStatusCode::ExchangeSpecificSuspension,
@@ -180,7 +180,8 @@ impl Dialect for Pitch {
         SessionId::CboeUnit(name.unit)
     }
 
-    /// PITCH has no phases but the end of the session. The book is cleared first, for receivers with another one from before a restart.
+    /// Clears the book at the start, for receivers that have another book from before a restart, and ends the session. PITCH has
+    /// no other phases.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         match code {
             b'O' => say!(outbox, stamp, UnitClearFields {}),
@@ -189,7 +190,7 @@ impl Dialect for Pitch {
         }
     }
 
-    /// PITCH has no directory: the states name the symbols.
+    /// PITCH has no directory: the trading status names the symbols.
     fn directory(
         outbox: &mut Outbox,
         _: VenueKind,
@@ -338,7 +339,7 @@ impl Dialect for Pitch {
         message.get(Self::TYPE_OFFSET) == Some(&TIME_TYPE)
     }
 
-    /// Behind the type: nanoseconds of the second, or in the time message the second.
+    /// Writes the time after the type: the nanoseconds within the second or, in the time message, the second.
     fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64) {
         let since_midnight = utc_ns.saturating_sub(midnight_ns);
         let time = if Self::is_full_second(message) {

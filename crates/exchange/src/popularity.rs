@@ -1,17 +1,19 @@
-//! Choosing by weight in constant time: Walker's alias table, built by Vose's method.
+//! Weighted choice in constant time: Walker's alias table, built by Vose's method.
 
 use crate::random::Random;
 use crate::scenario::Popularity;
 
-/// Chooses an index in proportion to its weight: one random number and one load.
+/// Chooses an index in proportion to its weight, with one random number and one load.
 #[derive(Debug, Clone)]
 pub(crate) struct Chooser {
-    /// The part of an index's share, of 2^32, that it keeps, and who gets the rest.
+    /// The part of an index's share, of 2^32, that it keeps, and the index that gets the rest.
     slots: Vec<(u32, u32)>,
 }
 
 impl Chooser {
-    /// By these weights, one positive at least. What has none is practically never chosen. Only the four operations that every platform rounds alike are used.
+    /// Creates a chooser for these weights, at least one of which must be positive.
+    ///
+    /// An index of weight 0 is practically never chosen. Only the four basic operations are used, which every platform rounds alike.
     pub(crate) fn weighted(weights: impl Iterator<Item = f64>) -> Self {
         let weights: Vec<f64> = weights.collect();
         let sum: f64 = weights.iter().sum();
@@ -27,7 +29,7 @@ impl Chooser {
         Self { slots }
     }
 
-    /// By popularity of the symbols; `None` where a plain random number does.
+    /// Creates a chooser for the symbols' popularity, or returns `None` if a plain random number suffices.
     pub(crate) fn of(popularity: Popularity, symbols: u32) -> Option<Self> {
         match popularity {
             Popularity::Zipf => Some(Self::weighted((0..symbols).map(|rank| 1.0 / f64::from(rank + 2)))),

@@ -1,7 +1,7 @@
-//! Pseudo-random numbers: xoshiro256++ seeded through SplitMix64 (Blackman and Vigna, *Scrambled linear pseudorandom
-//! number generators*, 2021), with the few distributions that the market needs.
+//! Pseudo-random numbers: xoshiro256++ seeded through SplitMix64 (Blackman and Vigna, *Scrambled linear pseudorandom number
+//! generators*, 2021), with the few distributions that the market needs.
 //!
-//! Integers only, no calls of the mathematical library: the same seed gives the same numbers on every platform.
+//! Uses integers only and never calls the math library: the same seed produces the same numbers on every platform.
 
 /// A seeded generator of pseudo-random numbers. Not for secrets.
 #[derive(Debug, Clone)]
@@ -10,14 +10,14 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator of this seed.
+    /// Creates the generator for this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
         Self { state: std::array::from_fn(|_| split_mix(&mut counter)) }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
@@ -32,20 +32,21 @@ impl Random {
         result
     }
 
-    /// A number from 0 to `limit - 1`; 0 if `limit` is 0. The bias is below `limit / 2^32`.
+    /// Returns a number from 0 to `limit - 1`, or 0 if `limit` is 0. The bias is below `limit / 2^32`.
     #[inline]
     pub fn below(&mut self, limit: u32) -> u32 {
         (((self.bits() >> 32) * u64::from(limit)) >> 32) as u32
     }
 
-    /// True `per_million` times in a million.
+    /// Returns true with a probability of `per_million` in a million.
     #[inline]
     pub fn chance(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < per_million
     }
 
-    /// An exponentially distributed number with this mean: the gaps of a Poisson process. The logarithm is
-    /// approximated by a parabola between powers of two, within 1 %.
+    /// Returns an exponentially distributed number with this mean, such as the gaps of a Poisson process.
+    ///
+    /// The logarithm is approximated by a parabola between powers of two, within 1 %.
     #[inline]
     pub fn exponential(&mut self, mean: u64) -> u64 {
         let bits = self.bits() | 1;
@@ -60,7 +61,7 @@ impl Random {
     }
 }
 
-/// SplitMix64: the next number of the counter.
+/// SplitMix64: advances the counter and returns the next number.
 fn split_mix(counter: &mut u64) -> u64 {
     *counter = counter.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *counter;
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn seeding_gives_the_published_numbers_of_split_mix() {
-        // The first outputs for the seed 1234567, as in the reference implementation's test vectors.
+        // The first outputs for the seed 1234567, from the reference implementation's test vectors.
         let mut counter = 1_234_567;
         assert_eq!(split_mix(&mut counter), 6_457_827_717_110_365_317);
         assert_eq!(split_mix(&mut counter), 3_203_168_211_198_807_973);

@@ -3,27 +3,27 @@
 use crate::generator::Generated;
 use crate::scenario::{Scenario, VenueKind};
 
-/// Nanoseconds of one millisecond.
+/// One millisecond in nanoseconds.
 const MILLISECOND_NS: u64 = 1_000_000;
 
 /// The report of a generated session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Messages of all venues.
+    /// Total messages of all venues.
     pub messages: u64,
-    /// Packets written, heartbeats and repeated ones included; 0 for a raw file.
+    /// Packets written, including heartbeats and duplicates; 0 for a raw file.
     pub packets: u64,
     /// Heartbeats among the packets.
     pub heartbeats: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Time of the first message, in nanoseconds since 1970-01-01 00:00 UTC.
     pub first_ns: u64,
-    /// Time of the last message, likewise.
+    /// Time of the last message, in the same unit.
     pub last_ns: u64,
-    /// Most messages that all venues made within one millisecond of the clock.
+    /// Maximum number of messages that all venues together made in one clock millisecond.
     pub peak_per_ms: u64,
-    /// Each venue, in the scenario's order.
+    /// The venues, in the scenario's order.
     pub venues: Vec<VenueReport>,
 }
 
@@ -32,30 +32,30 @@ pub struct Report {
 pub struct VenueReport {
     /// The market.
     pub kind: VenueKind,
-    /// Messages it made.
+    /// Number of messages that it made.
     pub messages: u64,
-    /// Messages by type.
+    /// Number of messages by type.
     by_type: Box<[u64; 256]>,
-    /// The faults of lines A and B.
+    /// The faults injected on lines A and B.
     pub injected: [Injected; 2],
-    /// Messages that no line delivered.
+    /// Messages that arrived on no line.
     pub lost_messages: u64,
 }
 
 /// The faults of one line of one venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Injected {
-    /// Packets that were left out.
+    /// Packets that were dropped.
     pub dropped_packets: u64,
-    /// Messages in them.
+    /// Number of messages in them.
     pub dropped_messages: u64,
     /// Packets that were sent twice.
     pub duplicated_packets: u64,
-    /// Messages in them, counted once.
+    /// Number of messages in them, counted once.
     pub duplicated_messages: u64,
     /// Packets that were sent after their successor.
     pub reordered_packets: u64,
-    /// Packets of which a copy was sent late.
+    /// Packets with a second copy that was sent late.
     pub late_copies: u64,
 }
 
@@ -70,19 +70,19 @@ impl VenueReport {
         }
     }
 
-    /// How often each type of message occurred, in order of the types' letters.
+    /// Iterates over the message types that occurred, by letter, with their counts.
     pub fn types(&self) -> impl Iterator<Item = (u8, u64)> {
         (0..=u8::MAX).zip(self.by_type.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// How often a type of message occurred.
+    /// Returns how often a message type occurred.
     #[must_use]
     pub fn count_of(&self, message_type: u8) -> u64 {
         self.by_type[usize::from(message_type)]
     }
 }
 
-/// Counts as messages are made.
+/// Counts messages as they are made.
 #[derive(Debug, Clone)]
 pub(crate) struct Counter {
     pub(crate) report: Report,

@@ -1,4 +1,4 @@
-//! Scenarios: venues, symbols, volume, the shape of the day, and the faults of the lines.
+//! Scenarios: venues, symbols, volume, the shape of the day, and line faults.
 
 use std::net::SocketAddrV4;
 
@@ -8,16 +8,16 @@ use crate::kinds::{KINDS, KindRow, Shows, Speaks};
 
 pub use crate::kinds::VenueKind;
 
-/// Nanoseconds of one second.
+/// One second in nanoseconds.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
-/// Nanoseconds of one minute.
+/// One minute in nanoseconds.
 pub(crate) const MINUTE_NS: u64 = 60 * SECOND_NS;
-/// Nanoseconds of one hour.
+/// One hour in nanoseconds.
 pub(crate) const HOUR_NS: u64 = 60 * MINUTE_NS;
 
-/// Market hours, in nanoseconds since midnight in New York.
+/// The market open, in nanoseconds since midnight in New York.
 pub(crate) const OPEN_NS: u64 = 9 * HOUR_NS + 30 * MINUTE_NS;
-/// The close.
+/// The market close, in nanoseconds since midnight in New York.
 pub(crate) const CLOSE_NS: u64 = 16 * HOUR_NS;
 
 /// Friday, 2025-11-14, 00:00 in New York: 05:00 UTC, in nanoseconds since 1970-01-01 00:00 UTC.
@@ -28,18 +28,18 @@ impl VenueKind {
         KINDS.get(self as usize).unwrap_or(&KINDS[0])
     }
 
-    /// Every kind.
+    /// Iterates over all kinds.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         KINDS.iter().map(|row| row.kind)
     }
 
-    /// Its name in configuration files and on the command line.
+    /// Returns its name in configuration files and on the command line.
     #[must_use]
     pub fn key(self) -> &'static str {
         self.row().keys.first().copied().unwrap_or_default()
     }
 
-    /// The kind of a name in a configuration file or on the command line.
+    /// Returns the kind with this name in configuration files and on the command line.
     #[must_use]
     pub const fn by_key(key: &str) -> Option<Self> {
         let mut row = 0;
@@ -56,7 +56,7 @@ impl VenueKind {
         None
     }
 
-    /// The kinds of these names.
+    /// Returns the kinds with these names.
     ///
     /// # Panics
     /// A name is unknown.
@@ -74,60 +74,60 @@ impl VenueKind {
         kinds
     }
 
-    /// Raw files of messages hold its protocol: ITCH.
+    /// Returns whether raw message files can hold its protocol, which must be ITCH.
     #[must_use]
     pub fn is_in_files(self) -> bool {
         self.row().speaks == Speaks::Itch
     }
 
-    /// Publishes the quotes of the other venues: a securities information processor.
+    /// Returns whether it is a securities information processor, which publishes the other venues' quotes.
     #[must_use]
     pub fn is_sip(self) -> bool {
         matches!(self.row().speaks, Speaks::Uqdf | Speaks::Cqs)
     }
 
-    /// Whether it uses IEX's auctions and halts.
+    /// Returns whether it uses IEX's auctions and halts.
     pub(crate) fn is_iex(self) -> bool {
         matches!(self.row().speaks, Speaks::Iex | Speaks::DeepPlus)
     }
 
-    /// Whether it publishes quotes of its own book: TOPS.
+    /// Returns whether it publishes the quotes of its own book, as TOPS does.
     pub(crate) fn is_tops(self) -> bool {
         self.is_iex() && self.row().shows == Shows::Quotes
     }
 
-    /// Publishes IEX's auctions.
+    /// Returns whether it publishes IEX's auctions.
     pub(crate) fn has_iex_auctions(self) -> bool {
         self.row().speaks == Speaks::Iex
     }
 
-    /// Its feed.
+    /// Returns its feed.
     #[must_use]
     pub fn publisher(self) -> Publisher {
         self.row().publisher
     }
 
-    /// A name for people.
+    /// Returns its display name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The multicast groups of lines A and B.
+    /// Returns the multicast groups of lines A and B.
     #[must_use]
     pub fn groups(self) -> [SocketAddrV4; 2] {
         let (groups, port) = self.row().groups;
         groups.map(|group| SocketAddrV4::new(group.into(), port))
     }
 
-    /// The addresses that the packets of lines A and B come from.
+    /// Returns the source addresses of lines A and B.
     #[must_use]
     pub fn sources(self) -> [SocketAddrV4; 2] {
         self.row().sources.map(|source| SocketAddrV4::new(source.into(), 10_378))
     }
 }
 
-/// Compares texts in constants.
+/// Compares two strings in a const context.
 const fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut place = 0;
@@ -137,31 +137,33 @@ const fn is_same(one: &str, other: &str) -> bool {
     place == one.len() && place == other.len()
 }
 
-/// One venue.
+/// A venue of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VenueConfig {
     /// The market.
     pub kind: VenueKind,
-    /// Its part of all activity, relative to the sum over the venues. Units of a market divide the sum of theirs by their symbols.
+    /// Its share of all activity, relative to the sum over the venues. The units of a market divide the sum of their shares in
+    /// proportion to their symbols.
     pub share: u32,
-    /// Which of the symbols it has.
+    /// The symbols that it trades.
     pub unit: Unit,
 }
 
-/// A channel of a market that spreads its symbols over several: Cboe's units, NYSE's channels. Each symbol is on one of them.
+/// A channel of a market that spreads its symbols over several, such as Cboe's units or NYSE's channels. Each symbol is on one
+/// channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unit {
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub number: u8,
-    /// How many the market has.
+    /// How many units the market has.
     pub of: u8,
 }
 
 impl Unit {
-    /// The only one: it has all symbols.
+    /// The only unit of a market, with all symbols.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Whether it has the symbol of this place.
+    /// Returns whether this unit trades the symbol at this index.
     #[must_use]
     pub const fn has(self, symbol: u32) -> bool {
         self.of <= 1 || symbol % self.of as u32 + 1 == self.number as u32
@@ -174,125 +176,129 @@ impl Default for Unit {
     }
 }
 
-/// How activity is spread over the symbols.
+/// How activity is distributed over the symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Popularity {
-    /// The symbol of rank `r` is active in proportion to `1 / (r + 2)`: a few symbols have most of the volume, as on a real day.
+    /// The symbol of rank `r` is active in proportion to `1 / (r + 2)`: a few symbols make up most of the volume, as on a real day.
     Zipf,
-    /// Each symbol alike, each message's symbol independent of the last: the hardest case for caches.
+    /// All symbols are equally active, and each message's symbol is independent of the previous one: the hardest case for caches.
     Uniform,
 }
 
-/// A time of high rate, on top of the day's profile.
+/// A period of high rate, on top of the day's profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Burst {
     /// Its start, in nanoseconds since midnight in New York.
     pub start_ns: u64,
     /// Its length in nanoseconds.
     pub length_ns: u64,
-    /// Messages per second while it lasts, over all venues.
+    /// Messages per second during the burst, over all venues.
     pub messages_per_second: u64,
 }
 
-/// Faults of one line, each per million packets with messages. They are drawn from the scenario's seed.
+/// Faults of one line, each per million packets with messages, drawn from the scenario's seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineFaults {
     /// Packets that never arrive.
     pub lost_per_million: u32,
     /// Packets that arrive twice.
     pub duplicated_per_million: u32,
-    /// Packets that arrive after the next one of their line.
+    /// Packets that arrive after the next packet of their line.
     pub reordered_per_million: u32,
-    /// Packets of which another copy arrives late.
+    /// Packets of which a second copy arrives late.
     pub late_copies_per_million: u32,
-    /// Longest delay of a late copy, in nanoseconds.
+    /// Maximum delay of a late copy, in nanoseconds.
     pub late_copy_ns: u64,
 }
 
 impl LineFaults {
-    /// Default longest delay of a late copy, in nanoseconds.
+    /// Default maximum delay of a late copy, in nanoseconds.
     pub const USUAL_LATE_COPY_NS: u64 = 5 * SECOND_NS;
 }
 
-/// A scenario. Start from [`Scenario::demo`], [`Scenario::benchmark`], [`Scenario::full_session`] or [`Scenario::close_burst`]
-/// and change its fields; [`Generator::new`](crate::Generator::new) checks it.
+/// The description of a simulated session.
+///
+/// Start from [`Scenario::demo`], [`Scenario::benchmark`], [`Scenario::full_session`] or [`Scenario::close_burst`] and change its
+/// fields; [`Generator::new`](crate::Generator::new) validates it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Same seed, same bytes.
+    /// The same seed produces the same bytes.
     pub seed: u64,
     /// Midnight in New York, the start of the session's day, in nanoseconds since 1970-01-01 00:00 UTC.
     pub midnight_ns: u64,
-    /// The same of each trading day after the first, ascending. The messages are divided among the days. Each day begins with empty
-    /// books and numbers its messages from 1: under the session of the day before, except at IEX and MEMX.
+    /// Midnight in New York of each trading day after the first, ascending, in the same unit. The messages are divided among the
+    /// days. Each day starts with empty books and numbers its messages from 1, under the previous day's session except at IEX and
+    /// MEMX.
     pub later_midnights_ns: Vec<u64>,
-    /// How often in a day all feeds fail and start over from number 1 in the same session, with the directory and empty books. The day
-    /// is divided evenly, and bursts that would cross a restart are left out.
+    /// How often per day all feeds fail and restart at number 1 in the same session, with the directory and empty books. The
+    /// restarts divide the day evenly, and bursts that would span a restart are left out.
     pub restarts: u32,
-    /// Whether a message says that the numbers start over, on a later day and after a failure. If not, only the numbers show it. IEX-TP
-    /// always says so, by its stream offset.
+    /// Whether a message announces that the numbers restart, on a later day and after a failure. If not, only the numbers show
+    /// it. IEX-TP always announces it, through its stream offset.
     pub announces: bool,
-    /// The venues. In packets at most one of each kind, since two of a kind would share their multicast groups; a
-    /// [`Generator`](crate::Generator) and [`Live`](crate::live::Live) have up to [`MAX_MARKETS`]. IEX TOPS and IEX DEEP together are
-    /// simulated as two venues with books of their own.
+    /// The venues. Packets allow at most one venue of each kind, because two would share their multicast groups; a
+    /// [`Generator`](crate::Generator) and [`Live`](crate::live::Live) allow up to [`MAX_MARKETS`]. IEX TOPS and IEX DEEP
+    /// together are simulated as two venues with separate books.
     pub venues: Vec<VenueConfig>,
-    /// Symbols, each traded at every venue, on one of its units: 1 to 65,535.
+    /// Symbols, 1 to 65,535. Each trades at every venue, on one of the venue's units.
     pub symbols: u32,
-    /// Messages of all venues together. Kept to a few messages, unless they are too few for the start of the day,
-    /// which takes about five messages for each symbol and venue.
+    /// Total messages of all venues. The generator hits this count to within a few messages, unless it is too small for the start
+    /// of the day, which takes about five messages per symbol and venue.
     pub messages: u64,
-    /// Mean time between two events of a market without end, in nanoseconds; 0: it ends, with as many messages as
-    /// requested. A market without end ignores `messages` and `bursts`, has an even rate, and goes on after `end_ns`.
+    /// Mean time between two events of an endless market, in nanoseconds. 0 means that the market ends after the requested number
+    /// of messages. An endless market ignores `messages` and `bursts`, has a constant rate, and continues after `end_ns`.
     pub endless_gap_ns: u64,
     /// When order flow starts, in nanoseconds since midnight in New York. Earlier messages (system events, the directory) are
-    /// sent in the hour before, or from midnight on.
+    /// sent during the hour before, or from midnight on.
     pub start_ns: u64,
     /// When order flow ends, in nanoseconds since midnight in New York; at most 24 hours.
     pub end_ns: u64,
-    /// How activity is spread over the symbols.
+    /// How activity is distributed over the symbols.
     pub popularity: Popularity,
-    /// Orders at which a side of a book only loses some, [`FEWEST_ORDERS`] to [`MOST_ORDERS`]. More orders come than go, so that books
-    /// grow up to this limit: with a low number their sizes soon stay constant.
+    /// Number of orders at which a side of a book stops growing, [`FEWEST_ORDERS`] to [`MOST_ORDERS`]. Orders arrive faster than
+    /// they leave, so books grow up to this limit; with a low limit their sizes soon become constant.
     pub most_orders: u32,
-    /// Bursts besides the U-shaped day. Together they take at most half of the messages: if they would take more, all are shortened.
+    /// Bursts on top of the U-shaped day. Together they use at most half of the messages; if they would use more, all are shortened.
     pub bursts: Vec<Burst>,
-    /// Short bursts (1 ms to 5 ms, 200,000 to 1 million messages a second) at random times of the market hours.
+    /// Number of short bursts (1 ms to 5 ms, 200,000 to 1 million messages per second) at random times during market hours.
     pub micro_bursts: u32,
-    /// Symbols that are halted or paused and resumed once during the market hours.
+    /// Number of symbols that are halted or paused, and resumed, once during market hours.
     pub halts: u32,
-    /// Of a hundred moves of a symbol's price, so many go the way of the market, which turns now and then; 0: symbols move each for itself.
+    /// Percentage of a symbol's price moves that follow the market, whose direction changes now and then. 0 means that symbols
+    /// move independently.
     pub correlation_percent: u32,
-    /// NYSE, NYSE Arca, NYSE American and Cboe BZX open and close the symbols that they list with auctions too, not only Nasdaq and IEX, and
-    /// the market that lists a symbol ends its halts with one.
+    /// Whether NYSE, NYSE Arca, NYSE American and Cboe BZX, and not only Nasdaq and IEX, open and close the symbols that they
+    /// list with auctions, and whether a symbol's listing market ends its halts with an auction.
     pub listing_auctions: bool,
-    /// Messages of one venue that come within this time share a packet (up to 1,400 bytes of payload), in nanoseconds.
+    /// Messages of one venue within this time share a packet (up to 1,400 bytes of payload), in nanoseconds.
     pub packet_hold_ns: u64,
-    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0 disables heartbeats.
     pub heartbeat_ns: u64,
-    /// Send every packet on line B too.
+    /// Whether every packet is also sent on line B.
     pub line_b: bool,
-    /// How much later (up to) a packet comes on line B, in nanoseconds.
+    /// Maximum delay of line B after line A, in nanoseconds.
     pub line_b_skew_ns: u64,
     /// Faults of lines A and B.
     pub faults: [LineFaults; 2],
 }
 
-/// The scenarios that have a name.
+/// The named scenarios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScenarioKind {
     /// [`Scenario::demo`].
     Demo,
     /// [`Scenario::close_burst`].
     Close,
-    /// [`Scenario::benchmark`]: 20 million messages of 8,000 symbols unless others are given.
+    /// [`Scenario::benchmark`]: 20 million messages of 8,000 symbols by default.
     Benchmark,
-    /// [`Scenario::full_session`]: 5 million messages of 3,000 symbols unless others are given.
+    /// [`Scenario::full_session`]: 5 million messages of 3,000 symbols by default.
     Session,
-    /// [`Scenario::us_market`]: 20 million messages unless others are given.
+    /// [`Scenario::us_market`]: 20 million messages by default.
     Us,
 }
 
 impl ScenarioKind {
-    /// Each with its name.
+    /// All named scenarios with their names.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("demo", Self::Demo),
         ("close", Self::Close),
@@ -301,13 +307,13 @@ impl ScenarioKind {
         ("us", Self::Us),
     ];
 
-    /// The kind with this name.
+    /// Returns the scenario with this name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
-    /// Its scenario, with so many messages and symbols where they are given.
+    /// Builds the scenario, with the given numbers of messages and symbols if there are any.
     #[must_use]
     pub fn scenario(self, messages: Option<u64>, symbols: Option<u32>) -> Scenario {
         let scenario = match self {
@@ -325,20 +331,21 @@ impl ScenarioKind {
     }
 }
 
-/// Why a text is no venue with its share.
+/// Why a text is not a venue with its share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongVenue {
     /// No venue has this name.
     Name,
-    /// The share is no number.
+    /// The share is not a number.
     Share,
 }
 
 impl VenueConfig {
-    /// A whole venue by its [key](VenueKind::key), in any case, and its share: `nasdaq=60`, or `nasdaq` for a share of 1.
+    /// Parses a whole venue and its share: `nasdaq=60`, or `nasdaq` for a share of 1. The name is a [key](VenueKind::key), in any
+    /// case.
     ///
     /// # Errors
-    /// [`WrongVenue`].
+    /// [`WrongVenue`] if the name or the share is wrong.
     pub fn parse(text: &str) -> Result<Self, WrongVenue> {
         let (name, share) = text.split_once('=').unwrap_or((text, "1"));
         let kind = VenueKind::by_key(&name.trim().to_ascii_lowercase()).ok_or(WrongVenue::Name)?;
@@ -347,18 +354,18 @@ impl VenueConfig {
     }
 }
 
-/// Whether IEX lists a symbol, so that its auctions are held there.
+/// Returns whether IEX lists a symbol, and therefore holds its auctions.
 pub(crate) const fn is_listed_at_iex(index: u32) -> bool {
     index % 100 == 1
 }
 
 impl Scenario {
-    /// Whether directories say which symbols IEX lists, and some of them are halted.
+    /// Returns whether IEX lists symbols here, so that directories say so and some of those symbols are halted.
     pub(crate) fn lists_at_iex(&self) -> bool {
         self.listing_auctions && self.venues.iter().any(|venue| venue.kind.is_iex())
     }
 
-    /// The market that lists a symbol, by the letter that the SIPs and the venues' directories have for it.
+    /// Returns the market that lists a symbol, as the letter that the SIPs and the venues' directories use.
     pub(crate) fn listing_market(&self, index: u32) -> u8 {
         if self.lists_at_iex() && is_listed_at_iex(index) {
             return b'V';
@@ -372,7 +379,7 @@ impl Scenario {
         }
     }
 
-    /// One Nasdaq day from 04:00 to 20:00.
+    /// Creates one Nasdaq day from 04:00 to 20:00.
     #[must_use]
     pub fn full_session(messages: u64, symbols: u32) -> Self {
         Self {
@@ -402,7 +409,7 @@ impl Scenario {
         }
     }
 
-    /// Nasdaq, BX, PSX and IEX DEEP around the open and on to the close: 2 million messages of 300 symbols.
+    /// Creates the demo: Nasdaq, BX, PSX and IEX DEEP with bursts at the open and the close, 2 million messages of 300 symbols.
     #[must_use]
     pub fn demo() -> Self {
         Self {
@@ -430,7 +437,9 @@ impl Scenario {
         }
     }
 
-    /// The whole US market: 14 markets and both SIPs, 2,000 symbols that move together, auctions at each listing market, bursts at the open and the close.
+    /// Creates the whole US market: 14 markets and both SIPs.
+    ///
+    /// It has 2,000 symbols that move together, auctions at each listing market, and bursts at the open and the close.
     #[must_use]
     pub fn us_market(messages: u64) -> Self {
         use VenueKind as Kind;
@@ -464,7 +473,7 @@ impl Scenario {
         }
     }
 
-    /// These venues from the open on, without end: events come `gap_ns` apart in the mean.
+    /// Creates an endless scenario of these venues from the open on, with events `gap_ns` apart on average.
     #[must_use]
     pub fn endless(venues: Vec<VenueConfig>, symbols: u32, gap_ns: u64) -> Self {
         Self {
@@ -478,15 +487,18 @@ impl Scenario {
         }
     }
 
-    /// One Nasdaq venue whose messages are for random symbols: the load of the figures. It ends with about 30 live
-    /// orders for every thousand messages (600,000 for 20 million).
+    /// Creates one Nasdaq venue whose messages are for random symbols: the workload of the published benchmarks.
+    ///
+    /// It ends with about 30 live orders per thousand messages (600,000 for 20 million).
     #[must_use]
     pub fn benchmark(messages: u64, symbols: u32) -> Self {
         Self { popularity: Popularity::Uniform, ..Self::full_session(messages, symbols) }
     }
 
-    /// The twenty seconds around a close of Nasdaq with bursts of 4 million messages a second: the load of the queueing
-    /// study. 1.5 million messages of 1,000 symbols.
+    /// Creates the twenty seconds around a Nasdaq close.
+    ///
+    /// It has bursts of up to 4 million messages per second and 1.5 million messages of 1,000 symbols: the workload of the
+    /// queueing study.
     #[must_use]
     pub fn close_burst() -> Self {
         let close = 16 * HOUR_NS;
@@ -508,31 +520,32 @@ impl Scenario {
         }
     }
 
-    /// Midnight of each day.
+    /// Iterates over the midnights of the days.
     fn midnights_ns(&self) -> impl Iterator<Item = u64> {
         std::iter::once(self.midnight_ns).chain(self.later_midnights_ns.iter().copied())
     }
 
-    /// How many times the feeds start their numbers.
+    /// Returns how many times the feeds start numbering.
     #[must_use]
     pub fn run_count(&self) -> u64 {
         (1 + self.later_midnights_ns.len() as u64) * (1 + u64::from(self.restarts))
     }
 
-    /// Midnight of the day of a run below [`Scenario::run_count`].
+    /// Returns the midnight of the day of a run; `number` is below [`Scenario::run_count`].
     pub(crate) fn midnight_of_run(&self, number: u64) -> u64 {
         let day = number / (1 + u64::from(self.restarts));
         self.midnights_ns().nth(day as usize).unwrap_or(self.midnight_ns)
     }
 
-    /// A run below [`Scenario::run_count`]: a day, or its part between two restarts. The scenario must be checked.
+    /// Returns a run: a day, or its part between two restarts. `number` is below [`Scenario::run_count`], and the scenario must
+    /// be valid.
     pub(crate) fn run(&self, number: u64) -> Run {
         let parts = 1 + u64::from(self.restarts);
         let (day, part) = (number / parts, number % parts);
         let width_ns = (self.end_ns - self.start_ns) / parts;
         let opens_ns = self.start_ns + part * width_ns;
         let (is_first_part, is_cut) = (part == 0, part + 1 < parts);
-        // After a restart the directory comes first; before one all is silent for a while.
+        // After a restart the directory comes first; before a restart there is a period of silence.
         let opening_ns = if is_first_part { HOUR_NS } else { HOUR_NS.min(width_ns / 4) };
         let start_ns = if is_first_part { opens_ns } else { opens_ns + opening_ns };
         let end_ns = if is_cut { opens_ns + width_ns - width_ns / 100 } else { self.end_ns };
@@ -555,10 +568,10 @@ impl Scenario {
         Run { scenario, day: day as u32, opening_ns, is_announced, is_cut }
     }
 
-    /// Checks that the scenario can be generated as packets to the venues' own groups.
+    /// Checks that the scenario can be generated as packets to the venues' own multicast groups.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the scenario violates.
     pub fn check(&self) -> Result<(), ScenarioError> {
         if self.venues.is_empty() || self.venues.len() > MAX_VENUES {
             return Err(ScenarioError::Venues { got: self.venues.len(), most: MAX_VENUES });
@@ -571,18 +584,19 @@ impl Scenario {
         self.check_market()
     }
 
-    /// Takes fewer symbols if the start of the day would need most of the messages for them, so that there are about as many
-    /// messages as requested.
+    /// Reduces the number of symbols if the start of the day would use most of the messages.
+    ///
+    /// The generated messages then come close to the requested number.
     pub fn fit_symbols(&mut self) {
         let a_symbol = START_MESSAGES * self.venues.len().max(1) as u64 * self.run_count();
         let most = (self.messages / a_symbol).clamp(1, u64::from(u32::MAX));
         self.symbols = self.symbols.min(most as u32);
     }
 
-    /// Checks that the scenario can be generated as messages: venues may have the same kind.
+    /// Checks that the scenario can be generated as messages; several venues may have the same kind.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the scenario violates.
     pub fn check_market(&self) -> Result<(), ScenarioError> {
         if self.venues.is_empty() || self.venues.len() > MAX_MARKETS {
             return Err(ScenarioError::Venues { got: self.venues.len(), most: MAX_MARKETS });
@@ -592,7 +606,7 @@ impl Scenario {
         {
             return Err(ScenarioError::Unit { number: wrong.unit.number, of: wrong.unit.of });
         }
-        // The book of a SIP's own may be empty.
+        // A SIP's own book may be empty.
         let is_wrong =
             |venue: &VenueConfig| venue.share > 1_000_000 || venue.share == 0 && !venue.kind.is_sip();
         if self.venues.iter().any(is_wrong) || self.venues.iter().all(|venue| venue.share == 0) {
@@ -617,7 +631,7 @@ impl Scenario {
         }
         let mut before_ns = None;
         for midnight_ns in self.midnights_ns() {
-            // An IEX time is signed; the last day must end before it overflows.
+            // IEX times are signed; the last day must end before they overflow.
             if midnight_ns > i64::MAX as u64 - 48 * HOUR_NS {
                 return Err(ScenarioError::Midnight { got: midnight_ns });
             }
@@ -663,7 +677,7 @@ impl Scenario {
                 return Err(ScenarioError::Faults { got: most });
             }
         }
-        // A day at most, so that no sum of times overflows.
+        // At most a day, so that no sum of times overflows.
         if self.packet_hold_ns.max(self.line_b_skew_ns).max(self.heartbeat_ns) > 24 * HOUR_NS {
             return Err(ScenarioError::Delay);
         }
@@ -671,76 +685,76 @@ impl Scenario {
     }
 }
 
-/// A part of a scenario in which the feeds number their messages from 1 once.
+/// A part of a scenario in which the feeds start numbering from 1 once.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Run {
-    /// Of this run alone.
+    /// The scenario of this run alone.
     pub(crate) scenario: Scenario,
     /// The day, from 0.
     pub(crate) day: u32,
-    /// How long before the order flow the first messages come, in nanoseconds.
+    /// How long before order flow the first messages are sent, in nanoseconds.
     pub(crate) opening_ns: u64,
-    /// Whether a message says that the numbers start over.
+    /// Whether a message announces that the numbers restart.
     pub(crate) is_announced: bool,
-    /// Whether the feeds fail at its end: nothing says that it is over.
+    /// Whether the feeds fail at its end, so that nothing announces the end.
     pub(crate) is_cut: bool,
 }
 
-/// The most days: the trading days of a year.
+/// Maximum number of days: the trading days of a year.
 const MOST_DAYS: usize = 252;
 
-/// The most restarts of a day.
+/// Maximum number of restarts per day.
 const MOST_RESTARTS: u32 = 1_000;
 
-/// The shortest time between two restarts, in nanoseconds.
+/// Shortest time between two restarts, in nanoseconds.
 const SHORTEST_RUN_NS: u64 = SECOND_NS;
 
 /// All packets, in the unit of [`LineFaults`].
 const MILLION: u32 = 1_000_000;
 
-/// Messages for each symbol and venue that leave room for more than the start of the day, which takes about five.
+/// Messages per symbol and venue that leave room for more than the start of the day, which takes about five.
 const START_MESSAGES: u64 = 8;
 
-/// Orders that a side keeps before anything but adds happens to it.
+/// Orders that a side must hold before it receives anything but additions.
 pub const FEWEST_ORDERS: u32 = 3;
 
-/// The most that [`Scenario::most_orders`] may be.
+/// Largest value of [`Scenario::most_orders`].
 pub const MOST_ORDERS: u32 = 1_000_000;
 
-/// [`Scenario::most_orders`] of the scenarios made here.
+/// [`Scenario::most_orders`] of the scenarios created here.
 pub const USUAL_MOST_ORDERS: u32 = 4_000;
 
-/// The most halts of a session.
+/// Maximum number of halts per session.
 const MOST_HALTS: u32 = 10_000;
 
-/// The shortest interval between heartbeats, in nanoseconds.
+/// Shortest heartbeat interval, in nanoseconds.
 const SHORTEST_HEARTBEAT_NS: u64 = 1_000_000;
 
-/// The most venues of a scenario in packets: one of each kind.
+/// Maximum number of venues in a scenario generated as packets: one of each kind.
 pub const MAX_VENUES: usize = KINDS.len();
 
-/// The most venues of a scenario whose lines are given.
+/// Maximum number of venues in a scenario whose lines are configured.
 pub const MAX_MARKETS: usize = 200;
 
 /// Why a scenario cannot be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// None, or more than [`MAX_VENUES`] or [`MAX_MARKETS`].
+    /// There are no venues, or more than [`MAX_VENUES`] or [`MAX_MARKETS`].
     #[error("{got} venues: there must be 1 to {most}")]
     Venues {
         /// Venues in the scenario.
         got: usize,
-        /// The most that there may be.
+        /// Maximum number of venues.
         most: usize,
     },
-    /// Two venues of the same kind.
+    /// Two venues have the same kind.
     #[error("{name} comes twice: two venues of a kind would share their multicast groups")]
     SameVenue {
         /// The kind's name.
         name: &'static str,
     },
-    /// A market has no such unit.
+    /// A market does not have this unit.
     #[error("unit {number} of {of}: units are numbered from 1")]
     Unit {
         /// The unit's number.
@@ -751,19 +765,19 @@ pub enum ScenarioError {
     /// A venue's share is out of bounds.
     #[error("a venue's share must be 1 to 1,000,000; that of a SIP beside others may be 0")]
     Share,
-    /// None, or more than ITCH's stock locate can number.
+    /// There are no symbols, or more than ITCH's stock locate can number.
     #[error("{got} symbols: there must be 1 to 65,535")]
     Symbols {
         /// Symbols in the scenario.
         got: u32,
     },
-    /// A side of a book could not hold its orders.
+    /// The maximum number of orders per side is out of bounds.
     #[error("{got} orders at most on a side of a book: there must be {FEWEST_ORDERS} to {MOST_ORDERS}")]
     Orders {
-        /// The most requested.
+        /// The maximum requested.
         got: u32,
     },
-    /// The window is empty or longer than the day.
+    /// The window is empty or extends past the end of the day.
     #[error("order flow from {start_ns} ns to {end_ns} ns after midnight: must be a time of one day")]
     Window {
         /// The start requested.
@@ -777,7 +791,7 @@ pub enum ScenarioError {
         /// The midnight requested.
         got: u64,
     },
-    /// A burst lies outside the window, or its rate is 0 or above one message a nanosecond.
+    /// A burst is outside the window, or its rate is 0 or above one message per nanosecond.
     #[error(
         "the burst at {start_ns} ns after midnight: must lie in the window, at 1 to 1e9 messages a second"
     )]
@@ -785,67 +799,67 @@ pub enum ScenarioError {
         /// The burst's start.
         start_ns: u64,
     },
-    /// Too many micro bursts.
+    /// There are too many micro bursts.
     #[error("{got} micro bursts are over the limit of 1,000,000")]
     MicroBursts {
         /// Micro bursts requested.
         got: u32,
     },
-    /// More faults than packets.
+    /// There are more faults than packets.
     #[error("{got} packets per million: at most 1,000,000 of a million can be lost, repeated or late")]
     Faults {
-        /// Per million.
+        /// The number requested, per million.
         got: u32,
     },
-    /// Too many halts.
+    /// There are too many halts.
     #[error("{got} halts are over the limit of 10,000")]
     Halts {
         /// Halts requested.
         got: u32,
     },
-    /// Heartbeats closer than a millisecond.
+    /// Heartbeats are less than a millisecond apart.
     #[error("a heartbeat every {got} ns: must be 0 or at least 1,000,000")]
     Heartbeat {
         /// The interval requested.
         got: u64,
     },
-    /// Packet hold, line B's skew, a late copy's delay or the heartbeat's interval is longer than a day.
+    /// The packet hold, line B's skew, a late copy's delay, or the heartbeat interval is longer than a day.
     #[error("packet hold, line B's skew, late copies and the heartbeat's interval must not exceed a day")]
     Delay,
-    /// A day begins before the one before it has ended.
+    /// A day starts before the previous day has ended.
     #[error("the day that begins at {got} ns: days must be ascending")]
     Days {
         /// The midnight requested.
         got: u64,
     },
-    /// More days than a year has.
+    /// There are more days than a year has trading days.
     #[error("{got} days are over the limit of {MOST_DAYS}")]
     TooManyDays {
         /// Days requested.
         got: usize,
     },
-    /// Too many restarts for the time of the order flow.
+    /// There are too many restarts for the duration of order flow.
     #[error("{got} restarts a day: there may be {most}, at least a second apart")]
     Restarts {
         /// Restarts requested.
         got: u32,
-        /// The most that there may be.
+        /// Maximum number of restarts.
         most: u64,
     },
-    /// A raw ITCH file says nothing about days and restarts.
+    /// A raw ITCH file cannot express days and restarts.
     #[error("a raw ITCH file holds one day without restarts; the scenario has {got} runs: write a capture")]
     NotOneRun {
         /// Runs in the scenario: days, and parts of days between restarts.
         got: u64,
     },
-    /// A raw ITCH file holds one venue, which speaks ITCH.
+    /// A raw ITCH file needs exactly one venue, which must speak ITCH.
     #[error(
         "a raw ITCH file holds one venue that speaks ITCH; the scenario has {venues} venues, the first is {first}"
     )]
     NotOneItchVenue {
         /// Venues in the scenario.
         venues: usize,
-        /// Name of the first.
+        /// The first venue's name.
         first: &'static str,
     },
 }

@@ -1,17 +1,17 @@
-//! When things happen: the U-shaped day with clusters, and bursts of given rates.
+//! When events happen: the U-shaped day with clusters, and bursts at given rates.
 //!
-//! Two streams of arrivals, each in order of time, are merged. The day is cut into bins with a fixed number of arrivals
-//! each, so a session has the requested number of messages. Memory: 8 bytes for each second.
+//! Merges two streams of arrivals, each in time order. The day is divided into bins with a fixed number of arrivals each, so a
+//! session has the requested number of messages. Memory: 24 bytes per second.
 
 use crate::random::Random;
 use crate::scenario::{Burst, CLOSE_NS, MINUTE_NS, OPEN_NS, SECOND_NS, Scenario};
 
-/// Of 8 arrivals of the day's profile, this many follow the one before them within about a microsecond.
+/// Of 8 arrivals in the day's profile, this many follow the previous one within about a microsecond.
 const CLUSTERED_OF_8: u64 = 5;
 /// Mean gap within a cluster, in nanoseconds.
 const CLUSTER_GAP_NS: u64 = 700;
 
-/// Arrivals between two times.
+/// A number of arrivals between two times.
 #[derive(Debug, Clone, Copy)]
 struct Bin {
     start_ns: u64,
@@ -19,7 +19,7 @@ struct Bin {
     arrivals: u64,
 }
 
-/// Arrivals bin after bin.
+/// A stream of arrivals, bin by bin.
 #[derive(Debug, Clone)]
 struct Stream {
     bins: Vec<Bin>,
@@ -34,13 +34,13 @@ impl Stream {
         Self { bins, next_bin: 0, bin: Bin { start_ns: 0, end_ns: 0, arrivals: 0 }, time_ns: 0, clustered }
     }
 
-    /// The next arrival, `u64::MAX` after the last.
+    /// Returns the next arrival, or `u64::MAX` after the last.
     fn next(&mut self, random: &mut Random) -> u64 {
         while self.bin.arrivals == 0 {
             let Some(bin) = self.bins.get(self.next_bin) else { return u64::MAX };
             self.bin = *bin;
             self.next_bin += 1;
-            // A burst that starts during another follows it, in its full length.
+            // A burst that starts during another follows it, at its full length.
             if !self.clustered {
                 self.bin.end_ns += self.time_ns.saturating_sub(bin.start_ns);
             }
@@ -67,13 +67,13 @@ pub(crate) struct Arrivals {
     bursts: Stream,
     next_day: u64,
     next_burst: u64,
-    /// Mean gap of a market without end; 0: it ends.
+    /// Mean gap of an endless market; 0 if the market ends.
     endless_gap_ns: u64,
     random: Random,
 }
 
 impl Arrivals {
-    /// `total` arrivals as the scenario spreads them.
+    /// Distributes `total` arrivals over the scenario.
     pub(crate) fn new(scenario: &Scenario, total: u64) -> Self {
         let mut random = Random::new(scenario.seed ^ 0x7469_6D65_7300_0000);
         if scenario.endless_gap_ns > 0 {
@@ -90,13 +90,13 @@ impl Arrivals {
         Self { day, bursts, next_day, next_burst, endless_gap_ns: 0, random }
     }
 
-    /// The time of the next arrival; `u64::MAX` when there are no more.
+    /// Returns the time of the next arrival, or `u64::MAX` if there are no more.
     #[inline]
     pub(crate) fn peek(&self) -> u64 {
         self.next_day.min(self.next_burst)
     }
 
-    /// Goes past the next arrival.
+    /// Moves past the next arrival.
     #[inline]
     pub(crate) fn advance(&mut self) {
         if self.endless_gap_ns > 0 {
@@ -109,12 +109,12 @@ impl Arrivals {
     }
 }
 
-/// The bursts, in order of time, with at most half of all arrivals.
+/// Returns the bursts in time order, with at most half of all arrivals.
 fn burst_bins(scenario: &Scenario, total: u64, random: &mut Random) -> Vec<Bin> {
     let mut bursts = scenario.bursts.clone();
     let start = scenario.start_ns.max(OPEN_NS);
     let end = scenario.end_ns.min(CLOSE_NS);
-    // A window outside the market hours has them anywhere.
+    // A window outside market hours may have them at any time.
     let (start, end) = if start < end { (start, end) } else { (scenario.start_ns, scenario.end_ns) };
     for _ in 0..scenario.micro_bursts {
         let length_ns = (1_000_000 + u64::from(random.below(4_000_000))).min(end - start);
@@ -133,7 +133,7 @@ fn burst_bins(scenario: &Scenario, total: u64, random: &mut Random) -> Vec<Bin> 
         .map(|burst| {
             let (mut length_ns, mut arrivals) = (burst.length_ns, messages_of(burst));
             if wanted > allowed {
-                // Shorter, at the same rate. Both products are below 2^47 * 2^64.
+                // Shortened, at the same rate. Both products are below 2^47 * 2^64.
                 length_ns = (u128::from(length_ns) * allowed / wanted) as u64;
                 arrivals = (u128::from(arrivals) * allowed / wanted) as u64;
             }
@@ -147,7 +147,7 @@ fn messages_of(burst: &Burst) -> u64 {
     (u128::from(burst.length_ns) * u128::from(burst.messages_per_second) / u128::from(SECOND_NS)) as u64
 }
 
-/// The day's profile: bins of a second (less in a short window), with `total` arrivals in all.
+/// Returns the bins of the day's profile: a second each (less in a short window), with `total` arrivals in all.
 fn day_bins(scenario: &Scenario, total: u64) -> Vec<Bin> {
     let window = scenario.end_ns - scenario.start_ns;
     let width = (window / 64).clamp(1, SECOND_NS);
@@ -158,7 +158,7 @@ fn day_bins(scenario: &Scenario, total: u64) -> Vec<Bin> {
         .map(|start_ns| {
             let end_ns = (start_ns + width).min(scenario.end_ns);
             reached += intensity(start_ns);
-            // The same sum in the same order: the last quotient is 1, so all arrivals are given out.
+            // The same sum in the same order: the last quotient is 1, so every arrival is assigned.
             let due = (reached / all * total as f64) as u64;
             let arrivals = due.min(total).saturating_sub(given);
             given += arrivals;
@@ -168,8 +168,9 @@ fn day_bins(scenario: &Scenario, total: u64) -> Vec<Bin> {
         .collect()
 }
 
-/// Relative rate at a time of the day: quiet outside the market hours, high after the open, rising to the close. Only
-/// additions, multiplications and divisions, which every platform rounds alike.
+/// Returns the relative rate at a time of day: quiet outside market hours, high after the open, rising toward the close.
+///
+/// It uses only additions, multiplications, and divisions, which every platform rounds alike.
 fn intensity(time_ns: u64) -> f64 {
     let minutes = |ns: u64| ns as f64 / MINUTE_NS as f64;
     if time_ns < OPEN_NS {
@@ -216,7 +217,7 @@ mod tests {
             within += u64::from(arrivals.peek() >= from);
             arrivals.advance();
         }
-        // 20 ms at 4 million a second, and what the day's profile adds.
+        // 20 ms at 4 million per second, plus the day's profile.
         assert!((76_000..90_000).contains(&within), "{within}");
     }
 }

@@ -1,4 +1,4 @@
-//! Scripted steps besides the order flow: phases, the directory, auctions, halts and so on, each at its time.
+//! Scripted steps in addition to order flow: phases, the directory, auctions, halts and so on, each at its time.
 
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
@@ -10,15 +10,15 @@ use crate::nasdaq;
 use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{HOUR_NS, MINUTE_NS, Run, SECOND_NS, Scenario, VenueKind, is_listed_at_iex};
 
-/// The phase that says that the numbers start, by its ITCH letter.
+/// The ITCH letter of the phase that announces that the numbers start.
 pub(crate) const START_OF_MESSAGES: u8 = b'O';
 
-/// The step.
+/// A scripted step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A phase, by its ITCH letter.
+    /// A phase, given by its ITCH letter.
     System(u8),
-    /// All messages about a symbol before the day; symbols from this number on are new issues, halted until their auction.
+    /// All messages about a symbol before the day. Symbols from this number on are new issues, halted until their auction.
     Directory {
         first_new_issue: u32,
     },
@@ -51,12 +51,12 @@ pub(crate) enum Step {
     IexAuctionEnd(u8),
     /// A participant corrects venues that together are locked or crossed.
     Correction,
-    /// A venue's quote reaches a SIP, the venue of the script.
+    /// A venue's quote reaches the SIP that is the script's venue.
     Consolidate {
         source: u8,
         quote: Lots,
     },
-    /// A SIP computes price bands of all its symbols.
+    /// A SIP evaluates the price bands of all its symbols.
     Bands(Look),
     /// The price of an opening auction reaches a SIP.
     OpeningPrice(u32),
@@ -67,16 +67,16 @@ pub(crate) enum Step {
 /// What a SIP does with the price bands of all its symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// It begins to count trades.
+    /// It starts counting trades.
     Begin,
-    /// It looks whether other bands follow from the trades.
+    /// It checks whether the trades change the bands.
     Again,
     /// The hours of the bands are over.
     End,
 }
 
 impl Step {
-    /// Whether a unit that does not have the symbol says nothing of it.
+    /// Returns whether units that do not trade the symbol skip this step.
     pub(crate) fn is_of_symbol(&self) -> bool {
         match self {
             Self::Directory { .. }
@@ -104,16 +104,16 @@ impl Step {
     }
 }
 
-/// A step at a time, for one symbol or a range of them, one after the other.
+/// A step at a time, for one symbol or for each of a range of symbols in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Script {
     pub(crate) time_ns: u64,
-    /// Orders the steps of one time.
+    /// Orders steps with equal times.
     number: u32,
     pub(crate) step: Step,
     pub(crate) venue: u8,
     pub(crate) symbol: u32,
-    /// The last symbol, and the rest of the range.
+    /// The last symbol of the range, and the range's stride and gap.
     last_symbol: u32,
     stride: u32,
     gap_ns: u64,
@@ -137,17 +137,17 @@ impl PartialOrd for Script {
 }
 
 impl Script {
-    /// A step for one symbol.
+    /// Creates a step for one symbol.
     pub(crate) fn once(time_ns: u64, step: Step, venue: u8, symbol: u32) -> Self {
         Self { time_ns, number: u32::MAX, step, venue, symbol, last_symbol: symbol, stride: 1, gap_ns: 0 }
     }
 
-    /// A step for one symbol, behind those of the same time with lower numbers.
+    /// Creates a step for one symbol, after steps of the same time with lower numbers.
     pub(crate) fn numbered(time_ns: u64, number: u32, step: Step, venue: u8, symbol: u32) -> Self {
         Self { number: number | 1 << 31, ..Self::once(time_ns, step, venue, symbol) }
     }
 
-    /// The same for the next symbol of the range.
+    /// Returns the same step for the next symbol of the range.
     pub(crate) fn next(mut self) -> Option<Self> {
         self.symbol = self.symbol.checked_add(self.stride).filter(|symbol| *symbol <= self.last_symbol)?;
         self.time_ns += self.gap_ns;
@@ -155,12 +155,12 @@ impl Script {
     }
 }
 
-/// Messages that come after the last of the order flow.
+/// Returns the number of messages after the end of order flow.
 pub(crate) fn messages_at_end(scenario: &Scenario) -> u64 {
     2 * scenario.venues.len() as u64
 }
 
-/// Gap between the messages of two symbols in a round over all, in nanoseconds.
+/// Gap between the messages of two symbols in a round over all symbols, in nanoseconds.
 const ROUND_GAP_NS: u64 = 10_000;
 
 struct Writer<'a> {
@@ -174,7 +174,7 @@ impl Writer<'_> {
         self.round(time_ns, step, symbol, symbol, 1, 0);
     }
 
-    /// Only if its time is within the order flow.
+    /// Adds a step only if its time is within order flow.
     fn add_within(&mut self, time_ns: u64, step: Step, symbol: u32) {
         if self.within(time_ns) {
             self.add(time_ns, step, symbol);
@@ -201,11 +201,11 @@ impl Writer<'_> {
     }
 }
 
-/// The scripted steps of one run, for every venue.
+/// Returns the scripted steps of one run, for every venue.
 pub(crate) fn scripts(run: &Run) -> Vec<Script> {
     let scenario = &run.scenario;
     let mut writer = Writer { scenario, scripts: Vec::new(), venue: 0 };
-    // At most MAX_MARKETS, as the scenario was checked for.
+    // The scenario was checked to have at most MAX_MARKETS venues.
     for (number, venue) in scenario.venues.iter().enumerate() {
         writer.venue = number as u8;
         start_of_day(&mut writer, venue.kind, run);
@@ -228,8 +228,9 @@ pub(crate) fn scripts(run: &Run) -> Vec<Script> {
     writer.scripts
 }
 
-/// A session that opens the market and leaves time for it brings an IPO, a direct listing and an operational halt, if there are
-/// symbols enough: those with the highest numbers.
+/// Returns whether a session has an IPO, a direct listing, and an operational halt.
+///
+/// It does if it includes the open, leaves time for them, and has enough symbols: they use those with the highest numbers.
 fn has_new_issues(scenario: &Scenario) -> bool {
     scenario.symbols >= 8 && scenario.start_ns <= OPEN_NS && scenario.end_ns >= 12 * HOUR_NS
 }
@@ -252,7 +253,7 @@ fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind, run: &Run) {
     writer.add(before_flow_ns, Step::System(b'S'), 0);
 }
 
-/// Start and end of market hours and system hours. Phases before the order flow are sent at its start.
+/// Adds the start and end of market hours and system hours. Phases before order flow are sent at its start.
 fn phases(writer: &mut Writer<'_>, is_cut: bool) {
     let (start_ns, end_ns) = (writer.scenario.start_ns, writer.scenario.end_ns);
     let before_flow_ns = start_ns.saturating_sub(1);
@@ -270,7 +271,8 @@ fn phases(writer: &mut Writer<'_>, is_cut: bool) {
     writer.add(end_ns + SECOND_NS, Step::System(b'C'), 0);
 }
 
-/// Imbalances before the opening and closing crosses of the listed symbols, and the crosses. Every so many symbols from the first on are listed.
+/// Adds imbalances before the opening and closing crosses of the listed symbols, and the crosses. Every `stride`-th symbol from
+/// `first` on is listed.
 fn auctions(writer: &mut Writer<'_>, first: u32, stride: u32) {
     for before_ns in [2 * MINUTE_NS, MINUTE_NS, 10 * SECOND_NS] {
         writer.round_within(OPEN_NS - before_ns, Step::Imbalance(b'O'), first, stride);
@@ -282,7 +284,7 @@ fn auctions(writer: &mut Writer<'_>, first: u32, stride: u32) {
     writer.round_within(CLOSE_NS + 200_000, Step::Cross(b'C'), first, stride);
 }
 
-/// The auctions, and the end of the opening and closing of every symbol.
+/// Adds IEX's auctions, and the end of the opening and closing process of every symbol.
 fn iex_auctions(writer: &mut Writer<'_>, kind: VenueKind) {
     for (at_ns, code) in [(OPEN_NS, b'O'), (CLOSE_NS, b'C')] {
         let first = (0..writer.scenario.symbols).find(|index| is_listed_at_iex(*index));
@@ -296,7 +298,7 @@ fn iex_auctions(writer: &mut Writer<'_>, kind: VenueKind) {
     }
 }
 
-/// A SIP counts trades from the open on, and ends the price bands at the close.
+/// Adds a SIP's price bands: it counts trades from the open on, and ends the bands at the close.
 fn bands(writer: &mut Writer<'_>) {
     let begins_ns = OPEN_NS.max(writer.scenario.start_ns);
     if begins_ns < CLOSE_NS {
@@ -305,7 +307,8 @@ fn bands(writer: &mut Writer<'_>) {
     }
 }
 
-/// News halts and volatility pauses by turns, spread over the market hours. Where IEX lists symbols, two of these are halted between the others.
+/// Adds alternating news halts and volatility pauses, spread over market hours. If IEX lists symbols, up to two of those are
+/// halted in between.
 fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
     let scenario = writer.scenario;
     let from_ns = scenario.start_ns.max(OPEN_NS);
@@ -314,7 +317,7 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
         return;
     }
     let step_ns = (to_ns - from_ns) / (u64::from(scenario.halts) + 2);
-    // Not the new issues, nor the one of the operational halt.
+    // Excludes the new issues and the symbol of the operational halt.
     let symbols = scenario.symbols.saturating_sub(3).max(1);
     for number in 0..scenario.halts {
         let start_ns = from_ns + step_ns * (u64::from(number) + 1);
@@ -329,7 +332,7 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
     }
 }
 
-/// A halt of the market, which ends before `to_ns` or is none.
+/// A market-wide halt of a symbol, skipped unless it ends before `to_ns`.
 struct Halt {
     start_ns: u64,
     to_ns: u64,
@@ -337,10 +340,10 @@ struct Halt {
     is_pause: bool,
 }
 
-/// A halt as a venue says it. Beside a SIP the symbol has been in a limit state before a pause.
+/// Adds a venue's messages about a halt. With a SIP the symbol is in a limit state before a pause.
 fn halt(writer: &mut Writer<'_>, kind: VenueKind, halt: Halt) {
     let Halt { symbol, is_pause, .. } = halt;
-    // The venues learn of it one after the other.
+    // The venues learn of it one after another.
     let delay_ns = u64::from(writer.venue) * 50_000;
     let start_ns = halt.start_ns + delay_ns;
     let resume_ns = start_ns + if is_pause { 5 * MINUTE_NS } else { 10 * MINUTE_NS };
@@ -363,7 +366,7 @@ fn halt(writer: &mut Writer<'_>, kind: VenueKind, halt: Halt) {
         if is_pause && kind.row().is_main {
             writer.add(start_ns + 1_000_000, Step::Collar, symbol);
         }
-        // IEX has a letter for each.
+        // IEX has a separate letter for each.
         let is_iex = kind.is_iex();
         let code = if is_iex && is_pause { b'V' } else { b'H' };
         let prepared =
@@ -376,7 +379,9 @@ fn halt(writer: &mut Writer<'_>, kind: VenueKind, halt: Halt) {
     writer.add(resume_ns, trading(TradingState::Trading, ReasonCode::ReasonNotAvailable), symbol);
 }
 
-/// Whether a venue reopens a symbol with an auction: the one that lists it. In scenarios without auctions at other markets Nasdaq ends every pause with one.
+/// Returns whether a venue reopens a symbol with an auction: its listing market does.
+///
+/// In scenarios without auctions at other markets, Nasdaq ends every pause with one.
 fn reopens(scenario: &Scenario, kind: VenueKind, symbol: u32, is_pause: bool) -> bool {
     if kind.row().is_main {
         return nasdaq::is_listed(symbol) || is_pause && !scenario.listing_auctions;
@@ -384,7 +389,7 @@ fn reopens(scenario: &Scenario, kind: VenueKind, symbol: u32, is_pause: bool) ->
     scenario.listing_auctions && kind.row().listing == Some(scenario.listing_market(symbol))
 }
 
-/// An IPO at 10:30, a direct listing with capital raise at 11:00.
+/// Adds an IPO at 10:30 and a direct listing with capital raise at 11:00.
 fn new_issues(writer: &mut Writer<'_>, kind: VenueKind) {
     let scenario = writer.scenario;
     if !has_new_issues(scenario) {
@@ -417,8 +422,8 @@ fn new_issues(writer: &mut Writer<'_>, kind: VenueKind) {
     }
 }
 
-/// An operational halt of one venue, a broken trade, a short sale price test, retail interest, a late breach of a
-/// circuit breaker.
+/// Adds an operational halt of one venue, a broken trade, a short sale price test, retail interest, and a late circuit breaker
+/// breach.
 fn incidents(writer: &mut Writer<'_>, kind: VenueKind) {
     let symbols = writer.scenario.symbols;
     if has_new_issues(writer.scenario) {

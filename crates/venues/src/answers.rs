@@ -1,4 +1,4 @@
-//! Answers of a retransmission server that are wrong on purpose: a receiver must get along with every server.
+//! Deliberately wrong answers of a retransmission server: a receiver must cope with every server.
 
 use tapeworks_exchange::random::Random;
 use tapeworks_session::{Refusal, Request, SessionId, Store, Transport as _, TransportKind, for_transport};
@@ -6,27 +6,27 @@ use tapeworks_wire::framing::{Blocks, LengthPrefix};
 
 use crate::faults;
 
-/// What a retransmission server does wrong. Each number is of a million answers; an answer has one fault at most.
+/// The faults of a retransmission server, each per million answers. An answer has at most one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct AnswerFaults {
-    /// Sent late.
+    /// The answer is sent late.
     pub late_per_million: u32,
-    /// How late at most, in nanoseconds.
+    /// Maximum delay of a late answer, in nanoseconds.
     pub late_ns: u64,
-    /// With fewer messages than requested.
+    /// The answer has fewer messages than requested.
     pub partial_per_million: u32,
-    /// With more messages than requested.
+    /// The answer has more messages than requested.
     pub more_per_million: u32,
-    /// With other messages of the session than those requested.
+    /// The answer has other messages of the session than requested.
     pub other_range_per_million: u32,
-    /// Of another session, by its header.
+    /// The answer's header names another session.
     pub other_session_per_million: u32,
-    /// With random bytes for messages, of the same lengths, behind a sound header.
+    /// Random bytes of the same lengths replace the messages, after a sound header.
     pub garbage_per_million: u32,
-    /// With messages of unknown types, of the same lengths, behind a sound header.
+    /// Messages of unknown types and the same lengths replace the messages, after a sound header.
     #[serde(default)]
     pub unreadable_per_million: u32,
-    /// Sent 64 times.
+    /// The answer is sent 64 times.
     #[serde(default)]
     pub repeated_per_million: u32,
 }
@@ -34,7 +34,7 @@ pub struct AnswerFaults {
 /// How often a repeated answer is sent.
 const REPEATS: usize = 64;
 
-/// What is wrong with one answer.
+/// The fault of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Late,
@@ -47,7 +47,7 @@ pub(crate) enum Wrong {
     Repeated,
 }
 
-/// How often an answer with this fault is sent.
+/// Returns how often an answer with this fault is sent.
 pub(crate) fn times(wrong: Option<Wrong>) -> usize {
     if wrong == Some(Wrong::Repeated) { REPEATS } else { 1 }
 }
@@ -66,22 +66,22 @@ impl AnswerFaults {
         ]
     }
 
-    /// Wrong answers in a million.
+    /// Returns the number of wrong answers per million.
     pub(crate) fn sum(&self) -> u64 {
         faults::sum(&self.chances())
     }
 
-    /// Draws what is wrong with the next answer.
+    /// Draws the fault of the next answer.
     pub(crate) fn draw(&self, random: &mut Random) -> Option<Wrong> {
         faults::draw(&self.chances(), random)
     }
 }
 
-/// Another session of the same channel.
+/// Returns another session of the same channel.
 pub(crate) const fn other(session: SessionId) -> SessionId {
     match session {
         SessionId::MoldUdp64(mut name) => {
-            // Of two digits one becomes the other.
+            // This turns one digit into another.
             name[9] ^= 1;
             SessionId::MoldUdp64(name)
         }
@@ -89,14 +89,14 @@ pub(crate) const fn other(session: SessionId) -> SessionId {
             SessionId::IexTp { protocol, channel, session: session.wrapping_add(1) }
         }
         SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
-        // Its header names none.
+        // The header names no session.
         SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) | SessionId::Pillar => {
             session
         }
     }
 }
 
-/// Writes the answer to a request into `answer`, as [`Store::answer`] does, with what is wrong with it.
+/// Writes the answer to a request into `answer`, like [`Store::answer`], with the given fault.
 pub(crate) fn answer(
     store: &Store,
     request: &[u8],
@@ -112,7 +112,7 @@ pub(crate) fn answer(
     Ok(messages)
 }
 
-/// The packets that answer a request over TCP with all that is requested, each with its number of messages, with what is wrong with them.
+/// Returns the packets that answer a TCP request completely, each with its number of messages, with the given fault.
 pub(crate) fn answer_in_parts(
     store: &Store,
     request: Request,
@@ -138,7 +138,7 @@ pub(crate) fn answer_in_parts(
                 parts.push((packet, messages));
             }
             Err(refusal) if parts.is_empty() => return Err(refusal),
-            // The rest is not sent yet.
+            // The remaining messages have not been sent yet.
             Err(_) => break,
         }
     }
@@ -147,7 +147,7 @@ pub(crate) fn answer_in_parts(
     Ok(parts)
 }
 
-/// The request that is answered in place of this one, and the session that the answer names.
+/// Returns the request to answer instead of this one, and the session that the answer names.
 fn changed(store: &Store, mut asked: Request, wrong: Wrong, random: &mut Random) -> (Request, SessionId) {
     let named = if wrong == Wrong::OtherSession { other(asked.session) } else { asked.session };
     match wrong {
@@ -159,7 +159,7 @@ fn changed(store: &Store, mut asked: Request, wrong: Wrong, random: &mut Random)
     (asked, named)
 }
 
-/// Where another range begins: near the one that is requested.
+/// Returns the start of another range, near the requested one.
 fn other_first(store: &Store, asked: &Request, random: &mut Random) -> u64 {
     let away = 1 + u64::from(random.below(200));
     let behind = asked.first.saturating_add(away);
@@ -170,12 +170,13 @@ fn other_first(store: &Store, asked: &Request, random: &mut Random) -> u64 {
     }
 }
 
-/// Bytes of a message that are its length.
+/// Returns the number of bytes of a message that are its length.
 const fn length_inside<Prefix: LengthPrefix>(_prefix: Prefix) -> usize {
     if Prefix::IS_PART { Prefix::BYTES } else { 0 }
 }
 
-/// Overwrites the messages of a packet with random bytes, or with bytes that are no type of any protocol; header and lengths stay.
+/// Overwrites the messages of a packet with random bytes, or with a byte that is no type of any protocol. Header and lengths stay
+/// unchanged.
 fn spoil(transport: TransportKind, wrong: Wrong, packet: &mut [u8], random: &mut Random) {
     let is_random = match wrong {
         Wrong::Garbage => true,
@@ -186,7 +187,7 @@ fn spoil(transport: TransportKind, wrong: Wrong, packet: &mut [u8], random: &mut
     let mut places = Vec::new();
     for_transport!(transport, T => {
         let mut walk = Blocks::new(messages, T::prefix());
-        // A length that counts itself is the beginning of its message.
+        // A length that counts itself is part of its message.
         let kept = length_inside(T::prefix());
         while let Some(Ok(message)) = walk.next() {
             places.push(walk.offset() - message.len() + kept..walk.offset());
@@ -275,7 +276,7 @@ mod tests {
             assert!(!is_pillar || all.iter().all(|(packet, _)| packet[2] == 15));
             let one = parts(request(101, 3), None).unwrap();
             assert!(one.len() == 1 && (!is_pillar || one[0].0[2] == 13));
-            // What was not sent yet does not come.
+            // Messages that were not yet sent are not in the answer.
             let last: u16 =
                 parts(request(499, 10), None).unwrap().iter().map(|(_, messages)| *messages).sum();
             assert_eq!(last, 2);

@@ -1,4 +1,4 @@
-//! The configuration of simulated venues: a TOML file. Errors have file, line and column and name the expected value.
+//! The configuration of simulated venues: a TOML file. Errors have file, line, and column, and name the expected value.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// How the pacing thread waits for the next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
-    /// It spins: latest by a microsecond, and a core is gone.
+    /// Spins: at most a microsecond late, but uses a whole core.
     Spin,
-    /// It sleeps when the next message is due in more than 200 us, and spins otherwise.
+    /// Sleeps when the next message is due in more than 200 us, otherwise spins.
     #[default]
     Sleep,
-    /// It always sleeps, 200 us at least: messages go together and late by so much, and the core is left to others.
+    /// Always sleeps, for at least 200 us: messages are sent together and up to that much late, and the core is free for others.
     Rest,
-    /// It always sleeps, 1 ms at least.
+    /// Always sleeps, for at least 1 ms.
     Park,
 }
 
@@ -50,71 +50,73 @@ impl Wait {
     }
 }
 
-/// One venue.
+/// The configuration of a venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Venue {
-    /// A name for reports; no other venue has it.
+    /// Its name in reports, unique among the venues.
     pub name: String,
-    /// What it is and what its lines do.
+    /// Its market, and the behavior of its lines.
     pub live: LiveVenue,
-    /// Where line A and, if there is one, line B go.
+    /// The destinations of line A and, if it exists, line B.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken: by UDP, or by TCP. Port 0: the kernel chooses.
+    /// The address for retransmission requests, by UDP or TCP. With port 0 the kernel chooses the port.
     pub retransmission: Option<SocketAddr>,
-    /// Requests are taken by TCP, in the form of the venue's own.
+    /// Whether requests are sent over TCP, in the format of the real venue.
     pub retransmission_by_tcp: bool,
-    /// Where the answers to requests over TCP go, of Cboe's Gap Request Proxy and NYSE's request server. Those of other venues go over the connection.
+    /// The destination of answers to TCP requests, for Cboe's Gap Request Proxy and NYSE's request server. Other venues answer
+    /// over the connection.
     pub retransmission_group: Option<SocketAddrV4>,
     /// Answers to requests that are lost, per million.
     pub retransmission_lost_per_million: u32,
-    /// What is wrong with its answers.
+    /// The faults of its answers.
     pub retransmission_faults: AnswerFaults,
-    /// Where snapshots are served, by TCP; with `snapshot_group` requests for them are taken there. Port 0: the kernel chooses.
+    /// The address for snapshots, by TCP; with `snapshot_group`, it accepts the requests for them. With port 0 the kernel chooses
+    /// the port.
     pub snapshot: Option<SocketAddr>,
-    /// Where snapshots go that are requested: NYSE's refreshes. Other venues have none.
+    /// The destination of requested snapshots: NYSE's refreshes. Other venues have none.
     pub snapshot_group: Option<SocketAddrV4>,
-    /// What is wrong with its snapshots.
+    /// The faults of its snapshots.
     pub snapshot_faults: SnapshotFaults,
 }
 
-/// Simulated venues.
+/// The configuration of simulated venues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Same seed, same market.
+    /// The same seed produces the same market.
     pub seed: u64,
-    /// Symbols, each traded at every venue: 1 to 65,535.
+    /// Symbols, 1 to 65,535. Each trades at every venue.
     pub symbols: u32,
-    /// How activity is spread over the symbols.
+    /// How activity is distributed over the symbols.
     pub popularity: Popularity,
-    /// Orders at which a side of a book only loses some.
+    /// Number of orders at which a side of a book stops growing.
     pub most_orders: u32,
-    /// Messages of all venues together; `None`: until it is stopped.
+    /// Total messages of all venues; `None` means until stopped.
     pub messages: Option<u64>,
-    /// Messages a second over all venues.
+    /// Messages per second over all venues.
     pub rate: u64,
-    /// Bursts on top.
+    /// Bursts on top of `rate`.
     pub bursts: Vec<LiveBurst>,
-    /// The nights between two trading days, ascending. A configuration file has none.
+    /// The nights between two trading days, ascending. A configuration file cannot set them.
     pub nights: Vec<Night>,
-    /// The address of the interface that multicast goes out of.
+    /// The address of the interface for outgoing multicast.
     pub interface: Ipv4Addr,
-    /// How far multicast goes; 0: it stays on the machine.
+    /// Multicast hop limit; with 0, multicast stays on the machine.
     pub hops: u32,
-    /// How the next message is waited for.
+    /// How the pacing thread waits for the next message.
     pub wait: Wait,
-    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
+    /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0 disables heartbeats.
     pub heartbeat_ns: u64,
-    /// How long the ends of the sessions are repeated, in nanoseconds.
+    /// How long ends of session are repeated, in nanoseconds.
     pub linger_ns: u64,
     /// Bytes of messages that each venue keeps for retransmission.
     pub store_bytes: usize,
-    /// The credentials for snapshots; `None`: any client gets them.
+    /// The credentials for snapshots; `None` serves any client.
     pub credentials: Option<Credentials>,
-    /// Where the report is written at the end.
+    /// The file for the final report.
     pub injected: Option<PathBuf>,
     /// The venues, at most [`MAX_MARKETS`].
     pub venues: Vec<Venue>,
-    /// The exchanges that take orders: [`OrderVenues`](crate::orders::OrderVenues) runs them.
+    /// The exchanges that accept orders: [`OrderVenues`](crate::orders::OrderVenues) runs them.
     pub orders: Vec<OrderVenue>,
 }
 
@@ -125,7 +127,8 @@ fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], wanted: T) -> &'stati
 }
 
 impl Config {
-    /// The defaults: seed 1, 300 symbols, 100,000 messages a second, heartbeats each second, loopback.
+    /// Creates a configuration with the defaults: seed 1, 300 symbols, 100,000 messages per second, a heartbeat each second,
+    /// loopback.
     #[must_use]
     pub fn new(venues: Vec<Venue>) -> Self {
         Self {
@@ -150,10 +153,10 @@ impl Config {
         }
     }
 
-    /// Reads the configuration in `text`, which came from a file named `file`.
+    /// Parses the configuration in `text`, which was read from a file named `file`.
     ///
     /// # Errors
-    /// What is wrong with it, in the order of the file; at least one.
+    /// The problems, in the order of the file; at least one.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ConfigError>> {
         read_text(Reading::new(file, text, true), read_document)
     }
@@ -161,7 +164,7 @@ impl Config {
     /// Reads the configuration file at `path`.
     ///
     /// # Errors
-    /// As [`Config::parse`]; a file that cannot be read is reported without a line.
+    /// As for [`Config::parse`]; a file that cannot be read is reported without a line.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
         Self::parse(&file, &read_file(path, &file)?)
@@ -169,7 +172,7 @@ impl Config {
 }
 
 impl Venue {
-    /// A venue without faults or servers whose packets go to these lines: A and, perhaps, B.
+    /// Creates a venue without faults or servers that sends to these lines: A and, optionally, B.
     #[must_use]
     pub fn new(name: &str, kind: VenueKind, lines: Vec<SocketAddrV4>) -> Self {
         Self {
@@ -240,7 +243,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     config
 }
 
-/// An answer is late by at most so much.
+/// Maximum delay of a late answer.
 const MOST_LATE: Duration = Duration::from_secs(4);
 fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Credentials> {
     let mut section = top.table(reading, "snapshot_login")?;
@@ -251,7 +254,7 @@ fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<
         }
         Some(text)
     };
-    // The longest that any venue's login has room for; each venue has its own.
+    // The longest login of any venue; each venue has its own limit.
     let most = SnapshotProtocol::Memx;
     let (user, password) =
         (word("user", most.user_characters()), word("password", most.password_characters()));
@@ -275,7 +278,7 @@ fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveB
     Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
 }
 
-/// `login`: who may have snapshots, of any venue.
+/// Reads a venue. `login` is the snapshot login of all venues.
 fn read_venue(
     reading: &mut Reading<'_>,
     mut venue: Section<'_>,
@@ -375,7 +378,9 @@ fn read_venue(
     })
 }
 
-/// A server: an address, or a table whose requests go over TCP and whose answers go to a group, if `to_group`. `problem`: why the venue has no table.
+/// Reads a server: an address, or a table with an address for TCP requests and, if `to_group`, a group for the answers.
+///
+/// `problem` says why a venue cannot have a table.
 fn read_by_tcp(
     reading: &mut Reading<'_>,
     (venue, key, protocol): (&mut Section<'_>, &'static str, &'static str),
@@ -617,7 +622,7 @@ mod tests {
             problems(&format!("snapshot_login = {{ user = \"fives\", password = \"\" }}\n{spins}")),
             ["v.toml:5:12: the user of 'snapshot_login' must have at most 4 letters or digits here"]
         );
-        // Each form of a login has its own room.
+        // Each login format has its own limits.
         let of_memx = "snapshot_login = { user = \"SIXTEENCHARACTER\", password = \"a password of thirty-two letters\" }\n";
         let served = |venue: &str| problems(&format!("{of_memx}{venue}snapshot = \"127.0.0.1:5\"\n"));
         let memx = venue.replace("psx", "memx");

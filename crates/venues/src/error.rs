@@ -1,4 +1,4 @@
-//! Why venues cannot be started or ended.
+//! The errors of starting and ending venues.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub enum VenuesError {
     Line {
         /// The venue's name.
         venue: String,
-        /// Where the line goes.
+        /// The address of the line.
         address: SocketAddrV4,
         /// The operating system's error.
         cause: std::io::Error,
@@ -30,7 +30,7 @@ pub enum VenuesError {
     Listen {
         /// The venue's name.
         venue: String,
-        /// The purpose.
+        /// The purpose of the server.
         what: &'static str,
         /// The address.
         address: SocketAddr,
@@ -40,21 +40,21 @@ pub enum VenuesError {
     /// The clock is before 1970 or beyond the protocols' times.
     #[error("the clock's time is outside the range of the protocols")]
     Clock,
-    /// The operating system gives no thread, or no way to wait for sockets.
+    /// The operating system cannot start a thread or wait for sockets.
     #[error("cannot start the venues: {0}")]
     Thread(std::io::Error),
     /// The servers failed.
     #[error("the servers of the venues failed: {0}")]
     Servers(std::io::Error),
-    /// A thread ended by a panic: a defect.
+    /// A thread panicked, which is a defect.
     #[error("a thread of the venues panicked")]
     Panicked,
-    /// The options of an exchange contradict themselves.
+    /// The options of an exchange contradict each other.
     #[error("exchange '{exchange}': {cause}")]
     Options {
         /// The exchange's name.
         exchange: String,
-        /// What is wrong.
+        /// The contradiction.
         cause: OrderOptionsError,
     },
     /// The store of an exchange cannot be used.
@@ -62,7 +62,7 @@ pub enum VenuesError {
     Store {
         /// The exchange's name.
         exchange: String,
-        /// Why.
+        /// The reason.
         cause: StoreError,
     },
     /// The sockets of an exchange failed.
@@ -73,7 +73,7 @@ pub enum VenuesError {
         /// The operating system's error.
         cause: std::io::Error,
     },
-    /// The report cannot be begun, or cannot have its name.
+    /// The report cannot be created, or cannot be given its name.
     #[error(transparent)]
     File(#[from] NewFileError),
     /// The report cannot be written.
@@ -90,10 +90,10 @@ pub enum VenuesError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The journal.
+    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Records are missing or damaged: the state of the day cannot be restored.
+    /// Records are missing or damaged, so the state of the day cannot be restored.
     #[error("{}: record {record} of the day is damaged or missing; give another folder to begin without it", folder.display())]
     Damaged {
         /// The folder.
@@ -110,15 +110,15 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The day has as many inputs as may be kept.
+    /// The inputs of the day have reached the size limit.
     #[error("{}: the inputs of the day need more than the {limit} bytes of 'store_mb'", folder.display())]
     Full {
         /// The folder.
         folder: PathBuf,
-        /// The most bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The options of the exchange contradict themselves.
+    /// The options of the exchange contradict each other.
     #[error(transparent)]
     Options(#[from] OrderOptionsError),
 }

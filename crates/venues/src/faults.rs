@@ -1,13 +1,13 @@
-//! Which of several faults a packet or snapshot has: at most one, each with a chance of so many in a million.
+//! Draws at most one of several faults for a packet or snapshot, each with a chance per million.
 
 use tapeworks_exchange::random::Random;
 
-/// The chance of any fault, in a million.
+/// Returns the chance of any fault, per million.
 pub(crate) fn sum<T>(chances: &[(u32, T)]) -> u64 {
     chances.iter().map(|(chance, _)| u64::from(*chance)).sum()
 }
 
-/// Draws a fault. It draws nothing when no fault has a chance, so the other draws stay what they were.
+/// Draws a fault. If no fault has a chance, no random number is consumed, so other draws do not change.
 pub(crate) fn draw<T: Copy>(chances: &[(u32, T)], random: &mut Random) -> Option<T> {
     if sum(chances) == 0 {
         return None;

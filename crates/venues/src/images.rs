@@ -1,4 +1,4 @@
-//! Snapshots that are wrong on purpose: a receiver must believe only what its lines confirm.
+//! Deliberately wrong snapshots: a receiver must believe only what its lines confirm.
 
 use tapeworks_exchange::random::Random;
 use tapeworks_session::snapshot::Image;
@@ -7,23 +7,23 @@ use crate::answers::other;
 use crate::faults;
 use crate::report::{Counters, add};
 
-/// What a snapshot server does wrong. Each number is of a million snapshots; a snapshot has one fault at most.
+/// The faults of a snapshot server, each per million snapshots. A snapshot has at most one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct SnapshotFaults {
-    /// The end number is higher than the lines are, and the snapshot lacks what they send meanwhile.
+    /// The end number is ahead of the lines, and the snapshot lacks the messages in between.
     pub ahead_per_million: u32,
-    /// The snapshot of another session, by its name.
+    /// The snapshot names another session.
     pub other_session_per_million: u32,
     /// The last message has an unknown type.
     pub unreadable_per_million: u32,
-    /// The server accepts the request and sends nothing but heartbeats.
+    /// The server accepts the request but sends only heartbeats.
     pub silent_per_million: u32,
-    /// The messages come again and again, and the end never.
+    /// The messages repeat forever, and the end never comes.
     #[serde(default)]
     pub endless_per_million: u32,
 }
 
-/// How far ahead of the lines a wrong end number is at most.
+/// Maximum distance of a wrong end number ahead of the lines.
 const MOST_AHEAD: u32 = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +46,13 @@ impl SnapshotFaults {
         ]
     }
 
-    /// Wrong snapshots in a million.
+    /// Returns the number of wrong snapshots per million.
     pub(crate) fn sum(&self) -> u64 {
         faults::sum(&self.chances())
     }
 }
 
-/// Makes the snapshots of one venue wrong.
+/// Spoils the snapshots of one venue.
 #[derive(Debug)]
 pub(crate) struct Spoiler {
     faults: SnapshotFaults,
@@ -64,7 +64,7 @@ impl Spoiler {
         Self { faults, random: Random::new(seed) }
     }
 
-    /// Changes a snapshot that has no end yet, or returns `None` if nothing is sent. `counters` are the venue's.
+    /// Spoils a snapshot that has no end yet; returns `None` if nothing is to be sent. `counters` are the venue's.
     pub(crate) fn spoil(&mut self, mut image: Image, counters: &Counters) -> Option<Image> {
         let Some(fault) = faults::draw(&self.faults.chances(), &mut self.random) else { return Some(image) };
         add(&counters.wrong_snapshots, 1);
@@ -73,7 +73,7 @@ impl Spoiler {
             Wrong::OtherSession => {
                 (image.session, image.is_for_any_session) = (other(image.session), true);
             }
-            // A length and a type that no protocol has, or a type alone.
+            // A length and a type that exist in no protocol, or only such a type.
             Wrong::Unreadable => {
                 image.put(&[12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], |_| {})
             }

@@ -1,11 +1,11 @@
-//! Simulated venues, live: multicast lines at a stated rate, retransmission and snapshots.
+//! Simulated venues that run live: multicast lines at a given rate, retransmission, and snapshots.
 //!
-//! [`tapeworks_exchange`] makes their messages; this crate has the sockets, two threads and the configuration. One thread makes
-//! the messages and sends them when they are due, the other serves clients. They share a store of sent messages for each venue,
-//! locked once a packet. Exchanges that take orders have a thread each: [`orders`].
+//! [`tapeworks_exchange`] makes the messages; this crate adds the sockets, two threads, and the configuration. One thread makes
+//! the messages and sends them when they are due, the other serves clients. They share a store of sent messages per venue, locked
+//! once per packet. Exchanges that accept orders have a thread each: [`orders`].
 //!
-//! A time is the wall clock's at the start plus the monotonic time since. A message's own time is its due time, so a receiver
-//! measures from the intended time.
+//! A time is the wall clock at the start plus the monotonic time since. A message's timestamp is its due time, so a receiver
+//! measures latency from the intended time.
 //!
 //! ```no_run
 //! use tapeworks_venues::{Config, Venue, Venues};
@@ -65,36 +65,36 @@ pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueRepor
 
 /// The thread sleeps if the next message is due later than this.
 const SLEEP_FROM: Duration = Duration::from_micros(200);
-/// A sleep may last so much longer than requested.
+/// A sleep may last this much longer than requested.
 const OVERSLEEP: Duration = Duration::from_micros(100);
-/// How long [`Wait::Park`] sleeps at least.
+/// Shortest sleep of [`Wait::Park`].
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
-/// The longest wait: so soon the end is noticed. A request for a snapshot ends a wait.
+/// Longest wait, which bounds the delay of a stop. A snapshot request ends a wait.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
-/// How often the report is renewed.
+/// How often the report is updated.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The state that the threads share with the handle.
 #[derive(Debug)]
 struct Shared {
-    /// The market ends now.
+    /// Asks the market to end.
     stop: AtomicBool,
-    /// The servers end now.
+    /// Asks the servers to end.
     stop_servers: AtomicBool,
     is_finished: AtomicBool,
     progress: Mutex<Progress>,
 }
 
-/// How far it is.
+/// The progress of the market.
 #[derive(Debug, Clone)]
 struct Progress {
     live: LiveReport,
     elapsed_ns: u64,
-    /// By venue and line.
+    /// Packets that the kernel refused, by venue and line.
     refused: Vec<Vec<u64>>,
 }
 
-/// Venues that run. Dropped without [`Venues::stop`], they end too, and no report is written.
+/// Running venues. If dropped without [`Venues::stop`], they end too, but no report is written.
 #[derive(Debug)]
 pub struct Venues<W: World = System> {
     shared: Arc<Shared>,
@@ -109,17 +109,17 @@ pub struct Venues<W: World = System> {
 }
 
 impl Venues {
-    /// Opens the sockets and starts the venues: when this returns, the servers listen, and the first messages go.
+    /// Opens the sockets and starts the venues. On return the servers are listening and the first messages are being sent.
     ///
     /// # Errors
-    /// What cannot be opened, by its venue and address; a market that cannot be.
+    /// The venue and address of a socket that cannot be opened, or a market that is invalid.
     pub fn start(config: Config) -> Result<Self, VenuesError> {
         Self::start_in(config)
     }
 }
 
 impl<W: World> Venues<W> {
-    /// As [`Venues::start`], in any world.
+    /// Like [`Venues::start`], in any world.
     ///
     /// # Errors
     /// [`VenuesError`].
@@ -213,19 +213,19 @@ impl<W: World> Venues<W> {
         Ok(venues)
     }
 
-    /// Where each venue can be reached, in the order of the configuration.
+    /// Returns the addresses of the venues, in the order of the configuration.
     #[must_use]
     pub fn addresses(&self) -> &[Addresses] {
         &self.addresses
     }
 
-    /// Whether all messages were sent and the ends of the sessions repeated. The servers go on until [`Venues::stop`].
+    /// Returns whether all messages were sent and the ends of session repeated. The servers continue until [`Venues::stop`].
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.shared.is_finished.load(Ordering::Acquire)
     }
 
-    /// The counters so far; those of the lines are some hundredths of a second old.
+    /// Returns the counters so far; those of the lines may be up to a tenth of a second old.
     #[must_use]
     pub fn report(&self) -> Report {
         let progress = self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -248,15 +248,15 @@ impl<W: World> Venues<W> {
         }
     }
 
-    /// Ends the sessions, the servers and the threads; writes the report if the configuration names a file for it.
+    /// Ends the sessions, the servers, and the threads, and writes the report if the configuration names a file for it.
     ///
     /// # Errors
-    /// What failed meanwhile, or the file that cannot be written.
+    /// The failure of a thread, or a file that cannot be written.
     pub fn stop(mut self) -> Result<Report, VenuesError> {
         let ended = self.end();
         let report = self.report();
         if let Some(path) = &self.injected {
-            // The report of an earlier run is replaced.
+            // Replaces the report of an earlier run.
             let file = NewFile::create(path, true)?;
             let written = file.handle().and_then(|mut handle| writeln!(handle, "{:#}", report.to_json()));
             written.map_err(|cause| VenuesError::Write { path: path.clone(), cause })?;
@@ -269,7 +269,7 @@ impl<W: World> Venues<W> {
         self.shared.stop.store(true, Ordering::Release);
         let paced = self.pacing.take().map(|thread| thread.join());
         self.shared.stop_servers.store(true, Ordering::Release);
-        // Without it the thread looks within a tenth of a second.
+        // If this fails, the thread notices within a tenth of a second.
         let _ = self.waker.wake();
         match (paced, self.serving.take().map(|thread| thread.join())) {
             (Some(Err(_)), _) | (_, Some(Err(_))) => Err(VenuesError::Panicked),
@@ -281,7 +281,7 @@ impl<W: World> Venues<W> {
 
 impl<W: World> Drop for Venues<W> {
     fn drop(&mut self) {
-        // The receiver of the report has ended.
+        // Nobody is left to receive the report.
         let _ = self.end();
     }
 }
@@ -297,11 +297,11 @@ struct Market<W: World> {
     waker: Arc<W::Waker>,
     shared: Arc<Shared>,
     last_message_ns: u64,
-    /// By venue: what its snapshot server does wrong, and its counters.
+    /// By venue: the faults of its snapshot server, and its counters.
     spoilers: Vec<(Spoiler, Arc<Counters>)>,
-    /// No image is made before.
+    /// The earliest time for the next image.
     next_image: Instant,
-    /// When the report was renewed last.
+    /// When the report was last updated.
     published: Instant,
 }
 
@@ -345,14 +345,14 @@ impl<W: World> Market<W> {
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
-    /// Waits for so long, since no message is due. Returns a request for an image that came meanwhile.
+    /// Waits for this long, because no message is due. Returns a request for an image that arrives during the wait.
     fn rest(&self, nanoseconds: u64, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let left = Duration::from_nanos(nanoseconds);
         match self.wait {
             Wait::Park | Wait::Rest | Wait::Sleep if left > SHORT_SLEEP => {
                 return self.wait_for_request((left - OVERSLEEP).min(LONGEST_WAIT), waiting);
             }
-            // Messages that fall due meanwhile are sent together.
+            // Messages that come due during the sleep are sent together.
             Wait::Park => W::sleep(SHORT_SLEEP),
             Wait::Rest => W::sleep(left.max(SLEEP_FROM)),
             Wait::Sleep if left > SLEEP_FROM => W::sleep(left - OVERSLEEP),
@@ -361,7 +361,7 @@ impl<W: World> Market<W> {
         None
     }
 
-    /// Waits for a request for an image; not for long while other requests wait.
+    /// Waits for a request for an image, but not for long while other requests are waiting.
     fn wait_for_request(&self, longest: Duration, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let longest = if waiting.is_empty() { longest } else { longest.min(SHORT_SLEEP) };
         match self.requests.recv_timeout(longest) {
@@ -374,8 +374,8 @@ impl<W: World> Market<W> {
         }
     }
 
-    /// Answers all requests for an image of one venue at once with one image. Images take at most a fifth of
-    /// the thread's time, however many are requested.
+    /// Answers all waiting requests for an image of one venue with a single image. Images use at most a fifth of the thread's
+    /// time, however many are requested.
     fn serve_images(&mut self, waiting: &mut Vec<ImageRequest>) {
         waiting.extend(std::iter::from_fn(|| self.requests.try_recv().ok()));
         let Some(first) = waiting.first() else { return };
@@ -402,7 +402,7 @@ impl<W: World> Market<W> {
             false
         });
         self.next_image = began + 5 * W::since(began);
-        // Without it the thread looks within a tenth of a second.
+        // If this fails, the thread notices within a tenth of a second.
         let _ = self.waker.wake();
     }
 
@@ -417,7 +417,7 @@ impl<W: World> Market<W> {
     }
 }
 
-/// The examples of the README, compiled.
+/// The README's examples, compiled as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

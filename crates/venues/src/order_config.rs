@@ -1,4 +1,4 @@
-//! The configuration of exchanges that take orders: the `[[orders]]` tables of a file of venues.
+//! The configuration of exchanges that accept orders: the `[[orders]]` tables of a venue file.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -20,68 +20,68 @@ use tapeworks_wire::millennium::variant::{LSE, VARIANTS, Variant};
 
 use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults, refuse_long_login};
 
-/// One dollar in the engine's prices.
+/// One dollar in engine prices.
 const E8: i64 = 100_000_000;
-/// Prices of OUCH and ITCH have four decimals, in 1e-8.
+/// The smallest price step of OUCH and ITCH, which have four decimals, in 1e-8.
 const E4_IN_E8: i64 = 10_000;
-/// A price is at most so far from the reference price, in percent.
+/// Default for the maximum distance of a price from the reference price, in percent.
 const USUAL_PRICE_BAND: i64 = 50;
-/// Users of one gateway.
+/// Maximum number of users of one gateway.
 const MOST_USERS: usize = 10_000;
 
-/// An exchange that takes orders.
+/// An exchange that accepts orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderVenue {
-    /// A name for reports; no other venue has it.
+    /// Its name in reports, unique among the venues.
     pub name: String,
-    /// Instruments, users, rules and faults. The host sets the day's midnight and the name of the OUCH sessions.
+    /// Instruments, users, rules, and faults. The host sets the day's midnight and the name of the OUCH sessions.
     pub options: OrderOptions,
-    /// Shares of a round lot of each instrument, as the directory of the line says.
+    /// Shares of a round lot for each instrument, as published in the line's directory.
     pub round_lots: Vec<u32>,
-    /// Where the real-time channel of the native gateway listens. Port 0: the kernel chooses.
+    /// The address of the native gateway's real-time channel. With port 0 the kernel chooses the port.
     pub real_time: SocketAddr,
-    /// Where its recovery channel listens.
+    /// The address of the native gateway's recovery channel.
     pub recovery: SocketAddr,
-    /// Where each OUCH user's session listens.
+    /// The address of each OUCH user's session.
     pub ouch: Vec<SocketAddr>,
-    /// Connections at once.
+    /// Maximum number of simultaneous connections.
     pub most_connections: usize,
-    /// Where the day is kept; `None`: each start begins without orders.
+    /// The store of the day; with `None`, each start begins without orders.
     pub store: Option<StoreSetting>,
-    /// When the day ends, in local time; `None`: only by [`OrderVenues::end_day`](crate::orders::OrderVenues::end_day).
+    /// When the day ends, in local time; `None` means only through [`OrderVenues::end_day`](crate::orders::OrderVenues::end_day).
     pub day_ends: Option<(Time, TimeZone)>,
-    /// From the end of a day to the next, in nanoseconds. Meanwhile users can recover its reports.
+    /// From the end of a day to the start of the next, in nanoseconds. In between, users can recover the day's reports.
     pub day_pause_ns: u64,
     /// The market-data line.
     pub publication: Option<PublicationSetting>,
 }
 
-/// Where an exchange keeps its day.
+/// The settings of the store that keeps an exchange's day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSetting {
     /// The folder.
     pub folder: PathBuf,
-    /// The most bytes of a day's inputs. At more the exchange ends.
+    /// Maximum bytes of a day's inputs. The exchange ends when they are exceeded.
     pub most_bytes: u64,
-    /// Each write waits for the disk: then it survives a machine crash too.
+    /// Whether each write waits for the disk, so that it also survives a machine crash.
     pub syncs: bool,
 }
 
 /// The market-data line of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicationSetting {
-    /// The market that it is like, of the Nasdaq family; line B, faults and skew.
+    /// The market of the Nasdaq family that it resembles, and its line B, faults, and skew.
     pub live: LiveVenue,
-    /// Where line A and, if there is one, line B go.
+    /// The destinations of line A and, if it exists, line B.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken, by UDP.
+    /// The address for retransmission requests, by UDP.
     pub retransmission: Option<SocketAddr>,
-    /// Where snapshots are served, by TCP.
+    /// The address for snapshots, by TCP.
     pub snapshot: Option<SocketAddr>,
 }
 
 impl OrderVenue {
-    /// An exchange without instruments and users, at loopback ports that the kernel chooses.
+    /// Creates an exchange without instruments and users, on loopback ports that the kernel chooses.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -109,7 +109,7 @@ const SELF_TRADES: [(SelfTrade, &str); 5] = [
     (SelfTrade::DecrementBoth, "decrement-both"),
 ];
 
-/// A number of decimal digits as 1e-8: `190.25`.
+/// Parses a decimal number such as `190.25`, in 1e-8.
 fn price_e8(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -120,7 +120,7 @@ fn price_e8(text: &str) -> Option<i64> {
     whole.parse::<i64>().ok()?.checked_mul(E8)?.checked_add(fraction)
 }
 
-/// Reads an `[[orders]]` table. `login`: who may have snapshots.
+/// Reads an `[[orders]]` table. `login` is the snapshot login.
 pub(crate) fn read_order_venue(
     reading: &mut Reading<'_>,
     mut table: Section<'_>,
@@ -256,7 +256,7 @@ fn read_publication(
     Some(PublicationSetting { live, lines, retransmission, snapshot })
 }
 
-/// Name and password of a user, which must fit into the protocol's fields.
+/// Reads a user's name and password, which must fit the protocol's fields.
 fn read_credentials(
     reading: &mut Reading<'_>,
     table: &mut Section<'_>,

@@ -1,7 +1,7 @@
-//! Exchanges that take orders, live: a thread each, with the native gateway's two ports, a port for each OUCH user, a journal of the day,
-//! and a market-data line.
+//! Exchanges that accept orders, live: each has a thread, the native gateway's two ports, a port per OUCH user, a journal of the
+//! day, and a market-data line.
 //!
-//! [`tapeworks_exchange::orders`] has gateways and matching engine; this module has the sockets, the threads and the store.
+//! [`tapeworks_exchange::orders`] has the gateways and the matching engine; this module adds the sockets, the threads, and the store.
 
 mod durable;
 mod host;
@@ -37,7 +37,7 @@ pub use self::durable::Recovered;
 pub use self::report::{OrderReport, ledger_json};
 pub use self::shared::Counters as ConnectionCounters;
 
-/// Where an exchange can be reached, with the ports that the kernel chose.
+/// The addresses of an exchange, with the ports that the kernel chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderAddresses {
     /// The exchange's name.
@@ -46,19 +46,19 @@ pub struct OrderAddresses {
     pub real_time: SocketAddr,
     /// The native recovery channel.
     pub recovery: SocketAddr,
-    /// Each OUCH user's session, with the user's name.
+    /// The address of each OUCH user's session, with the user's name.
     pub ouch: Vec<(String, SocketAddr)>,
-    /// Where line A and, if there is one, line B go.
+    /// The destinations of line A and, if it exists, line B.
     pub lines: Vec<std::net::SocketAddrV4>,
-    /// Where requests for retransmission are taken.
+    /// The address for retransmission requests.
     pub retransmission: Option<SocketAddr>,
-    /// Where snapshots are served.
+    /// The address for snapshots.
     pub snapshot: Option<SocketAddr>,
-    /// Whether there is a store, and what it had.
+    /// The state restored from the store, if there is a store.
     pub recovered: Option<Recovered>,
 }
 
-/// One exchange that runs.
+/// A running exchange.
 #[derive(Debug)]
 struct Exchange<W: World> {
     shared: Arc<Shared>,
@@ -70,7 +70,7 @@ struct Exchange<W: World> {
     serving: Option<W::Handle<std::io::Result<()>>>,
 }
 
-/// The exchanges of a configuration. Dropped without [`OrderVenues::stop`], they end too.
+/// The exchanges of a configuration. If dropped without [`OrderVenues::stop`], they end too.
 #[derive(Debug)]
 pub struct OrderVenues<W: World = System> {
     exchanges: Vec<Exchange<W>>,
@@ -78,18 +78,19 @@ pub struct OrderVenues<W: World = System> {
 }
 
 impl OrderVenues {
-    /// Restores what is stored, opens the sockets and starts the exchanges of the configuration: when this returns, they listen. Connections
-    /// that are refused or ended are reported to `on_refusal`.
+    /// Restores stored state, opens the sockets, and starts the exchanges of the configuration.
+    ///
+    /// On return they are listening. Refused and ended connections are reported to `on_refusal`.
     ///
     /// # Errors
-    /// What cannot be opened, by its exchange and address; a store that cannot be used.
+    /// The exchange and address of a socket that cannot be opened, or a store that cannot be used.
     pub fn start(config: &Config, on_refusal: Option<OnRefusal>) -> Result<Self, VenuesError> {
         Self::start_in(config, on_refusal)
     }
 }
 
 impl<W: World> OrderVenues<W> {
-    /// As [`OrderVenues::start`], in any world.
+    /// Like [`OrderVenues::start`], in any world.
     ///
     /// # Errors
     /// [`VenuesError`].
@@ -102,20 +103,20 @@ impl<W: World> OrderVenues<W> {
         Ok(Self { exchanges, addresses })
     }
 
-    /// Where each exchange can be reached, in the order of the configuration.
+    /// Returns the addresses of the exchanges, in the order of the configuration.
     #[must_use]
     pub fn addresses(&self) -> &[OrderAddresses] {
         &self.addresses
     }
 
-    /// Whether an exchange has ended, which it does only when it fails: [`OrderVenues::stop`] says how.
+    /// Returns whether an exchange has ended, which happens only when it fails; [`OrderVenues::stop`] returns the error.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let has_ended = |thread: &W::Handle<_>| thread.is_finished();
         self.exchanges.iter().any(|exchange| exchange.thread.as_ref().is_some_and(has_ended))
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn report(&self) -> Vec<OrderReport> {
         let report = |exchange: &Exchange<W>| {
@@ -125,18 +126,18 @@ impl<W: World> OrderVenues<W> {
         self.exchanges.iter().map(report).collect()
     }
 
-    /// The ledgers of the exchanges, in the order of the configuration. They have entries where the options say so, and outlive
-    /// [`OrderVenues::stop`].
+    /// Returns the ledgers of the exchanges, in the order of the configuration. They have entries if the options enable it, and
+    /// outlive [`OrderVenues::stop`].
     #[must_use]
     pub fn ledgers(&self) -> Vec<Ledger> {
         self.exchanges.iter().map(|exchange| Ledger(Arc::clone(&exchange.shared))).collect()
     }
 
-    /// Ends the day of every exchange now. The next begins after the configured pause.
+    /// Ends the day of every exchange now. The next day starts after the configured pause.
     pub fn end_day(&self) {
         for exchange in &self.exchanges {
             exchange.shared.end_day.store(true, Ordering::Release);
-            // A waker that fails delays the end until the next thing that is due.
+            // If this fails, the end waits until the next event is due.
             let _ = exchange.waker.wake();
         }
     }
@@ -144,7 +145,7 @@ impl<W: World> OrderVenues<W> {
     /// Ends the exchanges. Their stores keep the orders.
     ///
     /// # Errors
-    /// What failed meanwhile.
+    /// The failure of an exchange.
     pub fn stop(mut self) -> Result<Vec<OrderReport>, VenuesError> {
         let mut ended = Ok(());
         for exchange in &mut self.exchanges {
@@ -155,12 +156,13 @@ impl<W: World> OrderVenues<W> {
     }
 }
 
-/// What truly happened to the orders of an exchange, whatever faults make its users believe.
+/// The true events of an exchange's orders, whatever faults make its users believe.
 #[derive(Debug)]
 pub struct Ledger(Arc<Shared>);
 
 impl Ledger {
-    /// The entries since the last call. An exchange that was restored from its store has those of the whole day again.
+    /// Takes the entries since the last call. After an exchange is restored from its store, the entries of the whole day are
+    /// returned again.
     #[must_use]
     pub fn take(&self) -> Vec<LedgerEntry> {
         self.0.take_ledger()
@@ -169,7 +171,7 @@ impl Ledger {
 
 impl<W: World> Drop for Exchange<W> {
     fn drop(&mut self) {
-        // The receiver of the report has ended.
+        // Nobody is left to receive the report.
         let _ = self.end();
     }
 }
@@ -177,7 +179,7 @@ impl<W: World> Drop for Exchange<W> {
 impl<W: World> Exchange<W> {
     fn end(&mut self) -> Result<(), VenuesError> {
         self.shared.stop.store(true, Ordering::Release);
-        // A waker that fails delays the end until the next thing that is due.
+        // If this fails, the end waits until the next event is due.
         let _ = self.waker.wake();
         let ended = self.thread.take().map(|thread| thread.join());
         self.shared.stop_servers.store(true, Ordering::Release);
@@ -225,7 +227,7 @@ fn start<W: World>(
     let opened = DurableExchange::open(&venue.options, venue.store.as_ref(), midnight.0, start_utc_ns);
     let (exchange, recovered) =
         opened.map_err(|cause| VenuesError::Store { exchange: venue.name.clone(), cause })?;
-    // A clock that was set back goes on from the last input.
+    // If the clock was set back, time continues from the last input.
     let start_utc_ns = start_utc_ns.max(exchange.now_ns());
     let mut addresses = OrderAddresses {
         name: venue.name.clone(),

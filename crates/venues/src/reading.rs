@@ -1,4 +1,4 @@
-//! What the tables of venues and of exchanges have in common: times, addresses that only one can have, faults of lines.
+//! Shared parsing of the tables of venues and exchanges: times, exclusive addresses, and line faults.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -14,7 +14,7 @@ pub(crate) const MILLION: usize = 1_000_000;
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A time within `range`, in nanoseconds.
+/// Reads a time within `range`, in nanoseconds.
 pub(crate) fn nanoseconds(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -24,7 +24,7 @@ pub(crate) fn nanoseconds(
     section.time(reading, key, range).map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Refuses a login for snapshots that has more characters than the venue's form of it.
+/// Rejects a snapshot login that is too long for the venue's login format.
 pub(crate) fn refuse_long_login(
     reading: &mut Reading<'_>,
     venue: &Section<'_>,
@@ -47,16 +47,16 @@ pub(crate) fn refuse_long_login(
     }
 }
 
-/// Names and addresses that only one venue can have.
+/// Names and addresses that at most one venue may use.
 #[derive(Default)]
 pub(crate) struct Taken {
     names: Vec<String>,
-    /// A line or server address, and its venue.
+    /// The venue of each line or server address.
     addresses: HashMap<(&'static str, SocketAddr), String>,
 }
 
 impl Taken {
-    /// Takes a name, which is empty if the file has none.
+    /// Claims a name, which is empty if the file has none.
     pub(crate) fn take_name(
         &mut self,
         reading: &mut Reading<'_>,
@@ -70,7 +70,7 @@ impl Taken {
         name
     }
 
-    /// Takes the lines of a venue.
+    /// Claims the lines of a venue.
     pub(crate) fn take_lines(
         &mut self,
         reading: &mut Reading<'_>,
@@ -95,7 +95,7 @@ impl Taken {
         }
     }
 
-    /// The address of a server of a venue; port 0 is free for all.
+    /// Reads and claims the address of a venue's server; port 0 may be used by all.
     pub(crate) fn server(
         &mut self,
         reading: &mut Reading<'_>,
@@ -116,7 +116,7 @@ impl Taken {
         Some(address)
     }
 
-    /// The address that a venue sends datagrams to, besides its lines.
+    /// Reads and claims an address to which a venue sends datagrams in addition to its lines.
     pub(crate) fn group(
         &mut self,
         reading: &mut Reading<'_>,
@@ -135,7 +135,7 @@ impl Taken {
     }
 }
 
-/// The faults of a venue's lines, and the skew of line B.
+/// Reads the faults of a venue's lines, and the skew of line B.
 pub(crate) fn read_faults(
     reading: &mut Reading<'_>,
     venue: &mut Section<'_>,

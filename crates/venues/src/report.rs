@@ -1,4 +1,4 @@
-//! Counters of the venues: for people, and for tests that compare injected faults with found ones.
+//! Counters of the venues: for people, and for tests that compare injected faults with detected ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,45 +7,45 @@ use tapeworks_exchange::live::LiveVenueReport;
 use tapeworks_session::Refusal;
 use tapeworks_session::snapshot::SnapshotEnd;
 
-/// Requests for retransmission at one venue.
+/// Retransmission counters of one venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetransmissionReport {
-    /// Datagrams that came.
+    /// Requests received.
     pub requests: u64,
-    /// Answers that went.
+    /// Answers sent.
     pub answers: u64,
-    /// Messages in them.
+    /// Number of messages in them.
     pub messages: u64,
     /// Answers that were lost, as configured.
     pub lost: u64,
-    /// Answers that were late, or had something wrong, as configured.
+    /// Answers that were late or otherwise wrong, as configured.
     pub wrong: u64,
-    /// Requests that were none.
+    /// Malformed requests.
     pub malformed: u64,
     /// Requests for an unknown session.
     pub unknown_session: u64,
-    /// Requests for messages that were not sent yet.
+    /// Requests for messages that had not been sent yet.
     pub not_sent: u64,
-    /// Requests for messages that are not kept any more.
+    /// Requests for messages that are no longer kept.
     pub not_kept: u64,
-    /// Answers that the kernel did not take.
+    /// Answers that the kernel refused.
     pub refused_by_kernel: u64,
 }
 
-/// Snapshots at one venue.
+/// Snapshot counters of one venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnapshotReport {
-    /// Connections that came.
+    /// Connections accepted.
     pub connections: u64,
-    /// Whole snapshots sent.
+    /// Complete snapshots sent.
     pub served: u64,
-    /// Messages in them, without the ends.
+    /// Number of messages in them, not counting the ends.
     pub messages: u64,
-    /// Snapshots that were wrong on purpose: see [`SnapshotFaults`](crate::SnapshotFaults).
+    /// Deliberately wrong snapshots: see [`SnapshotFaults`](crate::SnapshotFaults).
     pub wrong: u64,
     /// Logins rejected.
     pub rejected: u64,
-    /// Clients that went or failed before they had all.
+    /// Clients that disconnected or failed before receiving the complete snapshot.
     pub left: u64,
     /// Clients that sent an invalid packet.
     pub malformed: u64,
@@ -53,7 +53,7 @@ pub struct SnapshotReport {
     pub timed_out: u64,
     /// Connections closed because there were too many.
     pub refused: u64,
-    /// Answers of refreshes that were not given, since they need more packets than can be counted.
+    /// Refreshes that were not answered because they need more packets than can be numbered.
     pub unanswered: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct VenueReport {
     pub name: String,
     /// Its messages, sessions and lines.
     pub live: LiveVenueReport,
-    /// Of each line, packets that the kernel did not take. They count as sent too.
+    /// Packets that the kernel refused, by line. They are counted as sent too.
     pub refused_by_kernel: Vec<u64>,
     /// Retransmission.
     pub retransmission: RetransmissionReport,
@@ -77,24 +77,24 @@ pub struct VenueReport {
 pub struct Report {
     /// The start, in nanoseconds since 1970-01-01 00:00 UTC.
     pub start_utc_ns: u64,
-    /// From the start to the last message, in nanoseconds.
+    /// Time from the start to the last message, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Messages of all venues.
+    /// Total messages of all venues.
     pub messages: u64,
-    /// The most that a message was made after it was due, in nanoseconds.
+    /// The longest time between a message's due time and its creation, in nanoseconds.
     pub worst_late_ns: u64,
-    /// Each venue, in the order of the configuration.
+    /// The venues, in the order of the configuration.
     pub venues: Vec<VenueReport>,
 }
 
 impl Report {
-    /// Messages a second, from the start to the last message.
+    /// Returns messages per second, from the start to the last message.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.messages as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
     }
 
-    /// As JSON: the contents of the file `injected`.
+    /// Returns the report as JSON, the contents of the file `injected`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -168,7 +168,7 @@ impl VenueReport {
     }
 }
 
-/// The servers' counts of one venue, while they run.
+/// The server counters of one venue, while the servers run.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,

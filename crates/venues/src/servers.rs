@@ -1,8 +1,8 @@
-//! The venues' servers: retransmission by UDP or with requests over TCP, and snapshots by TCP, all on one thread that sleeps while there are no
-//! requests.
+//! The venues' servers: retransmission by UDP or with requests over TCP, and snapshots by TCP, all on one thread that sleeps
+//! while there are no requests.
 //!
-//! No client can hold up the others: each turn takes some datagrams or some bytes of each, an idle connection is closed in time, and
-//! where there are too many connections the oldest without a login is closed.
+//! No client can hold up the others: each turn processes a limited number of datagrams or bytes per client, idle connections are
+//! closed after a time limit, and when there are too many connections, the oldest one without a login is closed.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -28,40 +28,40 @@ use tapeworks_session::{Credentials, Refusal, Request, Store};
 use crate::answers::{self, AnswerFaults, Wrong};
 use crate::report::{Counters, add};
 
-/// Connections of all venues at once.
+/// Maximum number of simultaneous connections, over all venues.
 const MOST_CONNECTIONS: usize = 512;
-/// Datagrams or connections that a socket gives in one turn.
+/// Maximum number of datagrams or connections processed per socket and turn.
 const MOST_IN_TURN: usize = 64;
-/// Packets of a snapshot that go to a group between two pauses, and the pause.
+/// Number of a snapshot's packets sent to a group between two pauses, and the length of a pause.
 const PACKETS_IN_PAUSE: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Late answers that wait, of all venues. More are lost.
+/// Maximum number of late answers waiting, over all venues. Further answers are lost.
 const MOST_LATE: usize = 4_096;
 
 const WAKER: Token = Token(0);
 
-/// A request of a connection for an image, to the thread that has the market.
+/// A connection's request for an image, sent to the thread that runs the market.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageRequest {
     pub(crate) connection: usize,
     pub(crate) venue: usize,
 }
 
-/// Its answer.
+/// The answer to an `ImageRequest`.
 #[derive(Debug)]
 pub(crate) struct ImageReply {
     pub(crate) connection: usize,
     pub(crate) image: Arc<Image>,
 }
 
-/// An answer that is sent late, on purpose.
+/// An answer that is deliberately sent late.
 #[derive(Debug)]
 struct Late {
     venue: usize,
-    /// Who requested it; `None`: it goes to the venue's group.
+    /// The client that requested it; `None` if it goes to the venue's group.
     client: Option<SocketAddr>,
     messages: u16,
     answer: Vec<u8>,
@@ -71,7 +71,7 @@ struct Late {
 #[derive(Debug)]
 pub(crate) struct RequestsByTcp<W: World> {
     pub(crate) listener: W::Listener,
-    /// It sends the answers; `None`: they go over the connection.
+    /// Sends the answers to a group; `None` if they go over the connection.
     pub(crate) sender: Option<W::DatagramSender>,
     pub(crate) protocol: RequestProtocol,
     pub(crate) store: Arc<Mutex<Store>>,
@@ -82,11 +82,11 @@ pub(crate) struct RequestsByTcp<W: World> {
 pub(crate) struct Snapshots<W: World> {
     pub(crate) listener: W::Listener,
     pub(crate) protocol: SnapshotProtocol,
-    /// It sends those that go to a group.
+    /// Sends snapshots that go to a group.
     pub(crate) group: Option<W::DatagramSender>,
 }
 
-/// One venue's servers, listening.
+/// The listening servers of one venue.
 #[derive(Debug)]
 pub(crate) struct Listening<W: World> {
     pub(crate) retransmission: Option<(W::UdpServer, Arc<Mutex<Store>>)>,
@@ -102,20 +102,20 @@ struct Connection<W: World> {
     venue: usize,
     pump: Pump<W>,
     session: Session,
-    /// Its image was requested, or it has logged in for requests.
+    /// Whether its image was requested, or it has logged in for requests.
     is_requested: bool,
-    /// Its image is on its way.
+    /// Whether its image is being made.
     awaits_image: bool,
 }
 
-/// What a server over TCP gives.
+/// The service of a TCP server.
 #[derive(Debug, Clone, Copy)]
 enum Served {
     Requests(RequestProtocol),
     Snapshots(SnapshotProtocol),
 }
 
-/// A client of a server over TCP.
+/// A client's session with a TCP server.
 #[derive(Debug)]
 enum Session {
     Snapshot(SnapshotServer),
@@ -123,7 +123,7 @@ enum Session {
 }
 
 impl Session {
-    /// The day's time, for packets that carry it.
+    /// Sets the time of day, for packets that carry it.
     fn set_day_time(&mut self, day_time: DayTime) {
         match self {
             Self::Snapshot(server) => server.set_day_time(day_time),
@@ -176,7 +176,7 @@ impl ByteSession for Session {
     }
 }
 
-/// Sends an answer of so many messages to a venue's group.
+/// Sends an answer containing `messages` messages to a venue's group.
 fn send_to_group(sender: &mut impl DatagramSender, answer: &[u8], messages: u16, counters: &Counters) {
     sender.send([answer], |sent| match sent {
         Sent::Taken => {
@@ -187,7 +187,7 @@ fn send_to_group(sender: &mut impl DatagramSender, answer: &[u8], messages: u16,
     });
 }
 
-/// Sends an answer of so many messages to a client.
+/// Sends an answer containing `messages` messages to a client.
 fn send(socket: &impl UdpServer, answer: &[u8], (client, messages): (SocketAddr, u16), counters: &Counters) {
     match socket.send_to(answer, client) {
         Ok(_) => {
@@ -198,7 +198,7 @@ fn send(socket: &impl UdpServer, answer: &[u8], (client, messages): (SocketAddr,
     }
 }
 
-/// The thread's state.
+/// The state of the servers' thread.
 pub(crate) struct Servers<W: World> {
     poll: W::Poll,
     waker: Arc<W::Waker>,
@@ -207,19 +207,19 @@ pub(crate) struct Servers<W: World> {
     next_connection: usize,
     credentials: Option<Credentials>,
     requests: W::Sender<ImageRequest>,
-    /// Wakes the thread that takes the requests, where it waits for something else.
+    /// Wakes the thread that receives the requests, if it waits for something else.
     market: Option<Arc<W::Waker>>,
     replies: W::Receiver<ImageReply>,
     random: Random,
     began: Instant,
-    /// Sockets that have more than a turn allows.
+    /// Sockets with more input than a turn allows.
     again: Vec<Token>,
-    /// Connections that have more for a group after a pause.
+    /// Connections with more packets for a group after a pause.
     paced: Vec<Token>,
-    /// Listeners that could not accept: there were no more descriptors, or the client had gone.
+    /// Listeners that could not accept: there were no descriptors left, or the client had disconnected.
     at_tick: Vec<Token>,
     answer: Vec<u8>,
-    /// By the time at which they are sent, in nanoseconds since `began`, and a number.
+    /// By send time, in nanoseconds since `began`, and a number.
     late: BTreeMap<(u64, u64), Late>,
     next_late: u64,
     buffer: Vec<u8>,
@@ -270,12 +270,12 @@ impl<W: World> Servers<W> {
         Ok(servers)
     }
 
-    /// Wakes the thread: after an image was sent to it, and to stop it.
+    /// Returns the waker, used after an image was sent to the thread and to stop it.
     pub(crate) fn waker(&self) -> Arc<W::Waker> {
         Arc::clone(&self.waker)
     }
 
-    /// Serves until `stop`.
+    /// Serves until `stop` is set.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
         let mut reported = Vec::with_capacity(256);
         let (mut ticked, mut paused) = (W::instant(), W::instant());
@@ -397,7 +397,7 @@ impl<W: World> Servers<W> {
         self.again.push(token);
     }
 
-    /// Sends the late answers that are due. Returns how long to wait for the next, at most a tick.
+    /// Sends the late answers that are due. Returns how long to wait for the next one, at most a tick.
     fn send_late(&mut self) -> Duration {
         let now_ns = self.now_ns();
         while let Some(first) = self.late.first_entry() {
@@ -440,8 +440,8 @@ impl<W: World> Servers<W> {
         }
     }
 
-    /// Sends the messages of a request over TCP to the venue's group. Returns what the client gets to read, and the packets of messages that go over its
-    /// connection.
+    /// Sends the messages requested over TCP to the venue's group. Returns the status for the client, and the packets of messages
+    /// to send over its connection instead.
     fn answer_by_tcp(&mut self, venue: usize, request: Request) -> (RequestStatus, Vec<Vec<u8>>) {
         let now_ns = self.now_ns();
         let Some(Listening { requests: Some(requests), lost_per_million, faults, counters, .. }) =
@@ -455,7 +455,7 @@ impl<W: World> Servers<W> {
         let (time_ns, kept) = (W::time_of_day().0, store.kept());
         let mut answered = answers::answer_in_parts(&store, request, wrong, time_ns, &mut self.random);
         if answered == Err(Refusal::NotKept) {
-            // NYSE's server names what it does not have, and sends the rest.
+            // NYSE's server reports the messages that it no longer has, and sends the rest.
             let end = request.first.saturating_add(u64::from(request.count));
             let gone = request.first..end.min(kept.start);
             if let Some(unavailable) = store.transport().write_unavailable(gone, time_ns) {
@@ -493,7 +493,7 @@ impl<W: World> Servers<W> {
         for (answer, messages) in parts {
             match (due_ns, &mut requests.sender) {
                 _ if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
-                // A connection keeps the order: what is late is not late alone.
+                // A connection preserves order, so an answer on it cannot be late by itself.
                 (_, None) => {
                     add(&counters.answers, 1);
                     add(&counters.answered_messages, u64::from(messages));
@@ -544,7 +544,7 @@ impl<W: World> Servers<W> {
             let now_ns = self.now_ns();
             let session = match served {
                 Served::Requests(protocol) => {
-                    // Lines here lose more than real ones: there is no limit for a minute or a day.
+                    // The lines here lose more than real ones, so requests per minute and per day are unlimited.
                     let (per_minute, per_day) = (u32::MAX, u32::MAX);
                     let limits = ServerLimits { per_minute, per_day, ..ServerLimits::of(protocol) };
                     let mut server = RequestServer::new(protocol, None, limits, now_ns);
@@ -565,7 +565,7 @@ impl<W: World> Servers<W> {
         self.again.push(token);
     }
 
-    /// Closes the oldest connection that has not logged in.
+    /// Closes the oldest connection that has not logged in. Returns whether there was one.
     fn drop_a_stranger(&mut self) -> bool {
         let oldest =
             self.connections.iter().find(|(_, client)| !client.is_requested).map(|(number, _)| *number);
@@ -592,7 +592,7 @@ impl<W: World> Servers<W> {
         }
     }
 
-    /// Goes on with a client for requests whose bytes were moved.
+    /// Continues with a requests client after moving its bytes.
     fn after_requests(&mut self, number: usize, now_ns: u64) {
         self.answer_connection(number);
         let Some(client) = self.connections.get_mut(&number) else { return };
@@ -608,7 +608,7 @@ impl<W: World> Servers<W> {
         }
     }
 
-    /// Goes on with a client for a snapshot whose bytes were moved.
+    /// Continues with a snapshot client after moving its bytes.
     fn after_snapshot(&mut self, number: usize, now_ns: u64) {
         self.send_to_snapshot_group(number);
         let Some(client) = self.connections.get_mut(&number) else { return };
@@ -619,7 +619,7 @@ impl<W: World> Servers<W> {
             if self.requests.send(request).is_err() {
                 server.closed();
             } else if let Some(market) = &self.market {
-                // A waker that fails leaves the request to the market's next turn.
+                // If this fails, the request waits for the market's next turn.
                 let _ = market.wake();
             }
         }
@@ -643,7 +643,7 @@ impl<W: World> Servers<W> {
         }
     }
 
-    /// Sends some packets of a snapshot to the venue's group. Receivers have no room for all of them at once.
+    /// Sends some packets of a snapshot to the venue's group, paced because receivers have no room for all of them together.
     fn send_to_snapshot_group(&mut self, number: usize) {
         let Some(Connection { venue, session: Session::Snapshot(server), .. }) =
             self.connections.get_mut(&number)
@@ -676,7 +676,7 @@ impl<W: World> Servers<W> {
 
     fn close(&mut self, number: usize) {
         if let Some(mut client) = self.connections.remove(&number) {
-            // It goes with the connection in any case.
+            // Closing the socket deregisters it in any case.
             let _ = client.pump.stream().deregister(&self.poll);
         }
     }

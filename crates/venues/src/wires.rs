@@ -1,4 +1,4 @@
-//! The lines and servers of venues: their sockets, and the stores that both threads share.
+//! The lines and servers of the venues: their sockets, and the stores that both threads share.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::Range;
@@ -15,27 +15,27 @@ use crate::config::{Config, Venue};
 use crate::error::VenuesError;
 use crate::servers::{Listening, RequestsByTcp, Snapshots};
 
-/// Where a venue can be reached.
+/// The addresses of a venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
     /// The venue's name.
     pub name: String,
-    /// Where line A and, if there is one, line B go.
+    /// The destinations of line A and, if it exists, line B.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken, with the port that the kernel chose.
+    /// The address for retransmission requests, with the port that the kernel chose.
     pub retransmission: Option<SocketAddr>,
-    /// Where the answers to requests over TCP go.
+    /// The destination of answers to TCP requests, if they go to a group.
     pub retransmission_group: Option<SocketAddrV4>,
-    /// Where snapshots are served, likewise.
+    /// The address for snapshots, with the port that the kernel chose.
     pub snapshot: Option<SocketAddr>,
-    /// Where snapshots go that are requested.
+    /// The destination of requested snapshots, if they go to a group.
     pub snapshot_group: Option<SocketAddrV4>,
 }
 
 /// A venue's sent messages, shared by both threads.
 pub(crate) type SharedStore = Arc<Mutex<Store>>;
 
-/// Opens the socket that sends to a group, besides the venue's lines.
+/// Opens the socket that sends to a group other than the venue's lines.
 fn open_group<W: World>(
     venue: &Venue,
     config: &Config,
@@ -111,7 +111,7 @@ pub(crate) fn listen<W: World>(
     Ok((listening, reachable, store))
 }
 
-/// One line's socket, and the packets that go with the next call of the kernel.
+/// One line's socket, and the packets to send with the next kernel call.
 #[derive(Debug)]
 pub(crate) struct Wire<W: World> {
     sender: W::DatagramSender,

@@ -1,12 +1,12 @@
-//! The price levels of one side of a book, sorted, the best at the end.
+//! The price levels of one side of a book, sorted, best last.
 //!
-//! Cost: a binary search for a level; an insertion or a removal moves the levels that are better, and nearly everything
-//! happens near the best.
+//! Cost: a binary search finds a level; an insertion or removal shifts the better levels. Nearly all activity is near the best
+//! price, so few levels shift.
 
 use super::OrderSide;
 use super::pool::Queue;
 
-/// The orders of one price.
+/// The orders at one price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) price_e8: i64,
@@ -20,7 +20,7 @@ impl Level {
     }
 }
 
-/// The levels of one side.
+/// The price levels of one side.
 #[derive(Debug)]
 pub(super) struct Levels {
     side: OrderSide,
@@ -51,7 +51,7 @@ impl Levels {
         }
     }
 
-    /// The level of a price, which is made if it is not there.
+    /// Returns the level at a price, inserting it if it is missing.
     pub(super) fn level_mut(&mut self, price_e8: i64) -> &mut Level {
         let index = match self.place(price_e8) {
             Ok(index) => index,

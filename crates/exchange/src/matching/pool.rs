@@ -1,10 +1,10 @@
-//! The orders of a matching engine: a pool of fixed size, with links between its slots.
+//! A matching engine's orders: a pool of bounded size whose slots link to each other.
 //!
-//! Cost: an index and a comparison of generations for each access.
+//! Cost: each access is an index and a generation check.
 
 use super::Order;
 
-/// A working order of a matching engine. A number is not used again before 2^32 other orders had its slot.
+/// Identifies a working order. An identifier repeats only after 2^32 - 1 orders have used its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId {
     generation: u32,
@@ -15,33 +15,33 @@ impl OrderId {
     pub(super) const FIRST: Self = Self { generation: 0, slot: 0 };
     pub(super) const LAST: Self = Self { generation: u32::MAX, slot: u32::MAX };
 
-    /// As one number, which is never 0.
+    /// Returns the identifier as one number, which is never 0.
     #[must_use]
     pub const fn number(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
 
-    /// The order of this number; whether it works the engine knows.
+    /// Returns the identifier with this number. Only the engine knows whether such an order is working.
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         Self { generation: (number >> 32) as u32, slot: number as u32 }
     }
 
-    /// Index of its slot: below the engine's most orders. A later order may have the same.
+    /// Index of the order's slot, below the engine's maximum number of orders. A later order may reuse the slot.
     #[must_use]
     pub const fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
-/// Neighbours in a list.
+/// Neighbors in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Links {
     pub(super) previous: Option<OrderId>,
     pub(super) next: Option<OrderId>,
 }
 
-/// First and last order of a queue; the orders link each other.
+/// First and last order of a queue; the orders link to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Queue {
     pub(super) first: Option<OrderId>,
@@ -64,7 +64,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Pool {
     slots: Vec<Slot>,
-    /// Empty slots, the one that is used next last.
+    /// Free slots; the last one is used next.
     empty: Vec<u32>,
     most: u32,
 }
@@ -78,7 +78,7 @@ impl Pool {
         self.slots.len() - self.empty.len()
     }
 
-    /// Takes an order; `None` if there is no room.
+    /// Stores an order; returns `None` if the pool is full.
     pub(super) fn insert(&mut self, order: Order) -> Option<OrderId> {
         let slot = match self.empty.pop() {
             Some(slot) => slot,
@@ -117,7 +117,7 @@ impl Pool {
         self.slot_mut(id)?.order.as_mut()
     }
 
-    /// Writes another value of an order that is there; its links are those of the value.
+    /// Overwrites an existing order, including its links.
     pub(super) fn set(&mut self, id: OrderId, order: Order) {
         if let Some(place) = self.get_mut(id) {
             *place = order;
@@ -131,7 +131,7 @@ impl Pool {
         })
     }
 
-    /// Puts an order at the end of a queue.
+    /// Appends an order to a queue.
     pub(super) fn push_back(&mut self, queue: &mut Queue, id: OrderId) {
         let previous = queue.last;
         match previous.and_then(|last| self.get_mut(last)) {
@@ -144,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Takes an order out of its queue.
+    /// Removes an order from its queue.
     pub(super) fn unlink(&mut self, queue: &mut Queue, id: OrderId) {
         let Some(links) = self.get_mut(id).map(|order| std::mem::take(&mut order.level)) else { return };
         match links.previous.and_then(|previous| self.get_mut(previous)) {

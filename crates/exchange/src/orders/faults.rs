@@ -1,84 +1,84 @@
-//! Deliberate faults of an order gateway, by a seed: the same seed and the same messages give the same faults.
+//! Deliberate faults of an order gateway, drawn from a seed: the same seed and messages produce the same faults.
 
 use crate::random::Random;
 
-/// What goes wrong, and how often. The default is nothing.
+/// Which faults happen, and how often. By default none do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrderFaults {
-    /// Seed of the chances below.
+    /// Seed of the random faults below.
     pub seed: u64,
-    /// New orders that are rejected, in a million.
+    /// New orders and quotes rejected, per million.
     pub rejects_per_million: u32,
-    /// Reports that are delayed, in a million. Those behind them wait too: the order stays.
+    /// Reports delayed, per million. Later reports wait too, so their order is preserved.
     pub delays_per_million: u32,
-    /// The longest delay, in nanoseconds.
+    /// Maximum delay, in nanoseconds.
     pub longest_delay_ns: u64,
-    /// Reports of the native gateway that are numbered and kept and not sent, in a million: a gap that the client recovers.
+    /// Native reports that are numbered and kept but not sent, per million: a gap that the client must recover.
     pub gaps_per_million: u32,
-    /// Reports of the native gateway before which random bytes go out, in a million: the client loses the stream.
+    /// Native reports preceded by random bytes, per million: the client loses its place in the stream.
     pub garbage_per_million: u32,
-    /// The connection that brings the message of this number is dropped, again after as many more; 0: never.
+    /// Every N-th client message drops its connection; 0 disables this.
     pub drop_every: u64,
-    /// A partition that is halted for some time.
+    /// A partition to halt for a while.
     pub halt: Option<PartitionHalt>,
-    /// Reports followed by an earlier report of the same user, in a million: once more under the next number.
+    /// Reports followed by an earlier report of the same user, repeated under the next number, per million.
     pub repeats_per_million: u32,
-    /// Reports accompanied by an invented one, in a million: a fill, an end or an acceptance that no order of the user justifies.
+    /// Reports accompanied by an invented one, per million: a fill, an end, or an acceptance that no order of the user justifies.
     pub inventions_per_million: u32,
-    /// Reports withheld, in a million. Native: numbered and not sent, and the next one to three requests for reports of the partition get no
-    /// answer. OUCH, which has no requests: this report and all that follow wait until the exchange drops the connection a second later;
-    /// the next login gets them.
+    /// Reports withheld, per million. A native report is numbered but not sent, and the next one to three recovery requests for
+    /// its partition get no answer. OUCH has no such requests: the report and everything after it wait until the exchange drops
+    /// the connection a second later, and the next login receives them.
     pub withheld_per_million: u32,
-    /// Reports that change places with the user's next one, in a million. Native reports keep their numbers, so a gap opens and closes. An OUCH
-    /// session numbers by position, so only reports of different orders change places, for replays too. A report that is followed by
-    /// none within a tick goes out then.
+    /// Reports swapped with the user's next report, per million. Native reports keep their numbers, so a gap opens and closes. An
+    /// OUCH session numbers by position, so only reports of different orders are swapped, in replays too. A report that no other
+    /// follows within 10 ms is sent alone.
     pub reorders_per_million: u32,
-    /// Reports preceded by a garbled copy, in a million: of an unknown Exec Type, of an unknown message type, or too short, in a sound frame.
+    /// Reports preceded by a garbled copy in a sound frame, per million: an unknown Exec Type, an unknown message type, or too short.
     pub garbled_per_million: u32,
-    /// The number of the client message from which on nothing goes wrong any more; 0: never.
+    /// Number of the client message from which faults stop; 0 means never.
     pub until_message: u64,
 }
 
-/// A partition is halted: its orders are rejected.
+/// A halt of a partition, during which its orders are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionHalt {
-    /// The partition, from 1.
+    /// The partition, numbered from 1.
     pub partition: u8,
-    /// The number of the message that it is halted at, from 1.
+    /// Number of the client message that triggers the halt, counted from 1.
     pub at_message: u64,
-    /// How long, in nanoseconds.
+    /// Length of the halt, in nanoseconds.
     pub duration_ns: u64,
 }
 
-/// Faults that happened.
+/// Counters of the faults that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultCounters {
-    /// Orders rejected.
+    /// Orders and quotes rejected.
     pub rejects: u64,
     /// Reports delayed.
     pub delays: u64,
-    /// Reports not sent.
+    /// Native reports not sent.
     pub gaps: u64,
-    /// Pieces of garbage.
+    /// Insertions of random bytes.
     pub garbage: u64,
     /// Connections dropped.
     pub drops: u64,
-    /// Halts of a partition.
+    /// Partition halts.
     pub halts: u64,
-    /// Reports sent once more.
+    /// Reports repeated.
     pub repeats: u64,
     /// Invented reports.
     pub inventions: u64,
     /// Reports withheld.
     pub withheld: u64,
-    /// Reports that changed places with the next one.
+    /// Reports swapped with the next one.
     pub reorders: u64,
     /// Garbled copies of reports.
     pub garbled: u64,
 }
 
 impl FaultCounters {
-    /// All faults.
+    /// Returns the number of all faults.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         let Self { rejects, delays, gaps, garbage, drops, halts, .. } = *self;
@@ -97,17 +97,17 @@ impl FaultCounters {
     }
 }
 
-/// How a report goes out.
+/// How to send a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delivery {
     pub(super) delay_ns: u64,
     pub(super) is_gap: bool,
-    /// Bytes of garbage before it.
+    /// Number of random bytes to send before it.
     pub(super) garbage: usize,
     pub(super) misreport: Option<Misreport>,
 }
 
-/// What else goes out with a report, or goes out instead of it. The random number chooses how.
+/// A fault that adds to a report or replaces it. The random number selects the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Misreport {
     Repeat(u64),
@@ -117,16 +117,16 @@ pub(super) enum Misreport {
     Garbled(u64),
 }
 
-/// A chance in a million, and what it makes of a random number.
+/// A chance per million, and the misreport that it makes from a random number.
 type Chance = (u32, fn(u64) -> Misreport);
 
-/// The script.
+/// Draws the faults.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     faults: OrderFaults,
     random: Random,
     messages: u64,
-    /// The faults that happened. Those that not every report can have are counted where they happen.
+    /// The faults so far. Faults that do not apply to every report are counted where they happen.
     pub(super) counters: FaultCounters,
 }
 
@@ -139,7 +139,7 @@ impl Script {
         self.counters
     }
 
-    /// A message came. Returns whether its connection is dropped, and the halt that begins.
+    /// Counts a client message. Returns whether its connection is dropped, and the halt that it triggers.
     pub(super) fn message(&mut self) -> (bool, Option<PartitionHalt>) {
         self.messages += 1;
         if self.is_over() {
@@ -152,17 +152,17 @@ impl Script {
         (is_drop, halt)
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Returns whether the faults have stopped.
     const fn is_over(&self) -> bool {
         self.faults.until_message > 0 && self.messages >= self.faults.until_message
     }
 
-    /// Whether reports that went out before may go out again.
+    /// Returns whether reports that were sent may be repeated.
     pub(super) const fn repeats(&self) -> bool {
         self.faults.repeats_per_million > 0 && !self.is_over()
     }
 
-    /// A new order came. Returns whether it is rejected.
+    /// Returns whether to reject a new order or quote.
     pub(super) fn rejects(&mut self) -> bool {
         let is_rejected = self.faults.rejects_per_million > 0
             && !self.is_over()
@@ -171,7 +171,8 @@ impl Script {
         is_rejected
     }
 
-    /// A report goes out. Gaps and garbage are the native gateway's: SoupBinTCP has no numbers that a client could see a gap by.
+    /// Draws the faults of a report. Gaps and garbage affect only the native gateway: SoupBinTCP has no numbers that would reveal
+    /// a gap.
     pub(super) fn delivery(&mut self, is_native: bool) -> Delivery {
         let mut delivery = Delivery { delay_ns: 0, is_gap: false, garbage: 0, misreport: None };
         let faults = self.faults;
@@ -194,7 +195,7 @@ impl Script {
         delivery
     }
 
-    /// One at most.
+    /// Draws at most one misreport.
     fn misreport(&mut self) -> Option<Misreport> {
         let faults = self.faults;
         let chances: [Chance; 5] = [
@@ -210,7 +211,7 @@ impl Script {
             .map(|(_, make)| make(self.random.bits()))
     }
 
-    /// Random bytes that no message begins with.
+    /// Fills `target` with random bytes that do not start like a message.
     pub(super) fn garbage(&mut self, target: &mut [u8]) {
         target.iter_mut().for_each(|byte| *byte = self.random.bits() as u8);
         if let Some(first) = target.first_mut() {

@@ -1,11 +1,11 @@
-//! Identifiers in base 62: 12 characters for a 64-bit number, as Millennium's order and execution ids are.
+//! Base-62 identifiers: 12 characters for a 64-bit number, like Millennium's order and execution IDs.
 
 use tapeworks_wire::Ascii;
 
-/// Digits by value.
+/// The digits by value.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The number, with leading zeros. A 64-bit number has at most 11 digits.
+/// Encodes a number with leading zeros. A 64-bit number has at most 11 digits.
 pub(super) fn base_62(mut number: u64) -> Ascii<12> {
     let mut text = [b'0'; 12];
     for place in text.iter_mut().rev() {
@@ -15,7 +15,7 @@ pub(super) fn base_62(mut number: u64) -> Ascii<12> {
     Ascii(text)
 }
 
-/// The number of a text; `None` if it is none of [`base_62`].
+/// Decodes a number; returns `None` if the text is not base 62. See [`base_62`].
 pub(super) fn from_base_62(text: &Ascii<12>) -> Option<u64> {
     text.0.iter().try_fold(0u64, |number, byte| {
         let digit = match byte {

@@ -1,24 +1,24 @@
-//! The record of an exchange's orders: what truly happened to each, whatever faults make the users believe.
+//! The record of an exchange's orders: what truly happened to each order, whatever faults make the users believe.
 
 use crate::matching::OrderId;
 
 use super::ids::base_62;
 
-/// A user of one of the gateways, by its place in the options.
+/// A user of one of the gateways, by its index in the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderUser {
-    /// Of the native gateway.
+    /// A user of the native gateway.
     Native(usize),
-    /// Of the OUCH gateway.
+    /// A user of the OUCH gateway.
     Ouch(usize),
 }
 
-/// Something that happened to an order.
+/// An event of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// When, in nanoseconds since 1970 UTC.
     pub time_ns: u64,
-    /// Whose order it is.
+    /// The order's user.
     pub user: OrderUser,
     /// The order.
     pub order: OrderId,
@@ -27,7 +27,7 @@ pub struct LedgerEntry {
 }
 
 impl LedgerEntry {
-    /// The order's id as the user's reports have it.
+    /// Returns the order ID as it appears in the user's reports.
     #[must_use]
     pub fn order_id(&self) -> String {
         match self.user {
@@ -37,38 +37,38 @@ impl LedgerEntry {
     }
 }
 
-/// The events of an order.
+/// The kinds of order events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerEvent {
-    /// It was accepted.
+    /// The order was accepted.
     Accepted {
         /// Its quantity.
         quantity: u32,
     },
-    /// It traded.
+    /// The order traded.
     Filled {
-        /// The number of the trade.
+        /// The trade's number.
         match_number: u64,
         /// The price, in 1e-8.
         price_e8: i64,
-        /// How many.
+        /// Traded quantity.
         quantity: u32,
-        /// How many are left; 0: it has ended.
+        /// Open quantity; at 0 the order has ended.
         leaves: u32,
     },
-    /// It was replaced or reduced.
+    /// The order was replaced or reduced.
     Replaced {
-        /// How many are left; 0: it has ended.
+        /// Open quantity; at 0 the order has ended.
         leaves: u32,
     },
-    /// It ended with something left.
+    /// The order ended with open quantity.
     Ended {
-        /// How many were left.
+        /// The quantity that was open.
         left: u32,
     },
-    /// A trade of it was cancelled.
+    /// A trade of the order was cancelled.
     Busted {
-        /// The number of the trade.
+        /// The trade's number.
         match_number: u64,
     },
 }

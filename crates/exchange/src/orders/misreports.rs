@@ -1,6 +1,6 @@
-//! Reports that a faulty venue sends in place of the true ones, or beside them. The register and its ledger know nothing of them.
+//! Reports that a faulty venue sends instead of, or in addition to, the true ones. The register and its ledger do not know of them.
 //!
-//! Cost: without faults, a comparison for each report.
+//! Cost: without faults, one comparison per report.
 
 use std::collections::VecDeque;
 
@@ -19,48 +19,48 @@ use super::register::{Entry, OrderRegister, Recipient, Report};
 use super::{Instrument, OrderExchange};
 use crate::matching::OrderSide;
 
-/// Reports that may go out once more.
+/// Maximum number of reports kept for repetition.
 const MOST_REPEATABLE: usize = 256;
-/// The most requests that a withheld native report leaves unanswered.
+/// Maximum number of requests left unanswered after a withheld native report.
 const MOST_UNANSWERED: u64 = 3;
-/// How long an OUCH connection lives that gets no reports.
+/// How long an OUCH connection lives after its reports are withheld.
 const WITHHELD_NS: u64 = 1_000_000_000;
-/// How long a report waits for the one that it changes places with.
+/// How long a report waits for the report to swap with.
 const LONGEST_WAIT_NS: u64 = 10_000_000;
-/// Invented executions and trades are numbered from here: no true one comes so far.
+/// First number of invented executions and trades, out of reach of true ones.
 const FIRST_INVENTED: u64 = 1 << 48;
-/// Bytes of a report that is too short: it still names its order.
+/// Length of a truncated report, which still names its order.
 const NATIVE_SHORT_BYTES: usize = 60;
 const OUCH_SHORT_BYTES: usize = 14;
-/// A message type, and an Exec Type, that neither protocol has.
+/// A message type and Exec Type that exists in neither protocol.
 const UNKNOWN: u8 = b'~';
-/// Where a native message has its length, its type and its Exec Type.
+/// Offsets of a native message's length, type, and Exec Type.
 const NATIVE_LENGTH: std::ops::Range<usize> = 1..3;
 const NATIVE_TYPE: usize = 3;
 const NATIVE_EXEC_TYPE: usize = 53;
 
-/// A report that changes places with its user's next one.
+/// A report to be swapped with its user's next report.
 #[derive(Debug)]
 struct Held {
     report: Report,
-    /// The number that a native report has already.
+    /// The number already assigned to a native report.
     number: u32,
     since_ns: u64,
 }
 
-/// What faults have in hand.
+/// The faults in progress.
 #[derive(Debug, Default)]
 pub(super) struct Misreports {
-    /// The newest reports, if they may go out once more.
+    /// The newest reports, if they may be repeated.
     sent: VecDeque<Report>,
     held: Vec<Held>,
     inventions: u64,
-    /// OUCH users whose connections get no reports, and when those are dropped.
+    /// OUCH users whose reports are withheld, and when their connections are dropped.
     withheld: Vec<(usize, u64)>,
 }
 
 impl Misreports {
-    /// When [`OrderExchange::end_misreports`] has something to do; `u64::MAX`: never.
+    /// Returns when [`OrderExchange::end_misreports`] next has work; `u64::MAX` means never.
     pub(super) fn due_ns(&self) -> u64 {
         let held = self.held.iter().map(|held| held.since_ns.saturating_add(LONGEST_WAIT_NS));
         held.chain(self.withheld.iter().map(|(_, until_ns)| *until_ns)).min().unwrap_or(u64::MAX)
@@ -73,7 +73,7 @@ impl Misreports {
 }
 
 impl OrderExchange {
-    /// Sends a report, with the faults that it was drawn for.
+    /// Sends a report with the faults drawn for it.
     pub(super) fn send(&mut self, mut report: Report) {
         self.send_garbage(&report);
         let held = self.misreports.take_held(report.to).and_then(|held| {
@@ -104,7 +104,8 @@ impl OrderExchange {
         }
     }
 
-    /// Reports that wait for a later one go out, and connections that get none are dropped, when it is time.
+    /// Sends the reports that have waited long enough for a later one, and drops the connections whose reports were withheld,
+    /// when due.
     pub(super) fn end_misreports(&mut self) {
         let now_ns = self.register.now_ns;
         let is_due = |held: &mut Held| held.since_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns;
@@ -119,12 +120,12 @@ impl OrderExchange {
         }
     }
 
-    /// Reports that wait for a later one go out.
+    /// Sends the reports that wait for a later one.
     pub(super) fn send_all_held(&mut self) {
         std::mem::take(&mut self.misreports.held).into_iter().for_each(|held| self.send_held(held));
     }
 
-    /// Nothing of a day goes out on the next.
+    /// Discards the faults in progress: nothing of one day is sent on the next.
     pub(super) fn forget_misreports(&mut self) {
         self.misreports = Misreports { inventions: self.misreports.inventions, ..Misreports::default() };
     }
@@ -138,13 +139,13 @@ impl OrderExchange {
         }
     }
 
-    /// Sends bytes of a native user without number.
+    /// Sends unnumbered bytes to a native user.
     fn send_raw(&mut self, user: UserId, bytes: &[u8]) {
         let Self { native, register, gone, .. } = self;
         native.send_raw(user, bytes, register.now_ns, |input| note_gone(gone, &input));
     }
 
-    /// Numbers a report, keeps it, and sends it unless it is a gap.
+    /// Numbers a report, stores it, and sends it unless it is a gap.
     fn put(&mut self, report: &mut Report) {
         let Self { native, ouch, register, gone, .. } = self;
         let (app_id, is_gap) = (report.app_id, report.is_gap);
@@ -249,7 +250,7 @@ impl OrderExchange {
                 match bits % (2 + u64::from(has_exec_type)) {
                     0 => {
                         bytes.truncate(NATIVE_SHORT_BYTES.min(bytes.len() - 1));
-                        // A report is shorter than 2^16 bytes. The length does not count itself and the byte before it.
+                        // A report is shorter than 2^16 bytes. The length excludes itself and the preceding byte.
                         let length = (bytes.len() - NATIVE_LENGTH.end) as u16;
                         if let Some(place) = bytes.get_mut(NATIVE_LENGTH) {
                             place.copy_from_slice(&length.to_le_bytes());
@@ -277,21 +278,21 @@ impl OrderExchange {
     }
 }
 
-/// Notes a native user that a report made leave.
+/// Records a native user that a report disconnected.
 fn note_gone(gone: &mut Vec<UserId>, input: &Input<'_>) {
     if let Input::Gone { user, .. } = input {
         gone.push(*user);
     }
 }
 
-/// Whether a report is about orders: what an OUCH session says of itself stays true.
+/// Returns whether a report is about orders: messages of an OUCH session about itself are never falsified.
 fn is_of_order(report: &Report) -> bool {
     let of_session = [SystemEvent::TAG, AccountQueryResponse::TAG];
     let is_ouch = matches!(report.to, Recipient::Ouch(_));
     !is_ouch || report.as_bytes().first().is_some_and(|tag| !of_session.contains(tag))
 }
 
-/// Whether two neighbours may change places. Native reports are put in order by their numbers.
+/// Returns whether two consecutive reports may be swapped. Clients restore the order of native reports by their numbers.
 fn may_change_places(one: &Report, other: &Report) -> bool {
     let orders = [one, other].map(|report| ouch_reference(report.as_bytes()));
     match (one.to, orders) {
@@ -301,7 +302,7 @@ fn may_change_places(one: &Report, other: &Report) -> bool {
     }
 }
 
-/// The order of an OUCH report; `None`: none, or it gets another name.
+/// Returns the order that an OUCH report is about, or `None` if there is none or it gets another reference number.
 fn ouch_reference(bytes: &[u8]) -> Option<u32> {
     match outbound::Message::decode(bytes).ok()? {
         outbound::Message::OrderAccepted(view) => Some(view.user_ref_num()),
@@ -311,7 +312,7 @@ fn ouch_reference(bytes: &[u8]) -> Option<u32> {
     }
 }
 
-/// A price that no limit order of this side may trade at.
+/// Returns a price at which no limit order of this side may trade.
 fn beyond_limit_e8(instrument: &Instrument, side: OrderSide) -> i64 {
     match side {
         OrderSide::Buy => instrument.highest_price_e8.saturating_add(instrument.tick_e8),
@@ -319,7 +320,7 @@ fn beyond_limit_e8(instrument: &Instrument, side: OrderSide) -> i64 {
     }
 }
 
-/// A native report that the order of a true one does not justify, and whether it goes out before that.
+/// Invents a native report that the true report's order does not justify. Returns it and whether it is sent before the true one.
 fn invented_native(
     register: &OrderRegister,
     bytes: &[u8],
@@ -388,7 +389,7 @@ fn invented_native(
     Some((invented.encode().into(), false))
 }
 
-/// The same of OUCH, whose fills name neither side nor symbol.
+/// Invents an OUCH report in the same way; OUCH fills name neither side nor symbol.
 fn invented_ouch(
     register: &OrderRegister,
     user: usize,

@@ -1,9 +1,9 @@
-//! Native messages of Millennium to the engine's calls, and its events to execution reports.
+//! Translates Millennium's native messages into engine calls, and the engine's events into execution reports.
 //!
-//! What the engine has no notion of is rejected: auction times in force, pegged orders, requests for quotes (by Business Reject). The sides of a quote are day
-//! orders, which the user's next quote replaces. Stop orders
-//! are reported as new; when a trade elects one, as restated. What is left of an immediate order, and a passive-only order that
-//! would trade, expires. Reject codes are the simulated exchange's own: [`order_reject_code`](super::order_reject_code).
+//! Features that the engine does not have are rejected: auction times in force, pegged orders, and requests for quotes (by
+//! Business Reject). The sides of a quote are day orders that the user's next quote replaces. Stop orders are reported as new
+//! and, when a trade elects one, as restated. The remainder of an immediate order expires, as does a passive-only order that
+//! would trade. Reject codes are the simulated exchange's own: [`order_reject_code`](super::order_reject_code).
 
 use tapeworks_wire::millennium::native::{
     AppId, AutoCancel, BusinessReject, BusinessRejectFields, ExecType, ExecutionReport,
@@ -26,7 +26,7 @@ use crate::matching::{
 use crate::scenario::SECOND_NS;
 
 impl NativeOrder {
-    /// The client order id, padded alike whatever the client pads with.
+    /// Returns the client order ID with uniform padding, whatever the client pads with.
     pub(super) fn key(&self) -> [u8; 20] {
         key(&self.client_order_id)
     }
@@ -53,7 +53,7 @@ fn refusal_code(refusal: Refusal) -> i32 {
     }
 }
 
-/// The displayed quantity of an order of `quantity`.
+/// Returns how an order of `quantity` is displayed.
 fn display(display_qty: i32, quantity: u32) -> Result<Display, i32> {
     match u32::try_from(display_qty) {
         Ok(0) => Ok(Display::Hidden),
@@ -67,7 +67,7 @@ fn quantity_of(quantity: i32) -> Result<u32, i32> {
     u32::try_from(quantity).ok().filter(|quantity| *quantity > 0).ok_or(code::QUANTITY)
 }
 
-/// What an execution report says beyond its order.
+/// The part of an execution report that does not follow from its order.
 struct Reported {
     exec_type: ExecType,
     status: OrderStatus,
@@ -83,7 +83,7 @@ impl OrderRegister {
         self.variant.text_padding.field(text).unwrap_or_default()
     }
 
-    /// Takes a message of a logged-on user.
+    /// Processes a message of a logged-on user.
     pub(super) fn native_message(&mut self, user: usize, cancels_on_disconnect: bool, message: &Message<'_>) {
         match message {
             Message::NewOrder(order) => self.native_new(user, cancels_on_disconnect, order),
@@ -163,14 +163,14 @@ impl OrderRegister {
         let reported = Reported { exec_type: ExecType::Rejected, status: OrderStatus::Rejected, leaves: 0 };
         let mut report = self.execution_report(None, entry, &reported);
         report.order_reject_code = reject_code;
-        // Orders of unknown instruments and of halted partitions are the system's.
+        // Rejects for unknown instruments and halted partitions belong to the system App ID.
         let app_id = if reject_code == code::PARTITION_HALTED { 0 } else { entry.partition };
         self.report(Recipient::Native(entry.user), app_id, &report.encode());
     }
 
     // ---- quotes ----
 
-    /// Takes a quote: its sides are day orders that replace those of the user's quote before. A side without size is none.
+    /// Processes a quote, whose sides are day orders that replace those of the user's previous quote. A side of size 0 is absent.
     fn native_quote(&mut self, user: usize, cancels_on_disconnect: bool, quote: &NewQuote<'_>) {
         self.counters.quotes += 1;
         let symbol = self.symbol_of_id(quote.instrument_id());
@@ -278,7 +278,7 @@ impl OrderRegister {
             }
             _ => return Err(code::TIME_IN_FORCE),
         };
-        // What never rests shows nothing: the display quantity does not count.
+        // An order that never rests displays nothing, so its display quantity is ignored.
         let rests = matches!(lifetime, Lifetime::Day | Lifetime::GoodTill { .. })
             && matches!(order.order_type(), OrderType::Limit | OrderType::StopLimit);
         Ok(EngineOrder {
@@ -297,7 +297,7 @@ impl OrderRegister {
 
     // ---- cancels and amendments ----
 
-    /// The working order that a request names, by Original Client Order ID or by Order ID.
+    /// Returns the working order that a request names, by Original Client Order ID or by Order ID.
     fn named(
         &self,
         user: usize,
@@ -332,7 +332,7 @@ impl OrderRegister {
             Entry::Native(NativeOrder { request_id: Some(cancel.client_order_id()), ..entry }),
         );
         let owner = self.owner(Recipient::Native(user));
-        // The order works and is the user's.
+        // The order is working and belongs to the user.
         let _cancelled = self.call(|engine, mut sink| engine.cancel(owner, id, &mut sink));
         self.report_events();
     }
@@ -471,14 +471,14 @@ impl OrderRegister {
     // ---- events ----
 
     pub(super) fn native_accepted(&mut self, order: OrderId, entry: &NativeOrder) {
-        // Its trades follow, so nothing is executed yet.
+        // Trades are reported afterwards, so nothing is executed yet.
         let reported =
             Reported { exec_type: ExecType::New, status: OrderStatus::New, leaves: entry.quantity };
         self.send_report(Some(order), entry, &reported);
     }
 
     pub(super) fn native_elected(&mut self, order: OrderId, entry: &NativeOrder) {
-        // A stop that waits has traded nothing.
+        // A waiting stop has not traded.
         let leaves = entry.quantity;
         let reported = Reported { exec_type: ExecType::Restated, status: OrderStatus::New, leaves };
         let mut report = self.execution_report(Some(order), entry, &reported);
@@ -535,7 +535,7 @@ impl OrderRegister {
             | EndReason::DayOver => (ExecType::Expired, OrderStatus::Expired),
             _ => (ExecType::Cancelled, OrderStatus::Cancelled),
         };
-        // The report of a cancel carries the cancel's client order id.
+        // The report of a cancel carries the cancel's client order ID.
         let client_order_id = entry.request_id.unwrap_or(entry.client_order_id);
         let shown = NativeOrder { client_order_id, ..*entry };
         self.send_report(Some(order), &shown, &Reported { exec_type, status, leaves: 0 });
@@ -555,7 +555,7 @@ impl OrderRegister {
         self.report(Recipient::Native(entry.user), entry.partition, &report.encode());
     }
 
-    /// Reports that the working orders of an instrument are suspended, or work again.
+    /// Reports that the working orders of an instrument are suspended, or working again.
     pub(super) fn native_suspended(&mut self, symbol: SymbolIndex, is_suspended: bool) {
         let Some(instrument_id) = self.instrument(symbol).map(|instrument| instrument.id) else { return };
         let orders: Vec<(NativeOrder, OrderId)> = self
@@ -593,7 +593,7 @@ impl OrderRegister {
         reported: &Reported,
     ) -> ExecutionReportFields {
         let (transact_time_seconds, transact_time_nanoseconds) = transact_time(self.now_ns);
-        // Trades bring their own number: each side of a trade has one, whatever becomes of its report.
+        // Trades have their own numbers: each side of a trade gets one, whatever happens to its report.
         let is_trade = reported.exec_type == ExecType::Trade;
         let execution = if is_trade { 0 } else { self.next_execution() };
         let order_id = order.map_or_else(|| self.text(""), |order| base_62(order.number()));
@@ -643,7 +643,7 @@ fn side(side: Side) -> Result<OrderSide, i32> {
     }
 }
 
-/// The engine's quantities come from fields of 31 bits.
+/// Converts an engine quantity, which always comes from a 31-bit field.
 fn signed(quantity: u32) -> i32 {
     i32::try_from(quantity).unwrap_or(i32::MAX)
 }

@@ -1,8 +1,8 @@
-//! OUCH messages of Nasdaq to the engine's calls, and its events to OUCH messages.
+//! Translates Nasdaq's OUCH messages into engine calls, and the engine's events into OUCH messages.
 //!
-//! A price of [`MARKET_PRICE`] is a market order. A user reference number that is not above the last is ignored, and counted:
-//! a client sends again after a break what may have been lost, and must not trade twice. A cancel or a modification of an
-//! order that does not work is ignored likewise. What the engine has no notion of is rejected: crosses, pegs, routes.
+//! A price of [`MARKET_PRICE`] is a market order. A user reference number that is not above the last one is ignored and counted:
+//! after a disconnect a client resends messages that may have been lost, and must not trade twice. A cancel or modification of an
+//! order that is not working is ignored too. Features that the engine does not have are rejected: crosses, pegs, routing.
 
 use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
 use tapeworks_wire::nasdaq::ouch50::inbound::{
@@ -26,10 +26,10 @@ use crate::scenario::SECOND_NS;
 /// The price of a market order, in 1e-4 dollars.
 pub const MARKET_PRICE: u64 = i32::MAX as u64;
 
-/// Prices of OUCH have 4 decimals, those of the engine 8.
+/// OUCH prices have 4 decimals, the engine's have 8.
 pub(super) const E8_PER_E4: i64 = 10_000;
 
-/// What of an appendage counts here.
+/// The fields of an appendage that are used here.
 #[derive(Default)]
 struct Terms {
     minimum: u32,
@@ -62,7 +62,7 @@ impl Terms {
     }
 }
 
-/// What the market sees of an order, and whether it is passive only.
+/// Returns how an order is displayed, and whether it is passive only.
 fn display(display: inbound::Display, slice: u32) -> Result<(Display, bool), RejectedOrderReason> {
     use inbound::Display as Kind;
     let shown = if slice > 0 { Display::Slice(slice) } else { Display::Full };
@@ -108,12 +108,12 @@ const fn refusal_reason(refusal: Refusal) -> RejectedOrderReason {
 }
 
 impl OrderRegister {
-    /// A day that goes on over midnight counts from the next one.
+    /// Returns the OUCH timestamp. A day that continues past midnight counts from the next midnight.
     fn timestamp(&self) -> NanosecondsSinceMidnight {
         NanosecondsSinceMidnight(self.now_ns.saturating_sub(self.midnight_ns) % (86_400 * SECOND_NS))
     }
 
-    /// Takes an unsequenced message of a logged-in user.
+    /// Processes an unsequenced message of a logged-in user.
     pub(super) fn ouch_message(&mut self, user: usize, bytes: &[u8]) {
         match Message::decode(bytes) {
             Ok(Message::EnterOrder(order)) => self.ouch_enter(user, &order),
@@ -133,7 +133,7 @@ impl OrderRegister {
         self.report(Recipient::Ouch(user), 0, message);
     }
 
-    /// Takes a user reference number. Returns whether it is above the last.
+    /// Consumes a user reference number. Returns whether it is above the last one.
     fn takes_reference(&mut self, user: usize, reference: u32) -> bool {
         let Some(next) = self.next_references.get_mut(user) else { return false };
         if reference < *next {
@@ -244,7 +244,7 @@ impl OrderRegister {
         }
     }
 
-    /// The working order of this reference number.
+    /// Returns the working order with this reference number, and counts a miss.
     fn referenced(&mut self, user: usize, reference: u32) -> Option<(OrderId, OuchOrder)> {
         let found = self.references.get(&(user, reference)).copied().and_then(|id| match self.entry(id) {
             Some(Entry::Ouch(entry)) => Some((id, entry)),
@@ -294,7 +294,7 @@ impl OrderRegister {
         }
     }
 
-    /// The order has another reference number from now on.
+    /// Moves an order to another reference number.
     fn rename(&mut self, id: OrderId, from: &OuchOrder, to: OuchOrder) {
         self.references.remove(&(from.user, from.reference));
         self.references.insert((to.user, to.reference), id);
@@ -322,7 +322,7 @@ impl OrderRegister {
         let Some((id, entry)) = self.referenced(user, cancel.user_ref_num()) else { return };
         let owner = self.owner(Recipient::Ouch(user));
         if cancel.quantity() <= entry.executed {
-            // The order works and is the user's.
+            // The order is working and belongs to the user.
             let _cancelled = self.call(|engine, mut sink| engine.cancel(owner, id, &mut sink));
             return self.report_events();
         }
@@ -344,11 +344,11 @@ impl OrderRegister {
         self.reduce(id, changed, modify.quantity());
     }
 
-    /// Lowers the quantity of an order, which keeps its place.
+    /// Reduces the quantity of an order, which keeps its place in the queue.
     fn reduce(&mut self, id: OrderId, changed: OuchOrder, quantity: u32) {
         let Some(order) = self.engine.order(id) else { return };
         let before = self.entry(id);
-        // A slice of an iceberg is not above what is left of it.
+        // An iceberg's slice must not exceed the new quantity.
         let display = match order.display {
             Display::Slice(slice) => Display::Slice(slice.min(quantity)),
             other => other,
@@ -402,7 +402,7 @@ impl OrderRegister {
             appendage: &[],
         };
         let mut bytes = [0; OrderAccepted::MINIMUM_LENGTH];
-        // A message without appendage has its shortest length.
+        // Without an appendage, the message has its minimum length.
         if fields.encode_into(&mut bytes).is_ok() {
             self.ouch_report(entry.user, &bytes);
         }
@@ -527,7 +527,7 @@ impl OrderRegister {
     }
 }
 
-/// A price of the engine in 1e-4: both sides' prices are multiples of it where OUCH users trade.
+/// Converts an engine price to 1e-4. Where OUCH users trade, the tick is a multiple of 1e-4, so nothing is lost.
 fn price_e4(price_e8: i64) -> u64 {
     u64::try_from(price_e8 / E8_PER_E4).unwrap_or(0)
 }

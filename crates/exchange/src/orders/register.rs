@@ -1,7 +1,7 @@
-//! The matching engine with what the gateways know of each order, and the reports that wait to be sent.
+//! The matching engine, the gateways' state of each order, and the reports waiting to be sent.
 //!
-//! A gateway's message becomes a call of the engine. The call's events are collected, because the number of a new order is known
-//! only behind it, and are then reported to the owners, in order.
+//! A gateway's message becomes an engine call. The call's events are collected, because a new order's identifier is known only
+//! after the call, and are then reported to the owners, in order.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,13 +16,13 @@ use crate::matching::{
     EndReason, Event, MatchingEngine, MatchingOptions, OrderId, Owner, SymbolIndex, SymbolRules,
 };
 
-/// The longest report of either gateway, in bytes.
+/// Length of the longest report of either gateway, in bytes.
 pub(super) const MAX_REPORT_BYTES: usize = 160;
 
-/// Trades that can be cancelled later; older ones cannot.
+/// Number of recent trades that can still be cancelled.
 const KEPT_TRADES: usize = 65_536;
 
-/// A user of a gateway, by its place in the options.
+/// A user of a gateway, by its index in the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recipient {
     Native(usize),
@@ -33,11 +33,11 @@ pub(super) enum Recipient {
 #[derive(Debug, Clone)]
 pub(super) struct Report {
     pub(super) to: Recipient,
-    /// The partition of a native report; 0: none.
+    /// The partition of a native report; 0 if it has none.
     pub(super) app_id: u8,
     length: usize,
     bytes: [u8; MAX_REPORT_BYTES],
-    /// When it goes out: later than it was made only by a fault.
+    /// When to send it. Only a fault delays it.
     pub(super) release_ns: u64,
     pub(super) is_gap: bool,
     pub(super) garbage: usize,
@@ -53,7 +53,7 @@ impl Report {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// Another report to the same user that goes out now.
+    /// Creates another report to the same user that is sent now.
     pub(super) fn with_bytes(&self, message: &[u8]) -> Self {
         let mut report = Self { is_gap: false, garbage: 0, misreport: None, ..self.clone() };
         report.length = message.len().min(MAX_REPORT_BYTES);
@@ -62,7 +62,7 @@ impl Report {
     }
 }
 
-/// What a gateway knows of a working order.
+/// A gateway's state of a working order.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
     Native(NativeOrder),
@@ -85,12 +85,12 @@ impl Entry {
     }
 }
 
-/// One side of a trade, to cancel it.
+/// One side of a trade, kept so that the trade can be cancelled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TradeSide {
     pub(super) order: OrderId,
     pub(super) entry: Entry,
-    /// The execution id of its report.
+    /// The execution ID of its report.
     pub(super) execution: u64,
     pub(super) leaves: u32,
     pub(super) executed: u32,
@@ -115,7 +115,7 @@ pub(super) struct Execution {
     pub(super) leaves: u32,
     pub(super) executed: u32,
     pub(super) is_resting: bool,
-    /// The number of its execution id.
+    /// The number of its execution ID.
     pub(super) execution: u64,
 }
 
@@ -125,15 +125,15 @@ pub(super) struct OrderRegister {
     pub(super) variant: Variant,
     pub(super) instruments: Vec<Instrument>,
     pub(super) self_trade: crate::matching::SelfTrade,
-    /// Midnight in New York, for OUCH's times.
+    /// Midnight in New York, for OUCH timestamps.
     pub(super) midnight_ns: u64,
-    /// By slot of the engine's pool.
+    /// Indexed by the slot in the engine's pool.
     entries: Vec<Option<(OrderId, Entry)>>,
     by_instrument_id: HashMap<i32, SymbolIndex>,
     by_symbol: HashMap<[u8; 8], SymbolIndex>,
-    /// Working native orders by user and client order id.
+    /// Working native orders by user and client order ID.
     pub(super) client_orders: HashMap<(usize, [u8; 20]), OrderId>,
-    /// Native quotes by user and instrument: the orders of their sides, some of them gone.
+    /// Native quotes by user and instrument: the orders of both sides, some of which may have ended.
     pub(super) quotes: HashMap<(usize, SymbolIndex), [Option<OrderId>; 2]>,
     /// Working OUCH orders by user and reference number.
     pub(super) references: HashMap<(usize, u32), OrderId>,
@@ -148,9 +148,9 @@ pub(super) struct OrderRegister {
     ledger: VecDeque<LedgerEntry>,
     keeps_ledger: bool,
     executions: u64,
-    /// Until when a partition is halted, by partition.
+    /// End of the halt of each partition.
     halted_until_ns: Vec<u64>,
-    /// The day has ended, and the next has not begun: every partition is halted.
+    /// The day has ended and the next has not started: every partition is halted.
     is_day_over: bool,
     pub(super) script: Script,
     pub(super) counters: OrderCounters,
@@ -203,7 +203,7 @@ impl OrderRegister {
     // ---- who and where ----
 
     pub(super) fn owner(&self, recipient: Recipient) -> Owner {
-        // There are fewer users than 2^32.
+        // There are fewer than 2^32 users.
         Owner(match recipient {
             Recipient::Native(user) => user as u32,
             Recipient::Ouch(user) => (self.native_users + user) as u32,
@@ -231,7 +231,7 @@ impl OrderRegister {
         self.is_day_over
     }
 
-    /// The day is over: day orders end, and all orders of OUCH users, whose sessions end too.
+    /// Ends the day: cancels day orders and all orders of OUCH users, whose sessions end too.
     pub(super) fn end_day(&mut self) {
         self.is_day_over = true;
         self.call(|engine, mut sink| engine.end_day(&mut sink));
@@ -241,7 +241,7 @@ impl OrderRegister {
         }
     }
 
-    /// The next day begins, with the orders that are left. Trades of the day before cannot be cancelled any more.
+    /// Starts the next day, with the remaining orders. Trades of the previous day can no longer be cancelled.
     pub(super) fn new_day(&mut self, midnight_ns: u64) {
         self.is_day_over = false;
         self.midnight_ns = midnight_ns;
@@ -252,7 +252,7 @@ impl OrderRegister {
         self.trades.clear();
     }
 
-    /// Halts a partition until a time; 0 ends the halt. Returns whether there is such a partition.
+    /// Halts a partition until a time; 0 ends the halt. Returns whether the partition exists.
     pub(super) fn halt(&mut self, partition: u8, until_ns: u64) -> bool {
         let place = self.halted_until_ns.get_mut(usize::from(partition)).filter(|_| partition > 0);
         place.map(|place| *place = until_ns).is_some()
@@ -269,7 +269,7 @@ impl OrderRegister {
         }
     }
 
-    /// An order is gone.
+    /// Forgets an order that has ended.
     fn forget(&mut self, order: OrderId) {
         match self.entries.get_mut(order.slot()).and_then(Option::take) {
             Some((_, Entry::Native(entry))) if !entry.is_quote => {
@@ -288,13 +288,13 @@ impl OrderRegister {
 
     // ---- events and reports ----
 
-    /// A call of the engine, with its events collected.
+    /// Calls the engine and collects its events.
     pub(super) fn call<T>(&mut self, act: impl FnOnce(&mut MatchingEngine, &mut dyn FnMut(Event)) -> T) -> T {
         let events = &mut self.events;
         act(&mut self.engine, &mut |event| events.push(event))
     }
 
-    /// Reports what the last call did.
+    /// Reports the events of the last call.
     pub(super) fn report_events(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
@@ -303,7 +303,7 @@ impl OrderRegister {
         self.events = events;
     }
 
-    /// Enters an event of an order into the ledger.
+    /// Records an order's event in the ledger.
     fn enter(&mut self, order: OrderId, entry: Option<Entry>, event: LedgerEvent) {
         if let Some(entry) = entry.filter(|_| self.keeps_ledger) {
             self.ledger.push_back(LedgerEntry { time_ns: self.now_ns, user: entry.user(), order, event });
@@ -425,7 +425,7 @@ impl OrderRegister {
         self.forget(order);
     }
 
-    /// Cancels a trade: both sides are notified. Returns whether it was known.
+    /// Cancels a trade and notifies both sides. Returns whether the trade was known.
     pub(super) fn bust(&mut self, match_number: u64) -> bool {
         let Some(place) = self.trades.iter().position(|trade| trade.match_number == match_number) else {
             return false;
@@ -457,7 +457,7 @@ impl OrderRegister {
         self.market.pop_front()
     }
 
-    /// Puts a report behind the others. A fault may delay it, and with it those behind it.
+    /// Queues a report. A fault may delay it, and all reports after it.
     pub(super) fn report(&mut self, to: Recipient, app_id: u8, message: &[u8]) {
         let delivery = self.script.delivery(matches!(to, Recipient::Native(_)));
         let before_ns = self.reports.back().map_or(0, |report| report.release_ns);
@@ -481,23 +481,23 @@ impl OrderRegister {
         self.reports.push_back(report);
     }
 
-    /// The next report that is due.
+    /// Returns the next report that is due.
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.reports.front().filter(|report| report.release_ns <= self.now_ns)?;
         self.reports.pop_front()
     }
 
-    /// Reports that a fault delays go out now.
+    /// Releases the reports that a fault delays.
     pub(super) fn end_delays(&mut self) {
         self.reports.iter_mut().for_each(|report| report.release_ns = self.now_ns);
     }
 
-    /// When the next report is due, if one waits.
+    /// Returns when the next report is due, if any.
     pub(super) fn report_due_ns(&self) -> Option<u64> {
         self.reports.front().map(|report| report.release_ns)
     }
 
-    /// Cancels a user's orders: all whose entry `is_meant` picks.
+    /// Cancels a user's orders whose entries `is_meant` selects.
     pub(super) fn cancel_all(
         &mut self,
         recipient: Recipient,

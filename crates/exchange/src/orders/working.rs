@@ -1,10 +1,10 @@
-//! What each gateway knows of a working order.
+//! The gateways' state of each working order.
 
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::{Capacity, OwnerType, Side};
 use tapeworks_wire::nasdaq::ouch50::inbound::{self, CrossType, TimeInForce};
 
-/// What the native gateway knows of a working order.
+/// The native gateway's state of a working order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NativeOrder {
     pub(super) user: usize,
@@ -12,9 +12,9 @@ pub(super) struct NativeOrder {
     pub(super) instrument_id: i32,
     pub(super) side: Side,
     pub(super) client_order_id: Ascii<20>,
-    /// The client order id of the cancel or amendment in progress, which its report carries.
+    /// The client order ID of the cancel or amendment in progress, which the resulting report carries.
     pub(super) request_id: Option<Ascii<20>>,
-    /// Executed quantity included.
+    /// Includes the executed quantity.
     pub(super) quantity: u32,
     pub(super) executed: u32,
     pub(super) display_qty: i32,
@@ -23,11 +23,11 @@ pub(super) struct NativeOrder {
     pub(super) capacity: Capacity,
     pub(super) cancels_on_disconnect: bool,
     pub(super) is_suspended: bool,
-    /// A side of a quote: its client order id names the quote, not the order.
+    /// A side of a quote: its client order ID names the quote, not the order.
     pub(super) is_quote: bool,
 }
 
-/// A change in progress that is not a replace, although the engine replaces.
+/// A change in progress that is not a client's replace, although the engine performs a replace.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
     /// A cancel that reduces the order by this quantity.
@@ -35,14 +35,14 @@ pub(super) enum Change {
     Modified,
 }
 
-/// What the OUCH gateway knows of a working order.
+/// The OUCH gateway's state of a working order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OuchOrder {
     pub(super) user: usize,
     /// The user reference number.
     pub(super) reference: u32,
     pub(super) side: inbound::Side,
-    /// Executed quantity included.
+    /// Includes the executed quantity.
     pub(super) quantity: u32,
     pub(super) executed: u32,
     pub(super) symbol: Ascii<8>,
@@ -53,7 +53,7 @@ pub(super) struct OuchOrder {
     pub(super) sweep: inbound::InterMarketSweepEligibility,
     pub(super) cross_type: CrossType,
     pub(super) cl_ord_id: Ascii<14>,
-    /// The reference number of the order before, while it is replaced.
+    /// The previous reference number, while the order is being replaced.
     pub(super) replaces: Option<u32>,
     pub(super) change: Option<Change>,
 }

@@ -1,13 +1,14 @@
 //! An exchange whose inputs are journaled before their effects are sent, so that it survives `kill -9`.
 //!
-//! [`OrderExchange`] is deterministic: the same calls give the same orders, reports and numbers. So the journal has the calls: each is appended
-//! before it is made, and [`DurableExchange::flush`] gives the records to the system before any of their output goes to a socket. After a
-//! restart the records of the day are called again, and the connections that were open are closed.
+//! [`OrderExchange`] is deterministic: the same calls produce the same orders, reports, and numbers. The journal therefore holds
+//! the calls: each is appended before it is made, and [`DurableExchange::flush`] writes the records before any of their output
+//! goes to a socket. After a restart the calls of the day are replayed, and the connections that were open are closed.
 //!
-//! A record's kind is the call, its channel the gate (0: native; 1 and up: the OUCH user), its `extra` the number of the connection. A day on
-//! which no order of the day before works begins with a record that needs none before it: older segments are then removed.
+//! A record's kind is the call, its channel the gate (0 for native, 1 and up for the OUCH user), and its `extra` the connection
+//! number. A day that starts without working orders begins with a record that needs none before it, so older segments are
+//! removed.
 //!
-//! Cost: a record of 40 bytes and the bytes received for each call, one write for each turn of a connection.
+//! Cost: a record of 40 bytes plus the bytes received for each call, and one write per turn of a connection.
 
 use std::collections::BTreeSet;
 
@@ -21,27 +22,28 @@ use tapeworks_session::transport::digits;
 use crate::error::StoreError;
 use crate::order_config::StoreSetting;
 
-/// Bytes of a segment of the journal.
+/// Size of a journal segment, in bytes.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Bytes of a record without its payload.
+/// Size of a record without its payload, in bytes.
 const RECORD_BYTES: u64 = 40;
 
-/// What was found at the start.
+/// The state found at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recovered {
-    /// Inputs that were called again.
+    /// Number of inputs replayed.
     pub inputs: u64,
-    /// Orders that work.
+    /// Number of working orders.
     pub orders: u64,
-    /// Bytes of a torn record that were cut off.
+    /// Bytes of a torn record that were truncated.
     pub torn_bytes: u64,
 }
 
 /// A call of the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input<'a> {
-    /// A day begins. `is_fresh`: no order is left of the day before. `head`: the configuration's fingerprint, and the passwords.
+    /// A day starts. `is_fresh` means that no order remains from the previous day. `head` has the configuration's fingerprint and
+    /// the passwords.
     Day {
         is_fresh: bool,
         midnight_ns: u64,
@@ -63,11 +65,11 @@ const CLOSED: u8 = 5;
 const TICK: u8 = 6;
 const END_DAY: u8 = 7;
 
-/// The channel of a record, and its `extra`.
+/// Returns the channel of a record, and its `extra`.
 fn place_of(connection: Connection) -> (u16, u64) {
     match connection {
         Connection::Native(ConnectionId(number)) => (0, number),
-        // The configuration allows fewer users than 2^16.
+        // The configuration allows fewer than 2^16 users.
         Connection::Ouch { user, connection } => (user as u16 + 1, connection),
     }
 }
@@ -112,7 +114,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The input of a record; `None`: it is none.
+    /// Parses a record; returns `None` if it is not an input.
     fn read(record: &Record<'a>) -> Option<Self> {
         let connection = connection_at(record.channel, record.extra);
         Some(match record.kind {
@@ -132,8 +134,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// FNV-1a of the options, as they are written for debugging: another configuration has another one. Whether there is a market-data line or
-/// a ledger changes no order.
+/// Returns the FNV-1a hash of the options' debug output, which differs between configurations. The market-data line and the
+/// ledger are left out, because they change no order.
 fn fingerprint_of(options: &OrderOptions) -> u64 {
     let text =
         format!("{:?}", OrderOptions { publishes_market: false, keeps_ledger: false, ..options.clone() });
@@ -141,24 +143,24 @@ fn fingerprint_of(options: &OrderOptions) -> u64 {
         .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// What a day's record says besides its time: the fingerprint of the configuration, and each native user's password.
+/// Returns the head of a day's record: the fingerprint of the configuration, and each native user's password.
 fn head_of<'u>(fingerprint: u64, users: impl Iterator<Item = &'u User>) -> Vec<u8> {
     let mut head = fingerprint.to_le_bytes().to_vec();
     for user in users {
         let password = user.credentials.password.as_bytes();
-        // A password has 25 bytes, three times as many if it is none that can be written.
+        // A password has at most 25 bytes, or three times as many if it is not representable.
         head.extend_from_slice(&[u8::from(user.must_change_password), password.len() as u8]);
         head.extend_from_slice(password);
     }
     head
 }
 
-/// The fingerprint in a day's record.
+/// Returns the fingerprint in a day's record.
 fn fingerprint_in(head: &[u8]) -> Option<u64> {
     head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Gives the users the passwords of a day's record.
+/// Restores the users' passwords from a day's record.
 fn restore_passwords(users: &mut [User], head: &[u8]) {
     let mut rest = head.get(8..).unwrap_or_default();
     for user in users {
@@ -174,13 +176,13 @@ fn restore_passwords(users: &mut [User], head: &[u8]) {
 struct Store<D: Disk> {
     setting: StoreSetting,
     journal: JournalWriter<D>,
-    /// Bytes of records since the day's first.
+    /// Bytes of records since the day's first record.
     bytes: u64,
-    /// Records wait for [`DurableExchange::flush`].
+    /// Whether records wait for [`DurableExchange::flush`].
     has_unwritten: bool,
 }
 
-/// An exchange and its journal. After an error of the journal it takes nothing more: the caller ends it.
+/// An exchange and its journal. After a journal error it accepts no further input, and the caller ends it.
 #[derive(Debug)]
 pub(super) struct DurableExchange<D: Disk> {
     exchange: OrderExchange,
@@ -190,14 +192,14 @@ pub(super) struct DurableExchange<D: Disk> {
     /// Connections that are not closed.
     open: BTreeSet<Connection>,
     midnight_ns: u64,
-    /// When the day began.
+    /// When the day started.
     day_ns: u64,
-    /// When the last input came.
+    /// The time of the last input.
     now_ns: u64,
 }
 
 impl<D: Disk> DurableExchange<D> {
-    /// The exchange as its store has it, or at the start of a day. `midnight_ns` is that of New York.
+    /// Restores the exchange from its store, or starts a day. `midnight_ns` is midnight in New York.
     pub(super) fn open(
         options: &OrderOptions,
         setting: Option<&StoreSetting>,
@@ -224,7 +226,7 @@ impl<D: Disk> DurableExchange<D> {
         durable.store = Some(store);
         durable.now_ns = durable.now_ns.max(now_ns);
         if has_day {
-            // The clients of the process before are gone.
+            // The clients of the previous process are disconnected.
             for connection in durable.open.clone() {
                 durable.closed(connection, now_ns)?;
             }
@@ -236,11 +238,11 @@ impl<D: Disk> DurableExchange<D> {
         Ok((durable, recovered))
     }
 
-    /// Calls what the journal has since the last day that needs nothing before it. Returns whether there is one.
+    /// Replays the journal from the last day that needs nothing before it. Returns whether there is such a day.
     fn replay(&mut self, store: &mut Store<D>, recovered: &mut Recovered) -> Result<bool, StoreError> {
         let folder = &store.setting.folder;
         let mut reader = JournalReader::<D>::open_in(folder)?;
-        // The first fault since the last fresh day: what is before it does not matter.
+        // The first fault since the last fresh day; earlier faults do not matter.
         let mut fault = None;
         let mut day = None;
         while let Some(record) = reader.next()? {
@@ -273,37 +275,37 @@ impl<D: Disk> DurableExchange<D> {
         Ok(day.is_some())
     }
 
-    /// The exchange.
+    /// Returns the exchange.
     pub(super) const fn exchange(&self) -> &OrderExchange {
         &self.exchange
     }
 
-    /// The midnight that the day's times count from.
+    /// Returns the midnight from which the day's times count.
     pub(super) const fn midnight_ns(&self) -> u64 {
         self.midnight_ns
     }
 
-    /// When the day began.
+    /// Returns when the day started.
     pub(super) const fn day_ns(&self) -> u64 {
         self.day_ns
     }
 
-    /// The connections that are not closed.
+    /// Iterates over the connections that are not closed.
     pub(super) fn connections(&self) -> impl Iterator<Item = Connection> + '_ {
         self.open.iter().copied()
     }
 
-    /// The time of the last input: the clock of the process does not go back behind it.
+    /// Returns the time of the last input: the process clock never goes back before it.
     pub(super) const fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The next event of the market.
+    /// Returns the next market event.
     pub(super) fn next_market(&mut self) -> Option<MarketEvent> {
         self.exchange.next_market()
     }
 
-    /// The next entry of the ledger. A restart from the store has those of the whole day again.
+    /// Returns the next ledger entry. After a restart from the store, the entries of the whole day are returned again.
     pub(super) fn next_ledger(&mut self) -> Option<LedgerEntry> {
         self.exchange.next_ledger()
     }
@@ -361,15 +363,15 @@ impl<D: Disk> DurableExchange<D> {
         Ok(None)
     }
 
-    /// The next day begins, with the orders that are left. All connections are closed.
+    /// Starts the next day, with the orders that remain. All connections must be closed.
     pub(super) fn new_day(&mut self, midnight_ns: u64, now_ns: u64) -> Result<(), StoreError> {
         let head = head_of(self.fingerprint, self.exchange.native().users());
-        // Without orders the journal needs nothing of the day before.
+        // Without orders the journal needs nothing from the previous day.
         let is_fresh = self.exchange.engine().orders() == 0;
         self.input(&Input::Day { is_fresh, midnight_ns, head: &head }, now_ns).map(|_| ())
     }
 
-    /// A client connected. `None`: there is no such gate.
+    /// Opens a connection for a client. Returns `None` if there is no such gate.
     pub(super) fn open_connection(
         &mut self,
         gate: Gate,
@@ -378,7 +380,7 @@ impl<D: Disk> DurableExchange<D> {
         self.input(&Input::Open(gate), now_ns)
     }
 
-    /// Takes bytes of a connection.
+    /// Processes bytes received on a connection.
     pub(super) fn receive(
         &mut self,
         connection: Connection,
@@ -388,33 +390,33 @@ impl<D: Disk> DurableExchange<D> {
         self.input(&Input::Receive(connection, bytes), now_ns).map(|_| ())
     }
 
-    /// So many bytes of the connection's output went out.
+    /// Records that this many bytes of the connection's output were sent.
     pub(super) fn sent(
         &mut self,
         connection: Connection,
         bytes: usize,
         now_ns: u64,
     ) -> Result<(), StoreError> {
-        // A write is of fewer bytes than 2^32.
+        // A write has fewer than 2^32 bytes.
         self.input(&Input::Sent(connection, bytes as u32), now_ns).map(|_| ())
     }
 
-    /// A connection is closed.
+    /// Records that a connection is closed.
     pub(super) fn closed(&mut self, connection: Connection, now_ns: u64) -> Result<(), StoreError> {
         self.input(&Input::Closed(connection), now_ns).map(|_| ())
     }
 
-    /// Time passes.
+    /// Advances time.
     pub(super) fn tick(&mut self, now_ns: u64) -> Result<(), StoreError> {
         self.input(&Input::Tick, now_ns).map(|_| ())
     }
 
-    /// The day ends.
+    /// Ends the day.
     pub(super) fn end_day(&mut self, now_ns: u64) -> Result<(), StoreError> {
         self.input(&Input::EndDay, now_ns).map(|_| ())
     }
 
-    /// Gives the inputs so far to the system: before any of their output goes out.
+    /// Writes the inputs so far to the journal, and syncs them if configured. This must precede sending any of their output.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         let Some(store) = &mut self.store else { return Ok(()) };
         if std::mem::take(&mut store.has_unwritten) {
@@ -428,9 +430,9 @@ impl<D: Disk> DurableExchange<D> {
     }
 }
 
-/// The options of the day that begins now: OUCH sessions have a name of their own each day.
+/// Returns the options of the day that starts now: OUCH sessions have a new name each day.
 fn of_day(options: &OrderOptions, midnight_ns: u64, now_ns: u64) -> OrderOptions {
-    // Hundredths of a second: two starts have two names.
+    // Uses hundredths of a second, so that two starts have different names.
     let mut ouch_session = digits((now_ns / 10_000_000) as u32).0;
     ouch_session[..2].copy_from_slice(b"TW");
     OrderOptions { midnight_ns, ouch_session, ..options.clone() }

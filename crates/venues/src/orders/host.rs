@@ -1,8 +1,9 @@
-//! The thread of an exchange: its listeners, its connections, its clock and its market-data line.
+//! The thread of an exchange: its listeners, its connections, its clock, and its market-data line.
 //!
-//! The thread sleeps until a socket is ready or something is due. One turn reads at most one buffer of each connection. The inputs of a
-//! turn are journaled before any output goes out. A connection's output is bounded by the sessions: a client that reads too slowly is
-//! disconnected, and recovers what it missed. Beyond the most connections the oldest without a logon is closed.
+//! The thread sleeps until a socket is ready or something is due. A turn reads at most one buffer from each connection. The
+//! inputs of a turn are journaled before any output is sent. The sessions bound a connection's output: a client that reads too
+//! slowly is disconnected, and recovers the reports that it missed. When there are too many connections, the oldest one without a
+//! logon is closed.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -31,34 +32,34 @@ use crate::error::{StoreError, VenuesError};
 use crate::servers::{ImageReply, ImageRequest};
 use crate::wires::Wires;
 
-/// Connections that a listener gives in one turn.
+/// Maximum number of connections accepted per listener and turn.
 const MOST_IN_TURN: usize = 64;
-/// Sessions want to know the time so often.
+/// Longest interval at which sessions are informed of the time.
 const TICK_NS: u64 = 1_000_000_000;
-/// The time limits of connections that are closing, and listeners that could not accept, are checked so often.
+/// How often to check the time limits of closing connections, and to retry listeners that could not accept.
 const CLOSING_TICK_NS: u64 = 100_000_000;
-/// The counters are passed on so often at most.
+/// Shortest interval at which the counters are published.
 const PROGRESS_NS: u64 = 20_000_000;
-/// Bytes read at once from a connection that is not logged on: more than a logon, and little in the journal.
+/// Bytes per read from a connection that is not logged on: more than a logon, but little in the journal.
 const STRANGER_BYTES: usize = 512;
-/// Bytes read at once.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) const WAKER: Token = Token(0);
 
 /// A connection of the exchange.
 struct Client<W: World> {
-    /// `None`: it is over for the exchange, and its bytes were sent.
+    /// `None` after the exchange has ended the connection, while its socket is being closed.
     connection: Option<Connection>,
     pump: Pump<W>,
     address: SocketAddr,
 }
 
-/// A connection as its pump sees it.
+/// A connection, as its pump sees it.
 struct Served<'e, W: World> {
     exchange: &'e mut DurableExchange<W>,
     connection: Connection,
-    /// The socket is closed.
+    /// Whether the socket is closed.
     is_closed: bool,
     now_ns: u64,
     failure: Option<StoreError>,
@@ -84,7 +85,7 @@ impl<W: World> ByteSession for Served<'_, W> {
     }
 
     fn output(&self) -> &[u8] {
-        // Nothing goes out whose cause is not in the journal.
+        // Nothing is sent unless its cause is in the journal.
         if self.failure.is_some() { &[] } else { self.exchange.exchange().output(self.connection) }
     }
 
@@ -104,7 +105,7 @@ impl<W: World> ByteSession for Served<'_, W> {
     }
 }
 
-/// The market-data side.
+/// The market-data side of an exchange.
 pub(super) struct Publication<W: World> {
     pub(super) line: ItchLine,
     pub(super) wires: Wires<W>,
@@ -114,7 +115,7 @@ pub(super) struct Publication<W: World> {
     pub(super) servers: Arc<W::Waker>,
 }
 
-/// What the thread begins with.
+/// The initial state of the thread.
 pub(super) struct Host<W: World> {
     pub(super) name: String,
     pub(super) poll: W::Poll,
@@ -126,7 +127,7 @@ pub(super) struct Host<W: World> {
     pub(super) shared: Arc<Shared>,
     /// When the day ends, in local time.
     pub(super) day_ends: Option<(Time, TimeZone)>,
-    /// From the end of a day to the next, in nanoseconds.
+    /// From the end of a day to the start of the next, in nanoseconds.
     pub(super) day_pause_ns: u64,
     /// The start by both clocks. The time of day is not before the last input in the store.
     pub(super) start: Instant,
@@ -138,15 +139,15 @@ struct Running<W: World> {
     host: Host<W>,
     clients: BTreeMap<usize, Client<W>>,
     next_client: usize,
-    /// Listeners that have more, or could not accept.
+    /// Listeners that have more connections, or could not accept.
     waiting_listeners: Vec<usize>,
     buffer: Vec<u8>,
     ticked_ns: u64,
-    /// When the day ends, or the next begins; `u64::MAX`: never.
+    /// When the day ends or the next one starts; `u64::MAX` means never.
     day_due_ns: u64,
     counters: Counters,
     days: u64,
-    /// When the counters were passed on last, and whether there is anything new since.
+    /// When the counters were last published, and whether they may have changed since.
     published_ns: u64,
     has_news: bool,
 }
@@ -198,7 +199,7 @@ impl<W: World> Running<W> {
         }
     }
 
-    /// The time of day at the start plus the monotonic time since.
+    /// Returns the time of day at the start plus the monotonic time since.
     fn now_ns(&self) -> u64 {
         let since_ns = u64::try_from(W::since(self.host.start).as_nanos()).unwrap_or(u64::MAX);
         self.host.start_utc_ns.saturating_add(since_ns)
@@ -208,7 +209,7 @@ impl<W: World> Running<W> {
         let mut ready = Vec::with_capacity(256);
         self.plan_day();
         self.begin_line();
-        // A store that was restored has the day's.
+        // A restored store has the entries of the day.
         self.publish_ledger();
         self.publish_progress();
         while !self.host.shared.stop.load(Ordering::Acquire) {
@@ -248,17 +249,17 @@ impl<W: World> Running<W> {
         Ok(())
     }
 
-    /// When the exchange is to know the time next.
+    /// Returns when the exchange next needs a tick.
     fn tick_due_ns(&self) -> u64 {
         let exchange = self.host.exchange.exchange();
         let every_ns = exchange.sessions_every_ns().clamp(1_000_000, TICK_NS);
         let sessions_ns =
             if self.clients.is_empty() { u64::MAX } else { self.ticked_ns.saturating_add(every_ns) };
-        // What stays due is not tried more often than each millisecond.
+        // Anything that stays due is retried at most once per millisecond.
         exchange.due_ns().max(self.ticked_ns.saturating_add(1_000_000)).min(sessions_ns)
     }
 
-    /// How long to wait for sockets.
+    /// Returns how long to wait for sockets.
     fn wait(&self) -> Duration {
         let has_work = self.clients.values().any(|client| match client.connection {
             Some(connection) => {
@@ -283,7 +284,7 @@ impl<W: World> Running<W> {
         Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(Duration::from_secs(3_600))
     }
 
-    /// Passes the counters on before a wait, or shortens the wait until it is time for that.
+    /// Publishes the counters before a wait, or shortens the wait until they are due.
     fn wait_for_progress(&mut self, wait: Duration) -> Duration {
         if wait.is_zero() || !self.has_news {
             return wait;
@@ -312,7 +313,7 @@ impl<W: World> Running<W> {
                     continue;
                 }
                 Err(_) => {
-                    // No descriptor is left: later there may be one.
+                    // There are no descriptors left; one may become free later.
                     self.counters.not_accepted += 1;
                     break;
                 }
@@ -325,7 +326,7 @@ impl<W: World> Running<W> {
                 continue;
             }
             let token = Token(self.next_client);
-            // Small messages go out at once; where that cannot be set they are later.
+            // Small messages are sent immediately; if this fails, they are delayed.
             let _ = stream.set_nodelay(true);
             if stream.register(&self.host.poll, token, Interest::READABLE | Interest::WRITABLE).is_err() {
                 self.counters.refused += 1;
@@ -340,7 +341,7 @@ impl<W: World> Running<W> {
         Ok(())
     }
 
-    /// Closes the oldest connection without a logon, or that is closing. Returns whether there was one.
+    /// Closes the oldest connection that is not logged on or is already closing. Returns whether there was one.
     fn drop_a_stranger(&mut self, now_ns: u64) -> Result<bool, StoreError> {
         let exchange = self.host.exchange.exchange();
         let is_user =
@@ -349,7 +350,7 @@ impl<W: World> Running<W> {
         let Some(mut client) = oldest.and_then(|number| self.clients.remove(&number)) else {
             return Ok(false);
         };
-        // It goes with the connection in any case.
+        // Closing the socket deregisters it in any case.
         let _ = client.pump.stream().deregister(&self.host.poll);
         if let Some(connection) = client.connection {
             self.counters.refused += 1;
@@ -404,7 +405,7 @@ impl<W: World> Running<W> {
         }
         for number in gone {
             if let Some(mut client) = clients.remove(&number) {
-                // It goes with the connection in any case.
+                // Closing the socket deregisters it in any case.
                 let _ = client.pump.stream().deregister(&host.poll);
             }
         }
@@ -413,7 +414,7 @@ impl<W: World> Running<W> {
 
     // ---- days ----
 
-    /// Decides when the day ends, or the next begins.
+    /// Schedules the end of the day, or the start of the next.
     fn plan_day(&mut self) {
         let Host { exchange, day_ends, day_pause_ns, .. } = &self.host;
         self.day_due_ns = if exchange.exchange().is_day_over() {
@@ -426,7 +427,7 @@ impl<W: World> Running<W> {
         };
     }
 
-    /// Ends the day, or begins the next, if it is time, or if the handle wants it.
+    /// Ends the day or starts the next one, if it is due or the handle requests the end.
     fn turn_day(&mut self, now_ns: u64) -> Result<(), StoreError> {
         let is_wanted = self.host.shared.end_day.swap(false, Ordering::AcqRel);
         let is_over = self.host.exchange.exchange().is_day_over();
@@ -445,12 +446,12 @@ impl<W: World> Running<W> {
         Ok(())
     }
 
-    /// Closes all connections, and begins the next day.
+    /// Closes all connections, and starts the next day.
     fn new_day(&mut self, now_ns: u64) -> Result<(), StoreError> {
         for client in self.clients.values_mut() {
             if client.connection.take().is_some() {
                 self.counters.ended += 1;
-                // What cannot be shut is closed with the other side's time.
+                // If the shutdown fails, the connection closes after its time limit.
                 let _ = client.pump.finish(now_ns);
             }
         }
@@ -476,7 +477,7 @@ impl<W: World> Running<W> {
         if exchange.exchange().is_day_over() {
             return;
         }
-        // The state of the books has what happened before.
+        // The state of the books includes all earlier events.
         while exchange.next_market().is_some() {}
         if let Some(Publication { line, wires, .. }) = publication {
             line.begin_session(exchange.exchange().engine(), exchange.midnight_ns(), now_ns, wires);
@@ -494,7 +495,7 @@ impl<W: World> Running<W> {
         wires.send();
     }
 
-    /// Answers all requests for the state at once with one image.
+    /// Answers all waiting requests for the state with a single image.
     fn serve_images(&mut self, now_ns: u64) {
         let Host { exchange, publication, .. } = &mut self.host;
         let Some(Publication { line, requests, reply, servers, .. }) = publication else { return };
@@ -506,12 +507,12 @@ impl<W: World> Running<W> {
             let _ = reply.send(ImageReply { connection: request.connection, image: Arc::clone(image) });
         }
         if image.is_some() {
-            // Without it the thread looks within a tenth of a second.
+            // If this fails, the thread notices within a tenth of a second.
             let _ = servers.wake();
         }
     }
 
-    /// Passes on the entries of inputs that are stored.
+    /// Publishes the ledger entries of inputs that are stored.
     fn publish_ledger(&mut self) {
         let Host { exchange, shared, .. } = &mut self.host;
         shared.enter(std::iter::from_fn(|| exchange.next_ledger()));
@@ -538,7 +539,7 @@ impl<W: World> Running<W> {
     }
 }
 
-/// The next time of day of this zone after a moment.
+/// Returns the next occurrence of a local time after a moment.
 fn next_time(time: Time, zone: &TimeZone, after_ns: u64) -> Option<u64> {
     let after = Timestamp::from_nanosecond(i128::from(after_ns)).ok()?;
     let today = after.to_zoned(zone.clone()).date();
@@ -561,7 +562,7 @@ mod tests {
             ("2026-11-24T09:00:00Z", "2026-11-24T17:30:00Z"),
             ("2026-11-24T17:30:00Z", "2026-11-25T17:30:00Z"),
             ("2026-11-24T17:29:59.999999999Z", "2026-11-24T17:30:00Z"),
-            // Summer time begins on the 29th, and ends on the 25th of October.
+            // Summer time begins on the 29th of March, and ends on the 25th of October.
             ("2026-03-28T18:00:00Z", "2026-03-29T16:30:00Z"),
             ("2026-10-24T18:00:00Z", "2026-10-25T17:30:00Z"),
         ] {

@@ -1,4 +1,4 @@
-//! What an exchange counts, for people and programs.
+//! The counters of an exchange, for people and programs.
 
 use serde_json::{Value, json};
 use tapeworks_exchange::orders::{
@@ -9,7 +9,9 @@ use tapeworks_session::native::ServerCounters;
 use super::shared::{Counters as ConnectionCounters, Progress};
 use crate::report::{Counters, VenueReport};
 
-/// Counters of an exchange. Those of orders, sessions and faults are the day's; a restart from a store counts them again.
+/// Counters of an exchange.
+///
+/// Those of orders, sessions, and faults start at the last day that began without orders; a restart from a store counts them again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderReport {
     /// Its name.
@@ -18,17 +20,17 @@ pub struct OrderReport {
     pub connections: ConnectionCounters,
     /// Orders and trades.
     pub orders: OrderCounters,
-    /// Orders that work now.
+    /// Number of orders working now.
     pub working: u64,
-    /// App IDs of which a fault keeps a report from a user that has a later one, now.
+    /// App IDs for which a fault currently withholds a report from a user that has received a later one.
     pub open_gaps: Vec<u8>,
-    /// Days since the start of the process, with the first.
+    /// Number of days since the start of the process, including the first.
     pub days: u64,
     /// The native sessions.
     pub sessions: ServerCounters,
     /// Deliberate faults.
     pub faults: FaultCounters,
-    /// The market-data line with its servers, as those of the other venues.
+    /// The market-data line and its servers, as for the other venues.
     pub line: Option<VenueReport>,
 }
 
@@ -54,14 +56,14 @@ impl OrderReport {
         }
     }
 
-    /// Messages of clients so far.
+    /// Returns the number of client messages so far.
     #[must_use]
     pub const fn messages(&self) -> u64 {
         let orders = &self.orders;
         orders.new_orders + orders.quotes + orders.cancels + orders.replaces + orders.mass_cancels
     }
 
-    /// As JSON.
+    /// Returns the report as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let (connections, orders, sessions, faults) =
@@ -129,7 +131,7 @@ impl OrderReport {
     }
 }
 
-/// An entry of an exchange's ledger as JSON.
+/// Returns an entry of an exchange's ledger as JSON.
 #[must_use]
 pub fn ledger_json(exchange: &str, options: &OrderOptions, entry: &LedgerEntry) -> Value {
     let user = match entry.user {

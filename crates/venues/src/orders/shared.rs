@@ -1,4 +1,4 @@
-//! What an exchange's thread and its handle share: counters, and the flags that end it.
+//! The state shared by an exchange's thread and its handle: counters, and the flags that end it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
@@ -7,28 +7,28 @@ use tapeworks_exchange::live::LiveVenueReport;
 use tapeworks_exchange::orders::{FaultCounters, LedgerEntry, OrderCounters, OrderExchange};
 use tapeworks_session::native::ServerCounters;
 
-/// Connections of an exchange.
+/// Counters of an exchange's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Connections that came.
+    /// Connections accepted.
     pub connections: u64,
-    /// Those that are open.
+    /// Connections that are open.
     pub open: u64,
-    /// Those that are logged on.
+    /// Connections that are logged on.
     pub logged_on: u64,
-    /// Those that ended.
+    /// Connections that ended.
     pub ended: u64,
-    /// Of these, those for whose client more waited than is kept.
+    /// Of the ended connections, those whose client had more output pending than the limit allows.
     pub too_slow: u64,
-    /// Of these, those whose client was silent, read nothing, or did not log on in time.
+    /// Of the ended connections, those whose client was silent, read nothing, or did not log on in time.
     pub timed_out: u64,
-    /// Those that were refused, or closed before their logon, because there were too many.
+    /// Connections that were refused, or closed before their logon, because there were too many.
     pub refused: u64,
     /// Times that the system could not accept a connection.
     pub not_accepted: u64,
 }
 
-/// How far an exchange is.
+/// The progress of an exchange.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     pub(super) connections: Counters,
@@ -37,23 +37,23 @@ pub(super) struct Progress {
     pub(super) faults: FaultCounters,
     pub(super) working: u64,
     pub(super) open_gaps: Vec<u8>,
-    /// Days since the start of the process, with the first.
+    /// Number of days since the start of the process, including the first.
     pub(super) days: u64,
-    /// The line's counters, and by line the packets that the kernel did not take.
+    /// The line's counters, and the packets that the kernel refused, by line.
     pub(super) line: Option<(LiveVenueReport, Vec<u64>)>,
 }
 
 /// The state that the thread shares with the handle.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The exchange ends now.
+    /// Asks the exchange to end.
     pub(super) stop: AtomicBool,
-    /// The day ends now.
+    /// Asks the exchange to end the day.
     pub(super) end_day: AtomicBool,
-    /// The servers of its line end now.
+    /// Asks the line's servers to end.
     pub(super) stop_servers: AtomicBool,
     progress: Mutex<Progress>,
-    /// Entries that nobody has taken yet.
+    /// Entries that have not been taken yet.
     ledger: Mutex<Vec<LedgerEntry>>,
 }
 
