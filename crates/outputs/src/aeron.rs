@@ -1,4 +1,4 @@
-//! The plant's events and its NBBO on streams of Aeron, for processes on this machine and on others.
+//! The plant's events and NBBO on Aeron streams, for processes on this machine and on others.
 //!
 //! ```text
 //! ring ─▶ reader: events ──────────────▶ a stream for each channel ─┐
@@ -7,9 +7,9 @@
 //! journal ─▶ replay server (TCP) ─▶ a reader that came late, or that lost something
 //! ```
 //!
-//! Every event and every record carries the number of its event in the journal. A message of a stream has a sequence number too, so a reader
-//! sees what is missing and gets it from the replay server: the same messages, made again from the journal. The output never waits
-//! for the driver: what finds no room is counted, and a reader sees it as a gap.
+//! Every event and every record carries the number of its event in the journal. A message also has a sequence number in its stream,
+//! so a reader detects missing messages and gets them from the replay server, which makes the same messages again from the journal.
+//! The output never waits for the driver: messages without room are counted, and a reader sees a gap.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -24,8 +24,8 @@
 //! | `reader` | items to records |
 //! | `events` | events for another plant |
 //!
-//! Cost: an event is 72 bytes of a message, copied twice. The NBBO costs a replica with books. The thread sleeps when there is nothing to
-//! send; the Aeron client has a thread of its own that wakes up some sixty times a second.
+//! Cost: an event takes 72 bytes of a message and is copied twice. The NBBO requires a replica with books. The thread sleeps when
+//! there is nothing to send; the Aeron client has a thread of its own that wakes up about sixty times a second.
 
 #![cfg_attr(
     feature = "aeron",

@@ -1,4 +1,4 @@
-//! Where a reader of the ring begins: the history has the events of the day that the ring no longer has.
+//! Where a reader of the ring begins: the history holds the day's events that the ring no longer has.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,16 +16,16 @@ use crate::output::Output;
 
 /// Where a reader of the ring begins, and from which event on its clients get records.
 pub struct Begin<W: World = System> {
-    /// The number of the first event in the ring. The reader takes those before it from the history.
+    /// The number of the first event in the ring. The reader takes earlier events from the history.
     pub first_event: u64,
-    /// The latest receive time of the events before that one; 0 where it is not known.
+    /// The latest receive time of the events before `first_event`; 0 if it is unknown.
     pub first_time: Nanos,
-    /// The history. Needed when the ring does not begin with event 0.
+    /// The history. Required if the ring does not begin with event 0.
     pub history: Option<Arc<dyn History>>,
-    /// The first event of the present. Earlier events are of the past: they change books and symbol mappings, and no client gets
-    /// records of them. [`u64::MAX`] while the number is not known yet: then every event is of the past.
+    /// The first live event. Earlier events are past: they change books and symbol mappings, but clients get no records of them.
+    /// [`u64::MAX`] while the number is unknown; every event then counts as past.
     pub live_from: Arc<AtomicU64>,
-    /// Wakes the reader when there are events. Without it the reader polls, with short sleeps.
+    /// Wakes the reader when there are events. Without it, the reader polls, with short sleeps.
     pub wake_up: Option<Arc<WakeUp<W>>>,
 }
 
@@ -42,7 +42,7 @@ impl<W: World> Clone for Begin<W> {
 }
 
 impl<W: World> Default for Begin<W> {
-    /// From the first event of the day on, which is of the present; without a wake-up.
+    /// Begins with the first event of the day, which is live, and without a wake-up.
     fn default() -> Self {
         Self {
             first_event: 0,
@@ -60,7 +60,7 @@ impl<W: World> std::fmt::Debug for Begin<W> {
     }
 }
 
-/// Where a reader passes from the past to the present, once.
+/// Where a reader passes from past to live events, which happens once.
 #[derive(Debug)]
 pub(crate) struct Present {
     live_from: Arc<AtomicU64>,
@@ -72,13 +72,13 @@ impl Present {
         Self { live_from: Arc::clone(&begin.live_from), is_reached: false }
     }
 
-    /// Whether the next event is of the present.
+    /// Returns whether the next event is live.
     pub(crate) const fn is_reached(&self) -> bool {
         self.is_reached
     }
 
-    /// Gives `output` the next events, the first of which has the number `first`: those of the past, then those of the present.
-    /// To be called after the ring was polled: the plant names the first event of the present before it publishes it.
+    /// Passes the next events to `output`, first the past and then the live ones; `first` is the number of the first one. Must be
+    /// called after the ring was polled, because the plant announces the first live event before it publishes it.
     pub(crate) fn give<O: Output>(
         &mut self,
         output: &mut O,
@@ -103,22 +103,23 @@ impl Present {
     }
 }
 
-/// How long a history may take to bring the next events.
+/// How long a history may take to provide the next events.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same once the ring has ended: the journal's last inputs are on their way, and no checkpoint is any more.
+/// The same once the ring has ended: the journal's last inputs are still being written, but no further checkpoint.
 const PATIENCE_AT_END: Duration = Duration::from_secs(1);
 
-/// The longest time that a record looks back, in ns: two intervals of a minute.
+/// The longest time span that a record depends on, in ns: two intervals of a minute.
 pub(crate) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 
-/// Gives `output` the events of the day that the ring no longer has: a checkpoint and the events after it. If there is one, the
-/// checkpoint is old enough for every open interval to be whole. Meanwhile this empties the ring, so that it does not fill up; those
-/// events come from the history too. Returns the number of the next event, which the ring has. If the ring ends meanwhile, the history may
-/// end before it, as where it waits behind lost inputs for a checkpoint and the plant writes none any more: what is between comes from neither.
+/// Passes the day's events that the ring no longer has to `output`: a checkpoint, if there is one, and the events after it. The
+/// checkpoint is old enough for every open interval to be whole. Meanwhile the ring is drained, so that it does not fill up; those
+/// events come from the history too. Returns the number of the next event, which the ring has. If the ring ends in the meantime,
+/// the history may end before that event, for example if it waits for a checkpoint after lost inputs and the plant writes no more;
+/// the events in between are then lost.
 ///
 /// # Errors
-/// A history that cannot be read or that does not reach a ring that goes on, and what `output` returns.
+/// A history that cannot be read, or that does not reach a running ring, and errors of `output`.
 pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
     begin: &Begin<W>,
     present: &mut Present,
@@ -134,7 +135,7 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
     let mut from = Nanos(begin.first_time.0.saturating_sub(LONGEST_REACH));
     let mut reader = loop {
         match history.open(from) {
-            // Records of intervals that were open then lack the events before. Meanwhile more may be removed to make room.
+            // Intervals that were open at that time lack earlier events. More history may be removed in the meantime.
             Err(HistoryError::NotKept { earliest }) if earliest > from => from = earliest,
             opened => break opened?,
         }
@@ -144,7 +145,7 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
     while next != wanted && !stop.load(Ordering::Acquire) {
         match consumer.poll(|_, _, _| {}) {
             Ok(polled) => wanted += polled as u64,
-            // The ring has ended or failed: the reader's next poll returns that again.
+            // The ring has ended or failed: the reader's next poll reports it again.
             Err(_) if !has_ended => (progressed, has_ended) = (W::instant(), true),
             Err(_) => {}
         }

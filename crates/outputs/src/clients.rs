@@ -1,4 +1,4 @@
-//! The server of live clients: DBN over TCP, as Databento's public clients speak it.
+//! The server of live clients: DBN over TCP, compatible with Databento's public clients.
 //!
 //! ```text
 //! engine ── ring of events ──▶ distributor ──▶ one queue a client ──▶ sockets
@@ -13,8 +13,8 @@
 //! | [`server`] | the listener and the thread |
 //! | [`warm`] | keeps the code that sends to a client in the caches |
 //!
-//! A slow client costs only its own queue: sockets never block. Records without room are dropped, conflated or end the session,
-//! as the client has chosen, and are counted.
+//! A slow client costs only its own queue: sockets never block. If the queue is full, records are skipped or conflated, or the
+//! session ends, as the client has chosen; all of this is counted.
 
 pub mod control;
 pub mod distributor;

@@ -1,4 +1,4 @@
-//! The system with a time of day that tests set.
+//! The system with a time of day that tests can set.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,11 +14,11 @@ use tapeworks_time::Nanos;
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Clocked;
 
-/// The time of day is so many nanoseconds earlier than the system's.
+/// How many ns the time of day is behind the system's.
 static BEHIND_NS: AtomicU64 = AtomicU64::new(0);
 
 impl Clocked {
-    /// Sets the time of day of all threads.
+    /// Sets the time of day back for all threads.
     pub(crate) fn set_back(by: Duration) {
         BEHIND_NS.store(by.as_nanos() as u64, Ordering::Relaxed);
     }

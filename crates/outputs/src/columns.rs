@@ -1,7 +1,8 @@
 //! Records as columns: a record type lists its columns once, as calls on [`Columns`].
 //!
-//! The same list describes a table of QuestDB, writes its rows, and writes the messages for Kafka. Columns of a few words come first, as
-//! QuestDB's protocol wants them. Names are DBN's. Undefined values are null. A record type makes the same calls whatever its values are.
+//! The same list describes a QuestDB table, writes its rows, and writes the messages for Kafka. Columns with few distinct values
+//! come first, as QuestDB's protocol requires. Names are DBN's. Undefined values are null. A record type makes the same calls
+//! regardless of its values.
 //!
 //! Source: the `dbn` crate.
 
@@ -16,10 +17,10 @@ use tapeworks_store::Schema;
 
 /// A receiver of a list of columns: a table's declaration, or a row.
 pub(crate) trait Columns {
-    /// Why a column cannot be taken.
+    /// Why a column is rejected.
     type Error;
 
-    /// A word of a few that come again and again; `None` is null.
+    /// A string with few distinct values; `None` is null.
     fn tag(&mut self, name: &'static str, value: Option<&str>) -> Result<(), Self::Error>;
     /// A number of at most 31 bits.
     fn short(&mut self, name: &'static str, value: Option<i32>) -> Result<(), Self::Error>;
@@ -30,7 +31,7 @@ pub(crate) trait Columns {
     /// Nanoseconds UTC.
     fn time(&mut self, name: &'static str, value: u64) -> Result<(), Self::Error>;
 
-    /// A letter; null where it is 0.
+    /// A character; null if it is 0.
     fn letter(&mut self, name: &'static str, value: c_char) -> Result<(), Self::Error> {
         let letter = char::from(value as u8);
         let mut bytes = [0; 4];
@@ -38,7 +39,7 @@ pub(crate) trait Columns {
         self.tag(name, (letter != '\0').then_some(text))
     }
 
-    /// A feed by its dataset, or by its number where it has none.
+    /// A feed, by its dataset, or by its number if it has none.
     fn feed(&mut self, name: &'static str, value: u16) -> Result<(), Self::Error> {
         match Publisher(value).feed() {
             Some(feed) => self.tag(name, Some(feed.dataset)),
@@ -47,7 +48,7 @@ pub(crate) trait Columns {
         }
     }
 
-    /// A size; null where it is DBN's undefined one.
+    /// A size; null if it is DBN's undefined value.
     fn size(&mut self, name: &'static str, value: u32) -> Result<(), Self::Error> {
         self.long(name, (value != UNDEF_ORDER_SIZE).then_some(i64::from(value)))
     }
@@ -99,10 +100,11 @@ fn consolidated<C: Columns>(to: &mut C, levels: &[ConsolidatedBidAskPair; 1]) ->
 
 /// A record that becomes a row.
 pub(crate) trait Row: dbn::HasRType + Sized {
-    /// Any: its columns are those of all.
+    /// Returns any record: all records of the type have the same columns.
     fn blank() -> Self;
 
-    /// The tags, then the other columns; but for symbol and feed, which come before, and the designated time, which ends it.
+    /// Lists the tags, then the other columns, without symbol and feed, which come first, and the designated time, which comes
+    /// last.
     fn columns<C: Columns>(&self, to: &mut C) -> Result<(), C::Error>;
 }
 
@@ -115,7 +117,7 @@ impl Row for MboMsg {
         to.letter("action", self.action)?;
         to.letter("side", self.side)?;
         to.time("ts_event", self.hd.ts_event)?;
-        // An order's number has all 64 bits of the venue's, so the largest are negative.
+        // An order ID uses all 64 bits of the venue's, so the largest ones are negative.
         to.long("order_id", Some(self.order_id as i64))?;
         to.price("price", self.price)?;
         to.size("size", self.size)?;
@@ -260,7 +262,7 @@ impl Row for InstrumentDefMsg {
         Self::default()
     }
 
-    /// Those that equities have: the legs, strikes and maturities of DBN's record are always undefined here.
+    /// The columns that apply to equities: the legs, strikes and maturities of DBN's record are always undefined here.
     fn columns<C: Columns>(&self, to: &mut C) -> Result<(), C::Error> {
         to.letter("security_update_action", self.security_update_action)?;
         to.letter("instrument_class", self.instrument_class)?;
@@ -345,7 +347,7 @@ pub(crate) mod of {
     };
 }
 
-/// The name of the column with the designated timestamp.
+/// Returns the name of the column with the designated timestamp.
 pub(crate) const fn time_column(schema: Schema) -> &'static str {
     match schema {
         Schema::Ohlcv1S | Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D => "ts_event",
@@ -353,13 +355,13 @@ pub(crate) const fn time_column(schema: Schema) -> &'static str {
     }
 }
 
-/// The first columns of every row.
+/// Lists the first columns of every row.
 pub(crate) fn first<C: Columns>(to: &mut C, symbol: Option<&str>, publisher: u16) -> Result<(), C::Error> {
     to.tag("symbol", symbol)?;
     to.feed("publisher", publisher)
 }
 
-/// The last columns of every row, without the designated time.
+/// Lists the last columns of every row, without the designated time.
 pub(crate) fn last<C: Columns>(to: &mut C, event: u64, part: u32) -> Result<(), C::Error> {
     to.long("event", i64::try_from(event).ok())?;
     to.short("part", i32::try_from(part).ok())

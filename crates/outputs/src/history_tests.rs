@@ -1,4 +1,4 @@
-//! Readers of a journal's history: clients' replays, and readers of the ring that begin with it.
+//! Tests of a journal's history: clients' replays, and readers of the ring that begin with it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,7 +37,7 @@ fn empty_event() -> Event {
     Event::new(EventKind::Other, Publisher(0), InstrumentId::UNKNOWN)
 }
 
-/// The history with the whole day, whatever checkpoints there are.
+/// A history that returns the whole day, regardless of checkpoints.
 struct Whole(JournalHistory);
 
 impl History for Whole {
@@ -46,10 +46,10 @@ impl History for Whole {
     }
 }
 
-/// An output with books only.
+/// An output that only has books.
 struct Following {
     replica: Replica,
-    /// The event that the first checkpoint comes before.
+    /// The event at which the first checkpoint was taken.
     began: Option<u64>,
 }
 
@@ -93,12 +93,12 @@ fn history(folder: &TempDir) -> Arc<dyn History> {
 #[test]
 fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
     let folder = tempdir().unwrap();
-    // One snapshot for each segment is kept.
+    // One checkpoint per segment is kept.
     let times = keep(folder.path(), MANY, 12);
     assert_eq!(folder::check(folder.path()).unwrap().len(), 12);
     let some = history(&folder);
     let whole: Arc<dyn History> = Arc::new(Whole(JournalHistory::new(options(), folder.path())));
-    // Just behind a snapshot, some time behind it, at full minutes, before all of them, and at the day's end.
+    // Right after a checkpoint, some time after it, at full minutes, before all of them, and at the end of the day.
     let minute = 60 * Nanos::SECOND;
     let starts = [
         times[0].0 - 1,
@@ -167,7 +167,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
     let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
     let newest = newest(folder.path(), &ends, &options()).0.unwrap();
     let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
-    // The ring begins behind the newest checkpoint, or some events before it.
+    // The ring begins at the newest checkpoint, or some events before it.
     for first_event in [newest, newest - 100] {
         let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
         let id = builder.consumer("reader", &[]);
@@ -185,7 +185,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
         let mut present = Present::new(&begin);
         catch_up(&begin, &mut present, &mut consumer, &AtomicBool::new(false), &mut output).unwrap();
         let began = output.began;
-        // Not with the newest checkpoint: intervals that were open in it must be whole.
+        // Not with the newest checkpoint, because intervals that were open at that time must be whole.
         assert!(began.is_some_and(|began| began > 0 && began < newest), "{began:?}, {newest}");
         // Then the ring's events.
         let mut rest = Vec::new();
@@ -202,7 +202,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
     }
 }
 
-/// How many bytes two arrays share at their beginnings, and at their ends.
+/// Returns how many bytes two arrays share at their start and at their end.
 fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
     let first = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     let last = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
@@ -214,7 +214,7 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
     let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
     let (all, loss, state) = keep_with_loss(folder.path(), MANY, true);
     keep_with_loss(other.path(), MANY, false);
-    // As long as there is no checkpoint, nothing behind the loss is read: it would have other numbers.
+    // Without a checkpoint, nothing after the loss is read, because it would have other event numbers.
     let mut reader = history(&other).open(Nanos(0)).unwrap();
     let mut read = Vec::new();
     while let Read::Events(events) = reader.read().unwrap() {
@@ -222,7 +222,7 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
     }
     assert!(matches!(reader.read().unwrap(), Read::CaughtUp));
     assert!(read == all[..loss] && loss > 100);
-    // From the checkpoint on all is as it was, and before it come the gaps.
+    // From the checkpoint on everything is unchanged; the gaps come before it.
     let mut reader = history(&folder).open(Nanos(0)).unwrap();
     let (mut before, mut behind, mut first) = (Vec::new(), Vec::new(), None);
     loop {
@@ -240,7 +240,7 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
     assert!(before[..loss] == all[..loss] && behind == all[state..] && behind.len() > 100);
     assert!(before.len() > loss && before.len() <= state);
     assert!(before[loss..].iter().all(|event| event.gap().is_some_and(|gap| gap.count > 0)));
-    // A client's replay: nothing comes twice, and what is behind is right.
+    // A client's replay has no duplicates, and is right after the loss.
     let whole = tempdir().unwrap();
     keep(whole.path(), LARGE, 0);
     for schemas in [&[Schema::Mbo][..], &[Schema::Mbp10], &[Schema::Cmbp1], &[Schema::Trades]] {
@@ -252,7 +252,7 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
         let is_consolidated = schemas == [Schema::Cmbp1];
         assert!(is_consolidated || first + last >= some.len() && some.len() < all.len(), "{schemas:?}");
     }
-    // A reader of the ring comes to where the ring is.
+    // A reader of the ring catches up with the ring.
     let first_event = all.len() - 100;
     let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
     let id = builder.consumer("reader", &[]);

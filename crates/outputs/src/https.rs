@@ -1,4 +1,4 @@
-//! HTTP by TLS with servers whose authorities a file names.
+//! HTTPS to servers whose certificate authorities are listed in a file.
 #![cfg_attr(
     not(test),
     expect(clippy::disallowed_methods, reason = "the clients of HTTP use the system themselves")
@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// The authorities of a server cannot be used.
+/// The certificate authorities of a server cannot be used.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("{}: {reason}", path.display())]
 pub struct NoAuthorities {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub reason: String,
 }
 
-/// TLS with a server whose certificate one of the authorities in a PEM file has signed.
+/// Returns a TLS configuration that trusts the certificate authorities in a PEM file.
 ///
 /// # Errors
 /// [`NoAuthorities`].

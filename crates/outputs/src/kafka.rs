@@ -1,17 +1,17 @@
-//! The plant's records as messages of Kafka, each once.
+//! The plant's records as Kafka messages, each exactly once.
 //!
 //! ```text
 //! journal ─▶ engine, replica ──records──▶ messages ─┐
 //!                               position ───────────┴─▶ one transaction
 //! ```
 //!
-//! Each schema has a topic, each record is a message whose key is its symbol. The output reads the journal, not the ring: it makes
-//! the events of the journal's inputs again, and their records as a live client gets them. A transaction holds records and the
-//! position behind them in the journal, so that both are in Kafka or neither is. After an error, as after a crash, the output asks Kafka
-//! for the position and goes on from it: there is one path, not two. The position has the last event before it, by which
-//! the journal is recognised.
+//! Each schema has a topic, and each record is a message whose key is its symbol. The output reads the journal, not the ring: it
+//! makes the events of the journal's inputs again, and the records that a live client would get. A transaction contains records and
+//! the journal position after them, so that Kafka has either both or neither. After an error, as after a crash, the output asks
+//! Kafka for the position and continues from there: there is one path, not two. The position includes the last event before it,
+//! which identifies the journal.
 //!
-//! A producer of Kafka is known by its `transactional.id`: who comes second under one id fences the first, which then stops.
+//! Kafka identifies a producer by its `transactional.id`: the second producer with an id fences the first, which then stops.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -20,8 +20,8 @@
 //! | `broker` | the connection: topics, transactions, the position |
 //! | `sink` | the thread: reads the journal, sends, begins again |
 //!
-//! Cost: a second engine with books beside the plant's, in one thread, and the threads of librdkafka. Records that wait are in the journal;
-//! in memory are at most those of one transaction. A thread that has nothing to send looks at the journal every `flush_every`.
+//! Cost: a second engine with books beside the plant's, in one thread, and the threads of librdkafka. Pending records stay in the
+//! journal; memory holds at most those of one transaction. An idle thread checks the journal every `flush_every`.
 
 #![cfg_attr(
     feature = "kafka",

@@ -1,4 +1,4 @@
-//! The plant's records by multicast: MoldUDP64, with retransmission, and the same messages over SoupBinTCP.
+//! The plant's records by multicast: MoldUDP64 with retransmission, and the same messages over SoupBinTCP.
 //!
 //! ```text
 //! ring of events ──▶ replica ──records──▶ sequence ──packets──▶ multicast group
@@ -6,10 +6,10 @@
 //!                                            └────▶ TCP: SoupBinTCP, from any number that is kept
 //! ```
 //!
-//! A message is one record of DBN, byte for byte as a live client gets it, so every message has its own length and kind. The
-//! records are those of the schemas that the configuration names, in the order of their events, and symbol mappings among them:
-//! each when its instrument appears, and all of them periodically for receivers that join late. One session has one sequence,
-//! numbered from 1. The messages kept for retransmission are bounded in bytes; the oldest go first.
+//! A message is one DBN record, byte for byte as a live client gets it, so every message has its own length and kind. The records
+//! are those of the configured schemas, in the order of their events, with symbol mappings in between: one when its instrument
+//! appears, and all of them periodically for receivers that join late. A session has one sequence, numbered from 1. The messages
+//! kept for retransmission are bounded in bytes; the oldest are discarded first.
 //!
 //! | module | what |
 //! | --- | --- |

@@ -1,16 +1,16 @@
-//! The plant's records as rows of QuestDB, a database of time series.
+//! The plant's records as rows of QuestDB, a time-series database.
 //!
 //! ```text
 //! ring ─▶ reader: replica ──records──▶ queue ─▶ sender: rows ─▶ HTTP (InfluxDB line protocol)
 //! journal ─▶ again: replica ──records─▶ queue ─┘
 //! ```
 //!
-//! Each schema has a table, each record a row. The output stands behind the journal in the ring and never waits for the server:
-//! it makes the records of a live client and puts them into a queue that is bounded in bytes. The sender makes rows of them and
-//! sends them in requests that the server acknowledges; it repeats unacknowledged rows, with pauses that grow to a bound.
-//! Records without room in the queue are counted and, where there is a journal, sent from it when the server keeps up again; so
-//! is the whole day after a restart. A row's time, its event's number and its place among the event's records are its key: a row
-//! that is sent twice is stored once.
+//! Each schema has a table, and each record is a row. The output follows the journal in the ring and never waits for the server: it
+//! makes the records that a live client would get, and puts them into a queue bounded in bytes. The sender turns them into rows and
+//! sends them in requests that the server acknowledges; it repeats unacknowledged rows, with pauses that grow up to a limit.
+//! Records without room in the queue are counted and, if there is a journal, sent from it once the server keeps up again; after a
+//! restart the whole day is sent this way. A row's key consists of its time, the number of its event and its position among the
+//! event's records, so a row that is sent twice is stored once.
 //!
 //! | module | what |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! The thread of every output: it reads the plant's ring of events and drives one [`Output`].
+//! The thread of every output: reads the plant's ring of events and drives one [`Output`].
 //!
 //! ```text
 //! history ─ catch up ─▶ restore, events ┐
@@ -6,11 +6,11 @@
 //!          └ closed ─▶ end ─▶ serve while it lingers
 //! ```
 //!
-//! The [`Reader`] has what all outputs share: the consumer's end of the ring, where to [begin](Begin), the number of the next event,
-//! the wake-up, the stop flag and the rhythm of the reports.
+//! The [`Reader`] contains what all outputs share: the consumer's end of the ring, where to [begin](Begin), the number of the next
+//! event, the wake-up, the stop flag and the report interval.
 //!
-//! Cost: each event is copied once (64 bytes), into a buffer that is used again. Per batch of events two calls of the output and some
-//! clock reads; nothing is allocated. Without events the thread sleeps in [`Output::serve`], at most for [`Output::patience`].
+//! Cost: each event is copied once (64 bytes), into a reused buffer. A batch of events costs two calls of the output and some clock
+//! reads, and allocates nothing. Without events the thread sleeps in [`Output::serve`], at most for [`Output::patience`].
 
 use std::io;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use tapeworks_runtime::world::World;
 use crate::begin::{Begin, Present, catch_up};
 use crate::output::Output;
 
-/// Events after which the reader serves an output, even if it says that it has no work.
+/// Number of events after which the reader serves an output even if the output reports no work.
 const MOST_UNSERVED: usize = 4_096;
 
-/// Empty polls before a reader without a wake-up sleeps.
+/// Number of empty polls before a reader without a wake-up sleeps.
 const IDLE_POLLS: u32 = 100;
 
-/// How long a reader sleeps when the ring has no more events of the past for now.
+/// How long a reader sleeps when the ring has no further past events for now.
 const PAST_PAUSE: Duration = Duration::from_micros(100);
 
 /// The reader of one output. See the [module](self).
@@ -52,7 +52,7 @@ pub(crate) struct Reader<O, S: WaitStrategy, W: World> {
 }
 
 impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
-    /// A reader of the events that `consumer` brings. Without a wake-up it sleeps for `idle_sleep` when there are none.
+    /// Creates a reader of the events from `consumer`. Without a wake-up it sleeps for `idle_sleep` when there are none.
     pub(crate) fn new(
         output: O,
         consumer: Consumer<Event, S, Single>,
@@ -72,10 +72,10 @@ impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
         }
     }
 
-    /// Starts the thread. `ended` gets the output and how it ended.
+    /// Starts the thread. `ended` receives the output and its result.
     ///
     /// # Errors
-    /// When there is no thread.
+    /// If the thread cannot be started.
     pub(crate) fn start(
         mut self,
         name: &str,
@@ -91,11 +91,11 @@ impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
         })
     }
 
-    /// Reads until the ring has ended and the output has nothing left to serve, or until it is stopped.
+    /// Reads until the ring has ended and the output has nothing left to serve, or until the reader is stopped.
     fn run(&mut self) -> Result<(), O::Failure> {
         let wake_up = self.begin.wake_up.clone();
         if let Some(wake_up) = &wake_up {
-            // An output that polls sockets has taken it already: then this does nothing.
+            // Does nothing if an output that polls sockets has already claimed the wake-up.
             wake_up.is_for_this_thread();
         }
         let Self { begin, present, consumer, stop, output, .. } = self;
@@ -114,7 +114,7 @@ impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
                 self.output.spare_time();
                 if let Some(wake_up) = &wake_up {
                     wake_up.arm();
-                    // Once more: events that were published before the wake-up was armed do not wake the thread.
+                    // Polls again, because events that were published before the wake-up was armed do not wake the thread.
                     let Some(more) = self.turn()? else { return self.linger() };
                     if more == 0 {
                         self.output.serve(self.output.patience())?;
@@ -146,7 +146,7 @@ impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
         Ok(())
     }
 
-    /// Gives the output the events of the ring. `None` when the ring has ended.
+    /// Passes the ring's events to the output. Returns `None` when the ring has ended.
     fn turn(&mut self) -> Result<Option<usize>, O::Failure> {
         if O::MAY_FALL_BEHIND && self.consumer.lag() > self.consumer.capacity() / 2 {
             self.output.fall_behind();
@@ -163,7 +163,7 @@ impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
         Ok(Some(taken))
     }
 
-    /// Whether events may gather: the output does not need them at once, and the ring is nearly empty.
+    /// Returns whether events may gather: the output does not need them immediately, and the ring is nearly empty.
     fn may_gather(&self) -> bool {
         !self.output.is_urgent() && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity())
     }
@@ -172,7 +172,7 @@ impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
         if self.begin.wake_up.is_some() { UNWATCHED } else { self.idle_sleep }
     }
 
-    /// The ring has ended: the output serves what is left.
+    /// Serves what is left after the end of the ring.
     fn linger(&mut self) -> Result<(), O::Failure> {
         self.output.end();
         self.output.serve(Duration::ZERO)?;
@@ -223,14 +223,14 @@ mod tests {
         Nothing,
     }
 
-    /// Sends each call to the test, and does the next step at each `serve`.
+    /// Reports each call to the test, and performs the next step at each `serve`.
     struct Scripted {
         calls: Sender<String>,
         producer: Option<Producer<Event, Yielding>>,
         steps: std::vec::IntoIter<Step>,
         is_urgent: bool,
         patience: Duration,
-        /// Events of the present are followed by more at once.
+        /// Whether live events are immediately followed by more.
         floods: bool,
         has_ended: bool,
     }
@@ -308,7 +308,7 @@ mod tests {
         Consumer<Event, Yielding, Single>,
     );
 
-    /// A reader of a ring with five events, of which three are of the past. The other consumer is for failures.
+    /// Creates a reader of a ring with five events, three of them past. The other consumer is for failures.
     fn scene(is_urgent: bool, has_wake_up: bool) -> Scene {
         let blank = Event::new(EventKind::Other, Publisher(0), InstrumentId::UNKNOWN);
         let mut ring = Builder::new(1 << 10, || blank, Yielding::default);

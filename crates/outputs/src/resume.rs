@@ -103,7 +103,7 @@ impl Place {
         self.last = self.last.max(received);
     }
 
-    /// Whether anything has come, if only a snapshot.
+    /// Returns whether anything has arrived, even if only a snapshot.
     fn has_begun(&self) -> bool {
         !self.times.is_empty() || self.gone > 0
     }
@@ -120,7 +120,7 @@ impl Place {
         self.is_unconfirmed = true;
     }
 
-    /// Whether a replayed record is a repeat.
+    /// Returns whether a replayed record is a repeat.
     fn repeats(&mut self, received: u64) -> bool {
         if received > self.last {
             self.left = 0;
@@ -137,12 +137,12 @@ impl Place {
 }
 
 impl Resume {
-    /// Of a session that has begun, with a snapshot of the present or without.
+    /// Creates the state of a session that has begun, with or without a snapshot of the present.
     pub fn new(has_snapshot: bool) -> Self {
         Self { has_snapshot, ..Self::default() }
     }
 
-    /// A connection begins, with a snapshot of the present or without.
+    /// Notes that a connection begins, with or without a snapshot of the present.
     pub fn connected(&mut self, has_snapshot: bool) {
         self.has_snapshot = has_snapshot;
         self.finished.clear();
@@ -186,8 +186,8 @@ impl Resume {
         if is_hole { Taken::AfterHole(hole) } else { Taken::New }
     }
 
-    /// The requested snapshot of a schema is complete. Until then records of some instruments were left out, and a replay does not leave
-    /// them out, so counting starts again.
+    /// Notes that the requested snapshot of a schema is complete. Until then records of some instruments were left out, but a
+    /// replay includes them, so counting starts again.
     fn finish_snapshot(&mut self, schema: Schema) {
         if !self.has_snapshot {
             return;
@@ -235,8 +235,8 @@ impl Resume {
         });
     }
 
-    /// Where to resume for records of these schemas. `None`: nothing has come, or the requested snapshot is incomplete and has to be
-    /// requested again; the first record of each type that came beside it then follows a hole.
+    /// Returns where to resume for records of these schemas. `None` if nothing has arrived, or if the requested snapshot is
+    /// incomplete and must be requested again; the first record of each type that arrived beside it then follows a hole.
     fn begin(&mut self, schemas: &[Schema]) -> Option<u64> {
         if self.has_snapshot && !schemas.iter().all(|schema| self.finished.contains(&schema.rtype())) {
             self.continue_from_now();
@@ -245,7 +245,7 @@ impl Resume {
         let of_snapshots = self.places.values().map(|place| place.gone).filter(|gone| *gone > 0).min();
         let first = self.first.or(of_snapshots)?;
         self.places.values_mut().filter(|place| place.has_begun()).for_each(Place::begin);
-        // Of a schema without a record so far, the interval of the first record of others counts.
+        // For a schema without a record so far, the interval of other schemas' first record counts.
         let start = |schema: &Schema| match self.places.get(&schema.rtype()) {
             Some(place) if place.has_begun() => place.from,
             _ => first.saturating_sub(schema.interval_ns().unwrap_or(0)),
@@ -265,11 +265,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Connects to the first of these servers that serves, beginning with that at the place `first`, and around. Returns its place.
-/// `options.address` does not count.
+/// Connects to the first of these servers that accepts, starting with index `first` and wrapping around. Returns its index.
+/// `options.address` is ignored.
 ///
 /// # Errors
-/// Each server's, in the order in which they were tried. A request to stop ends the tries.
+/// The error of each server, in the order of the attempts. A request to stop ends the attempts.
 pub fn connect_to_one_in<W: World>(
     options: &SubscriberOptions,
     addresses: &[SocketAddr],
@@ -312,7 +312,7 @@ pub struct Failover<W: World = System> {
     addresses: Vec<SocketAddr>,
     when_refused: WhenRefused,
     metadata: Metadata,
-    /// The server of the session.
+    /// The index of the session's server.
     at: usize,
     session: Option<Subscriber<W>>,
     resume: Resume,
@@ -320,14 +320,14 @@ pub struct Failover<W: World = System> {
     /// The record that follows a hole, while `record` reports the hole.
     after_hole: Option<RecordBuf>,
     trouble: Trouble,
-    /// Times that it resumed.
+    /// How many times it has resumed.
     resumed: u64,
     holes: u64,
     /// Receives a line about each lost server and each hole.
     say: fn(&str),
 }
 
-/// Attempts since the last record of the market.
+/// Attempts since the last market record.
 #[derive(Default)]
 struct Trouble {
     attempts: u32,
@@ -340,7 +340,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// The pause between the last attempt and the next.
+    /// Returns the pause between the last attempt and the next.
     fn pause(&self) -> Duration {
         match self.attempts.checked_sub(1) {
             Some(before) => PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE),
@@ -393,27 +393,27 @@ impl<W: World> Failover<W> {
         })
     }
 
-    /// The metadata of the first session.
+    /// Returns the metadata of the first session.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// The server of the session.
+    /// Returns the address of the session's server.
     fn address(&self) -> SocketAddr {
         self.addresses.get(self.at).copied().unwrap_or(self.options.address)
     }
 
-    /// Times that the session resumed.
+    /// Returns how many times the session has resumed.
     pub const fn resumed(&self) -> u64 {
         self.resumed
     }
 
-    /// Holes reported so far.
+    /// Returns how many holes were reported.
     pub const fn holes(&self) -> u64 {
         self.holes
     }
 
-    /// Gives up the session, and decides whether to resume.
+    /// Gives up the session, and notes why.
     #[cold]
     fn lose(&mut self, reason: String) {
         let now = W::instant();
@@ -422,7 +422,7 @@ impl<W: World> Failover<W> {
         (self.trouble.failed_at, self.trouble.lost_at) = (Some(now), Some(now));
     }
 
-    /// A server refused the subscription.
+    /// Handles a server's refusal of the subscription.
     #[cold]
     fn refuse(&mut self, said: String) -> Result<(), SubscribeError> {
         let address = self.address();
@@ -433,8 +433,8 @@ impl<W: World> Failover<W> {
         Ok(())
     }
 
-    /// Waits for the next attempt, or makes it. Returns an error when it is time to give up, and after each wait if the caller limits
-    /// the time of a read.
+    /// Waits for the next attempt, or makes it. Returns an error when it is time to give up, and after each wait if the caller
+    /// limits the time of a read.
     #[cold]
     fn go_on(&mut self) -> Result<(), SubscribeError> {
         let address = self.address();
@@ -474,7 +474,7 @@ impl<W: World> Failover<W> {
         Ok(())
     }
 
-    /// Reads until `record` holds the next record; `false` when there has to be another attempt.
+    /// Reads until `record` holds the next record. Returns `false` if the caller must try again.
     fn take(&mut self) -> Result<bool, SubscribeError> {
         if let Some(record) = self.after_hole.take() {
             self.record = record;
@@ -561,7 +561,7 @@ mod tests {
         for second in 101..110 {
             assert_eq!(resume.takes(MBO, second * SECOND, false), Taken::Repeat, "{second}");
         }
-        // A late record that waited behind a gap.
+        // A late record that waited for a gap to be filled.
         assert_eq!(resume.takes(MBO, 108 * SECOND, false), Taken::New);
         assert_eq!(resume.takes(MBO, 110 * SECOND, false), Taken::New);
     }
@@ -590,7 +590,7 @@ mod tests {
         assert_eq!(resume.takes(MBO, 116 * SECOND, false), Taken::New);
     }
 
-    /// The replay has records of instruments whose part of the snapshot came later than these records.
+    /// The replay includes records of instruments whose part of the snapshot came later than these records.
     #[test]
     fn records_before_the_end_of_a_snapshot_in_parts_are_not_counted() {
         let mut resume = Resume::new(true);
@@ -629,7 +629,7 @@ mod tests {
         assert_eq!(resume.begin(&schemas), None, "the snapshot of trades is not complete");
     }
 
-    /// A replay does not repeat what the snapshot includes.
+    /// A replay does not repeat records that the snapshot includes.
     #[test]
     fn a_schema_without_a_record_behind_its_snapshot_resumes_there() {
         let mut resume = Resume::new(true);

@@ -5,9 +5,9 @@
 //!                                                                             └▶ queue ─▶ ...
 //! ```
 //!
-//! The thread never waits for a client. A client whose queue is full gets the last NBBO of each instrument when there is room again.
-//! Trades and gaps meanwhile are dropped, and a record says how many. If the thread itself falls behind the ring, it treats all
-//! clients so, and does not delay the plant.
+//! The thread never waits for a client. A client whose queue is full gets the last NBBO of each instrument once there is room
+//! again. Trades and gaps in between are dropped, and a record reports how many. If the thread itself falls behind the ring, it
+//! treats all clients this way instead of delaying the plant.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,22 +44,22 @@ pub use request::{Encoding, Request, RequestError};
 use messages::{Gap, Kind, Nbbo, Record, Trade};
 use subscriber::Subscriber;
 
-/// Records that may wait for one client.
+/// Maximum number of records queued for one client.
 pub const QUEUE_RECORDS: usize = 8_192;
 
-/// Clients at once.
+/// Maximum number of clients.
 pub const MOST_CLIENTS: usize = 256;
 
 /// How long the thread sleeps without a wake-up.
 const IDLE_SLEEP: Duration = Duration::from_micros(100);
 
-/// The longest sleep while there are clients.
+/// Maximum sleep while there are clients.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// The longest sleep while a client's queue is full.
+/// Maximum sleep while a client's queue is full.
 const ROOM: Duration = Duration::from_millis(1);
 
-/// Between the thread of the stream and the web server.
+/// Connects the stream's thread and the web server.
 #[derive(Debug, Default)]
 pub struct Hub {
     newcomers: Mutex<Vec<Newcomer>>,
@@ -75,24 +75,24 @@ struct Newcomer {
     request: Request,
     queue: mpsc::Sender<Message>,
     counters: Arc<StreamCounters>,
-    /// Set when the subscription requests everything current. A client without it gets what is current once, at its admission.
+    /// Set when the subscription requests the full current state. A client without it gets that state once, when it is admitted.
     wants_current: Option<Arc<AtomicBool>>,
 }
 
-/// The end of the stream that an output of this process has.
+/// A subscription of an output in this process.
 #[derive(Debug)]
 pub struct Subscription {
-    /// The requested records. It gives none once the stream has ended.
+    /// The requested records. The channel closes when the stream has ended.
     pub records: mpsc::Receiver<Message>,
-    /// The counters of this subscription, which those of the stream do not have.
+    /// This subscription's counters, which the stream's counters do not include.
     pub counters: Arc<StreamCounters>,
     wants_current: Arc<AtomicBool>,
     hub: Arc<Hub>,
 }
 
 impl Subscription {
-    /// Requests the current NBBO of every instrument, of those without quotes too: they follow the records that wait. Until the first
-    /// request only changes come.
+    /// Requests the current NBBO of every instrument, including instruments without quotes; these follow the queued records. Before
+    /// the first request only changes are sent.
     pub fn request_current(&self) {
         self.wants_current.store(true, Ordering::Release);
         self.hub.has_requests.store(true, Ordering::Release);
@@ -100,14 +100,15 @@ impl Subscription {
 }
 
 impl Hub {
-    /// The receiver gets the requested records from now on, the present state first. It gets nothing once the stream has ended.
+    /// Subscribes to the requested records from now on, beginning with the current state. The receiver is closed if the stream has
+    /// ended.
     pub fn join(&self, request: Request) -> mpsc::Receiver<Message> {
         let (queue, messages) = mpsc::channel(QUEUE_RECORDS);
         self.add(Newcomer { request, queue, counters: Arc::clone(&self.counters), wants_current: None });
         messages
     }
 
-    /// The subscription gets the requested records from now on, of which `room` may wait.
+    /// Subscribes to the requested records from now on, of which `room` may be queued.
     ///
     /// # Panics
     /// `room` is 0.
@@ -137,7 +138,7 @@ impl Hub {
         std::mem::take(&mut newcomers)
     }
 
-    /// Closes the queues of clients that are not admitted yet; no client joins after this.
+    /// Closes the queues of clients that are not admitted yet; no client can join after this.
     fn end(&self) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_ended.store(true, Ordering::Release);
@@ -145,14 +146,14 @@ impl Hub {
     }
 }
 
-/// The thread of the stream. Dropping it stops it.
+/// The stream's thread. Dropping it stops it.
 #[derive(Debug)]
 pub struct Streaming<W: World = System> {
     hub: Arc<Hub>,
     worker: Worker<StreamFailure, W>,
 }
 
-/// Why there is no stream.
+/// Why the stream does not start.
 #[derive(thiserror::Error, Debug)]
 #[error("no thread for the stream: {0}")]
 pub struct StreamError(pub std::io::Error);
@@ -161,7 +162,7 @@ pub struct StreamError(pub std::io::Error);
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum StreamFailure {
-    /// The ring stands still.
+    /// Another part of the ring has failed.
     #[error("the stream gets no more events: {0}")]
     Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
@@ -173,30 +174,30 @@ pub enum StreamFailure {
 }
 
 impl<W: World> Streaming<W> {
-    /// Where clients join it.
+    /// Returns the hub through which clients join.
     pub const fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and its last events are in the queues of clients.
+    /// Waits until the engine has ended and its last events are in the clients' queues.
     ///
     /// # Errors
-    /// [`StreamFailure`] when it failed.
+    /// [`StreamFailure`] if the stream failed.
     pub fn join(self) -> Result<(), StreamFailure> {
         self.worker.join(StreamFailure::Panicked)
     }
 }
 
-/// Starts the stream of the events that `consumer` gives, with books as `books` says. Clients get no record of the events before
-/// the present that `begin` names.
+/// Starts the stream for the events of `consumer`, with the books that `books` describes. Clients get no records of events before
+/// the first live one in `begin`.
 ///
 /// # Errors
-/// [`StreamError`]: there is no thread.
+/// [`StreamError`] if the thread cannot be started.
 pub fn start<W: World, S: WaitStrategy + 'static>(
     consumer: Consumer<Event, S, Single>,
     books: &BookOptions,
@@ -214,7 +215,7 @@ pub fn start<W: World, S: WaitStrategy + 'static>(
 struct Feeding<W> {
     builder: RecordBuilder,
     hub: Arc<Hub>,
-    /// Clients are admitted.
+    /// Whether clients are admitted.
     is_live: bool,
     _world: PhantomData<W>,
 }
@@ -241,13 +242,13 @@ impl<W: World> Output for Feeding<W> {
         self.builder.fall_behind();
     }
 
-    /// Admits new clients, and gives waiting records to clients with room again.
+    /// Admits new clients, and sends waiting records to clients that have room again.
     fn serve(&mut self, wait: Duration) -> Result<(), StreamFailure> {
         if !wait.is_zero() {
             W::park(wait);
         }
         if self.is_live {
-            // Looked at first: a subscription joins before it requests something.
+            // Checked before newcomers, because a subscription joins before it requests something.
             let mut has_requests = self.hub.has_requests.swap(false, Ordering::AcqRel);
             if self.hub.has_newcomers.load(Ordering::Acquire) {
                 self.hub.take().into_iter().for_each(|newcomer| self.builder.admit(newcomer));
@@ -282,18 +283,18 @@ struct Change {
     ts_recv: u64,
 }
 
-/// A record and its instrument; gaps have none.
+/// A record and its instrument; gaps have no instrument.
 struct Made {
     instrument: Option<InstrumentId>,
     record: Record,
 }
 
-/// A time or price as protobuf has it: those beyond it are in the year 2262.
+/// Converts a time or price to protobuf's type; larger values would be in the year 2262.
 fn signed(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// A record in the requested encodings, each made once.
+/// A record in the requested encodings, each encoded at most once.
 struct Encoded<'a> {
     record: &'a Record,
     json: Option<Message>,
@@ -336,7 +337,7 @@ fn nbbo_record(instruments: &Instruments, of: InstrumentId, best: &nbbo::Nbbo, c
     }
 }
 
-/// The trade of an update, if it is one.
+/// Returns the trade of an update, if it is one.
 fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) -> Option<Record> {
     let trade = trade_of(&update.book).ok()?;
     let of = update.book.event;
@@ -354,7 +355,7 @@ fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) 
     Some(Record { event, kind: Some(kind) })
 }
 
-/// Events in, records into the queues of the clients that subscribed to them.
+/// Makes records of events, and puts them into the subscribers' queues.
 struct RecordBuilder {
     market: Market,
     /// By instrument.
@@ -368,7 +369,7 @@ impl RecordBuilder {
         Self { market: Market::new(books), changes: Vec::new(), subscribers: Vec::new(), made: Vec::new() }
     }
 
-    /// Continues from a state. It does not say when each NBBO last changed: the last event before it stands for that.
+    /// Continues from a state. The state does not contain when each NBBO last changed, so the last event before it is used.
     fn restore(&mut self, start: Start) {
         let (event, now) = (start.first_event().saturating_sub(1), start.time().0);
         self.market.restore(start);
@@ -439,7 +440,7 @@ impl RecordBuilder {
         let shows_quotes = newcomer.wants_current.is_none();
         let mut subscriber = Subscriber::new(newcomer);
         for (index, symbol) in self.market.instruments.symbols().iter().enumerate() {
-            // Instruments are numbered by 32 bits.
+            // Instrument numbers have 32 bits.
             let Ok(index) = u32::try_from(index) else { break };
             let instrument = InstrumentId(index);
             subscriber.name(instrument, *symbol);
@@ -451,7 +452,7 @@ impl RecordBuilder {
         self.subscribers.push(subscriber);
     }
 
-    /// Has every instrument shown to the subscriptions that requested it.
+    /// Shows every instrument to the subscriptions that requested it.
     fn show_current(&mut self) {
         let instruments = self.market.instruments.len();
         for subscriber in self.subscribers.iter_mut().filter(|one| one.takes_request()) {
@@ -459,17 +460,17 @@ impl RecordBuilder {
         }
     }
 
-    /// Whether records wait for a client whose queue was full.
+    /// Returns whether records wait for a client whose queue was full.
     fn owes(&self) -> bool {
         self.subscribers.iter().any(Subscriber::is_owed)
     }
 
-    /// Marks all clients as lagging: they miss the next events, and later get the last NBBOs of them.
+    /// Marks all clients as lagging: they miss the next events, and get the last NBBOs later.
     fn fall_behind(&mut self) {
         self.subscribers.iter_mut().for_each(Subscriber::fall_behind);
     }
 
-    /// Sends waiting records to the clients that have room again, and removes the clients that have left.
+    /// Sends waiting records to clients that have room again, and removes clients that have left.
     fn catch_up(&mut self) {
         let Self { market, changes, subscribers, .. } = self;
         for subscriber in &mut *subscribers {

@@ -1,7 +1,7 @@
 //! A client of the DBN live protocol, for `tapeworks subscribe` and the plant's own measurements.
 //!
-//! It speaks as Databento's public clients do (a challenge, an answer, subscriptions, a start). It blocks, and returns one record
-//! after the other. Source of the protocol: the public client libraries of Databento.
+//! It follows the same protocol as Databento's public clients (a challenge, a response, subscriptions, a start). It blocks, and
+//! returns one record at a time. Source of the protocol: Databento's public client libraries.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tapeworks_packet::stop;
 use tapeworks_runtime::keys::{Key, KeyError};
 use tapeworks_runtime::world::{BlockingStream as _, System, World};
 
-/// The key of `tapeworks demo` and of the shipped examples. It is no secret.
+/// The key of `tapeworks demo` and of the shipped examples. It is not a secret.
 pub const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
 
 /// The server and the subscriptions.
@@ -32,22 +32,22 @@ pub struct SubscriberOptions {
     pub schemas: Vec<String>,
     /// The symbols; empty for all.
     pub symbols: Vec<String>,
-    /// Whether the current state comes first.
+    /// Whether a snapshot of the current state comes first.
     pub snapshot: bool,
     /// Replay from this time, in ns since the epoch.
     pub start: Option<u64>,
     /// `warn`, `skip` or `conflate`.
     pub slow_reader: Option<String>,
-    /// Whether each record has the time at which it was sent.
+    /// Whether each record carries its send time.
     pub ts_out: bool,
     /// How long a read may wait; see [`SubscribeError::is_timeout`].
     pub timeout: Option<Duration>,
-    /// How long connecting and each answer before the first record may take.
+    /// Time limit for connecting, and for each response before the first record.
     pub patience: Duration,
 }
 
 impl std::fmt::Debug for SubscriberOptions {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { address, dataset, schemas, symbols, start, .. } = self;
         f.debug_struct("SubscriberOptions")
@@ -64,7 +64,7 @@ impl std::fmt::Debug for SubscriberOptions {
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum SubscribeError {
-    /// No connection, or it broke.
+    /// The connection failed, or broke.
     #[error("{address}: {source}")]
     Connection {
         /// The server.
@@ -95,14 +95,14 @@ pub enum SubscribeError {
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(Box<dyn std::error::Error + Send + Sync>),
-    /// No record came in time by Aeron.
+    /// No record arrived in time over Aeron.
     #[cfg(feature = "aeron")]
     #[error("no record by Aeron: {0}")]
     Quiet(io::Error),
 }
 
 impl SubscribeError {
-    /// Whether no record came in time; the subscription continues.
+    /// Returns whether no record arrived in time; the subscription continues.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         let kind = match self {
@@ -113,11 +113,11 @@ impl SubscribeError {
             Self::Quiet(source) => source.kind(),
             _ => return false,
         };
-        // A signal that interrupts the call is no error either.
+        // A signal that interrupts the call is not an error either.
         matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
     }
 
-    /// Whether the process got a [request to stop](tapeworks_packet::stop) meanwhile.
+    /// Returns whether the process received a [request to stop](tapeworks_packet::stop) in the meantime.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         match self {
@@ -129,7 +129,7 @@ impl SubscribeError {
     }
 }
 
-/// The server's text if the record says that the server refuses the subscription.
+/// Returns the server's text if the record refuses the subscription.
 #[must_use]
 pub fn refusal(record: &RecordRef<'_>) -> Option<String> {
     let error = record.get::<ErrorMsg>()?;
@@ -145,38 +145,38 @@ pub fn refusal(record: &RecordRef<'_>) -> Option<String> {
 
 /// A source of records: a subscription, or a receiver of the multicast.
 pub trait Records {
-    /// Whether the next read has a record without waiting.
+    /// Returns whether the next read returns a record without waiting.
     fn has_more(&self) -> bool;
 
-    /// The next record; `None` when the other side has ended the session.
+    /// Returns the next record; `None` when the server has ended the session.
     ///
     /// # Errors
     /// [`SubscribeError`]; see [`SubscribeError::is_timeout`].
     fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError>;
 }
 
-/// A subscription under way.
+/// A running subscription.
 pub struct Subscriber<W: World = System> {
     address: SocketAddr,
     decoder: Decoder<Stream<W>>,
     session: String,
 }
 
-/// The head's prelude, which came first, and what follows it.
+/// The prelude of the head, which was read first, and the bytes after it.
 type Stream<W> = io::Chain<io::Cursor<[u8; PRELUDE_BYTES]>, BufReader<Patient<W>>>;
 
-/// Bytes that say how long the head of a DBN stream is: "DBN", the version, the length.
+/// Bytes that determine the length of a DBN stream's head: "DBN", the version, the length.
 const PRELUDE_BYTES: usize = 8;
 
-/// A connection whose reads end after their time limit, or when the process gets a request to stop.
+/// A connection whose reads end after a time limit, or when the process receives a request to stop.
 struct Patient<W: World> {
     stream: W::BlockingStream,
-    /// Until the first record; from then on the stream's own time limit counts.
+    /// Applies until the first record; after that, the stream's own time limit does.
     patience: Option<Duration>,
 }
 
 impl<W: World> Patient<W> {
-    /// Sends a request. A server that takes nothing for as long as an answer may take is an error.
+    /// Sends a request. Fails if the server accepts nothing for as long as a response may take.
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let patience = self.patience.unwrap_or_default();
         self.stream.write_all(request).map_err(|error| match error.kind() {
@@ -225,7 +225,7 @@ impl<W: World> std::fmt::Debug for Subscriber<W> {
 
 fn line(reader: &mut impl BufRead, address: SocketAddr) -> Result<String, SubscribeError> {
     let mut text = String::new();
-    // No line of the protocol is nearly as long.
+    // No line of the protocol is nearly this long.
     let read = reader.by_ref().take(64 << 10).read_line(&mut text);
     match read {
         Ok(0) => Err(SubscribeError::Refused { address, said: "the connection was closed".to_owned() }),
@@ -234,7 +234,7 @@ fn line(reader: &mut impl BufRead, address: SocketAddr) -> Result<String, Subscr
     }
 }
 
-/// Connects, and returns at a request to stop.
+/// Connects; returns early on a request to stop.
 fn connect<W: World>(address: SocketAddr, patience: Duration) -> io::Result<W::BlockingStream> {
     let began = W::instant();
     loop {
@@ -250,16 +250,16 @@ fn connect<W: World>(address: SocketAddr, patience: Duration) -> io::Result<W::B
     }
 }
 
-/// The value of a key in a control line.
+/// Returns the value of a key in a control line.
 fn value<'l>(line: &'l str, key: &str) -> Option<&'l str> {
     line.split('|').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// Symbols in one line of a subscription.
+/// Maximum number of symbols per subscription line.
 const SYMBOLS_A_LINE: usize = 500;
 
 impl Subscriber {
-    /// Connects, shows the key, subscribes and starts.
+    /// Connects, authenticates, subscribes and starts the session.
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -269,7 +269,7 @@ impl Subscriber {
 }
 
 impl<W: World> Subscriber<W> {
-    /// As [`Subscriber::connect`], in any world.
+    /// Connects like [`Subscriber::connect`], in any world.
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -330,7 +330,7 @@ impl<W: World> Subscriber<W> {
         }
         lines.push_str("start_session\n");
         reader.get_mut().send(lines.as_bytes()).map_err(broken)?;
-        // The decoder expects them in one piece: it panics where its first read brings fewer.
+        // The decoder needs the prelude in one piece: it panics if its first read returns fewer bytes.
         let mut prelude = [0; PRELUDE_BYTES];
         let read = reader.read_exact(&mut prelude);
         read.map_err(|error| undecodable(dbn::Error::io(error, "decoding metadata")))?;
@@ -341,12 +341,12 @@ impl<W: World> Subscriber<W> {
         Ok(Self { address, decoder, session })
     }
 
-    /// The session's number, as the server sent it.
+    /// Returns the session's number, as the server sent it.
     pub fn session(&self) -> &str {
         &self.session
     }
 
-    /// The head of the stream.
+    /// Returns the head of the stream.
     pub fn metadata(&self) -> &Metadata {
         self.decoder.metadata()
     }

@@ -1,6 +1,6 @@
-//! What others say, as logs and pages show it.
+//! Text of remote systems, for logs and pages.
 
-/// A message of others as one line. Of a longer one than `most` characters the rest is left out, and `...` stands for it.
+/// Returns a remote message as one line. A message longer than `most` characters is truncated, and ends with `...`.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line: String =
         text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();

@@ -1,4 +1,4 @@
-//! The books' stage of a plant: on ingest's thread, or behind the ring on a thread of its own (topology "pipeline").
+//! The books' stage of a plant: on ingest's thread, or on a separate thread behind the ring (topology "pipeline").
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::status::{REPORT_INTERVAL, Status};
 use crate::view::Watch;
 use crate::warm::Warmer;
 
-/// Books and NBBO, with all that shows them.
+/// Books and NBBO, and their outputs.
 pub(super) struct BooksStage<W: World> {
     pub(super) market: MarketStage<Option<SharedMemory>>,
     watch: Watch<W>,
-    /// Quotes that gave way to later ones while the stage lagged.
+    /// Quotes superseded by later ones while the stage lagged.
     conflated: u64,
     warm: Option<Warmer<W>>,
 }
@@ -42,20 +42,20 @@ impl<W: World> BooksStage<W> {
         Self { market, watch, conflated: 0, warm: is_warm.then(Warmer::default) }
     }
 
-    /// Runs rarely used code on private data while idle, so that it is in the caches when it is needed.
+    /// Runs rarely used code on private data while idle, so that it is in the caches when needed.
     pub(super) fn warm_up(&mut self) {
         if let Some(warmer) = &mut self.warm {
             warmer.turn();
         }
     }
 
-    /// Shows the books to the viewers.
+    /// Updates the viewers' data.
     pub(super) fn show(&self) {
         self.watch.fill(self.market.books(), self.market.nbbo(), self.market.instruments(), W::time_of_day());
     }
 
-    /// Makes the files of the shared memory again if they were removed. Unless the books lag, sets its heartbeat, which is when ingest last
-    /// reported: if ingest hangs, the heartbeat stops too.
+    /// Creates removed files of the shared memory again. Unless the books lag, also sets its heartbeat to the time when ingest last
+    /// reported, so that the heartbeat stops if ingest hangs.
     pub(super) fn look_after_shared_memory(&mut self, is_lagging: bool, reported: Nanos) {
         if let (Some(shared), instruments, nbbo) = self.market.publisher_mut() {
             shared.look_after_files(instruments, nbbo);
@@ -89,10 +89,10 @@ impl<W: World> BooksStage<W> {
     }
 }
 
-/// Events behind at which the market's own thread lags.
+/// Number of pending events above which the market's own thread lags.
 const LAGGING: usize = 8 * BATCH;
 
-/// The stage behind the ring: it applies batches, and hands over its books between two events on request.
+/// The stage behind the ring: applies events in batches, and hands over its books between two events on request.
 pub(super) struct Piped<W: World> {
     stage: BooksStage<W>,
     /// The number of the first event in `batch`.
@@ -104,13 +104,13 @@ pub(super) struct Piped<W: World> {
 }
 
 impl<W: World> Piped<W> {
-    /// A stage whose next event has the number `next`.
+    /// Creates a stage whose next event has the number `next`.
     pub(super) fn new(stage: BooksStage<W>, next: u64, part: Option<BooksPart<W>>) -> Self {
         let batch = Vec::with_capacity(LAGGING);
         Self { stage, next, batch, conflation: QuoteConflation::default(), kept: Vec::new(), part }
     }
 
-    /// Takes an event, and applies the batch when it is complete.
+    /// Adds an event to the batch, and applies the batch when it is complete.
     #[inline]
     fn put(&mut self, event: &Event, is_last: bool, is_lagging: bool) {
         self.hand_over(is_lagging);
@@ -133,7 +133,7 @@ impl<W: World> Piped<W> {
         self.batch.clear();
     }
 
-    /// Hands over the books if a request names the next event.
+    /// Hands over the books if the next event is the requested one.
     #[inline]
     fn hand_over(&mut self, is_lagging: bool) {
         let next = self.next + self.batch.len() as u64;
@@ -154,7 +154,7 @@ impl<W: World> Piped<W> {
     }
 }
 
-/// The market's own thread, in the topology "pipeline".
+/// Runs the market's own thread, in the topology "pipeline".
 pub(super) fn run<W: World>(
     mut piped: Piped<W>,
     mut events: EventConsumer<W>,
@@ -163,14 +163,14 @@ pub(super) fn run<W: World>(
     status: &Arc<Mutex<Status>>,
 ) -> Result<(), PlantFailure> {
     if let Some(core) = core {
-        // Slower on another core, and no reason to end.
+        // An unpinned thread is slower, but that is no reason to end.
         let _not_pinned = W::pin(core);
     }
     wake_up.is_for_this_thread();
     let mut reported = W::instant();
     let mut idle = Idle::<W>::new(wait);
     loop {
-        // Behind by more than this the stage lags: old quotes would only make it lag more.
+        // When the stage lags, applying superseded quotes would only make it lag more.
         let is_lagging = events.lag() > LAGGING;
         let polled = events.poll(|event, _, is_last| piped.put(event, is_last, is_lagging));
         piped.hand_over(false);
@@ -179,7 +179,7 @@ pub(super) fn run<W: World>(
                 piped.stage.warm_up();
                 if wait == Wait::Park {
                     wake_up.arm();
-                    // With events behind the ring's end there is nothing to wait for.
+                    // If the ring has more events, do not sleep.
                     if events.lag() == 0 {
                         W::park(Duration::from_millis(100));
                     }
@@ -234,10 +234,10 @@ mod tests {
         #[test]
         fn books_are_handed_over_as_they_are_before_the_event_that_was_named(
             at in any::<prop::sample::Index>(),
-            // The number of events in the ring at each look, and whether the stage lags.
+            // The number of events in the ring at each poll, and whether the stage lags.
             polls in prop::collection::vec((1usize..3_000, any::<bool>()), 1..20),
             first in 0u64..1_000,
-            // Where the earlier image was taken, into whose memory the copy goes.
+            // Where the earlier image was taken, whose memory the copy reuses.
             earlier in any::<prop::sample::Index>(),
         ) {
             let events = events();
@@ -266,7 +266,7 @@ mod tests {
             prop_assert_eq!(number, first + at as u64);
             let (expected, image) = (straight.market.image().sorted(), image.sorted());
             prop_assert!(image == expected);
-            // It continues as without a request.
+            // The stage continues as if there had been no request.
             straight.market.apply(&events[at..]);
             prop_assert!(piped.stage.market.image().sorted() == straight.market.image().sorted());
             prop_assert!(books.try_recv().is_err(), "once");

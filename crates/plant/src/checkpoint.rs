@@ -1,13 +1,13 @@
 //! Checkpoints of a running plant: the threads that copy the state and write it.
 //!
-//! Engine and books are copied at the same event. Where one thread has both, it copies both. In the topology "pipeline" ingest
-//! copies the engine between two inputs and names the number of the next event; the books' own thread copies the books when
-//! that event is its next. The copies do not depend on the topology: either can start from the other's. Only one checkpoint is
+//! Engine and books are copied at the same event. If one thread has both, it copies both. In the topology "pipeline", ingest copies
+//! the engine between two inputs and publishes the number of the next event; the books' own thread copies the books when that event
+//! is next. The copies do not depend on the topology: either topology can start from the other's checkpoint. Only one checkpoint is
 //! in progress at a time.
 //!
-//! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and 10,000
-//! symbols, which [`pause_ns`](crate::CheckpointStatus::pause_ns) shows). The journal's thread adds the number of the record and syncs the
-//! journal; the checkpoint writer encodes, writes and syncs the file.
+//! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and
+//! 10,000 symbols; [`pause_ns`](crate::CheckpointStatus::pause_ns) and `books_pause_ns` show it). The journal's thread adds the
+//! number of the record and the disk thread syncs the journal; the checkpoint writer encodes, writes and syncs the file.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,23 +22,23 @@ use tapeworks_time::Nanos;
 
 use crate::status::Status;
 
-/// No event: no checkpoint wants the books.
+/// No event: no checkpoint waits for the books.
 const NEVER: u64 = u64::MAX;
 
-/// The shared state of the threads that take part in a checkpoint.
+/// State shared by the threads that take part in a checkpoint.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     is_under_way: AtomicBool,
-    /// The number of the event before which the books are to be copied.
+    /// The event before which the books are to be copied.
     books_at: AtomicU64,
-    /// The journal's records from this one on are needed by a checkpoint.
+    /// The first journal record that a checkpoint needs.
     needed_from: AtomicU64,
-    /// Times that the journal lost inputs and went on.
+    /// How many times the journal lost inputs and continued.
     losses: AtomicU64,
-    /// How many of them lie before a checkpoint.
+    /// How many of these losses precede a checkpoint.
     bridged: AtomicU64,
-    /// The image of an earlier checkpoint, whose memory the next is copied into: new memory would cost the copying thread more than the
-    /// copy.
+    /// The image of an earlier checkpoint, whose memory the next copy reuses: allocating new memory would cost the copying thread
+    /// more than the copy itself.
     earlier: Mutex<MarketImage>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Coordinator {
     }
 }
 
-/// A checkpoint is in progress while a thread holds this; the next begins after it.
+/// Marks a checkpoint as in progress until it is dropped; only then may the next begin.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Coordinator>);
 
@@ -66,56 +66,56 @@ impl Drop for UnderWay {
 }
 
 impl Coordinator {
-    /// Begins a checkpoint, unless one is under way.
+    /// Begins a checkpoint; returns `None` if one is in progress.
     pub(super) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
         (!self.is_under_way.swap(true, Ordering::AcqRel)).then(|| UnderWay(Arc::clone(self)))
     }
 
-    /// The journal's records from `record` on are needed.
+    /// Sets the first journal record that is needed.
     pub(super) fn need_from(&self, record: u64) {
         self.needed_from.store(record, Ordering::Release);
     }
 
-    /// The first record of the journal that is needed; [`u64::MAX`] where there are no checkpoints.
+    /// Returns the first journal record that is needed; [`u64::MAX`] if there are no checkpoints.
     pub(super) fn needed_from(&self) -> u64 {
         self.needed_from.load(Ordering::Acquire)
     }
 
-    /// The journal has lost inputs so many more times, and continues.
+    /// Adds the number of times the journal has lost inputs and continued.
     pub(super) fn add_losses(&self, losses: u64) {
         self.losses.fetch_add(losses, Ordering::AcqRel);
     }
 
-    /// Times that the journal lost inputs, and those of them behind which there is no checkpoint yet.
+    /// Returns how many times the journal lost inputs, and how many of these losses no checkpoint follows yet.
     pub(super) fn losses(&self) -> (u64, u64) {
         let losses = self.losses.load(Ordering::Acquire);
         (losses, losses.saturating_sub(self.bridged.load(Ordering::Acquire)))
     }
 
-    /// The image of an earlier checkpoint, to copy into.
+    /// Takes the image of an earlier checkpoint, to copy into.
     pub(super) fn earlier_image(&self) -> MarketImage {
         std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// An image is written: the next is copied into its memory.
+    /// Returns the memory of a written image, for the next copy.
     pub(super) fn give_back(&self, image: MarketImage) {
         *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = image;
     }
 
-    /// Requests the books as they are before the event `next`. Call it before that event is published: a thread that reads the
-    /// event from the ring then sees this too.
+    /// Requests the books' state before the event `next`. Must be called before that event is published, so that a thread that
+    /// reads the event from the ring sees the request too.
     pub(super) fn request_books(&self, next: u64) {
         self.books_at.store(next, Ordering::Release);
     }
 
-    /// Whether the books are to be copied before the event `next`.
+    /// Returns whether the books are to be copied before the event `next`.
     #[inline]
     fn wants_books_at(&self, next: u64) -> bool {
         self.books_at.load(Ordering::Relaxed) == next
     }
 }
 
-/// Hands over the books of the books' own thread.
+/// Hands over the books from their own thread.
 pub(super) struct BooksPart<W: World = System> {
     coordinator: Arc<Coordinator>,
     to: W::Sender<(u64, MarketImage)>,
@@ -131,13 +131,13 @@ impl<W: World> BooksPart<W> {
         Self { coordinator, to, status }
     }
 
-    /// Whether the books are to be handed over before the event `next`.
+    /// Returns whether the books are to be handed over before the event `next`.
     #[inline]
     pub(super) fn is_wanted_at(&self, next: u64) -> bool {
         self.coordinator.wants_books_at(next)
     }
 
-    /// Hands over the books as they are before the event `next`.
+    /// Hands over the books' state before the event `next`.
     #[cold]
     pub(super) fn hand_over(&self, next: u64, image: impl FnOnce(MarketImage) -> MarketImage) {
         let began = W::instant();
@@ -145,31 +145,31 @@ impl<W: World> BooksPart<W> {
         let pause = nanos(W::since(began));
         self.coordinator.books_at.store(NEVER, Ordering::Release);
         self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.books_pause_ns = pause;
-        // Without the thread that writes there are no checkpoints, and no status to set.
+        // Without the writer's thread there are no checkpoints, and no status to set.
         let _nobody = self.to.send((next, image));
     }
 }
 
-/// A time in ns.
+/// Converts a time to ns.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The state between two inputs, on its way to the disk.
+/// The state between two inputs, to be written to disk.
 #[derive(Debug)]
 pub(super) struct Taken {
     engine: EngineImage,
-    /// `None` where the books' own thread hands them over.
+    /// `None` if the books' own thread hands them over.
     market: Option<MarketImage>,
-    /// Times that the journal had lost inputs before.
+    /// How many times the journal had lost inputs by then.
     losses: u64,
     under_way: UnderWay,
-    /// When it was begun, and when the copy was complete.
+    /// When the copy began, and when it was complete.
     times: (Nanos, Nanos),
 }
 
 impl Taken {
-    /// Copies the engine, for these books, or for those that another thread hands over.
+    /// Copies the engine. `market` holds the books, or `None` if another thread hands them over.
     pub(super) fn new(
         engine: &Engine,
         market: Option<MarketImage>,
@@ -183,19 +183,19 @@ impl Taken {
     }
 }
 
-/// The copy, and the number of the journal's next record at that time.
+/// The journal's next record at the time of the copy, and the copy.
 pub(super) type Job = (u64, Box<Taken>);
 
-/// The thread that writes checkpoints. It ends when no thread is left that takes any.
+/// The thread that writes checkpoints. It ends when no thread is left to take any.
 pub(super) struct CheckpointWriter<W: World = System> {
     pub(super) folder: PathBuf,
     /// The record of the checkpoint that the plant started from, or 0.
     pub(super) start: u64,
-    /// Whether checkpoints are taken at intervals, so that the journal need not keep the records before the newest; otherwise
-    /// they are taken only behind inputs that the journal lost.
+    /// Whether checkpoints are taken at intervals, so that the journal need not keep older records. Otherwise they are taken only
+    /// after the journal has lost inputs.
     pub(super) is_regular: bool,
     pub(super) jobs: W::Receiver<Job>,
-    /// The books of the books' own thread.
+    /// The books from their own thread.
     pub(super) books: W::Receiver<(u64, MarketImage)>,
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) status: Arc<Mutex<Status>>,
@@ -205,9 +205,9 @@ pub(super) struct CheckpointWriter<W: World = System> {
 
 impl<W: World> CheckpointWriter<W> {
     pub(super) fn run(self) {
-        // Where the kernel does not know of it, it is only not as good.
+        // If the kernel does not support a lower priority, the thread runs at the normal one.
         let _as_well_as_can_be = W::step_back();
-        // The next file is encoded in the memory of the last.
+        // The next file is encoded into the last one's memory.
         let mut bytes = Vec::new();
         while let Ok((record, taken)) = self.jobs.recv() {
             let (began, copied) = taken.times;
@@ -228,7 +228,7 @@ impl<W: World> CheckpointWriter<W> {
     }
 
     fn write(&self, record: u64, taken: Taken, bytes: &mut Vec<u8>) -> Result<u64, String> {
-        // The next is begun when this is done.
+        // The next checkpoint may begin when this one is done.
         let Taken { engine, market, losses, under_way: _under_way, .. } = taken;
         let market = match market {
             Some(market) => market,
@@ -239,7 +239,7 @@ impl<W: World> CheckpointWriter<W> {
         self.coordinator.give_back(market);
         *bytes = encoded.map_err(|error| error.to_string())?;
         let bytes = folder::write_in::<W>(&self.folder, record, bytes).map_err(|error| error.to_string())?;
-        // The checkpoint on the disk is good even if older ones could not be removed.
+        // The checkpoint on disk is good even if older ones cannot be removed.
         self.coordinator.bridged.fetch_max(losses, Ordering::AcqRel);
         let needed_from = folder::prune_in::<W>(&self.folder, self.start)?;
         if self.is_regular {
@@ -248,9 +248,9 @@ impl<W: World> CheckpointWriter<W> {
         Ok(bytes)
     }
 
-    /// The books before the event `next`.
+    /// Waits for the books before the event `next`; returns `None` if their thread has ended.
     fn books_at(&self, next: u64) -> Option<MarketImage> {
-        // Those of another event are of a checkpoint that was given up.
+        // Books of another event belong to an abandoned checkpoint.
         std::iter::from_fn(|| self.books.recv().ok()).find_map(|(at, image)| (at == next).then_some(image))
     }
 }

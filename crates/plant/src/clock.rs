@@ -1,7 +1,7 @@
-//! Notices that someone sets the clock of the day.
+//! Detects that someone has set the system clock.
 //!
-//! Packets have the kernel's time of day, and what is due is reckoned by it. The other clock cannot be set: where the two drift
-//! apart, the first was set, stands still or runs wrong.
+//! Packets carry the kernel's time of day, and deadlines are computed from it. The monotonic clock cannot be set: if the two drift
+//! apart, the time of day was set, has stopped, or runs at the wrong rate.
 
 use std::marker::PhantomData;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use tapeworks_runtime::world::World;
 use tapeworks_time::Nanos;
 
-/// The clocks may differ by so much, in ns. A clock that is slewed gains or loses little more than this in minutes.
+/// Maximum difference between the clocks, in ns. A slewed clock gains or loses little more than this in minutes.
 pub(super) const MOST_APART: u64 = 100_000_000;
 
-/// The receive times of one source. They come in order while nobody sets the clock.
+/// The receive times of one source. They are in order unless someone sets the clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveTimes {
     last: Nanos,
@@ -21,8 +21,9 @@ pub(super) struct ReceiveTimes {
 impl ReceiveTimes {
     pub(super) const NONE: Self = Self { last: Nanos(0) };
 
-    /// The time of the next datagram. One that says a time long before the last one's was stamped while the clock was set back, or the clock
-    /// still is: the last one's time is nearer to the truth, and `has_gone_back` becomes true.
+    /// Returns the time of the next datagram. A datagram with a time long before the previous one was stamped while the clock was
+    /// set back, or the clock still is: the previous time is then closer to the truth and is returned, and `has_gone_back` becomes
+    /// true.
     #[inline]
     pub(super) fn next(&mut self, received: Nanos, has_gone_back: &mut bool) -> Nanos {
         if received.0.saturating_add(MOST_APART) < self.last.0 {
@@ -33,13 +34,13 @@ impl ReceiveTimes {
         received
     }
 
-    /// It is `now`, and the clock was set ahead by so many ns.
+    /// Adopts the set clock: it now reads `now`, and was set ahead by `ahead_ns`.
     pub(super) fn set(&mut self, now: Nanos, ahead_ns: i64) {
         self.last = Nanos(self.last.0.saturating_add_signed(ahead_ns)).min(now);
     }
 }
 
-/// The time of day beside a clock that cannot be set.
+/// The time of day, checked against a clock that cannot be set.
 #[derive(Debug)]
 pub(super) struct TimeOfDay<W> {
     time: Nanos,
@@ -52,7 +53,7 @@ impl<W: World> TimeOfDay<W> {
         Self { time: W::time_of_day(), at: W::instant(), world: PhantomData }
     }
 
-    /// How far ahead the clock was set since the last such report, in ns, and its time now.
+    /// Returns the time of day and by how many ns the clock was set ahead since the last such report; `None` if it was not set.
     pub(super) fn was_set(&mut self) -> Option<(Nanos, i64)> {
         let (time, at) = (W::time_of_day(), W::instant());
         let passed = at.saturating_duration_since(self.at);
@@ -78,7 +79,7 @@ mod tests {
             (times.next(received, &mut has_gone_back), has_gone_back)
         };
         assert_eq!(next(&mut times, seconds(100)), (seconds(100), false));
-        // Two queues of a card are a little out of order.
+        // Two queues of a network card may be slightly out of order.
         let before = Nanos(100 * SECOND - MOST_APART);
         assert_eq!(next(&mut times, before), (before, false));
         assert_eq!(next(&mut times, seconds(10)), (seconds(100), true));

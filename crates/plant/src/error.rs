@@ -1,4 +1,4 @@
-//! Why a plant does not start, or ends.
+//! Why a plant does not start, or why it ends.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use tapeworks_market::Shard;
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum PlantError {
-    /// A line cannot be listened to.
+    /// A line cannot be opened.
     #[error("venue '{venue}': cannot listen to {address}: {source}")]
     Listen {
         /// The venue.
         venue: String,
         /// The line.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The frames of an interface cannot be had.
+    /// The frames of an interface cannot be received.
     #[error(transparent)]
     Interface {
         /// Why.
@@ -32,7 +32,7 @@ pub enum PlantError {
     /// The system cannot wait for sockets.
     #[error("cannot wait for the lines: {source}")]
     Wait {
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A thread cannot be pinned to its core.
@@ -46,20 +46,20 @@ pub enum PlantError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The journal has other symbols than the configuration wants.
+    /// The journal holds another shard than the configuration asks for.
     #[error(
         "the journal has {journal}, and the configuration wants {wanted}: move the journal away, or set the shard back"
     )]
     OtherShard {
-        /// What the journal has.
+        /// The journal's shard.
         journal: Shard,
-        /// What is wanted.
+        /// The configured shard.
         wanted: Shard,
     },
-    /// The plant cannot be one of a pair.
+    /// The plant cannot run as one of a pair.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// The shared memory cannot be made.
+    /// The shared memory cannot be created.
     #[error("shared memory {}: {source}", path.display())]
     SharedMemory {
         /// The file.
@@ -67,18 +67,18 @@ pub enum PlantError {
         /// Why.
         source: tapeworks_ring::broadcast::CreateError,
     },
-    /// There is no thread.
+    /// A thread cannot be started.
     #[error("no thread for '{thread}': {source}")]
     Thread {
-        /// What for.
+        /// The thread.
         thread: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl PlantError {
-    /// Whether the disk is full: there may be room later.
+    /// Returns whether the disk is full: a later attempt may find room.
     pub fn is_full_disk(&self) -> bool {
         match self {
             Self::Journal(error) => error.is_full_disk(),
@@ -92,29 +92,29 @@ impl PlantError {
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum PlantFailure {
-    /// A line cannot be received from.
+    /// Receiving from a line failed.
     #[error("venue '{venue}', {address}: receiving failed: {source}")]
     Receive {
         /// The venue.
         venue: String,
         /// The line.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The frames of the interface cannot be received any more.
+    /// The frames of the interface can no longer be received.
     #[error(transparent)]
     Interface {
         /// Why.
         source: tapeworks_packet::live::InterfaceError,
     },
-    /// A consumer of the ring is gone.
+    /// A consumer of the ring has failed or closed.
     #[error("the ring stands still: {0}")]
     Ring(tapeworks_ring::disruptor::PublishError),
-    /// The journal failed, and the plant is set to stop then.
+    /// The journal failed, and the plant is configured to stop in that case.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A plant of a pair begins again: see [`PlantOptions::agree`](crate::PlantOptions::agree).
+    /// A plant of a pair must restart: see [`PlantOptions::agree`](crate::PlantOptions::agree).
     #[error("{0}")]
     Pair(BeginAgain),
     /// A thread panicked.

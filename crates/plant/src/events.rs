@@ -7,7 +7,7 @@ use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
 use tapeworks_runtime::world::{System, World};
 
-/// The readers of the events, by the ring's waiting.
+/// A consumer of the events, with the ring's wait strategy.
 pub type EventConsumer<W = System> = Consumer<Event, Waiting<W>, Single>;
 
 /// A reader's end of the ring.
@@ -15,23 +15,23 @@ pub type EventConsumer<W = System> = Consumer<Event, Waiting<W>, Single>;
 pub struct Reader<W: World = System> {
     /// Its events.
     pub consumer: EventConsumer<W>,
-    /// Its wake-up; only with the waiting `park`.
+    /// Its wake-up; set only with the wait strategy `park`.
     pub wake_up: Option<Arc<WakeUp<W>>>,
 }
 
-/// The readers' ends of the ring, by their names.
+/// The readers' ends of the ring, by name.
 #[derive(Debug)]
 pub struct Readers<W: World = System>(pub(crate) Vec<(String, Reader<W>)>);
 
 impl<W: World> Readers<W> {
-    /// The end of the reader with this name; `None` if there is none, or it was taken.
+    /// Takes the end of the reader with this name; returns `None` if there is none, or it was already taken.
     pub fn take(&mut self, name: &str) -> Option<Reader<W>> {
         let place = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(place).1)
     }
 }
 
-/// The contents of a slot of the ring before its first event.
+/// Returns the initial contents of a slot of the ring.
 pub(crate) fn empty_event() -> Event {
     Event::new(EventKind::Other, Publisher(0), InstrumentId::UNKNOWN)
 }

@@ -1,11 +1,13 @@
-//! The thread that lines come in on.
+//! The thread that receives the lines.
 //!
-//! In a turn it reads every line (one `recvmmsg` each), in the order of the kernel's receive times. Each datagram goes into the
-//! journal's queue and through the engine, and its events into the ring; books on this thread get the events of some datagrams
-//! at once. Then it handles due timers, requests to servers, and answers of the snapshot threads.
+//! In each turn it reads the lines that may have datagrams (one `recvmmsg` each), in the order of the kernel's receive times. Each
+//! datagram goes into the journal's queue and through the engine, and its events into the ring; books on this thread apply the
+//! events of several datagrams together. Then the thread handles due timers, requests to servers, and answers of the snapshot
+//! threads.
 //!
-//! Cost: the system calls, shared by their datagrams; per datagram the engine, a place in the journal's queue and one
-//! publication in the ring; per turn one read of the clock.
+//! Cost: the system calls, shared by the datagrams they return; per datagram the engine, a slot in the journal's queue and one
+//! publication to the ring. The clock is read once per batch of events for the books on this thread, or else once per datagram with
+//! events.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -48,25 +50,25 @@ use tapeworks_planted::planted;
 use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
 use tapeworks_runtime::world::{DatagramReceiver as _, Receive as _, SendTo as _, World};
 
-/// Events of a turn that the books get at once: twice their look-ahead.
+/// Number of pending events at which the books apply them: twice their look-ahead.
 const TOGETHER: usize = 32;
 
-/// How long a thread looks for packets before it sleeps.
+/// How long the thread polls for packets before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// How long after a failed checkpoint the next begins if one is needed.
+/// How long after a checkpoint began the next one may begin if the journal has lost inputs that no checkpoint covers yet.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Chunks of snapshots that may wait for ingest.
+/// Snapshot chunks that may wait for ingest.
 const ANSWERS: usize = 64;
 
-/// Points of the curve of delays: ten minutes.
+/// Points on the delay curve: ten minutes.
 const DELAY_POINTS: usize = 600;
 
-/// Delays longer than this count as this long, in ns.
+/// Longer delays count as this, in ns.
 const LONGEST_DELAY: u64 = 60_000_000_000;
 
-/// Delays from the receive time to the publication.
+/// Delays from the receive time to publication.
 struct Delays {
     all: Histogram<u64>,
     second: Histogram<u64>,
@@ -111,7 +113,7 @@ impl Delays {
         for bin in self.second.iter_recorded() {
             self.buckets.add(bin.value_iterated_to(), bin.count_at_value());
         }
-        // Of one shape, so that adding cannot fail.
+        // Both histograms have the same bounds, so adding them cannot fail.
         let _same_shape = self.all.add(&self.second);
         self.second.reset();
     }
@@ -125,26 +127,26 @@ impl Delays {
 /// Receives inputs, and publishes the engine's events.
 pub(super) struct Ingest<W: World> {
     receivers: Receivers<W>,
-    /// The server of each channel's requests, and the line whose socket sends them.
+    /// The server for each channel's requests, and the line whose socket sends them.
     servers: Vec<RecoveryServer>,
     arrived: Vec<Arrived>,
     events: Vec<Event>,
-    /// Events in the ring that the books of this thread do not have yet.
+    /// Events in the ring that this thread's books have not applied yet.
     unapplied: Vec<Event>,
-    /// Receive times of the inputs that made those, and their messages.
+    /// Receive times and message counts of the inputs whose delay is not recorded yet.
     unrecorded: Vec<(Nanos, u64)>,
     producer: Producer<Event, Waiting<W>>,
     journal: Option<spsc::Producer<Queued, Waiting<W>>>,
-    /// It wakes the journal's thread.
+    /// Wakes the journal's thread.
     journal_wake_up: Option<Arc<WakeUp<W>>>,
     market: Option<BooksStage<W>>,
-    /// The reports of the books, on this thread or another.
+    /// Contradictions reported by the books, on this thread or another.
     contradicted: Arc<Contradicted>,
     wanted: W::Sender<Wanted>,
     answers: W::Receiver<Input<Bytes>>,
-    /// By channel: packets of a snapshot's group that belonged to no snapshot.
+    /// By channel: packets of a snapshot's multicast group that belonged to no snapshot.
     snapshot_packets_ignored: Arc<[AtomicU64]>,
-    /// The way to the request servers over TCP, if there are any.
+    /// Requests to the servers over TCP, if there are any.
     requests: Option<Outbox<W>>,
     status: Arc<Mutex<Status>>,
     wait: Wait,
@@ -153,19 +155,19 @@ pub(super) struct Ingest<W: World> {
     stalls: u64,
     ring_highest: usize,
     unsent_requests: u64,
-    /// By channel: answers to requests that brought nothing that was missing.
+    /// By channel: answers to requests that contained no missing message.
     discarded_answers: Vec<LineCounters>,
-    /// Where the books are on another core: sequence gaps begin on this one.
+    /// Keeps the recovery path warm on this core if the books are on another one.
     warm: Option<Warmer<W>>,
     checkpoint_every: Option<Duration>,
     checkpoint_taken: Instant,
-    /// Losses of the journal when a checkpoint was begun last.
+    /// The journal's loss count when the last checkpoint began.
     losses_seen: u64,
     coordinator: Arc<Coordinator>,
     pair: Option<Follows<W>>,
-    /// Follows packets, for traces.
+    /// Samples packets for traces.
     tracer: Option<Box<Tracer>>,
-    /// Where events come from another plant.
+    /// The source of events, if they come from another plant.
     relay: Option<Relay<W>>,
 }
 
@@ -183,11 +185,11 @@ impl<W: World> Follows<W> {
     }
 }
 
-/// Pieces of the primary's journal that are taken before the lines are read again.
+/// Chunks of the primary's journal to take before the lines are read again.
 const RECORDS_IN_TURN: usize = 8;
 
 impl<W: World> Ingest<W> {
-    /// Opens the lines.
+    /// Opens the lines and creates ingest's state.
     pub(super) fn open(
         options: &PlantOptions,
         producer: Producer<Event, Waiting<W>>,
@@ -246,7 +248,7 @@ impl<W: World> Ingest<W> {
         Ok((ingest, Requests { wanted: wanted_out, answers: answers_in, ignored }))
     }
 
-    /// Brings the engine to where the journal ends. The events go into the ring and the books as if they came now.
+    /// Brings the engine to the end of the journal. The replayed events go into the ring and the books like live ones.
     pub(super) fn replay(
         &mut self,
         engine: &mut Engine,
@@ -263,7 +265,7 @@ impl<W: World> Ingest<W> {
             Ok(())
         })?;
         if replayed.lost > 0 || replayed.damaged > 0 {
-            // Readers of the journal skip lost inputs by the next checkpoint.
+            // Readers of the journal skip lost inputs by jumping to the next checkpoint.
             self.coordinator.add_losses(1);
         }
         // A dead consumer is reported at the first live event.
@@ -276,25 +278,25 @@ impl<W: World> Ingest<W> {
         Ok(JournalReplayed { torn_bytes: opened.torn_bytes, took_ns, ..replayed })
     }
 
-    /// The plant is one of a pair. Returns what wakes this thread.
+    /// Joins a pair. Returns the waker for this thread.
     pub(super) fn pairs(&mut self, pair: Follows<W>) -> Result<W::Waker, PlantError> {
         self.pair = Some(pair);
         self.receivers.waker()
     }
 
-    /// Another plant's events come instead of lines. Returns what wakes this thread.
+    /// Takes another plant's events instead of lines. Returns the sender for them, which wakes this thread.
     pub(super) fn relays(&mut self, options: &RelayOptions) -> Result<RelaySender<W>, PlantError> {
         let (sender, relay) = relay::open(options.clone(), self.receivers.waker()?);
         self.relay = Some(relay);
         Ok(sender)
     }
 
-    /// The engine is where the journal ends, and so a source of events may begin.
+    /// Lets the source of another plant's events begin, now that the engine is at the end of the journal.
     pub(super) fn begin(&self, engine: &Engine) -> Result<(), PlantError> {
         self.relay.as_ref().map_or(Ok(()), |relay| relay.begin(engine))
     }
 
-    /// Takes events of another plant. Returns how many pieces there were.
+    /// Takes events of another plant. Returns the number of pieces taken.
     fn take_pieces(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         let mut taken = 0;
         while taken < PIECES_IN_TURN
@@ -309,8 +311,8 @@ impl<W: World> Ingest<W> {
         Ok(taken)
     }
 
-    /// Takes the primary's records instead of the lines, whose packets wait. Returns `true` when it has taken over, `false` when it is
-    /// stopped.
+    /// Follows the primary: takes its records while the packets of the plant's own lines wait. Returns `true` when the plant has
+    /// taken over or has no pair, `false` when it is stopped.
     pub(super) fn follow(&mut self, engine: &mut Engine, stop: &AtomicBool) -> Result<bool, PlantFailure> {
         let Some(mut pair) = self.pair.take() else { return Ok(true) };
         let mut reported = W::instant();
@@ -339,7 +341,7 @@ impl<W: World> Ingest<W> {
             }
             if W::since(reported) >= REPORT_INTERVAL {
                 reported = W::instant();
-                // The primary's clock counts for the engine; this one's for the packets that wait.
+                // The engine follows the primary's clock; the waiting packets follow this machine's.
                 if let Some((now, ahead_ns)) = self.time_of_day.was_set() {
                     self.receivers.set_times(now, ahead_ns);
                 }
@@ -363,7 +365,7 @@ impl<W: World> Ingest<W> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).pair = pair;
     }
 
-    /// Takes records of the primary's journal as a replay does, and writes them into the own.
+    /// Applies records of the primary's journal as a replay does, and queues them for the plant's own journal.
     fn take_records(&mut self, engine: &mut Engine, bytes: &Arc<[u8]>) -> Result<(), PlantFailure> {
         let mut start = 0;
         while let Decoded::Record(record, length) = Record::decode(bytes.get(start..).unwrap_or_default()) {
@@ -386,25 +388,25 @@ impl<W: World> Ingest<W> {
             start += length;
         }
         self.apply();
-        // The primary sends them.
+        // The primary sends these requests.
         while engine.take_request().is_some() {}
         self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         Ok(())
     }
 
-    /// Feeds the packets of the own lines that waited, behind the primary's last record: of each message the first copy counts. Returns how
-    /// many packets there were.
+    /// Takes over: feeds the held packets of the plant's own lines, starting after the primary's last record. The first copy of
+    /// each message counts. Returns how many packets were fed.
     fn take_over(&mut self, engine: &mut Engine, hold: &mut Hold) -> Result<u64, PlantFailure> {
         let now = W::time_of_day();
         let last = engine.feed().time().unwrap_or_default();
         if last.0 > now.0.saturating_add(MOST_APART) {
-            // For the engine the clock goes back to this machine's.
+            // The engine's clock goes back to this machine's.
             let ahead_ns = now.0.wrapping_sub(last.0).cast_signed();
             self.input(engine, Input::ClockSet { now, ahead_ns })?;
         }
         let floor = engine.feed().time().unwrap_or_default();
         let fed = hold.drain(last, |channel, line, received, payload| {
-            // A client resumes by these times: they do not go back behind what it has.
+            // Clients resume by these times, so they must not precede events that clients already have.
             let received = received.max(floor).min(now.max(floor));
             if engine.feed().deadline().is_some_and(|due| due <= received) {
                 self.input(engine, Input::Tick { now: received })?;
@@ -421,7 +423,7 @@ impl<W: World> Ingest<W> {
         Ok(fed)
     }
 
-    /// Runs until it is stopped.
+    /// Runs until the plant stops.
     pub(super) fn run(mut self, mut engine: Engine, stop: &AtomicBool) -> Result<(), PlantFailure> {
         let mut reported = W::instant();
         let mut quiet_since = W::instant();
@@ -459,8 +461,8 @@ impl<W: World> Ingest<W> {
         }
     }
 
-    /// Hands the state to the journal's thread, when a checkpoint is due and none is in progress: after inputs that the journal
-    /// lost, its readers need the state behind them.
+    /// Sends the state to the journal's thread if a checkpoint is due and none is in progress. After the journal has lost inputs a
+    /// checkpoint is also needed, because the journal's readers continue from the state after the loss.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
         let is_due = self.checkpoint_every.is_some_and(|every| W::since(self.checkpoint_taken) >= every);
@@ -473,7 +475,7 @@ impl<W: World> Ingest<W> {
         self.losses_seen = losses;
         self.checkpoint_taken = began;
         if journal.free_slots() == 0 {
-            // A full queue comes first; the next checkpoint is due soon.
+            // The queue must drain first; the next checkpoint is due soon.
             self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.skipped += 1;
             return;
         }
@@ -485,7 +487,7 @@ impl<W: World> Ingest<W> {
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
         self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         if !has_books && pushed == Ok(true) {
-            // Every event so far is published, and none of those to come.
+            // Everything up to this event is published, and nothing after it.
             self.coordinator.request_books(engine.counters().events);
         }
         let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
@@ -494,7 +496,7 @@ impl<W: World> Ingest<W> {
                 snapshots.taken += 1;
                 snapshots.pause_ns = pause;
             }
-            // The journal has ended.
+            // The journal's thread has ended.
             Ok(false) => snapshots.skipped += 1,
             Err(error) => {
                 snapshots.failed += 1;
@@ -503,7 +505,7 @@ impl<W: World> Ingest<W> {
         }
     }
 
-    /// There were no packets: waits as the configuration says.
+    /// Waits as configured, after a turn without inputs.
     fn rest(&mut self, engine: &Engine, quiet_since: Instant) {
         match self.wait {
             Wait::BusySpin => W::pause(),
@@ -516,7 +518,7 @@ impl<W: World> Ingest<W> {
                 let due = engine.feed().deadline().map_or(QUIET, |deadline| {
                     Duration::from_nanos(deadline.since(W::time_of_day())).min(QUIET)
                 });
-                // A snapshot comes by another way than sockets, and some answers to requests do.
+                // Snapshots, and answers to requests over TCP, do not arrive on the sockets polled here.
                 let by_tcp = self.requests.as_ref().is_some_and(Outbox::brings_answers);
                 let awaits = |channel: &LiveChannel| {
                     channel.is_awaiting_snapshot() || by_tcp && channel.arbiter().is_recovering()
@@ -531,7 +533,7 @@ impl<W: World> Ingest<W> {
         }
     }
 
-    /// The snapshots that were on their way to the plant before this one do not come.
+    /// Fails the snapshot attempts of the plant's previous run: their answers will not come.
     fn fail_old_attempts(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
         for channel in 0..engine.feed().channels().len() {
             if let Some(attempt) = engine.feed().channels()[channel].awaited_attempt() {
@@ -543,7 +545,7 @@ impl<W: World> Ingest<W> {
         Ok(())
     }
 
-    /// One turn. Returns how many inputs there were.
+    /// Runs one turn. Returns the number of inputs.
     fn turn(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         self.receivers.receive(&mut self.arrived)?;
         let mut taken = self.arrived.len();
@@ -553,7 +555,7 @@ impl<W: World> Ingest<W> {
         if taken == 0 || self.receivers.take_gone_back() || self.arrived.iter().any(is_far) {
             taken += self.look_at_clock(engine)?;
         }
-        // While packets come, the time is that of the first one here: other packets may have waited in a socket as long, and a
+        // While packets arrive, time advances to the earliest of them: others may have waited in a socket just as long, and a
         // channel with a waiting packet is not silent.
         let time = self.arrived.iter().map(|arrived| arrived.received).min();
         if let Some(time) = time.filter(|time| engine.feed().deadline().is_some_and(|due| due <= *time)) {
@@ -609,13 +611,14 @@ impl<W: World> Ingest<W> {
             tracer.look(engine, W::time_of_day());
         }
         if taken > 0 {
-            // Inputs without events wake no consumer of the ring.
+            // Inputs without events wake no consumer of the ring, so wake the journal here.
             self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         }
         Ok(taken)
     }
 
-    /// Discards an answer to a request unless it brings missing messages: a server that lies or repeats itself does not fill the journal.
+    /// Returns whether an answer to a request contains no missing message and is to be discarded, so that a server that lies or
+    /// repeats itself cannot fill the journal.
     #[cold]
     fn discards(&mut self, engine: &Engine, channel: u16, payload: &[u8]) -> bool {
         let usefulness = engine.feed().usefulness_of_answer(channel, payload);
@@ -625,14 +628,14 @@ impl<W: World> Ingest<W> {
         usefulness != Usefulness::Needed
     }
 
-    /// Looks whether the clock was set. Returns how many inputs there were.
+    /// Checks whether the clock was set. Returns the number of inputs.
     fn look_at_clock(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         let set = self.time_of_day.was_set();
         if !self.arrived.is_empty() || set.is_some() {
             let (now, ahead_ns) = set.unwrap_or_else(|| (W::time_of_day(), 0));
             self.receivers.set_times(now, ahead_ns);
             for Arrived { received, .. } in &mut self.arrived {
-                // One that came before the clock was set has the time of the clock as it was.
+                // Packets received before the clock was set carry the old clock's time.
                 let by_new_clock = Nanos(received.0.saturating_add_signed(ahead_ns));
                 if by_new_clock.0.abs_diff(now.0) < received.0.abs_diff(now.0) {
                     *received = by_new_clock;
@@ -645,7 +648,7 @@ impl<W: World> Ingest<W> {
         Ok(1)
     }
 
-    /// Requests snapshots of the channels whose messages contradict the books.
+    /// Requests snapshots for the channels whose messages contradict the books.
     fn request_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
         if self.contradicted.is_empty() {
             return Ok(());
@@ -665,7 +668,7 @@ impl<W: World> Ingest<W> {
         Ok(())
     }
 
-    /// One input: into the journal's queue, through the engine, into the ring.
+    /// Processes one input: journal queue, engine, ring.
     #[inline]
     fn input(&mut self, engine: &mut Engine, input: Input<Bytes>) -> Result<(), PlantFailure> {
         let mut events = std::mem::take(&mut self.events);
@@ -680,7 +683,7 @@ impl<W: World> Ingest<W> {
             way.decoded = W::time_of_day();
         }
         let received = input.time();
-        // Before its events are published: see `JournalThread::run`.
+        // Must precede publishing the input's events: see `JournalThread::run`.
         self.queue(Queued::Input(input));
         let published = self.publish(&events);
         let messages = events.iter().filter(|event| is_message(event)).count() as u64;
@@ -699,25 +702,25 @@ impl<W: World> Ingest<W> {
         published
     }
 
-    /// Queues an item for the journal, if there is one.
+    /// Queues an item for the journal, if there is one. Waits while the queue is full.
     #[inline]
     fn queue(&mut self, item: Queued) {
         let Some(journal) = &mut self.journal else { return };
         if let Err(full) = journal.try_push(item) {
             self.stalls += 1;
-            // Its thread may sleep: it is woken by events, or at the end of the turn.
+            // The journal's thread may be asleep: it is otherwise woken by events, or at the end of the turn.
             self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
-            // Closed means that the journal's thread has failed, which reports why.
+            // The queue is closed only if the journal's thread has failed, and that thread reports why.
             if journal.push(full.into_inner()).is_err() {
                 self.journal = None;
             }
         }
     }
 
-    /// Applies published events to the books, where ingest has them, and records the delays.
+    /// Applies published events to the books, if ingest has them, and records the delays.
     ///
-    /// The books look ahead among the events that they get at once. So datagrams that came together are applied together, and
-    /// the memory of one is on its way while the books work on those before it.
+    /// The books look ahead among the events of one call. Datagrams that arrived together are therefore applied together, so that
+    /// the memory for later events is being fetched while the books work on earlier ones.
     #[inline]
     fn apply(&mut self) {
         if let Some(market) = &mut self.market
@@ -737,7 +740,7 @@ impl<W: World> Ingest<W> {
         }
     }
 
-    /// Publishes events. Where ingest has the books, [`Ingest::apply`] has yet to apply them.
+    /// Publishes events to the ring. If ingest has the books, [`Ingest::apply`] must apply the events afterwards.
     #[inline]
     fn publish(&mut self, events: &[Event]) -> Result<(), PlantFailure> {
         for piece in events.chunks(self.producer.capacity() / 8) {
@@ -780,7 +783,7 @@ impl<W: World> Ingest<W> {
                 self.unsent_requests += u64::from(!is_sent);
             }
             Request::Snapshot { channel, session, attempt } => {
-                // Without the thread no answer comes, and the attempt times out.
+                // If the snapshot thread has ended, no answer comes and the attempt times out.
                 let _nobody = self.wanted.send(Wanted { channel, session, attempt });
             }
         }
@@ -854,7 +857,7 @@ impl<W: World> Ingest<W> {
     }
 }
 
-/// A line of a channel, or the answers to its requests, without what a socket counts: answers over a connection have none.
+/// Returns the status of a line, or of the answers to requests, without the socket's counters, which answers over TCP do not have.
 fn line_status(channel: &LiveChannel, line: Line, address: SocketAddr) -> LineStatus {
     let arbiter = channel.arbiter();
     LineStatus {

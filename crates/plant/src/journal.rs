@@ -1,4 +1,4 @@
-//! The plant's journal: every input, written before a client gets its events.
+//! The plant's journal: every input is written before a client sees its events.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,46 +23,46 @@ use crate::pair::{Waiters, stands_for_numbered};
 use crate::queued::Queued;
 use crate::status::{JournalStatus, REPORT_INTERVAL, Status};
 
-/// When written records survive a machine crash. They always survive a crash of the process.
+/// When written records survive a machine crash. They always survive a process crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncPolicy {
-    /// When the system thinks fit.
+    /// When the operating system writes them.
     Never,
-    /// Once in so long.
+    /// At this interval.
     Every(Duration),
-    /// Before a client gets the events.
+    /// Before a client gets their events.
     Always,
 }
 
 /// The policy for a disk that fails or is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFailing {
-    /// The plant goes on and counts what was not journaled.
+    /// The plant continues and counts the inputs that were not journaled.
     #[default]
     GoOn,
-    /// The plant ends with the error.
+    /// The plant stops with the error.
     Stop,
 }
 
-/// How the journal is kept.
+/// The journal's options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalSetting {
-    /// The folder. Journals of earlier days are moved into folders in it, named by the dates (in New York) of their last records.
+    /// The folder. Journals of earlier days are moved into subfolders, each named after the date (in New York) of its last record.
     pub folder: PathBuf,
-    /// The segments.
+    /// The segment options.
     pub options: JournalOptions,
-    /// When it is synced.
+    /// When the journal is synced.
     pub sync: SyncPolicy,
-    /// The policy for a failing disk.
+    /// What to do when the disk fails.
     pub when_failing: WhenFailing,
-    /// Inputs that may wait to be written.
+    /// Capacity of the queue of inputs to be written.
     pub queue: usize,
-    /// The interval of checkpoints, so that a start need not replay the whole day; none without it.
+    /// The interval of checkpoints, which save a start from replaying the whole day; `None` takes none.
     pub checkpoint_every: Option<Duration>,
 }
 
 impl JournalSetting {
-    /// A journal in `folder`, synced once a second.
+    /// Creates the options of a journal in `folder` that is synced once a second.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -75,13 +75,13 @@ impl JournalSetting {
     }
 }
 
-/// Appends a record of the primary's journal: with the number that it has there.
+/// Appends a record of the primary's journal under its number there.
 fn append_followed<W: World>(
     writer: &mut JournalWriter<W>,
     bytes: &[u8],
     (start, end): (u32, u32),
 ) -> Result<(), JournalError> {
-    // Both were checked when the record came.
+    // The record was checked when it was received.
     let Some(bytes) = bytes.get(start as usize..end as usize) else { return Ok(()) };
     let Decoded::Record(record, _) = Record::decode(bytes) else { return Ok(()) };
     if stands_for_numbered(&record) {
@@ -90,8 +90,8 @@ fn append_followed<W: World>(
     writer.append(&record).map(drop)
 }
 
-/// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when its input
-/// is written.
+/// The thread that writes the journal. It precedes the clients' servers in the ring, and releases an event once its input is
+/// written.
 pub(super) struct JournalThread<W: World> {
     writer: JournalWriter<W>,
     sync: SyncPolicy,
@@ -104,27 +104,28 @@ pub(super) struct JournalThread<W: World> {
     reported: Instant,
     synced: Instant,
     opened: Opened,
-    /// A file of the journal was removed or replaced.
+    /// Whether a file of the journal was removed or replaced.
     is_gone: bool,
     is_failing: bool,
-    /// Whether a record from the primary could not be written. The journal then ends before that record, and the plant asks for it when it
-    /// follows again. Anything written after it, a count of lost records too, would get the record's number.
+    /// Whether a record from the primary could not be written. The journal then ends before that record, and the plant requests it
+    /// when it follows again. Nothing may be written after the cut, not even a count of lost records, because it would take the
+    /// missing record's number.
     is_cut: bool,
     error: Option<String>,
     idle: Wait,
     wake_up: Arc<WakeUp<W>>,
-    /// Of a plant of a pair: the events that wait for the standby.
+    /// For a plant of a pair: the events that wait for the standby.
     waiters: Option<Waiters<W>>,
 }
 
-/// Work that waits for the disk instead of the journal's thread.
+/// Disk work that the journal's thread hands to the disk thread.
 enum DiskTask<W: World> {
     Io(IoTask<W>),
-    /// A state, and the sync before it is written: the disk must have the records that it includes.
+    /// A state, and the sync that must precede writing it: the disk must have the records that the state includes.
     State(Option<IoTask<W>>, checkpoint::Job),
 }
 
-/// The thread that waits for the disk. It ends when the journal's thread has.
+/// The thread that waits for the disk. It ends after the journal's thread.
 pub(super) struct IoThread<W: World> {
     tasks: W::Receiver<DiskTask<W>>,
     finished: W::Sender<Finished<W>>,
@@ -132,31 +133,31 @@ pub(super) struct IoThread<W: World> {
     status: Arc<Mutex<Status>>,
 }
 
-/// The journal's end of the ways to that thread and back.
+/// The journal thread's end of the channels to and from the disk thread.
 pub(super) struct IoHandle<W: World> {
     tasks: W::Sender<DiskTask<W>>,
     finished: W::Receiver<Finished<W>>,
-    /// I/O tasks without a result yet.
+    /// I/O tasks without a result so far.
     under_way: usize,
 }
 
 impl<W: World> IoHandle<W> {
     fn send(&mut self, task: DiskTask<W>) {
         let has_io = matches!(&task, DiskTask::Io(_) | DiskTask::State(Some(_), _));
-        // The thread ends behind the journal's.
+        // The disk thread outlives the journal's thread.
         if self.tasks.send(task).is_ok() {
             self.under_way += usize::from(has_io);
         }
     }
 
-    /// The result of a finished task, if there is one.
+    /// Returns the result of a finished task, if there is one.
     fn finished(&mut self) -> Option<Finished<W>> {
         let finished = self.finished.try_recv().ok()?;
         self.under_way -= 1;
         Some(finished)
     }
 
-    /// Waits for the result of a running task.
+    /// Waits for the result of a running task; returns `None` if none is running.
     fn wait(&mut self) -> Option<Finished<W>> {
         if self.under_way == 0 {
             return None;
@@ -168,7 +169,7 @@ impl<W: World> IoHandle<W> {
 }
 
 impl<W: World> IoThread<W> {
-    /// The thread's work, and the channel to it. States go to `states` when the disk has the records that they include.
+    /// Creates the thread's state, and the channel to it. States go to `states` once the disk has the records that they include.
     pub(super) fn new(states: W::Sender<checkpoint::Job>, status: Arc<Mutex<Status>>) -> (Self, IoHandle<W>) {
         let ((tasks, tasks_out), (finished_in, finished)) = (W::channel(), W::channel());
         let waiter = Self { tasks: tasks_out, finished: finished_in, states, status };
@@ -189,7 +190,7 @@ impl<W: World> IoThread<W> {
                 (Some(state), None) => drop(self.states.send(state)),
                 (None, _) => {}
             }
-            // A journal thread that has ended needs no result.
+            // If the journal's thread has ended, nobody needs the result.
             finished.into_iter().for_each(|finished| drop(self.finished.send(finished)));
         }
     }
@@ -235,7 +236,7 @@ impl<W: World> JournalThread<W> {
     pub(super) fn run(mut self) -> Result<(), PlantFailure> {
         self.wake_up.is_for_this_thread();
         loop {
-            // An input is queued before its events are published: the inputs of all events published now are in the queue.
+            // Inputs are queued before their events are published, so the inputs of all events published by now are in the queue.
             let published = self.events.lag();
             let mut failure = None;
             let mut left = self.inputs.len();
@@ -261,8 +262,8 @@ impl<W: World> JournalThread<W> {
                             return checkpoint::report::<W>(status, Err(problem.to_owned()));
                         }
                         Queued::State(taken) => {
-                            // It includes inputs that the journal has lost: the record that counts them goes first. A reader that
-                            // gets here without it would take its own state for the checkpoint's.
+                            // The state includes inputs that the journal has lost, so the record that counts them must precede it.
+                            // A reader that arrived without that record would mistake its own state for the checkpoint's.
                             let now = last_time.unwrap_or_else(|| W::time_of_day().0);
                             match writer.record_loss(now) {
                                 Ok(()) => state = Some((writer.next_number(), taken)),
@@ -277,7 +278,7 @@ impl<W: World> JournalThread<W> {
                     let mut scratch = [0; 16];
                     let record = record_of(&input.borrowed(), &mut scratch);
                     last_time = Some(record.time);
-                    // It is the primary now, and what it lacks is lost.
+                    // The plant is the primary now, and the records it lacks are lost.
                     *is_cut = false;
                     if let Err(error) = writer.append(&record) {
                         failure = Some(error);
@@ -295,7 +296,7 @@ impl<W: World> JournalThread<W> {
                 *record = writer.next_number();
             }
             if self.writer.losses() > losses {
-                // A state taken from now on lies behind the record that counts them.
+                // States taken from now on follow the record that counts these losses.
                 self.coordinator.add_losses(self.writer.losses() - losses);
             }
             match self.write() {
@@ -333,12 +334,12 @@ impl<W: World> JournalThread<W> {
                 if self.writer.unconfirmed() > unconfirmed {
                     failure.get_or_insert(error);
                 } else {
-                    // It costs room, and no record.
+                    // Space is not freed, but no record is lost.
                     self.error = Some(error.to_string());
                 }
             }
             if let Some(error) = failure {
-                // A plant that follows lacks a record, or may lack one.
+                // A following plant lacks a record, or may lack one.
                 self.waiters.iter().for_each(|waiters| waiters.shared.lost());
                 if self.when_failing == WhenFailing::Stop {
                     self.error = Some(error.to_string());
@@ -378,7 +379,7 @@ impl<W: World> JournalThread<W> {
         }
     }
 
-    /// All records are written: waits until the disk has them.
+    /// Waits until the disk has all written records.
     fn end(&mut self) -> Result<(), JournalError> {
         let mut written = if self.is_cut { Ok(()) } else { self.writer.record_loss(W::time_of_day().0) };
         while let Some(finished) = self.disk.wait() {
@@ -387,7 +388,7 @@ impl<W: World> JournalThread<W> {
         written.and(self.writer.sync())
     }
 
-    /// Hands a state to the checkpoint writer, behind the records that it includes.
+    /// Hands a state to the disk thread, to be written once the disk has the records that it includes.
     fn hand_on(&mut self, state: checkpoint::Job) {
         match self.writer.begin_sync() {
             Ok(io_task) => self.disk.send(DiskTask::State(io_task, state)),
@@ -395,8 +396,8 @@ impl<W: World> JournalThread<W> {
         }
     }
 
-    /// Writes the appended records, and syncs them when that is due: before a client gets their events if that is the policy, else in
-    /// the background.
+    /// Writes the appended records, and syncs them when a sync is due: before their events are released with
+    /// `SyncPolicy::Always`, otherwise in the background.
     fn write(&mut self) -> Result<(), JournalError> {
         match self.sync {
             SyncPolicy::Always if !planted!("always-does-not-sync") => self.writer.sync(),
@@ -411,14 +412,14 @@ impl<W: World> JournalThread<W> {
         }
     }
 
-    /// Waits until there is work. `true` when no more will come.
+    /// Waits until there is work. Returns `true` when no more will come.
     fn wait(&mut self) -> bool {
         let waiting = |this: &Self| this.waiters.as_ref().map_or(0, Waiters::waiting);
         if self.inputs.is_closed() && self.inputs.is_empty() && waiting(self) == 0 {
-            // Ingest is gone; so is its end of the ring, or will be in a moment.
+            // Ingest has ended; its end of the ring is closed, or will be in a moment.
             return matches!(self.events.poll(|_, _, _| {}), Err(PollError::Closed | PollError::Failed(_)));
         }
-        // Also for inputs without events.
+        // Inputs without events are work too.
         let mut idle = Idle::<W>::new(self.idle);
         let has_work = |this: &Self| {
             let waiting = waiting(this);

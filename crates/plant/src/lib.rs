@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 //!
-//! The live plant: lines in, events out to the outputs.
+//! The live plant: market data lines in, events out.
 //!
 //! ```text
 //! lines, answers ─▶ ingest ──events──▶ ring ─▶ journal ─▶ clients' servers
@@ -10,13 +10,13 @@
 //!                                                                 "pipeline": behind the ring, on one of their own)
 //! ```
 //!
-//! One thread, *ingest*, receives, arbitrates, translates ([`tapeworks_feed::live::LiveFeed`]) and publishes events. Every
-//! input goes to the journal first, and the clients' servers stand behind the journal in the ring: so the journal has every
-//! event that a client has seen, even if the process dies. Start-up replays the journal through the same stages, so the plant
-//! continues from there, and requests the messages in between from the venues' servers.
+//! One thread, *ingest*, receives, arbitrates, translates ([`tapeworks_feed::live::LiveFeed`]) and publishes events. Every input is
+//! written to the journal before its events reach the clients' servers, which follow the journal in the ring. So the journal holds
+//! the input of every event that a client has seen, even if the process dies. At start-up the plant replays the journal through the
+//! same stages, continues from there, and requests the messages it missed from the venues' servers.
 //!
-//! Events are numbered from 0 in the order in which they are published. A replay of the journal gives the same events with
-//! the same numbers ([`tapeworks_engine::JournalHistory`]).
+//! Events are numbered from 0 in publication order. Replaying the journal produces the same events with the same numbers
+//! ([`tapeworks_engine::JournalHistory`]).
 
 mod books;
 mod checkpoint;

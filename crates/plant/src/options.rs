@@ -22,10 +22,10 @@ use crate::journal::JournalSetting;
 use crate::pair::{self, Alike, PairError, PairSetting};
 use crate::relay::RelayOptions;
 
-/// Orders of a feed that there is usually room for.
+/// Default number of orders of a feed to reserve room for.
 pub const ORDERS: usize = 1 << 16;
 
-/// A venue's server for retransmission.
+/// A venue's retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RetransmissionServer {
     /// Requests and answers are datagrams.
@@ -34,15 +34,16 @@ pub enum RetransmissionServer {
     Tcp {
         /// The server.
         address: SocketAddr,
-        /// Where the answers come to: a multicast group or an address of this machine; `None`: they come over the connection, as the login's protocol has it.
+        /// Where the answers arrive: a multicast group or an address of this machine. `None`: over the connection, as the login's
+        /// protocol defines.
         group: Option<SocketAddr>,
-        /// Who requests.
+        /// The credentials for requests.
         login: RequestLogin,
     },
 }
 
 impl RetransmissionServer {
-    /// Whether requests go over TCP. Then the server sends all messages of a request, in several packets.
+    /// Returns whether requests go over TCP. Such a server sends all messages of a request, in several packets.
     pub const fn is_by_tcp(&self) -> bool {
         matches!(self, Self::Tcp { .. })
     }
@@ -54,18 +55,18 @@ impl From<SocketAddr> for RetransmissionServer {
     }
 }
 
-/// A venue's server for snapshots.
+/// A venue's snapshot server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotServer {
-    /// They come over the connection: GLIMPSE; of Cboe, London and MEMX a server of their own form.
+    /// Snapshots come over the connection: GLIMPSE, and the venue-specific servers of Cboe, London and MEMX.
     Tcp(SocketAddr),
-    /// Requests go over TCP, and the snapshots come to an address of their own: NYSE's refreshes.
+    /// Requests go over TCP, and the snapshots come to a separate address: NYSE's refreshes.
     Group {
         /// The request server.
         address: SocketAddr,
-        /// Where they come to: a multicast group or an address of this machine.
+        /// Where the snapshots arrive: a multicast group or an address of this machine.
         group: SocketAddr,
-        /// Who requests.
+        /// The credentials for requests.
         login: RequestLogin,
     },
 }
@@ -79,35 +80,35 @@ impl From<SocketAddr> for SnapshotServer {
 /// A channel of a venue: its lines and servers.
 #[derive(Clone, Debug)]
 pub struct VenueOptions {
-    /// Its name for people.
+    /// Its display name.
     pub name: String,
     /// Its protocol.
     pub application: Application,
     /// The feed.
     pub publisher: Publisher,
-    /// Line A, and line B where there is one: multicast groups or addresses of this machine.
+    /// Line A, and line B if there is one: multicast groups or addresses of this machine.
     pub lines: Vec<SocketAddr>,
     /// The retransmission server.
     pub retransmission: Option<RetransmissionServer>,
     /// The snapshot server.
     pub snapshot: Option<SnapshotServer>,
-    /// The login for a snapshot server whose snapshots come over the connection.
+    /// The login for a snapshot server that answers over the connection.
     pub login: SnapshotLogin,
-    /// How the lines are followed. Missing messages are requested if there is a `retransmission` server.
+    /// How the lines are arbitrated. Missing messages are requested if there is a `retransmission` server.
     pub arbiter: ArbiterOptions,
     /// How snapshots are requested, if there is a server.
     pub snapshots: SnapshotOptions,
-    /// Resting orders that the books have room for from the start on.
+    /// Number of resting orders that the books reserve room for at the start.
     pub orders: usize,
 }
 
-/// Which thread does what.
+/// How work is divided among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Topology {
-    /// Ingest has books and NBBO too: one core from the datagram to the shared memory.
+    /// Ingest also maintains the books and the NBBO: one core from the datagram to the shared memory.
     #[default]
     Inline,
-    /// Books and NBBO on a thread of their own, behind the ring.
+    /// Books and NBBO run on a separate thread, which reads the ring.
     Pipeline,
 }
 
@@ -115,24 +116,24 @@ pub enum Topology {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Source {
-    /// A UDP socket for each line: `recvmmsg`, kernel receive times.
+    /// A UDP socket for each line: `recvmmsg`, with kernel receive times.
     #[default]
     Sockets,
-    /// The frames of a network interface, by AF_PACKET (TPACKET_V3); needs `CAP_NET_RAW`.
+    /// The frames of a network interface, through AF_PACKET (TPACKET_V3); needs `CAP_NET_RAW`.
     Packet {
         /// The interface's name.
         device: String,
     },
-    /// The frames of a queue of a network interface, by AF_XDP: none of them reaches the kernel's stack.
+    /// The frames of one queue of a network interface, through AF_XDP: none of them reaches the kernel's network stack.
     #[cfg(feature = "af-xdp")]
     Xdp(tapeworks_packet::live::XdpOptions),
-    /// The frames of a device, by DPDK: the kernel does not see them.
+    /// The frames of a device, through DPDK: the kernel does not see them.
     #[cfg(feature = "dpdk")]
     Dpdk(tapeworks_packet::live::DpdkOptions),
 }
 
 impl Source {
-    /// The interface whose frames are received.
+    /// Returns the interface whose frames are received; `None` for sockets.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Sockets => None,
@@ -144,7 +145,7 @@ impl Source {
         }
     }
 
-    /// Whether the kernel drives the interface, so that groups are joined by it.
+    /// Returns whether the kernel drives the interface, so that groups are joined through the kernel.
     pub(crate) const fn is_of_the_kernel(&self) -> bool {
         #[cfg(feature = "dpdk")]
         if let Self::Dpdk(_) = self {
@@ -153,7 +154,7 @@ impl Source {
         true
     }
 
-    /// Whether its frames reach no socket.
+    /// Returns whether the frames bypass all sockets.
     pub(crate) const fn is_ahead_of_the_kernel(&self) -> bool {
         !matches!(self, Self::Sockets | Self::Packet { .. })
     }
@@ -162,17 +163,17 @@ impl Source {
 /// How datagrams are received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveOptions {
-    /// Where they come from.
+    /// The source of the datagrams.
     pub source: Source,
-    /// The address of the interface that multicast groups are joined on; the kernel's choice unless given.
+    /// The address of the interface on which multicast groups are joined; `None` leaves the choice to the kernel.
     pub interface: Option<Ipv4Addr>,
-    /// Bytes of each socket's buffer that the plant requests of the kernel, or of the ring of AF_PACKET; its default unless given.
+    /// Bytes to request from the kernel for each socket's buffer, or for the AF_PACKET ring; `None` keeps the default.
     pub buffer_bytes: Option<usize>,
     /// `SO_BUSY_POLL`, in us.
     pub busy_poll_us: u32,
     /// The longest datagram, in bytes.
     pub datagram_bytes: usize,
-    /// Packet buffers: each input that waits for the journal has one.
+    /// Number of packet buffers. Each input that waits for the journal occupies one.
     pub buffers: usize,
 }
 
@@ -194,37 +195,37 @@ impl Default for ReceiveOptions {
 pub struct PlantOptions {
     /// The channels.
     pub venues: Vec<VenueOptions>,
-    /// How they are received.
+    /// How datagrams are received.
     pub receive: ReceiveOptions,
-    /// Which thread does what.
+    /// How work is divided among threads.
     pub topology: Topology,
-    /// How ingest waits for packets, and the consumers of the ring for events.
+    /// How ingest waits for packets, and how the ring's consumers wait for events.
     pub wait: Wait,
-    /// The cores of ingest and of the market stages; not pinned unless given.
+    /// The cores of ingest and of the market stages; `None` leaves a thread unpinned.
     pub cores: [Option<usize>; 2],
-    /// Events in the ring.
+    /// Number of events in the ring.
     pub ring_events: usize,
     /// The rules of the NBBO.
     pub rules: NbboRules,
-    /// When venues are under self-help: out of the NBBO.
+    /// When venues are under self-help, and so excluded from the NBBO.
     pub self_help: Vec<SelfHelp>,
-    /// What the sizes of the SIPs' quotes count.
+    /// The unit of the sizes in the SIPs' quotes.
     pub sip_sizes: SipSizes,
-    /// The only symbols wanted.
+    /// The only symbols to publish; `None` publishes all.
     pub symbols: Option<HashSet<Symbol>>,
     /// The journal.
     pub journal: Option<JournalSetting>,
-    /// The other plant, where there are two as a pair. It needs a journal.
+    /// The other plant of a pair. Requires a journal.
     pub pair: Option<PairSetting>,
-    /// The plant whose events are taken instead of lines. There are no venues then, and no pair.
+    /// The plant whose events are taken instead of lines. Excludes venues and a pair.
     pub relay: Option<RelayOptions>,
-    /// The file of the shared memory for local clients.
+    /// The shared-memory file for local clients.
     pub shared_memory: Option<PathBuf>,
-    /// Whether rarely used paths are kept warm.
+    /// Whether to keep rarely used paths warm.
     pub warm: bool,
-    /// Orders of a feed that there is always room for, at the plant's books and at those of each output and replay.
+    /// Minimum number of orders per feed to reserve room for, in the plant's books and in those of each output and replay.
     pub least_orders: usize,
-    /// Where samples of packets and of rare operations go, for traces.
+    /// Destination of trace samples of packets and rare operations.
     pub traces: Option<Traces>,
 }
 
@@ -253,7 +254,7 @@ impl Default for PlantOptions {
 }
 
 impl PlantOptions {
-    /// The options of the books of a consumer that makes records: the plant's own.
+    /// Returns the options of the plant's books, for any consumer that makes records.
     pub fn books(&self) -> BookOptions {
         let mut feeds: Vec<(Publisher, Capacity)> = Vec::new();
         for VenueOptions { publisher, .. } in &self.venues {
@@ -269,14 +270,14 @@ impl PlantOptions {
         BookOptions { feeds, capacity, rules: self.rules.clone(), shard }
     }
 
-    /// The tables of a feed at the start.
+    /// Returns the initial table sizes of a feed.
     pub(crate) fn capacity_of(&self, publisher: Publisher) -> Capacity {
         let of_feed = self.venues.iter().filter(|venue| venue.publisher == publisher);
         let orders: usize = of_feed.map(|venue| venue.orders).sum();
         Capacity::for_orders(orders.max(self.least_orders))
     }
 
-    /// The options of the plant's engine. An engine with these options makes the same events from the plant's journal.
+    /// Returns the options of the plant's engine. An engine with these options makes the same events from the plant's journal.
     pub fn engine(&self) -> EngineOptions {
         let channels = self
             .venues
@@ -305,7 +306,7 @@ impl PlantOptions {
         }
     }
 
-    /// What the two plants of a pair must have alike.
+    /// Returns the settings that must be the same in both plants of a pair.
     pub(crate) fn alike(&self) -> Alike {
         let lines = |venue| {
             let VenueOptions { name, lines, .. }: &VenueOptions = venue;
@@ -314,16 +315,16 @@ impl PlantOptions {
         Alike::of(&self.engine(), self.venues.iter().map(lines))
     }
 
-    /// Decides with the other plant of a pair which of the two is the primary; the plant then starts so. Waits for the other where it
-    /// must. `say` gets the news, and the waiting ends when `is_stopped`. Does nothing without a pair.
+    /// Agrees with the other plant of a pair which of the two is the primary; the plant then starts in its role. Waits for the
+    /// other plant if it must, until `is_stopped` returns true. `say` receives progress messages. Does nothing without a pair.
     ///
     /// # Errors
-    /// [`PairError`]: a port that is busy, a journal that cannot be used, another plant with another configuration.
+    /// [`PairError`]: a port in use, a journal that cannot be used, or a peer with a different configuration.
     pub fn agree(&mut self, say: impl FnMut(&str), is_stopped: impl Fn() -> bool) -> Result<(), PairError> {
         self.agree_in::<System>(say, is_stopped)
     }
 
-    /// As [`PlantOptions::agree`], in any world.
+    /// Agrees like [`PlantOptions::agree`], in any world.
     ///
     /// # Errors
     /// As [`PlantOptions::agree`].
@@ -345,12 +346,12 @@ impl PlantOptions {
         Ok(())
     }
 
-    /// The events that the plant's journal holds; `None` if it keeps none.
+    /// Returns the events in the plant's journal; `None` if it keeps none.
     pub fn history(&self) -> Option<JournalHistory> {
         self.history_in()
     }
 
-    /// As [`PlantOptions::history`], on any disk.
+    /// Returns the history like [`PlantOptions::history`], on any disk.
     pub fn history_in<D: Disk>(&self) -> Option<JournalHistory<D>> {
         Some(JournalHistory::new_in(self.engine(), &self.journal.as_ref()?.folder))
     }

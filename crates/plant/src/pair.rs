@@ -1,20 +1,22 @@
-//! Two plants as a pair: a standby that has the primary's journal, record for record, and takes over.
+//! Two plants as a pair: a standby that replicates the primary's journal, record for record, and takes over.
 //!
-//! The primary's inputs are its journal, and the engine is deterministic: a plant that takes the same records has the same books, and its
-//! events have the same numbers. So the standby takes the primary's records instead of its own lines, writes them into its journal and
-//! feeds its engine. Its own lines wait in a buffer meanwhile. When the primary is silent, the standby feeds them behind the last
-//! record: of each message the arbitration takes the first copy, so nothing comes twice and nothing is missing.
+//! The primary's journal holds all its inputs, and the engine is deterministic: a plant that takes the same records has the same
+//! books, and its events have the same numbers. The standby therefore takes the primary's records instead of its own lines, writes
+//! them to its journal and feeds its engine, while packets of its own lines wait in a buffer. When the primary is silent, the
+//! standby feeds those packets after the last record: arbitration takes the first copy of each message, so nothing is duplicated
+//! and nothing is missing.
 //!
 //! ```text
 //! primary   ingest ─▶ journal ─▶ file ─▶ link ══ records ══▶ link ─▶ ingest ─▶ journal     standby
 //!                        ▲ lets events pass ◀── acknowledged ══╝◀──────────────┘
 //! ```
 //!
-//! [`PlantOptions::agree`](crate::PlantOptions::agree) decides who is what before the journal is opened. The link is a thread: of the primary it reads the journal's
-//! file, from any record on, and follows it, so there is no seam between old records and new ones. `codec` has the bytes.
+//! [`PlantOptions::agree`](crate::PlantOptions::agree) decides the roles before the journal is opened. The link is a thread: on the
+//! primary it reads the journal's file from any record and follows it, so there is no seam between old records and new ones.
+//! `codec` defines the protocol.
 //!
-//! Cost: none without a pair. Of the primary, a read of each record from the page cache and its bytes on the network; ingest does nothing
-//! more, and the journal's thread holds events back until the standby has their inputs.
+//! Cost: none without a pair. On the primary, one read of each record from the page cache and its bytes on the network; ingest does
+//! no extra work, and the journal's thread holds events back until the standby has their inputs.
 
 mod agree;
 mod codec;
@@ -47,37 +49,40 @@ pub(crate) use link::{Link, Piece};
 /// The options of a plant of a pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PairSetting {
-    /// Where the other plant connects to.
+    /// The address that accepts the other plant's connections.
     pub listen: SocketAddr,
-    /// Where the other plant listens.
+    /// The other plant's address.
     pub peer: SocketAddr,
-    /// The files of TLS, for connections from the other and to it: each shows a certificate that one of `client_authorities` has signed, and
-    /// the one that is called a certificate for its address. Without them there is no TLS, and anybody who gets to the port is believed.
+    /// TLS files for connections from and to the other plant. Each side presents a certificate signed by one of
+    /// `client_authorities`, and the accepting side's certificate must be valid for its address. Without them there is no TLS, and
+    /// anyone who reaches the port is trusted.
     pub tls: Option<TlsFiles>,
-    /// Whether it is the primary at its first start. Later it is what it was, if the other does not say otherwise.
+    /// Whether the plant is the primary at its first start. Later starts keep the last role unless the other plant takes
+    /// precedence.
     pub is_primary: bool,
-    /// Whether it becomes the primary although the other cannot be asked.
+    /// Whether the plant becomes the primary even if the other one cannot be reached.
     pub is_forced: bool,
     /// Whether the primary's events wait until the standby has their inputs.
     pub waits: bool,
-    /// How long they wait before the primary goes on alone.
+    /// How long events wait before the primary goes on alone.
     pub standby_timeout: Duration,
     /// How long the primary may be silent before the standby takes over.
     pub takeover_after: Duration,
-    /// The bounds of the standby's buffer for its own lines: bytes, and time.
+    /// The limits of the standby's buffer for its own lines: bytes here, and time in `buffer`.
     pub buffer_bytes: usize,
     /// See `buffer_bytes`.
     pub buffer: Duration,
-    /// Where [`PlantOptions::agree`](crate::PlantOptions::agree) moved the journal, if it was not a beginning of the primary's.
+    /// Where [`PlantOptions::agree`](crate::PlantOptions::agree) moved the journal, if it was not a prefix of the primary's.
     pub moved_aside: Option<String>,
-    /// What [`PlantOptions::agree`](crate::PlantOptions::agree) found; `None`: as the plant remembers, or else as `is_primary` says.
+    /// The role that [`PlantOptions::agree`](crate::PlantOptions::agree) decided. `None`: the remembered role, or else the one that
+    /// `is_primary` sets.
     pub agreed: Option<Role>,
-    /// The epoch of the other plant to which this one has stepped down, in case the disk could not keep it.
+    /// The epoch of the primary for which this plant stepped down, in case the disk could not record it.
     pub stepped_down: Option<u64>,
 }
 
 impl PairSetting {
-    /// A pair with the defaults.
+    /// Creates the options of a pair with the defaults.
     pub fn new(listen: SocketAddr, peer: SocketAddr, is_primary: bool) -> Self {
         Self {
             listen,
@@ -96,15 +101,15 @@ impl PairSetting {
         }
     }
 
-    /// Whether this plant follows the other, as far as it knows. A plant that follows waits for room on a full disk.
+    /// Returns whether this plant follows the other, as far as it knows. A following plant waits for room on a full disk.
     pub fn is_follower(&self) -> bool {
         let is_standby = self.agreed.map_or(!self.is_primary, |role| role == Role::Standby);
         is_standby || self.stepped_down.is_some()
     }
 
-    /// Makes ready for another [`PlantOptions::agree`](crate::PlantOptions::agree), after the plant ended with `why`.
+    /// Prepares for another [`PlantOptions::agree`](crate::PlantOptions::agree), after the plant ended with `why`.
     pub fn begin_again(&mut self, why: &BeginAgain) {
-        // The operator's choice applies to the first role; a plant that has none yet keeps it.
+        // The operator's choice applies to the first role only; a plant without a role keeps it.
         self.is_forced &= self.agreed.is_none();
         if let BeginAgain::SteppedDown { epoch, .. } = why {
             self.stepped_down = self.stepped_down.max(Some(*epoch));
@@ -116,49 +121,49 @@ impl PairSetting {
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum PairError {
-    /// The other plant cannot connect.
+    /// The plant cannot listen for the other one.
     #[error("[pair]: cannot listen to {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The files of TLS.
+    /// The TLS files cannot be used.
     #[error("[pair]: {problem}")]
     Tls {
-        /// What is wrong with them.
+        /// The problem.
         problem: NoTls,
     },
-    /// What the plant remembers cannot be read or written.
+    /// The remembered role cannot be read or written.
     #[error("[pair]: {}: {source}", path.display())]
     State {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The journal.
+    /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A pair needs a journal.
     #[error("[pair] needs a [journal]: it is what the two have in common")]
     NoJournal,
-    /// The other refuses, and it is of no use to try again.
+    /// The other plant refuses, and a retry would not help.
     #[error("[pair]: the plant at {peer} refuses: {said}")]
     Refused {
-        /// The other.
+        /// The other plant.
         peer: SocketAddr,
         /// Its reason.
         said: String,
     },
-    /// The process is to stop.
+    /// The process is stopping.
     #[error("stopped")]
     Stopped,
 }
 
 impl PairError {
-    /// Whether the disk is full: there may be room later.
+    /// Returns whether the disk is full: a later attempt may find room.
     pub fn is_full_disk(&self) -> bool {
         match self {
             Self::State { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
@@ -168,17 +173,17 @@ impl PairError {
     }
 }
 
-/// Why a plant of a pair begins again, from what [`PlantOptions::agree`](crate::PlantOptions::agree) finds.
+/// Why a plant of a pair restarts with [`PlantOptions::agree`](crate::PlantOptions::agree).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BeginAgain {
-    /// The other has taken over.
+    /// The other plant has taken over.
     SteppedDown {
-        /// The other.
+        /// The other plant.
         peer: SocketAddr,
         /// The other's epoch.
         epoch: u64,
     },
-    /// The journal is not a beginning of the primary's.
+    /// The journal is not a prefix of the primary's.
     Diverged {
         /// The primary.
         peer: SocketAddr,
@@ -201,57 +206,58 @@ impl std::fmt::Display for BeginAgain {
     }
 }
 
-/// The status of a pair.
+/// The status of a plant of a pair.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PairStatus {
-    /// What the plant is now.
+    /// The plant's current role.
     pub role: Role,
     /// How many takeovers there were.
     pub epoch: u64,
-    /// Where the other is.
+    /// The other plant's address.
     pub peer: String,
-    /// Whether the other is connected: of a primary its standby, of a standby its primary.
+    /// Whether the other plant is connected: a primary's standby, or a standby's primary.
     pub is_connected: bool,
     /// Whether the primary's events wait for the standby.
     pub is_in_step: bool,
     /// Records that the standby lacks, as far as this plant knows.
     pub lag_records: u64,
-    /// The same in bytes: of a primary what it sent and has no acknowledgement of, of a standby what it received and has not written.
+    /// Lag in bytes: sent to the standby but not acknowledged; 0 on a standby.
     pub lag_bytes: u64,
-    /// Times that the primary went on alone because the standby was gone or slow.
+    /// How many times the primary went on alone because the standby was gone or slow.
     pub went_alone: u64,
     /// Records sent to standbys, or received from the primary.
     pub records: u64,
-    /// The standby's buffered packets of its own lines.
+    /// Packets of the standby's own lines in its buffer.
     pub buffered_packets: u64,
     /// Their bytes.
     pub buffered_bytes: u64,
-    /// Buffered packets that had no room, or waited too long, before the primary had taken them.
+    /// Packets dropped because the buffer was full or they waited too long, which the primary may not have taken.
     pub buffer_drops: u64,
     /// Takeovers of this plant since its start.
     pub takeovers: u64,
-    /// Packets of the buffer that a takeover fed.
+    /// Buffered packets that the last takeover fed.
     pub fed_packets: u64,
     /// Connections that were refused, or that did not speak the protocol.
     pub refused: u64,
-    /// The last reason: of a refusal here, or of the other's.
+    /// The last reason for a refusal, by this plant or by the other.
     pub reason: Option<String>,
-    /// Whether the journal was moved aside at the start, because it was not a beginning of the primary's.
+    /// Where the journal was moved at the start, if it was not a prefix of the primary's.
     pub moved_aside: Option<String>,
 }
 
-/// The link does not look yet, or no longer.
+/// The link is not running yet, or no longer.
 const NEVER: u64 = u64::MAX;
 
-/// A link that has not looked for so long stood still, in ns. It looks more often, and a standby waits for at least as long before it takes over.
+/// A link that has not run for this long was stopped, in ns. It normally runs more often, and a standby waits at least this long
+/// before it takes over.
 const STOOD_STILL_NS: u64 = 250_000_000;
 
-/// What the threads of a plant share for the pair.
+/// The pair's state shared by the threads of a plant.
 #[derive(Debug)]
 pub(crate) struct Shared<W: World> {
     /// The journal's file has the records before this one.
     written: AtomicU64,
-    /// So has the standby's.
+    /// The standby's journal has the records before this one.
     acknowledged: AtomicU64,
     /// Whether events wait for the standby.
     is_in_step: AtomicBool,
@@ -260,16 +266,16 @@ pub(crate) struct Shared<W: World> {
     has_ended: AtomicBool,
     /// The journal of a standby could not be written.
     has_lost: AtomicBool,
-    /// The plant begins again: no more events pass.
+    /// Whether the plant must restart: no more events pass.
     is_deposed: AtomicBool,
-    /// When the link looked last, in ns since `began`; [`NEVER`]: it does not look.
+    /// When the link last ran, in ns since `began`; [`NEVER`] if it is not running.
     looked_ns: AtomicU64,
-    /// The process stood still: before this time events pass only if the standby has them, in ns since `began`.
+    /// Until this time, in ns since `began`, events pass only if the standby has them, because the process was stopped.
     doubts_until_ns: AtomicU64,
     began: std::time::Instant,
-    /// It wakes the link.
+    /// Wakes the link.
     waker: W::Waker,
-    /// It wakes the journal's thread.
+    /// Wakes the journal's thread.
     journal: std::sync::OnceLock<Arc<WakeUp<W>>>,
     status: Mutex<PairStatus>,
 }
@@ -293,26 +299,26 @@ impl<W: World> Shared<W> {
         }
     }
 
-    /// The journal's thread is woken by this.
+    /// Sets the wake-up of the journal's thread.
     pub(crate) fn wakes(&self, journal: Arc<WakeUp<W>>) {
-        // There is one.
+        // It is set only once.
         let _twice = self.journal.set(journal);
     }
 
-    /// The journal's file has the records before `next`.
+    /// Reports that the journal's file has the records before `next`.
     pub(crate) fn wrote(&self, next: u64) {
         if self.written.swap(next, Ordering::AcqRel) != next {
-            // The link looks some times a second in any case.
+            // The link checks several times a second in any case.
             let _looks_later = self.waker.wake();
         }
     }
 
-    /// The journal of a plant that follows lacks a record.
+    /// Reports that the journal of a following plant lacks a record.
     pub(crate) fn lost(&self) {
         self.has_lost.store(true, Ordering::Release);
     }
 
-    /// No more events pass: the other is the primary, or this plant cannot follow.
+    /// Stops all further events: the other plant is the primary, or this one cannot follow.
     fn depose(&self) {
         self.is_deposed.store(true, Ordering::Release);
         if let Some(journal) = self.journal.get() {
@@ -320,7 +326,7 @@ impl<W: World> Shared<W> {
         }
     }
 
-    /// Whether no more events pass.
+    /// Returns whether events are stopped for good.
     pub(crate) fn is_deposed(&self) -> bool {
         self.is_deposed.load(Ordering::Acquire)
     }
@@ -329,8 +335,8 @@ impl<W: World> Shared<W> {
         u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The link looks. If it has not for so long that the standby may have taken over meanwhile, and `is_primary`, events are held for
-    /// `timeout`, in which the link asks. Returns whether that is so.
+    /// Records that the link runs. If it had not run for so long that the standby may have taken over, and `is_primary`, events are
+    /// held for `timeout`, while the link asks the other plant. Returns whether that is the case.
     fn looks(&self, is_primary: bool, timeout: Duration) -> bool {
         let (now_ns, before_ns) = (self.now_ns(), self.looked_ns.load(Ordering::Acquire));
         let stood_still = before_ns != NEVER && now_ns.saturating_sub(before_ns) >= STOOD_STILL_NS;
@@ -342,12 +348,13 @@ impl<W: World> Shared<W> {
         stood_still && is_primary
     }
 
-    /// The link looks no more.
+    /// Records that the link has ended.
     fn looks_no_more(&self) {
         self.looked_ns.store(NEVER, Ordering::Release);
     }
 
-    /// Whether the other may have taken over, while this process stood still, and the link has not had the time to find that out.
+    /// Returns whether the other plant may have taken over while this process was stopped, without the link having had time to find
+    /// out.
     fn is_in_doubt(&self) -> bool {
         let now_ns = self.now_ns();
         let looked_ns = self.looked_ns.load(Ordering::Acquire);
@@ -355,7 +362,7 @@ impl<W: World> Shared<W> {
         is_unseen || now_ns < self.doubts_until_ns.load(Ordering::Acquire)
     }
 
-    /// The events of records before this one may pass.
+    /// Returns the record before which inputs may have their events released.
     pub(crate) fn may_pass(&self) -> u64 {
         if self.is_in_step.load(Ordering::Acquire) {
             self.acknowledged.load(Ordering::Acquire)
@@ -366,7 +373,7 @@ impl<W: World> Shared<W> {
         }
     }
 
-    /// The standby has not answered for too long: events no longer wait for it.
+    /// Stops waiting for a standby that has not answered for too long.
     pub(crate) fn goes_on_alone(&self) {
         if self.is_in_step.swap(false, Ordering::AcqRel) {
             self.went_alone.fetch_add(1, Ordering::Relaxed);
@@ -384,13 +391,13 @@ impl<W: World> Shared<W> {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub(crate) fn status(&self) -> PairStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The end of the journal's thread: dropped with it.
+/// Signals the end of the journal's thread, which drops it.
 #[derive(Debug)]
 pub(crate) struct Ends<W: World>(pub(crate) Arc<Shared<W>>);
 
@@ -401,22 +408,22 @@ impl<W: World> Drop for Ends<W> {
     }
 }
 
-/// Events that wait in the ring until the standby has their inputs.
+/// Events held in the ring until the standby has their inputs.
 #[derive(Debug)]
 pub(crate) struct Waiters<W: World> {
     pub(crate) shared: Arc<Shared<W>>,
     timeout: Duration,
-    /// A place behind events, the record that follows their inputs, and since when they wait.
+    /// For each batch of waiting events: the position after it, the record after its inputs, and since when it waits.
     places: std::collections::VecDeque<(u64, u64, std::time::Instant)>,
-    /// Events that have passed.
+    /// Number of events released.
     passed: u64,
     _ends: Ends<W>,
 }
 
-/// How often the thread looks at least while events wait.
+/// Maximum sleep of the thread while events wait.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Places that are kept apart; later events share the last one.
+/// Maximum number of separate batches; later events join the last one.
 const PLACES: usize = 1_024;
 
 impl<W: World> Waiters<W> {
@@ -431,12 +438,12 @@ impl<W: World> Waiters<W> {
         }
     }
 
-    /// Events that wait.
+    /// Returns how many events wait.
     pub(crate) fn waiting(&self) -> usize {
         self.places.back().map_or(0, |(place, ..)| (place - self.passed) as usize)
     }
 
-    /// The ring has so many events whose inputs are before the record `next`. Returns how many may pass.
+    /// Registers `published` events in the ring, whose inputs precede record `next`. Returns how many events may pass.
     pub(crate) fn pass(&mut self, published: usize, next: u64) -> usize {
         let place = self.passed + published as u64;
         if published > self.waiting() {
@@ -465,7 +472,7 @@ impl<W: World> Waiters<W> {
         self.places.front().is_some_and(|(.., since)| W::since(*since) >= self.timeout)
     }
 
-    /// Whether some may pass now.
+    /// Returns whether some events may pass now.
     pub(crate) fn is_due(&self) -> bool {
         let may_pass = self.shared.may_pass();
         self.shared.is_deposed()
@@ -473,17 +480,17 @@ impl<W: World> Waiters<W> {
             || self.is_late() && !self.shared.is_in_doubt()
     }
 
-    /// How long the thread may sleep.
+    /// Returns how long the thread may sleep.
     pub(crate) fn longest(&self) -> Duration {
         self.places.front().map_or(Duration::MAX, |(.., since)| {
             let left = self.timeout.saturating_sub(W::since(*since));
-            // Late events that wait although nobody answers wait for the link.
+            // Late events that are held despite the timeout wait for the link.
             if left.is_zero() { LOOK } else { left.min(LOOK) }
         })
     }
 }
 
-/// What both must have alike.
+/// Fingerprints of the settings that both plants must share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Alike {
     engine: u64,
@@ -491,7 +498,7 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Of a plant with this engine, and venues with these names and lines.
+    /// Computes the fingerprints for this engine, and for venues with these names and lines.
     pub(crate) fn of<'v>(
         engine: &EngineOptions,
         venues: impl Iterator<Item = (&'v str, &'v [SocketAddr])>,
@@ -499,7 +506,7 @@ impl Alike {
         let mut symbols: Vec<&str> = engine.symbols.iter().flatten().map(Symbol::as_str).collect();
         symbols.sort_unstable();
         let has_symbols = engine.symbols.is_some();
-        // A bug fix may change the events of the same inputs.
+        // A bug fix may change the events that the same inputs produce.
         let version = env!("CARGO_PKG_VERSION");
         let text = format!(
             "{version} {:?} {:?} {:?} {:?} {has_symbols} {symbols:?}",
@@ -509,7 +516,7 @@ impl Alike {
         Self { engine: fnv1a(text.as_bytes()), lines: fnv1a(format!("{lines:?}").as_bytes()) }
     }
 
-    /// Why the other cannot be of this pair.
+    /// Returns why the other plant cannot be part of this pair, if so.
     fn refuse(self, hello: &Hello) -> Option<(codec::Reason, &'static str)> {
         if hello.engine != self.engine {
             let text = "its version, venues, symbols or rules are not those of this plant: the same inputs would give other events";
@@ -522,10 +529,10 @@ impl Alike {
     }
 }
 
-/// Bytes that a reader of one record, or one that follows closely, reads at once.
+/// Read size of a reader that needs one record, or follows closely, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// The bytes of a record say which it is.
+/// Returns the identity of a record: its time, and the checksum of its bytes.
 fn tip_of(record: &Record<'_>, scratch: &mut Vec<u8>) -> Tip {
     scratch.clear();
     record.encode(scratch);
@@ -533,7 +540,7 @@ fn tip_of(record: &Record<'_>, scratch: &mut Vec<u8>) -> Tip {
     Tip { time: record.time, checksum }
 }
 
-/// The record before `next` in the journal in `folder`; `None`: the journal does not have it.
+/// Returns the record before `next` in the journal in `folder`; `None` if the journal does not have it.
 fn tip_before<W: World>(folder: &std::path::Path, next: u64) -> Result<Option<Tip>, JournalError> {
     let Some(last) = next.checked_sub(1) else { return Ok(None) };
     let mut reader = JournalReader::<W>::from_number_in(folder, last)?;
@@ -546,7 +553,7 @@ fn tip_before<W: World>(folder: &std::path::Path, next: u64) -> Result<Option<Ti
     Ok(None)
 }
 
-/// Whether a record counts others that had numbers.
+/// Returns whether a record counts lost records that had numbers.
 pub(crate) const fn stands_for_numbered(record: &Record<'_>) -> bool {
     record.kind == LOST && record.line == tapeworks_journal::NUMBERED
 }
@@ -559,7 +566,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(40);
 
-    /// An address of this machine on which nothing listens.
+    /// Returns an address of this machine on which nothing listens.
     pub(super) fn free_address() -> SocketAddr {
         std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap()
     }
@@ -569,7 +576,7 @@ mod tests {
         Arc::new(Shared::new(poll.waker(net::WAKER).unwrap(), PairStatus::default()))
     }
 
-    /// As after the process stood still: the link looked for the last time long ago.
+    /// Simulates a stopped process: the link last ran long ago.
     fn stood_still(shared: &Shared<System>) {
         std::thread::sleep(Duration::from_nanos(STOOD_STILL_NS));
         shared.looked_ns.store(0, Ordering::Release);
@@ -585,21 +592,21 @@ mod tests {
         assert_eq!(waiters.pass(3, 10), 3, "the standby has them");
         assert_eq!(waiters.pass(2, 12), 0, "it lacks their inputs");
         stood_still(&shared);
-        // They are late, but the other may have taken over without them.
+        // The events are late, but the other plant may have taken over without them.
         assert_eq!((waiters.pass(2, 12), shared.went_alone.load(Ordering::Relaxed)), (0, 0));
         assert!(waiters.longest() <= LOOK);
-        // The link looks, and is to ask; meanwhile they wait, except those that the standby turns out to have.
+        // The link runs, and must ask; until then events wait, except those that the standby turns out to have.
         assert!(shared.looks(true, Duration::from_secs(3_600)));
         assert_eq!(waiters.pass(2, 12), 0);
         shared.acknowledge(12);
         assert_eq!(waiters.pass(2, 12), 2);
-        // The other is still the standby, or does not answer: the primary goes on alone when they are late again.
+        // The other plant is still the standby, or does not answer: the primary goes on alone when events are late again.
         assert_eq!(waiters.pass(1, 13), 0);
         shared.doubts_until_ns.store(0, Ordering::Release);
         shared.looks(true, TIMEOUT);
         std::thread::sleep(TIMEOUT);
         assert_eq!((waiters.pass(1, 13), shared.went_alone.load(Ordering::Relaxed)), (1, 1));
-        // Alone, nothing waits, but for a while after it stood still.
+        // Alone, no event waits, except for a while after the process was stopped.
         assert_eq!(waiters.pass(1, 14), 1);
         stood_still(&shared);
         assert_eq!(waiters.pass(1, 15), 0);

@@ -67,7 +67,7 @@ impl<W: World> Threads<W> {
     }
 }
 
-/// A consumer and its wake-up.
+/// A consumer, and the wake-up of its thread.
 type Woken<W> = (EventConsumer<W>, Arc<WakeUp<W>>);
 
 /// The ring: its producer, and its consumers by purpose.
@@ -75,13 +75,13 @@ struct Ring<W: World> {
     producer: Producer<Event, Waiting<W>>,
     journal: Option<Woken<W>>,
     market: Option<Woken<W>>,
-    /// A ring without consumers would be closed from the start.
+    /// Consumer for a ring that has no other: it would be closed from the start.
     nobody: Option<EventConsumer<W>>,
     readers: Readers<W>,
 }
 
 impl<W: World> Ring<W> {
-    /// The journal is the first consumer, if there is one, and readers stand behind it.
+    /// Builds the ring. The journal is the first consumer, if there is one, and the readers follow it.
     fn new(options: &PlantOptions, names: &[&str]) -> Self {
         let wait = options.wait;
         let has_journal = options.journal.is_some();
@@ -119,14 +119,14 @@ impl<W: World> Ring<W> {
 struct Beginning<W: World> {
     engine: Engine,
     books: BooksStage<W>,
-    /// The latest receive time of the events before the first; 0 when there are none.
+    /// The latest receive time of the events before the first one; 0 if there are none.
     time: Nanos,
-    /// The record of the journal that comes next; `None` where no checkpoint is used.
+    /// The next record of the journal to replay; `None` if no checkpoint is used.
     record: Option<u64>,
 }
 
 impl<W: World> Beginning<W> {
-    /// Goes on from the newest checkpoint beside the journal, if one can be used.
+    /// Restores the newest usable checkpoint in the journal's folder, if there is one.
     fn restore(
         &mut self,
         setting: &JournalSetting,
@@ -154,17 +154,17 @@ struct Journaled<W: World> {
     queue: JournalQueue<W>,
     /// Its folder, its contents, and the record to replay it from.
     replay: (PathBuf, Opened, Option<u64>),
-    /// For the books' own thread, where there is one.
+    /// For the books' own thread, if there is one.
     books_part: BooksPart<W>,
 }
 
-/// The options of the pair, and what its threads share.
+/// The pair's options, and the state that its threads share.
 type OfPair<'p, W> = Option<(&'p PairSetting, &'p Arc<Shared<W>>)>;
 
-/// What the threads of the journal share with others.
+/// What the journal's threads share with others.
 type Shares<'s, W> = (&'s Arc<Coordinator>, &'s Arc<Mutex<Status>>, Option<&'s Operations>, OfPair<'s, W>);
 
-/// Starts the threads of the journal and of checkpoints, behind the journal's last record.
+/// Starts the threads of the journal and of checkpoints; the journal continues after its last record.
 fn start_journal<W: World>(
     setting: &JournalSetting,
     opened: OpenJournal<W>,
@@ -181,7 +181,7 @@ fn start_journal<W: World>(
     let replay = (setting.folder.clone(), opened.opened, from);
     let (queue, inputs) = spsc::with_strategies(
         setting.queue.max(64).next_power_of_two(),
-        // Ingest wakes the journal's thread once in a turn: see `Ingest::turn`.
+        // Ingest wakes the journal's thread once per turn: see `Ingest::turn`.
         Waiting::with_wake_ups(wait, &[]),
         Waiting::with_wake_ups(wait, &[]),
     );
@@ -224,9 +224,10 @@ fn start_journal<W: World>(
     Ok(Journaled { queue: (queue, wake_up), replay, books_part })
 }
 
-/// Reads the ring where no other consumer does.
+/// Drains the ring if it has no other consumer.
 fn read_for_nobody<W: World>(mut consumer: EventConsumer<W>) -> Result<(), PlantFailure> {
-    // 100 million events a second would fill the ring in this time: ingest never waits for room, and an idle plant takes no CPU.
+    // Even 100 million events a second would take this long to fill the ring: ingest never waits for room, and an idle plant uses
+    // no CPU.
     let pause = Duration::from_nanos(10 * consumer.capacity() as u64).min(Duration::from_millis(20));
     loop {
         match consumer.poll(|_, _, _| {}) {
@@ -238,7 +239,7 @@ fn read_for_nobody<W: World>(mut consumer: EventConsumer<W>) -> Result<(), Plant
     }
 }
 
-/// The venues' snapshot servers.
+/// Returns the venues' snapshot servers.
 fn snapshot_servers(options: &PlantOptions) -> Vec<snapshots::Server> {
     let server = |venue: &VenueOptions| snapshots::Server {
         server: venue.snapshot,
@@ -250,8 +251,9 @@ fn snapshot_servers(options: &PlantOptions) -> Vec<snapshots::Server> {
 }
 
 impl Plant {
-    /// Starts a plant, and gives a consumer of its events for each name of `readers`. When this returns the plant listens to
-    /// the lines, and replays the journal ([`Plant::replayed`] waits for it); consumers see the replayed events like any other.
+    /// Starts a plant, and returns a consumer of its events for each name in `readers`. When this returns, the plant is listening
+    /// to the lines and replaying the journal ([`Plant::replayed`] waits for the end of the replay); consumers see the replayed
+    /// events like any others.
     ///
     /// A reader that stops reading stops the plant once the ring is full.
     ///
@@ -261,7 +263,7 @@ impl Plant {
         Self::start_watched(options, readers, view::Watch::default())
     }
 
-    /// As [`Plant::start`]; the books show themselves in `watch`.
+    /// Starts a plant like [`Plant::start`], and publishes the books in `watch`.
     ///
     /// # Errors
     /// [`PlantError`].
@@ -275,7 +277,7 @@ impl Plant {
 }
 
 impl<W: World> Plant<W> {
-    /// As [`Plant::start_watched`], in any world.
+    /// Starts a plant like [`Plant::start_watched`], in any world.
     ///
     /// # Errors
     /// [`PlantError`].
@@ -302,10 +304,10 @@ impl<W: World> Plant<W> {
         if options.pair.is_some() && options.journal.is_none() {
             return Err(PairError::NoJournal.into());
         }
-        // The journal is read to its end before it is written on.
+        // The journal is read to its end before anything is appended.
         if let (Some(setting), Some(end)) = (&options.journal, journal) {
             let mut opened = days::open_in::<W>(&setting.folder, setting.options, W::time_of_day())?;
-            // One of a pair gets them from the other.
+            // A plant of a pair gets the missing records from its peer.
             if options.pair.is_none() {
                 opened.count_missing(W::time_of_day())?;
             }
@@ -377,7 +379,7 @@ impl<W: World> Plant<W> {
             if is_ready {
                 live_from_in.store(engine.counters().events, Ordering::Release);
             }
-            // It has room for the one answer.
+            // The channel has room for this one answer.
             let _nobody_waits = ready_in.try_send(replayed);
             if !is_ready {
                 return Ok(());
@@ -403,16 +405,16 @@ impl<W: World> Plant<W> {
         Ok((plant, readers))
     }
 
-    /// Waits until the journal is replayed: from then on the plant publishes the events of the lines. The consumers must be
-    /// read meanwhile.
+    /// Waits until the journal is replayed; from then on the plant publishes live events. The consumers must be read in the
+    /// meantime.
     ///
     /// # Errors
-    /// A journal that cannot be read, a core that ingest cannot be pinned to. The plant does nothing then.
+    /// A journal that cannot be read, or a core that ingest cannot be pinned to. The plant then does nothing.
     pub fn replayed(&mut self) -> Result<JournalReplayed, PlantError> {
         match self.replayed {
             Some(replayed) => Ok(replayed),
             None => {
-                // A thread that is gone has panicked; stopping reports it.
+                // A closed channel means that the thread panicked; stopping reports it.
                 let replayed = self.ready.recv().unwrap_or(Ok(JournalReplayed::default()))?;
                 self.replayed = Some(replayed);
                 Ok(replayed)
@@ -420,46 +422,46 @@ impl<W: World> Plant<W> {
         }
     }
 
-    /// The end of a source of events, where events come from another plant. Can be taken once.
+    /// Takes the sender for another plant's events, if events come from another plant. Returns it only once.
     pub const fn relay(&mut self) -> Option<RelaySender<W>> {
         self.relay.take()
     }
 
-    /// Its status, as of some tenths of a second ago.
+    /// Returns the status, as of some tenths of a second ago.
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A handle on [`Plant::status`] for another thread.
+    /// Returns a handle on [`Plant::status`] for another thread.
     pub fn status_handle(&self) -> Arc<Mutex<Status>> {
         Arc::clone(&self.status)
     }
 
-    /// The number of the first event that consumers see: those before it are in a checkpoint, and in the journal.
+    /// Returns the number of the first event that consumers see. Earlier events are in a checkpoint, and in the journal.
     pub const fn first_event(&self) -> u64 {
         self.first_event
     }
 
-    /// The latest receive time of the events before that one; 0 when there are none.
+    /// Returns the latest receive time of the events before `Plant::first_event`; 0 if there are none.
     pub const fn first_time(&self) -> Nanos {
         self.first_time
     }
 
-    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. The plant
-    /// stores it before it publishes that event.
+    /// Returns the number of the first event after the journal's replay; [`u64::MAX`] until the journal is replayed. The plant
+    /// stores the number before it publishes that event.
     pub fn live_from(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.live_from)
     }
 
-    /// Whether a thread of it has ended, which none does before [`Plant::stop`] unless it failed.
+    /// Returns whether any thread has ended; before [`Plant::stop`] that happens only if one failed.
     pub fn has_ended(&self) -> bool {
         self.threads.0.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Stops it, and waits until all received inputs are published and in the journal.
+    /// Stops the plant, and waits until all received inputs are published and in the journal.
     ///
     /// # Errors
-    /// A thread that had failed, and why.
+    /// The failure of a thread.
     pub fn stop(mut self) -> Result<(), PlantFailure> {
         self.end()
     }
@@ -467,10 +469,10 @@ impl<W: World> Plant<W> {
     fn end(&mut self) -> Result<(), PlantFailure> {
         self.stop.store(true, Ordering::Release);
         let mut first = Ok(());
-        // Ingest ends first: it closes the ring, behind which the others end.
+        // Ingest ends first and closes the ring; the others end once they have read it.
         for (name, thread) in self.threads.0.drain(..).rev() {
             let ended = thread.join().unwrap_or(Err(PlantFailure::Panicked(name)));
-            // Another failure has stopped the ring.
+            // A ring failure is the consequence of another thread's failure, which is reported instead.
             if first.is_ok() || matches!(first, Err(PlantFailure::Ring(_))) && ended.is_err() {
                 first = ended;
             }
@@ -481,7 +483,7 @@ impl<W: World> Plant<W> {
 
 impl<W: World> Drop for Plant<W> {
     fn drop(&mut self) {
-        // `stop` returns how it ended.
+        // `stop` returns the failure; a dropped plant has no one to report it to.
         let _unheard = self.end();
     }
 }

@@ -11,7 +11,7 @@ use crate::checkpoint::Taken;
 /// The bytes of an input on its way to the journal.
 #[derive(Debug)]
 pub(super) enum Bytes {
-    /// A UDP payload, in the buffer in which its packet was received, and its place there.
+    /// A UDP payload: the receive buffer of its packet, and the payload's range in it.
     Received(tapeworks_packet::pool::Packet, (u32, u32)),
     /// Bytes from a connection, or kept by a standby.
     Owned(Vec<u8>),
@@ -29,16 +29,16 @@ impl AsRef<[u8]> for Bytes {
     }
 }
 
-/// Ingest's end of the journal's queue, and what wakes the journal's thread.
+/// Ingest's end of the journal's queue, and the wake-up of the journal's thread.
 pub(super) type JournalQueue<W> = (spsc::Producer<Queued, Waiting<W>>, Arc<WakeUp<W>>);
 
-/// An item of the journal's queue, in order.
+/// An item of the journal's queue.
 #[derive(Debug)]
 pub(super) enum Queued {
     /// An input.
     Input(Input<Bytes>),
-    /// A record of another plant's journal, as it is there: its place in the bytes.
+    /// A record of another plant's journal, unchanged: its range in the bytes.
     Followed(Arc<[u8]>, (u32, u32)),
-    /// The state after all inputs before it.
+    /// The state after all inputs queued before it.
     State(Box<Taken>),
 }

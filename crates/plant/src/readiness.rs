@@ -1,13 +1,13 @@
-//! Whether a plant's output is complete: the conditions of readiness.
+//! The conditions under which a plant's output is complete.
 
 use tapeworks_time::Nanos;
 
 use crate::status::{ChannelStatus, Status};
 
-/// Messages that are requested for so long, in ns, are no brief loss any more.
+/// How long messages may be requested and still count as a brief loss, in ns.
 const BRIEF: u64 = Nanos::SECOND;
 
-/// A status older than this, in ns, means that the plant's thread stands still.
+/// Age of the status above which the plant's thread counts as stuck, in ns.
 const OLD: u64 = 3 * Nanos::SECOND;
 
 /// One of the conditions of readiness.
@@ -15,12 +15,12 @@ const OLD: u64 = 3 * Nanos::SECOND;
 pub struct Condition {
     /// The name, as in `/ready` and in the metric `ready_condition`.
     pub name: &'static str,
-    /// Why it is not met; empty when it is.
+    /// Why the condition is not met; empty if it is met.
     pub reasons: Vec<String>,
 }
 
 impl Condition {
-    /// Whether it is met.
+    /// Returns whether the condition is met.
     pub const fn is_met(&self) -> bool {
         self.reasons.is_empty()
     }
@@ -46,8 +46,8 @@ impl Condition {
 }
 
 impl Status {
-    /// The conditions of a complete output at the time `now`, each with the reasons why it is not met. `has_replayed`: the plant has replayed
-    /// its journal.
+    /// Returns the conditions for a complete output at the time `now`, each with the reasons why it is not met. `has_replayed`
+    /// states whether the plant has replayed its journal.
     pub fn conditions(&self, has_replayed: bool, now: Nanos) -> [Condition; 7] {
         let age = now.since(self.time);
         let is_begun = has_replayed && !self.channels.is_empty();
@@ -87,13 +87,13 @@ impl Status {
     }
 }
 
-/// Why the channel's last snapshot failed, if none was applied since.
+/// Returns why the channel's last snapshot failed, if none was applied since.
 fn snapshot_fault(channel: &ChannelStatus) -> Option<String> {
     let fault = channel.snapshots.last_fault?;
     Some(format!("its last snapshot failed: {fault}"))
 }
 
-/// Why the channel's request server is not connected.
+/// Returns why the channel's request server is not connected.
 fn requester_end(channel: &ChannelStatus) -> Option<String> {
     let requester = channel.requester.filter(|requester| !requester.is_ready)?;
     Some(format!("its request server is not connected: {}", requester.counters.last_end?))

@@ -1,11 +1,12 @@
-//! Where datagrams come from: a socket for each line, or the frames of a network interface.
+//! Sources of datagrams: a socket for each line, or the frames of a network interface.
 //!
-//! Sockets are the default: one `recvmmsg` for what a line has, with the kernel's receive times. With AF_PACKET or AF_XDP all lines
-//! come out of one ring of frames, distinguished by their destination; the groups are joined all the same, so that switches and
-//! cards let them through. Answers of retransmission servers come by sockets; where AF_XDP takes their frames off the kernel's stack
-//! they are known by where they come from. Answers to requests over TCP come to an address of their own, as a line does.
+//! Sockets are the default: one `recvmmsg` reads the datagrams of a line, with the kernel's receive times. With AF_PACKET, AF_XDP
+//! or DPDK all lines come out of one ring of frames, distinguished by their destination; the groups are joined as well, so that
+//! switches and network cards forward them. Answers of retransmission servers arrive on sockets; if AF_XDP or DPDK takes their
+//! frames before the kernel's stack, they are recognized by their source. Answers to requests over TCP that come to a separate
+//! address are received like a line.
 //!
-//! Nothing is allocated after the opening.
+//! Nothing is allocated after opening.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,13 +29,13 @@ use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, RetransmissionServer, Source};
 use crate::status::InterfaceStatus;
 
-/// Datagrams without headers have no link type; this is one for private use.
+/// Link type of datagrams without headers: one reserved for private use.
 const BARE: LinkType = LinkType(147);
 
-/// Up to so many sockets are each read in turn; above, the kernel reports which have datagrams.
+/// Up to this many sockets are each read in every turn; with more, the kernel reports which have datagrams.
 const MOST_READ_IN_TURN: usize = 4;
 
-/// Sockets that one call reports.
+/// Maximum number of sockets that one poll reports.
 const MOST_EVENTS: usize = 64;
 
 /// A socket of a channel, or the counters of its frames.
@@ -48,28 +49,29 @@ pub(super) struct LineReceiver<W: World> {
     pub(super) wanted_bytes: usize,
     venue: String,
     times: ReceiveTimes,
-    /// Its datagrams come as frames, by another way.
+    /// Whether its datagrams arrive as frames instead.
     by_frames: bool,
 }
 
 impl<W: World> LineReceiver<W> {
-    /// Datagrams that the kernel dropped because they were not taken in time.
+    /// Returns how many datagrams the kernel dropped because they were not read in time.
     pub(super) fn kernel_drops(&mut self) -> u64 {
         if self.by_frames { 0 } else { self.receiver.query_drops() }
     }
 }
 
-/// A datagram that was received.
+/// A received datagram.
 pub(super) struct Arrived {
     pub(super) received: Nanos,
     pub(super) channel: u16,
     pub(super) line: Line,
     pub(super) packet: Packet,
-    /// Where its payload lies in the packet's bytes.
+    /// The range of its payload in the packet's bytes.
     pub(super) payload: (u32, u32),
 }
 
-/// Of a channel that requests by datagrams: the place of the socket that sends them to its retransmission server, and the server's address.
+/// For a channel that requests by datagram: the index of the socket that sends to its retransmission server, and the server's
+/// address.
 pub(super) type RecoveryServer = Option<(usize, SocketAddr)>;
 
 /// All sockets and rings of a plant.
@@ -78,27 +80,27 @@ pub(super) struct Receivers<W: World> {
     pool: Pool,
     poll: W::Poll,
     reported: Vec<Ready>,
-    /// Whether each line may have datagrams: the kernel reports it once, and then the line is read until it is empty.
+    /// Whether each line may have datagrams. The kernel reports this once, and then the line is read until it is empty.
     ready: Vec<bool>,
-    /// The wait has just polled the sockets.
+    /// Whether `wait` has just polled the sockets.
     has_waited: bool,
     frames: Option<W::FrameSource>,
     by_address: HashMap<SocketAddr, usize>,
     frame_buffer: Vec<Packet>,
-    /// Sockets that keep the groups joined where frames bring their datagrams.
+    /// Keep the groups joined if frames bring their datagrams.
     _joined: Vec<W::Membership>,
-    /// Where AF_XDP takes answers too: the sockets that send requests, by server and own port.
+    /// If the kernel's stack does not see answers either: the lines that send requests, by server and own port.
     by_answer: HashMap<(SocketAddr, u16), usize>,
     interface: Option<InterfaceStatus>,
-    /// The checksums of frames.
+    /// Verifies the checksums of frames.
     checksums: Option<Checksums>,
     frame_times: ReceiveTimes,
-    /// A datagram said a time long before another's of its source.
+    /// Whether a datagram had a time long before an earlier one of its source.
     has_gone_back: bool,
 }
 
 impl<W: World> Receivers<W> {
-    /// Opens the lines, and for each retransmission server a socket. Returns also which socket sends requests to which server.
+    /// Opens the lines, and a socket for each retransmission server. Also returns which socket sends requests to which server.
     pub(super) fn open(options: &PlantOptions) -> Result<(Self, Vec<RecoveryServer>), PlantError> {
         let by_frames = options.receive.source != Source::Sockets;
         let mut lines: Vec<LineReceiver<W>> = Vec::new();
@@ -118,12 +120,12 @@ impl<W: World> Receivers<W> {
                     by_address.insert(*address, lines.len());
                     let failed =
                         |source| PlantError::Listen { venue: venue.name.clone(), address: *address, source };
-                    // A device that the kernel does not drive joins nothing, unless an interface of the kernel is named for it.
+                    // A device that the kernel does not drive joins nothing, unless a kernel interface is named for it.
                     let interface = options.receive.interface;
                     if options.receive.source.is_of_the_kernel() || interface.is_some() {
                         joined.push(W::join_group(address.ip(), interface).map_err(failed)?);
                     }
-                    // A socket of its own, for its counters and requests; its datagrams come as frames.
+                    // A separate socket, for its counters and requests; the datagrams arrive as frames.
                     let mut own = open_line(options, &venue.name, any(*address), channel, line)?;
                     (own.address, own.by_frames, own.wanted_bytes) = (*address, true, 0);
                     lines.push(own);
@@ -150,7 +152,7 @@ impl<W: World> Receivers<W> {
         }
         let mut frames = open_frames::<W>(options)?;
         if let Some(frames) = &mut frames {
-            // A number that no line has: a turn looks into the ring in any case.
+            // A token that no line has: every turn reads the ring anyway.
             frames.register(&poll, Token(lines.len()), Interest::READABLE).map_err(waiting)?;
         }
         let receivers = Self {
@@ -177,14 +179,14 @@ impl<W: World> Receivers<W> {
         Ok((receivers, servers))
     }
 
-    /// What ends a [`Receivers::wait`] early. There can be one.
+    /// Returns what ends a [`Receivers::wait`] early. There can be only one.
     pub(super) fn waker(&self) -> Result<W::Waker, PlantError> {
-        // A number that neither a line nor the ring of frames has.
+        // A token that neither a line nor the ring of frames has.
         self.poll.waker(Token(self.lines.len() + 1)).map_err(|source| PlantError::Wait { source })
     }
 
-    /// Waits until a socket or the ring of frames has something, at most so long. The kernel reports a frame once: the wait is short
-    /// while frames are left in the ring because no packet buffer is free, and where nothing reports a frame (DPDK).
+    /// Waits until a socket or the ring of frames has data, but at most `longest`. The kernel reports a frame once, so the wait is
+    /// short while frames are left in the ring because no packet buffer is free, and if nothing reports frames (DPDK).
     pub(super) fn wait(&mut self, longest: Duration) {
         let must_look = self.frames.as_mut().is_some_and(|frames| frames.is_ready() || frames.is_polled());
         let longest = if must_look { longest.min(Duration::from_micros(50)) } else { longest };
@@ -192,7 +194,7 @@ impl<W: World> Receivers<W> {
         self.has_waited = true;
     }
 
-    /// Polls which sockets have new datagrams. All may have some if the poll fails.
+    /// Polls which sockets have new datagrams. If the poll fails, all of them may.
     fn poll_sockets(&mut self, longest: Duration) {
         match self.poll.wait(&mut self.reported, Some(longest)) {
             Ok(()) => {
@@ -206,7 +208,7 @@ impl<W: World> Receivers<W> {
         }
     }
 
-    /// Takes the received datagrams, in the order of the receive times.
+    /// Takes the received datagrams, ordered by receive time.
     pub(super) fn receive(&mut self, arrived: &mut Vec<Arrived>) -> Result<(), PlantFailure> {
         let mut sources = 0;
         if self.frames.is_some() {
@@ -236,10 +238,10 @@ impl<W: World> Receivers<W> {
             match received {
                 Ok(count) => {
                     sources += usize::from(count > 0);
-                    // Without a free buffer it stays with the kernel.
+                    // Without a free buffer the rest stays with the kernel.
                     *ready = count == MAX_BATCH || !self.pool.has_room();
                 }
-                // The answer to a request came back as "nobody is there": the request goes unanswered.
+                // A request was answered with "port unreachable": it stays unanswered.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(source) => {
                     return Err(PlantFailure::Receive {
@@ -251,34 +253,35 @@ impl<W: World> Receivers<W> {
             }
         }
         if sources > 1 {
-            // Stable without a buffer: a handful, nearly in order.
+            // Stable and without a buffer: there are few datagrams, nearly in order.
             insertion_sort(arrived);
         }
         Ok(())
     }
 
-    /// Whether a datagram has said, since the last call, a time long before another's of its source: someone has set the clock.
+    /// Returns whether a datagram since the last call had a time long before an earlier one of its source, which means that someone
+    /// has set the clock.
     #[inline]
     pub(super) const fn take_gone_back(&mut self) -> bool {
         std::mem::replace(&mut self.has_gone_back, false)
     }
 
-    /// It is `now`, and the clock was set ahead by so many ns: the times of later datagrams are compared with that.
+    /// Compares later datagrams with the set clock: it now reads `now`, and was set ahead by `ahead_ns`.
     pub(super) fn set_times(&mut self, now: Nanos, ahead_ns: i64) {
         self.frame_times.set(now, ahead_ns);
         self.lines.iter_mut().for_each(|line| line.times.set(now, ahead_ns));
     }
 
-    /// The interface, as the kernel counts now.
+    /// Returns the interface's status with the kernel's current counters.
     pub(super) fn interface(&mut self) -> Option<&InterfaceStatus> {
         let drops = self.frames.as_mut()?.drops();
         let interface = self.interface.as_mut()?;
-        // A counter that cannot be read now keeps its value; the reader of an interface reports that it is gone.
+        // A counter that cannot be read keeps its value; reading frames reports an interface that is missing.
         interface.kernel_drops = drops.unwrap_or(interface.kernel_drops);
         Some(interface)
     }
 
-    /// Takes frames, and finds out which are of our lines. Whether there were some.
+    /// Takes frames and keeps those of the plant's lines. Returns whether there were any.
     fn receive_frames(&mut self, arrived: &mut Vec<Arrived>) -> Result<bool, PlantFailure> {
         let (Some(frames), Some(interface), Some(checksums)) =
             (&mut self.frames, &mut self.interface, &mut self.checksums)
@@ -312,7 +315,7 @@ impl<W: World> Receivers<W> {
             let udp = datagram.from_udp_header(packet.bytes());
             let origin = Origin { number: 0, offset: 0, timestamp_ns: description.timestamp_ns };
             let verdict = checksums.check(&datagram, udp, origin);
-            // These frames have been published already.
+            // The reported frames have already been delivered.
             while checksums.take_report().is_some() {
                 interface.bad_checksums += 1;
             }
@@ -341,7 +344,7 @@ fn insertion_sort(arrived: &mut [Arrived]) {
     }
 }
 
-/// Any address of the family of `like`, at a port that the system chooses.
+/// Returns the wildcard address of the same family as `like`, with a port chosen by the system.
 fn any(like: SocketAddr) -> SocketAddr {
     SocketAddr::new(if like.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() }, 0)
 }

@@ -6,10 +6,10 @@
 //!    └── the number of the next event ◀───┘  after the journal's replay
 //! ```
 //!
-//! How the events come is the source's affair: it has a thread of its own above this crate. It begins behind the event that the journal has last,
-//! and waits while the queue is full, so nothing is dropped here.
+//! Receiving the events is the source's job; its thread belongs to a crate above this one. The source begins after the last event
+//! in the journal, and waits while the queue is full, so nothing is dropped here.
 //!
-//! Cost: a piece of some hundred events is moved, not copied.
+//! Cost: a piece of several hundred events is moved, not copied.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,28 +26,28 @@ use crate::status::{ChannelStatus, RelayStatus};
 /// Pieces that may wait for ingest.
 const PIECES: usize = 64;
 
-/// Pieces that ingest takes in a turn.
+/// Maximum number of pieces that ingest takes per turn.
 pub(crate) const PIECES_IN_TURN: usize = 16;
 
 /// The plant whose events are taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayOptions {
-    /// How people call it.
+    /// The display name.
     pub name: String,
-    /// The symbols that are taken.
+    /// The symbols to take.
     pub shard: Shard,
-    /// Its feeds, in the order of its venues: ties of the NBBO are broken by it.
+    /// The first plant's feeds, in the order of its venues, which breaks ties of the NBBO.
     pub feeds: Vec<Publisher>,
 }
 
-/// Where the source goes on.
+/// Where the source continues.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RelayPlace {
     /// The number of the first plant's next event.
     pub next: u64,
     /// The receive time of the event before it.
     pub time: Nanos,
-    /// The symbols of the events before it, by their instruments.
+    /// The symbols known from earlier events, by instrument.
     pub symbols: Vec<Symbol>,
 }
 
@@ -57,14 +57,14 @@ struct Shared {
     place: Mutex<Option<RelayPlace>>,
 }
 
-/// A piece of events on its way to ingest.
+/// A piece of events to pass to ingest.
 #[derive(Debug)]
 struct Piece {
     received: Nanos,
     payload: Vec<u8>,
 }
 
-/// The source's end.
+/// The source's end of the queue.
 #[derive(Debug)]
 pub struct RelaySender<W: World = System> {
     pieces: W::SyncSender<Piece>,
@@ -72,23 +72,23 @@ pub struct RelaySender<W: World = System> {
     shared: Arc<Shared>,
 }
 
-/// Why a piece is not taken.
+/// Why a piece was not taken.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// Ingest has as many as it can have: again a little later.
+    /// The queue is full: the piece is returned, to be pushed again a little later.
     Full(Nanos, Vec<u8>),
     /// The plant has ended.
     Ended,
 }
 
 impl<W: World> RelaySender<W> {
-    /// Where to begin; `None` while the journal is replayed.
+    /// Returns where to begin; `None` while the journal is replayed.
     pub fn place(&self) -> Option<RelayPlace> {
         self.shared.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Hands a piece to ingest.
-    ///
+    /// Passes a piece to ingest.
     /// # Errors
     /// [`NotTaken`].
     pub fn push(&self, received: Nanos, payload: Vec<u8>) -> Result<(), NotTaken> {
@@ -111,14 +111,14 @@ impl<W: World> RelaySender<W> {
     }
 }
 
-/// Ingest's end.
+/// Ingest's end of the queue.
 pub(crate) struct Relay<W: World> {
     options: RelayOptions,
     pieces: W::Receiver<Piece>,
     shared: Arc<Shared>,
 }
 
-/// Both ends.
+/// Creates the queue, and returns the source's end and ingest's end.
 pub(crate) fn open<W: World>(options: RelayOptions, waker: W::Waker) -> (RelaySender<W>, Relay<W>) {
     let shared = Arc::new(Shared::default());
     let (sender, pieces) = W::sync_channel(PIECES);
@@ -127,12 +127,12 @@ pub(crate) fn open<W: World>(options: RelayOptions, waker: W::Waker) -> (RelaySe
 }
 
 impl<W: World> Relay<W> {
-    /// The next piece that waits: its receive time, and its bytes.
+    /// Takes the next piece: its receive time and its bytes.
     pub(crate) fn take(&self) -> Option<(Nanos, Vec<u8>)> {
         self.pieces.try_recv().ok().map(|Piece { received, payload }| (received, payload))
     }
 
-    /// The journal is replayed: the source may begin behind it.
+    /// Lets the source begin after the last event of the replayed journal.
     pub(crate) fn begin(&self, engine: &Engine) -> Result<(), PlantError> {
         let feed = engine.feed();
         let place = match feed.relayed() {
@@ -155,7 +155,7 @@ impl<W: World> Relay<W> {
         self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first plant as a channel: what readiness, the page and `top` know of a venue.
+    /// Returns the first plant's status as a channel: what readiness, the page and `top` show for a venue.
     pub(crate) fn channel(&self, engine: &Engine, status: &RelayStatus) -> ChannelStatus {
         let relayed = engine.feed().relayed();
         let count = |of: fn(&tapeworks_feed::live::relayed::Relayed) -> u64| relayed.map_or(0, of);
@@ -195,7 +195,7 @@ mod tests {
 
     const PUBLISHER: Publisher = Publisher(2);
 
-    /// Events of today: a journal of another day is moved away.
+    /// Returns an event of today, because a journal of another day would be moved away.
     fn event(number: u64) -> Event {
         static BEGAN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
         let time = Nanos(*BEGAN.get_or_init(|| System::time_of_day().0) + number);

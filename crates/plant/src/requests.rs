@@ -1,10 +1,12 @@
-//! The clients of the venues' request servers over TCP: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel, MEMX's gap fill.
+//! Clients for the venues' TCP request servers: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel, MEMX's gap
+//! fill.
 //!
-//! One thread has the connections of all channels. It takes requests from ingest and passes them to each channel's [`Requester`]; the answers come to ingest as
-//! datagrams, or, where they come over the connection, from this thread. A refusal is counted, and the gap is worked on as if the server did not answer. A connection that is gone is made again, after
-//! waits that double.
+//! One thread serves the connections of all channels. It takes requests from ingest and passes them to the channel's [`Requester`].
+//! Answers reach ingest as datagrams or, if they come over the connection, through this thread. A refusal is counted, and the gap
+//! is handled as if the server did not answer. A lost connection is reopened after pauses that double.
 //!
-//! Cost: a request of ingest is an item of a channel and a wake-up. The thread sleeps until a request or bytes come, or a heartbeat is due.
+//! Cost: a request costs ingest one item in a channel and one wake-up. The thread sleeps until a request or bytes arrive, or a
+//! heartbeat is due.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,27 +26,27 @@ use crate::error::PlantError;
 use crate::options::{PlantOptions, RetransmissionServer, VenueOptions};
 use crate::status::RequesterStatus;
 
-/// How long the thread sleeps at most: so soon it notices that the plant stops.
+/// Maximum sleep, which bounds how late the thread notices that the plant stops.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the thread sleeps when ingest has no room for its answers.
+/// How long the thread sleeps when ingest has no room for answers.
 const REST: Duration = Duration::from_millis(1);
 
-/// How long a connection may take to be made, in ns.
+/// Connect timeout, in ns.
 const CONNECT_NS: u64 = 3_000_000_000;
 
-/// Packets with answers that may wait for ingest.
+/// Answer packets that may wait for ingest.
 const ANSWERS: usize = 1_024;
 
-/// Bytes that one read takes.
+/// Maximum bytes per read.
 const READ_BYTES: usize = 16 << 10;
 
 const WAKER: Token = Token(0);
 
-/// What ingest sees of the connections, by the number of the channel.
+/// The connections' statuses for ingest, by channel number.
 type Statuses = Arc<Mutex<Vec<Option<RequesterStatus>>>>;
 
-/// Ingest's way to the thread.
+/// Ingest's handle on the thread.
 #[derive(Debug)]
 pub(super) struct Outbox<W: World> {
     wanted: W::Sender<(u16, Request)>,
@@ -52,48 +54,48 @@ pub(super) struct Outbox<W: World> {
     /// Whether each channel requests over TCP.
     serves: Vec<bool>,
     answers: W::Receiver<(u16, Vec<u8>)>,
-    /// The server of each channel whose answers come over the connection.
+    /// The servers of the channels whose answers come over the connection.
     answering: Vec<Option<SocketAddr>>,
     statuses: Statuses,
 }
 
 impl<W: World> Outbox<W> {
-    /// Whether a channel requests over TCP.
+    /// Returns whether a channel requests over TCP.
     pub(super) fn serves(&self, channel: u16) -> bool {
         self.serves.get(usize::from(channel)).copied().unwrap_or_default()
     }
 
-    /// Hands a request on. `false`: the thread is gone.
+    /// Sends a request to the thread. Returns `false` if the thread has ended.
     pub(super) fn send(&self, channel: u16, request: Request) -> bool {
-        // Without a wake-up the thread looks within a tenth of a second.
+        // Without a wake-up the thread checks within a tenth of a second.
         self.wanted.send((channel, request)).is_ok() && self.waker.wake().is_ok()
     }
 
-    /// Whether answers may come from here.
+    /// Returns whether answers may come over a connection.
     pub(super) fn brings_answers(&self) -> bool {
         self.answering.iter().any(Option::is_some)
     }
 
-    /// The server that answers a channel over the connection.
+    /// Returns the server that answers a channel over the connection.
     pub(super) fn answering(&self, channel: usize) -> Option<SocketAddr> {
         self.answering.get(channel).copied().flatten()
     }
 
-    /// The next packet with requested messages that came over a connection, and its channel.
+    /// Takes the next answer packet that came over a connection, and its channel.
     pub(super) fn take_answer(&self) -> Option<(u16, Vec<u8>)> {
         self.answers.try_recv().ok()
     }
 
-    /// The connection of a channel.
+    /// Returns the status of a channel's connection.
     pub(super) fn status(&self, channel: usize) -> Option<RequesterStatus> {
         self.statuses.lock().unwrap_or_else(PoisonError::into_inner).get(channel).copied().flatten()
     }
 }
 
-/// The connection of a channel, or none.
+/// The state of a channel's connection.
 enum Connection<W: World> {
     None,
-    /// It is being made since then.
+    /// Connecting since this time, in ns.
     Connecting(Pump<W>, u64),
     Made(Pump<W>),
 }
@@ -103,11 +105,11 @@ struct Channel<W: World> {
     address: SocketAddr,
     requester: Requester,
     connection: Connection<W>,
-    /// A packet that ingest had no room for.
+    /// An answer that ingest had no room for.
     answer: Option<Vec<u8>>,
 }
 
-/// Bytes between a socket and a requester.
+/// Adapts a requester to a socket.
 struct Served<'r>(&'r mut Requester);
 
 impl ByteSession for Served<'_> {
@@ -140,7 +142,7 @@ impl<W: World> Channel<W> {
         }
     }
 
-    /// When there is something to do next.
+    /// Returns when the channel next has something to do.
     fn deadline_ns(&self) -> u64 {
         match &self.connection {
             Connection::Connecting(_, since_ns) => since_ns.saturating_add(CONNECT_NS),
@@ -150,7 +152,7 @@ impl<W: World> Channel<W> {
 
     fn disconnect(&mut self, poll: &W::Poll, now_ns: u64) {
         if let Some(pump) = self.pump() {
-            // It goes with the connection in any case.
+            // Closing the connection deregisters it in any case.
             let _ = pump.stream().deregister(poll);
         }
         self.connection = Connection::None;
@@ -168,7 +170,7 @@ impl<W: World> Channel<W> {
         }
     }
 
-    /// Hands packets with requested messages to ingest, as long as that has room. The requester bounds those that wait.
+    /// Passes answers to ingest as long as it has room. The requester bounds how many wait.
     fn hand_on(&mut self, answers: &W::SyncSender<(u16, Vec<u8>)>) {
         while let Some(answer) = self.answer.take().or_else(|| self.requester.take_answer()) {
             match answers.try_send((self.number, answer)) {
@@ -183,7 +185,7 @@ impl<W: World> Channel<W> {
         }
     }
 
-    /// Does what is due, and moves bytes. Whether there is more that the poll will not report.
+    /// Does what is due and moves bytes. Returns whether work is left that the poll will not report.
     fn turn(&mut self, poll: &W::Poll, token: Token, buffer: &mut [u8], now_ns: u64) -> bool {
         if matches!(self.connection, Connection::None) && self.requester.wants(now_ns) {
             self.connect(poll, token, now_ns);
@@ -192,7 +194,7 @@ impl<W: World> Channel<W> {
             let is_late = now_ns.saturating_sub(*since_ns) >= CONNECT_NS;
             match pump.stream().is_connected() {
                 Ok(true) => {
-                    // Without it a request may wait for the acknowledgement of the one before.
+                    // Without this option, a request may wait for the acknowledgement of the previous one.
                     let _is_set = pump.stream().set_nodelay(true);
                     self.requester.connected(now_ns);
                     if let Connection::Connecting(pump, _) =
@@ -226,10 +228,10 @@ pub(super) struct Requesters<W: World> {
     began: Instant,
 }
 
-/// Ingest's end, and the thread's.
+/// Ingest's end and the thread's end.
 type BothEnds<W> = (Outbox<W>, Requesters<W>);
 
-/// The connections of the channels that request over TCP; `None`: no channel does.
+/// Prepares connections for the channels that request over TCP; returns `None` if no channel does.
 ///
 /// # Errors
 /// [`PlantError::Wait`].
@@ -278,7 +280,7 @@ impl<W: World> Requesters<W> {
         W::since(self.began).as_nanos() as u64
     }
 
-    /// Serves until `stop`.
+    /// Runs until `stop` is set.
     pub(super) fn run(mut self, stop: &AtomicBool) {
         let (mut reported, mut buffer) = (Vec::with_capacity(64), vec![0; READ_BYTES]);
         let (mut has_more, mut is_full) = (false, false);
@@ -345,7 +347,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A plant of one channel that requests of this server.
+    /// Returns the options of a plant with one channel, which requests from this server.
     fn options(address: SocketAddr) -> PlantOptions {
         let mut options = crate::tests::plant();
         options.venues.truncate(1);
@@ -355,7 +357,7 @@ mod tests {
         options
     }
 
-    /// The next connection, whose login is accepted.
+    /// Accepts the next connection and its login.
     fn accept(listener: &TcpListener) -> TcpStream {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -366,7 +368,7 @@ mod tests {
         stream
     }
 
-    /// The next block that is no heartbeat.
+    /// Returns the next block other than a heartbeat.
     fn request(stream: &mut TcpStream) -> [u8; 17] {
         loop {
             let mut block = [0; 17];

@@ -1,9 +1,9 @@
-//! The daily roll: days that are over become files, while the plant runs.
+//! The daily roll: exports finished days to files while the plant runs.
 //!
-//! A journal is one sequence, however many days the plant runs. When a day in New York is over, a thread makes files of the
-//! inputs received on it. At the start it also makes the files of earlier days that the journal, or one that was moved away, has
-//! records of and that have no files yet, the earliest day first. A day's folder gets its name when the disk has all of it, so
-//! the next start makes an interrupted or failed day again.
+//! A journal is one sequence, however many days the plant runs. When a day in New York is over, a thread exports the inputs
+//! received on that day to files. At the start it also exports earlier days that have records in the journal, or in one that was
+//! moved away, but no files yet, earliest day first. A day's folder gets its final name only when it is completely on disk, so the
+//! next start repeats an interrupted or failed day.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use tapeworks_engine::export::{ExportError, ExportOptions, export_in};
 use tapeworks_runtime::traces::{Sample, Text, Traces};
 use tapeworks_runtime::world::{System, ThreadHandle as _, World};
 
-/// How long after midnight a day is taken to be over, in ns.
+/// How long after midnight a day counts as over, in ns.
 const GRACE: u64 = 60 * Nanos::SECOND;
 
 /// How often the thread checks whether a day is over.
@@ -33,15 +33,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The options of the daily roll.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RollSetting {
-    /// Where the days' folders go.
+    /// The parent of the days' folders.
     pub folder: PathBuf,
-    /// The schemas.
+    /// The schemas to export.
     pub schemas: Vec<Schema>,
-    /// The ending of the files, which sets their format.
+    /// The file extension, which determines the format.
     pub ending: String,
 }
 
-/// The running roll. Dropping it ends it and removes unfinished files.
+/// The running roll. Dropping it stops it and removes unfinished files.
 #[derive(Debug)]
 pub struct Roll<W: World = System> {
     stop: Arc<AtomicBool>,
@@ -53,14 +53,14 @@ impl<W: World> Drop for Roll<W> {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.unpark();
-            // It reports itself in the status.
+            // The panic has been reported by the thread itself.
             let _panicked = thread.join();
         }
     }
 }
 
 impl Roll {
-    /// Starts the roll of the days that are over in the journals of a plant with these options.
+    /// Starts the roll of finished days in the journals of a plant with these options.
     ///
     /// # Errors
     /// [`PlantError::Thread`].
@@ -74,7 +74,7 @@ impl Roll {
 }
 
 impl<W: World> Roll<W> {
-    /// As [`Roll::start`], in any world.
+    /// Starts the roll like [`Roll::start`], in any world.
     ///
     /// # Errors
     /// [`PlantError::Thread`].
@@ -92,7 +92,7 @@ impl<W: World> Roll<W> {
 }
 
 fn run<W: World>(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &Mutex<Status>) {
-    // Where the kernel does not know of it, it is only not as good.
+    // If the kernel does not support a lower priority, the thread runs at the normal one.
     let _as_well_as_can_be = W::step_back();
     let Some(journal) = &plant.journal else { return };
     let update = |change: &dyn Fn(&mut RollStatus)| {
@@ -101,7 +101,7 @@ fn run<W: World>(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool,
     update(&|roll| roll.is_on = true);
     let (mut looked, mut tried) = (None, HashSet::new());
     while !stop.load(Ordering::Acquire) {
-        // An input received a moment before midnight may not be in the journal yet.
+        // Inputs received just before midnight may not be in the journal yet.
         let today = clock::date_at(Nanos(W::time_of_day().0.saturating_sub(GRACE)));
         if let Some(day) = today
             && looked != today
@@ -129,7 +129,7 @@ fn run<W: World>(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool,
     }
 }
 
-/// Makes the files of a day. `false` when it was stopped.
+/// Exports a day to files. Returns `false` if it was stopped.
 fn roll_day<W: World>(
     date: Date,
     journal: &Path,

@@ -1,4 +1,4 @@
-//! The shared memory in which local clients read every event, with the NBBO after it.
+//! The shared memory from which local clients read every event with the NBBO after it.
 
 #![expect(clippy::disallowed_methods, reason = "memory that processes share is the system's in every world")]
 
@@ -19,11 +19,11 @@ use crate::status::Status;
 /// The layout of the shared memory: version 4 of [`Published`], whose channel has 16 bits.
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0004;
 
-/// Items that the shared memory holds: a reader further behind has lost some.
+/// Capacity of the shared memory in items; a reader that falls further behind loses items.
 const SHARED_ITEMS: usize = 1 << 18;
 
-/// An item of the shared memory: an event, completed by its book, and the NBBO of its instrument after it. 128 bytes. Prices
-/// are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
+/// An item of the shared memory: an event, completed by its book, and its instrument's NBBO after it. 128 bytes. Prices are in 1e-9
+/// of the currency, [`i64::MAX`] if there is none; times are ns since the epoch, UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Published {
@@ -37,7 +37,7 @@ pub struct Published {
     pub price: i64,
     /// The sequence number of the message on its channel.
     pub channel_sequence: u64,
-    /// By kind: see [`Event::aux`].
+    /// Meaning depends on the kind: see [`Event::aux`].
     pub aux: u64,
     /// The instrument.
     pub instrument: u32,
@@ -71,16 +71,16 @@ pub struct Published {
     pub nbbo_changed: u8,
     /// DBN's flags of the NBBO: `MAYBE_BAD_BOOK` while a venue among the best is stale.
     pub nbbo_flags: u8,
-    /// The instrument's symbol, filled with spaces; zeros where there is none.
+    /// The instrument's symbol, padded with spaces; zeros if it has none.
     pub symbol: [u8; Symbol::MOST],
-    /// By kind: see [`Event::detail`].
+    /// Meaning depends on the kind: see [`Event::detail`].
     pub detail: u8,
     /// Zeros.
     pub reserved: [u8; 12],
 }
 
 impl Published {
-    /// An update as the shared memory has it.
+    /// Builds the item for an update.
     #[inline]
     pub fn new(event: &Event, symbol: Option<Symbol>, nbbo: &Nbbo, changed: bool) -> Self {
         let price = tapeworks_market::price::price_e9;
@@ -113,20 +113,20 @@ impl Published {
         }
     }
 
-    /// The instrument's symbol, if it has one: every item has it, so that a late reader needs no earlier item.
+    /// Returns the instrument's symbol, if it has one. Every item includes it, so that a late reader needs no earlier item.
     pub fn symbol(&self) -> Option<Symbol> {
         Symbol::from_bytes(&self.symbol).ok()
     }
 }
 
-/// A file of the shared memory: readers that come find it by its path.
+/// A file of the shared memory; new readers find it by its path.
 #[derive(Debug)]
 struct SharedFile<T> {
     writer: T,
     path: PathBuf,
-    /// The file system and the number of the file in it.
+    /// The device and inode numbers.
     identity: Option<(u64, u64)>,
-    /// Another file is in its place, or it cannot be made again.
+    /// Why new readers do not find the file: another one has its path, or it cannot be created again.
     trouble: Option<String>,
 }
 
@@ -146,8 +146,8 @@ impl<T> SharedFile<T> {
         Ok(Self { writer, path, identity, trouble: None })
     }
 
-    /// Looks whether readers that come now find the file. One that was removed is made again: then the result is true. Its readers learn that
-    /// the writer of theirs has ended.
+    /// Checks that new readers find the file. A removed file is created again, and the function returns true; readers of the old
+    /// file see that its writer has ended.
     fn look_after(&mut self, make: fn(&Path) -> Result<T, CreateError>) -> bool {
         match identity_of(&self.path) {
             Some(identity) if Some(identity) == self.identity => {}
@@ -175,22 +175,22 @@ fn make_quotes(path: &Path) -> Result<QuotesWriter, CreateError> {
     QuotesWriter::create(path, MOST_QUOTES, QUOTES_MEANING)
 }
 
-/// The place of each instrument among the quotes.
+/// Each instrument's slot among the quotes.
 #[derive(Debug, Default)]
 struct Places {
-    /// By instrument: `None`: not looked for yet; `Some(None)`: there is no room.
+    /// By instrument. `None`: not looked up yet; `Some(None)`: no room.
     places: Vec<Option<Option<Place>>>,
-    /// Instruments for which there is no room.
+    /// Number of instruments without room.
     without: u64,
 }
 
 impl Places {
-    /// Whether an instrument was looked for.
+    /// Returns whether an instrument was looked up.
     fn has(&self, instrument: InstrumentId) -> bool {
         self.places.get(instrument.index()).is_some_and(Option::is_some)
     }
 
-    /// The place of an instrument, found the first time.
+    /// Returns an instrument's slot, which is looked up the first time.
     #[inline]
     fn of(&mut self, writer: &mut QuotesWriter, instrument: InstrumentId, symbol: Symbol) -> Option<Place> {
         match self.places.get(instrument.index()) {
@@ -219,16 +219,16 @@ pub(super) struct SharedMemory {
     events: SharedFile<Writer<Published>>,
     quotes: SharedFile<QuotesWriter>,
     places: Places,
-    /// Whether the quotes have what was there before the start.
+    /// Whether the quotes include the state from before the start.
     is_filled: bool,
-    /// Items published.
+    /// Number of items published.
     count: u64,
-    /// Times that a file was made again after it was removed.
+    /// How many times a removed file was created again.
     made_again: u64,
 }
 
 impl SharedMemory {
-    /// Makes the files.
+    /// Creates the files.
     pub(super) fn create(path: &Path) -> Result<Self, PlantError> {
         Ok(Self {
             events: SharedFile::create(path.to_owned(), make_events)?,
@@ -240,7 +240,7 @@ impl SharedMemory {
         })
     }
 
-    /// Makes files again that were removed. New ones get all quotes.
+    /// Creates removed files again. A new quotes file gets all quotes.
     pub(super) fn look_after_files(&mut self, instruments: &Instruments, nbbo: &NbboStage) {
         self.made_again += u64::from(self.events.look_after(make_events));
         if self.quotes.look_after(make_quotes) {
@@ -261,7 +261,7 @@ impl SharedMemory {
         }
     }
 
-    /// The quotes were true when ingest last reported.
+    /// Updates the heartbeat of the quotes to the time of ingest's last report, when they were known to be current.
     pub(super) fn beat(&mut self, reported: Nanos) {
         self.quotes.writer.beat(reported.0);
     }

@@ -1,8 +1,10 @@
-//! The clients of the venues' snapshot servers: GLIMPSE, those of Cboe, London and MEMX, and NYSE's refreshes, whose packets come to a multicast group.
+//! Clients for the venues' snapshot servers: GLIMPSE, the servers of Cboe, London and MEMX, and NYSE's refreshes, which arrive on a
+//! multicast group.
 //!
-//! A thread fetches each snapshot and passes its messages to ingest when it is complete, so that an endless or torn one leaves nothing in the journal. Nothing here reads the messages; the end says where the live
-//! sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
-//! when the channel requests a newer snapshot.
+//! Each snapshot is fetched by its own thread, which passes the messages to ingest only when the snapshot is complete, so that an
+//! endless or torn one puts no message into the journal. Nothing here reads the messages; the end of a snapshot states where the
+//! live sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or when the
+//! channel requests a newer snapshot.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,7 +34,7 @@ use tapeworks_runtime::world::{
 pub(super) struct Server {
     pub(super) server: Option<SnapshotServer>,
     pub(super) login: SnapshotLogin,
-    /// Where groups are joined.
+    /// The interface on which groups are joined.
     pub(super) interface: Option<Ipv4Addr>,
     /// The time limit of an attempt.
     pub(super) timeout: Duration,
@@ -46,38 +48,38 @@ pub(super) struct Wanted {
     pub(super) attempt: u32,
 }
 
-/// The requests of ingest and the answers to it.
+/// Ingest's requests, and the way for answers back to it.
 #[derive(Debug)]
 pub(super) struct Requests<W: World = System> {
     pub(super) wanted: W::Receiver<Wanted>,
     pub(super) answers: W::SyncSender<Input<Bytes>>,
-    /// By channel: packets of its group that belonged to no snapshot of the plant's.
+    /// By channel: packets of its group that belonged to none of the plant's snapshots.
     pub(super) ignored: Arc<[AtomicU64]>,
 }
 
-/// Bytes of messages handed on at once.
+/// Maximum bytes of messages passed on at once.
 const CHUNK_BYTES: usize = 256 << 10;
 const CONNECT: Duration = Duration::from_secs(3);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a thread whose snapshot comes to a group waits for bytes of the connection before it looks at the group again.
+/// How long the thread of a group's snapshot waits for bytes on the connection before it reads the group again.
 const GROUP_LOOK: Duration = Duration::from_millis(1);
 
-/// The kernel's buffer of a group's socket, in bytes, as requested.
+/// Receive buffer to request from the kernel for a group's socket, in bytes.
 const GROUP_BUFFER_BYTES: usize = 16 << 20;
 
-/// Calls of the kernel for a group's packets before a thread looks at its time and its connection.
+/// Maximum reads of a group before the thread checks its time and its connection.
 const MOST_BATCHES: usize = 4;
 
 /// The longest packet of a group, in bytes.
 const GROUP_PACKET_BYTES: usize = 2_048;
 
-/// How long a thread with an answer sleeps when ingest has no room for it.
+/// How long a thread with an answer sleeps when ingest has no room.
 const REST: Duration = Duration::from_millis(1);
 
-/// Serves the requests of ingest until it is gone or the plant stops.
+/// Serves ingest's requests until ingest ends or the plant stops.
 ///
 /// # Errors
 /// A fetch that panicked.
@@ -123,7 +125,7 @@ fn refused(fault: SnapshotFault) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, fault)
 }
 
-/// The fault of an error of a fetch: what the protocol says, or else a broken connection.
+/// Returns the fault behind an error of a fetch: the protocol's, or else a broken connection.
 fn fault_of(error: &io::Error) -> SnapshotFault {
     let inner = error.get_ref();
     if let Some(fault) = inner.and_then(|inner| inner.downcast_ref::<SnapshotFault>()) {
@@ -143,7 +145,7 @@ fn fault_of(error: &io::Error) -> SnapshotFault {
     }
 }
 
-/// The socket of a group that snapshots come to.
+/// The socket of a multicast group that receives snapshots.
 struct Group<W: World> {
     receiver: W::DatagramReceiver,
     pool: Pool,
@@ -158,17 +160,17 @@ impl<W: World> Group<W> {
             with_headers: false,
             busy_poll_us: 0,
         };
-        // Datagrams without headers: a link type for private use.
+        // Datagrams without headers: a link type reserved for private use.
         let receiver = W::DatagramReceiver::open(options, LinkType(147))?;
         Ok(Self { receiver, pool: Pool::new(2 * MAX_BATCH, GROUP_PACKET_BYTES) })
     }
 
-    /// Hands packets that are there to the client, some at most: the attempt's time may be over.
+    /// Passes received packets to the client, in a limited number of reads, so that a busy group cannot outlast the attempt's time.
     fn receive(&mut self, client: &mut SnapshotClient) -> io::Result<()> {
         for _ in 0..MOST_BATCHES {
             let count = self.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
                 Received::Packet(packet) => client.receive_datagram(packet.bytes()),
-                // No packet of a refresh is so long: it is ignored, and counted as such.
+                // No refresh packet is this long: the client ignores and counts it.
                 Received::TooLong => client.receive_datagram(&[]),
             })?;
             if count == 0 {
@@ -179,11 +181,11 @@ impl<W: World> Group<W> {
     }
 }
 
-/// One fetch of a snapshot.
+/// One attempt to fetch a snapshot.
 struct Attempt<W: World> {
     wanted: Wanted,
     until: Instant,
-    /// The channel's newest attempt.
+    /// The number of the channel's newest attempt.
     newest: Arc<AtomicU32>,
     answers: W::SyncSender<Input<Bytes>>,
     stop: Arc<AtomicBool>,
@@ -201,14 +203,14 @@ impl<W: World> Attempt<W> {
     fn fail(&self, fault: SnapshotFault) {
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
         let failed = Input::SnapshotFailed { channel, attempt, fault, received: W::time_of_day() };
-        // If ingest has ended or given the attempt up, it needs no answer.
+        // If ingest has ended or abandoned the attempt, it needs no answer.
         let _unheard = self.send(failed);
     }
 
-    /// The rest of its time.
+    /// Returns the time left for this attempt.
     ///
     /// # Errors
-    /// When no request waits for it any more.
+    /// If nobody waits for this attempt any longer, or its time is up.
     fn time_left(&self) -> io::Result<Duration> {
         if self.stop.load(Ordering::Acquire) {
             return Err(refused(SnapshotFault::Abandoned));
@@ -223,7 +225,7 @@ impl<W: World> Attempt<W> {
         Ok(left)
     }
 
-    /// Hands an answer to ingest while that waits for this attempt.
+    /// Passes an answer to ingest, as long as ingest waits for this attempt.
     fn send(&self, answer: Input<Bytes>) -> io::Result<()> {
         let mut answer = answer;
         loop {
@@ -237,7 +239,7 @@ impl<W: World> Attempt<W> {
         }
     }
 
-    /// Hands the messages of a complete snapshot to ingest.
+    /// Passes the messages of a complete snapshot to ingest.
     fn hand_on(&self, messages: &[u8]) -> io::Result<()> {
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
         messages.chunks(CHUNK_BYTES).try_for_each(|chunk| {
@@ -255,7 +257,7 @@ impl<W: World> Attempt<W> {
                     (address, SnapshotClient::new(&server.login, &self.wanted.session), None)
                 }
                 SnapshotServer::Group { address, group, login } => {
-                    // Before the first request: its answer goes to all who listen then.
+                    // Join before the first request, because the answer goes to those who listen at that time.
                     let group = Group::<W>::join(group, server.interface)?;
                     let client =
                         SnapshotClient::by_group(login, DayTime::new(W::time_of_day().0, 0), now_ns());
@@ -267,7 +269,7 @@ impl<W: World> Attempt<W> {
         let look = if group.is_some() { GROUP_LOOK } else { LOOK };
         stream.set_time_limits(Some(look), Some(CONNECT))?;
         let silence = Duration::from_nanos(client.protocol().silence_ns());
-        // Kept here until the snapshot is complete: a server that never ends fills neither the journal nor ingest.
+        // Kept here until the snapshot is complete, so that an endless one fills neither the journal nor ingest.
         let (mut messages, mut count) = (Vec::new(), 0);
         let mut buffer = vec![0; 64 << 10];
         let (mut heard, mut spoke) = (W::instant(), W::instant());
@@ -311,7 +313,7 @@ impl<W: World> Attempt<W> {
             while let Some(fetched) = client.fetch().map_err(failed)? {
                 match fetched {
                     Fetched::Message(message) => {
-                        // A packet's length has two bytes, so a message's has too.
+                        // A packet's length has two bytes, so a message's length fits in two as well.
                         messages.extend_from_slice(&(message.len() as u16).to_be_bytes());
                         messages.extend_from_slice(message);
                         count += 1;
@@ -326,7 +328,7 @@ impl<W: World> Attempt<W> {
                         }
                         let (received, bytes) = (W::time_of_day(), messages.len() as u64);
                         self.send(Input::SnapshotEnd { channel, attempt, received, next, bytes })?;
-                        // Whether the farewell arrives does not matter any more.
+                        // It no longer matters whether the farewell arrives.
                         let _unheard = stream.write_all(client.farewell());
                         return Ok(());
                     }
@@ -344,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes connections, reports each, and sends heartbeats until the other side goes.
+    /// Accepts connections, reports each, and sends heartbeats until the peer closes.
     fn never_done(listener: &TcpListener, connections: usize, accepted: &Sender<()>) {
         std::thread::scope(|scope| {
             for _ in 0..connections {
@@ -359,7 +361,7 @@ mod tests {
         });
     }
 
-    /// A server that accepts and never finishes kept a thread and a connection for each attempt.
+    /// Regression: a server that accepted and never finished held a thread and a connection for each attempt.
     #[test]
     fn a_fetch_ends_with_its_attempt_whether_or_not_the_server_answers() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -392,11 +394,11 @@ mod tests {
         request(1);
         failed(1);
         request(2);
-        // The one before ends when the next is requested.
+        // A new request ends the previous attempt.
         request(3);
         failed(2);
         failed(3);
-        // Every connection is closed: its venue's side has noticed.
+        // Every connection is closed: the venue's side has noticed.
         venue.join().unwrap();
         stop.store(true, Ordering::Release);
         drop(wants);
@@ -438,7 +440,7 @@ mod tests {
         assert!(received.try_recv().is_err());
     }
 
-    /// Ingest that has given an attempt up takes no more answers of it.
+    /// Ingest that has abandoned an attempt takes no more answers for it.
     #[test]
     fn a_fetch_ends_even_if_its_answers_are_not_taken() {
         let (answers, _received) = sync_channel(0);
@@ -451,7 +453,7 @@ mod tests {
         assert!(error.to_string().contains("in time"), "{error}");
     }
 
-    /// A group that was busier than the thread kept an attempt from ever ending.
+    /// Regression: a group that was busier than the thread kept an attempt from ever ending.
     #[test]
     fn a_busy_group_is_left_for_the_time_and_the_connection() {
         let receiver = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -497,10 +499,10 @@ mod tests {
             ignored: Arc::clone(&ignored),
         };
         let fetch = std::thread::spawn(move || attempt.fetch(&server));
-        // The group is joined before the connection is made.
+        // The group is joined before the connection is opened.
         let (_connection, _) = listener.accept().unwrap();
         let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        // One is longer than any packet of a refresh.
+        // The last one is longer than any refresh packet.
         for packet in [&b"x"[..], &[0; 1_400], &[0; 4_000]] {
             sender.send_to(packet, group).unwrap();
         }

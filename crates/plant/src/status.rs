@@ -1,4 +1,4 @@
-//! A plant's status, published some times a second.
+//! A plant's status, updated several times a second.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,34 +15,34 @@ use tapeworks_time::Nanos;
 
 use crate::pair::PairStatus;
 
-/// How often the threads publish their part of the status, and the books the heartbeat of the shared memory.
+/// How often the threads publish their part of the status, and the books update the heartbeat of the shared memory.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_nanos(HEARTBEAT_NS);
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineStatus {
-    /// Which it is: A, B, or [`Line::Recovery`] for the answers.
+    /// Which line: A, B, or [`Line::Recovery`] for the answers.
     pub line: Line,
-    /// Where it is listened to; of answers over TCP, the server.
+    /// The address that receives it; for answers over TCP, the server's address.
     pub address: SocketAddr,
     /// Its counters.
     pub counters: LineCounters,
     /// Whether it is silent.
     pub is_silent: bool,
-    /// Datagrams that the kernel dropped because they were not taken in time.
+    /// Datagrams that the kernel dropped because they were not read in time.
     pub kernel_drops: u64,
     /// Datagrams longer than a buffer.
     pub too_long: u64,
-    /// The size of the kernel's buffer in bytes, with the kernel's overhead: twice the granted size.
+    /// The size of the kernel's buffer in bytes, including the kernel's overhead: twice the granted size.
     pub buffer_bytes: usize,
-    /// Bytes of it that were requested; 0 where none were.
+    /// Buffer size requested from the kernel, in bytes; 0 if none was requested.
     pub wanted_bytes: usize,
 }
 
 /// The connection to a request server.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RequesterStatus {
-    /// Whether requests go out: the connection is made, and the login accepted where there is one.
+    /// Whether requests can be sent: connected, and logged in if the protocol has a login.
     pub is_ready: bool,
     /// Its counters since the plant's start.
     pub counters: RequesterCounters,
@@ -55,36 +55,37 @@ pub struct ChannelStatus {
     pub name: String,
     /// Its feed.
     pub publisher: Publisher,
-    /// The session that is followed, as text.
+    /// The current session, as text.
     pub session: String,
     /// The number of the next message.
     pub next: Option<u64>,
     /// Its counters.
     pub counters: ArbiterCounters,
-    /// The last long recovery.
+    /// The last recovery that took long.
     pub last_recovery: Option<RecoveryReport>,
-    /// Its connection to a request server; `None` where requests are datagrams, or there is no server.
+    /// Its connection to a request server; `None` if requests are datagrams, or there is no server.
     pub requester: Option<RequesterStatus>,
     /// Its snapshots.
     pub snapshots: SnapshotCounters,
-    /// Packets of the group of its snapshots that belonged to none of its own: of other clients, more than once, or too long.
+    /// Packets of its snapshots' multicast group that belong to none of its snapshots: other clients' packets, duplicates, or too
+    /// long.
     pub snapshot_packets_ignored: u64,
-    /// Lines A and B and, where there is a server, the retransmissions.
+    /// Lines A and B and, if there is a server, the retransmissions.
     pub lines: Vec<LineStatus>,
-    /// Something is missing, and is awaited or requested.
+    /// Whether messages are missing that are awaited or requested.
     pub is_recovering: bool,
-    /// Since when, of messages that are requested.
+    /// Since when requested messages have been missing.
     pub recovering_since: Option<Nanos>,
-    /// It waits for a first snapshot.
+    /// Whether it waits for its first snapshot.
     pub is_joining: bool,
-    /// No packet came for too long.
+    /// Whether no packet has arrived for too long.
     pub is_silent: bool,
-    /// Books may be wrong.
+    /// Whether its books may be wrong.
     pub is_stale: bool,
 }
 
 impl ChannelStatus {
-    /// A channel before its first packet.
+    /// Creates the status of a channel before its first packet.
     pub fn new(name: &str, publisher: Publisher) -> Self {
         Self {
             name: name.to_owned(),
@@ -106,24 +107,24 @@ impl ChannelStatus {
     }
 }
 
-/// Delays of the events of one second: from the kernel's receive time until they were published, in ns.
+/// Delays of one second's events, from the kernel's receive time to publication, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DelayPoint {
-    /// The second's end, in ns since the epoch.
+    /// The end of the second, in ns since the epoch.
     pub time: Nanos,
     /// Messages.
     pub messages: u64,
-    /// Half of them took no longer.
+    /// The median delay.
     pub p50: u64,
-    /// 99 in 100 took no longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 in 1,000 took no longer.
+    /// The 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// The longest delay.
     pub max: u64,
 }
 
-/// Upper ends of the buckets in which delays are counted, in ns; one more bucket has what is longer.
+/// Upper bounds of the delay buckets, in ns; an additional bucket counts longer delays.
 pub const DELAY_BOUNDS: [u64; 18] = [
     1_000,
     2_000,
@@ -145,17 +146,17 @@ pub const DELAY_BOUNDS: [u64; 18] = [
     10_000_000_000,
 ];
 
-/// Delays of all messages since the start, counted in buckets.
+/// Delays of all messages since the start, by bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DelayBuckets {
-    /// Messages in each bucket of [`DELAY_BOUNDS`], and those beyond the last; not accumulated.
+    /// Messages in each bucket of [`DELAY_BOUNDS`], and last those beyond the highest bound; not cumulative.
     pub counts: [u64; DELAY_BOUNDS.len() + 1],
     /// The sum of all delays, in ns.
     pub sum: u64,
 }
 
 impl DelayBuckets {
-    /// Counts `messages` that took `delay` ns each.
+    /// Counts `messages` with a delay of `delay` ns each.
     pub fn add(&mut self, delay: u64, messages: u64) {
         let bucket = DELAY_BOUNDS.partition_point(|bound| *bound < delay);
         if let Some(count) = self.counts.get_mut(bucket) {
@@ -170,43 +171,43 @@ impl DelayBuckets {
 pub struct InterfaceStatus {
     /// Its name.
     pub device: String,
-    /// Frames that are of no line.
+    /// Frames that belong to no line.
     pub foreign: u64,
-    /// Frames of a line whose UDP checksum does not fit, although their flow's generally fit. They are discarded, except the first few of a
-    /// flow, which come before it can be trusted.
+    /// Frames of a line with a wrong UDP checksum, although their flow's checksums are generally right. They are discarded, except
+    /// the first few frames of a flow, which arrive before its checksums are known to be trustworthy.
     pub bad_checksums: u64,
     /// Frames longer than a buffer.
     pub too_long: u64,
-    /// Frames that the kernel dropped because they were not taken in time.
+    /// Frames that the kernel dropped because they were not read in time.
     pub kernel_drops: u64,
 }
 
-/// Checkpoints, as far as a plant has taken and used them.
+/// Checkpoints that the plant has taken and used.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CheckpointStatus {
-    /// How often one is due; `None` where none are taken.
+    /// The interval of checkpoints; `None` if none are taken regularly.
     pub every: Option<Duration>,
-    /// The record of the journal from which on it was replayed at the start; `None` from its first.
+    /// The journal record from which the start replayed; `None` if it replayed from the first record.
     pub restored: Option<u64>,
-    /// Checkpoints that were not used at the start, and why.
+    /// Checkpoints that the start could not use, each with the reason.
     pub refused: Vec<String>,
-    /// Begun since the start.
+    /// Checkpoints begun since the start.
     pub taken: u64,
-    /// Written since the start.
+    /// Checkpoints written since the start.
     pub written: u64,
-    /// Not written since the start, because something failed: see `error`.
+    /// Checkpoints that failed since the start: see `error`.
     pub failed: u64,
-    /// Not begun when they were due, because the journal's queue was full.
+    /// Checkpoints not taken when they were due, because the journal's queue was full or its thread had ended.
     pub skipped: u64,
-    /// When the last was written; 0 before the first.
+    /// When the last one was written; 0 before the first.
     pub time: Nanos,
-    /// The bytes of the last that was written.
+    /// Size of the last one written, in bytes.
     pub bytes: u64,
-    /// How long ingest paused for the last, in ns.
+    /// How long ingest paused for the last one, in ns.
     pub pause_ns: u64,
-    /// How long the books' own thread paused for the last, in ns; 0 where ingest has the books.
+    /// How long the books' own thread paused for the last one, in ns; 0 if ingest has the books.
     pub books_pause_ns: u64,
-    /// Why the last that could not be written was not.
+    /// Why the last failed one could not be written.
     pub error: Option<String>,
 }
 
@@ -219,17 +220,17 @@ pub struct JournalStatus {
     pub written_bytes: u64,
     /// Inputs that could not be written.
     pub lost: u64,
-    /// Records that were written and that the disk failed to sync: after a machine crash they may be missing.
+    /// Records that were written but that the disk failed to sync: a machine crash may lose them.
     pub unconfirmed: u64,
-    /// Segments that are too many and could not be removed.
+    /// Excess segments that could not be removed.
     pub failed_removals: u64,
-    /// Segments removed because there were too many.
+    /// Excess segments that were removed.
     pub removed_segments: u64,
-    /// Records that were found damaged or missing at the start.
+    /// Records found damaged or missing at the start.
     pub damaged: u64,
-    /// Bytes of a torn record that were cut off at the start, and kept in a file.
+    /// Bytes of a torn record that the start cut off and kept in a file.
     pub torn_bytes: u64,
-    /// The last write failed, or a file of the journal was removed or replaced.
+    /// Whether the last write failed, or a file of the journal was removed or replaced.
     pub is_failing: bool,
     /// The last error.
     pub error: Option<String>,
@@ -238,98 +239,98 @@ pub struct JournalStatus {
 /// The status of the source of another plant's events.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RelayStatus {
-    /// Whether it hears the first plant now.
+    /// Whether the first plant can be heard now.
     pub is_heard: bool,
-    /// Whether all events up to the present have come once since the start.
+    /// Whether the source has caught up with the present at least once since the start.
     pub has_caught_up: bool,
-    /// Since when events are missing that are fetched again, if some are.
+    /// Since when missing events have been fetched; `None` if none are.
     pub fetching_since: Option<Nanos>,
-    /// The number of the first plant's next event, as far as it is known.
+    /// The number of the first plant's next event, as far as known.
     pub first_next: u64,
-    /// The number of the next event that is taken.
+    /// The number of the next event to take.
     pub next: u64,
-    /// Messages taken from its streams.
+    /// Messages taken from the first plant's streams.
     pub messages: u64,
-    /// Events taken, with those of other shards.
+    /// Events taken, including those of other shards.
     pub events: u64,
-    /// Of them, those that were fetched from the past.
+    /// How many of them were fetched from the past.
     pub fetched: u64,
-    /// Events that had come already.
+    /// Duplicate events.
     pub repeated: u64,
-    /// Live events that had no room while older ones were fetched: they are fetched too.
+    /// Live events without room while older ones were fetched; these are fetched too.
     pub set_aside: u64,
-    /// Times that events were missing.
+    /// How many times events were missing.
     pub gaps: u64,
-    /// Of them, those that were filled.
+    /// How many of these gaps were filled.
     pub filled: u64,
-    /// Messages that cannot be read.
+    /// Messages that could not be read.
     pub malformed: u64,
-    /// Times that ingest had no room for a piece, and the source waited.
+    /// How many times ingest had no room for a piece, so that the source waited.
     pub waits: u64,
-    /// Times that the source found its driver.
+    /// How many times the source connected to its driver.
     pub connects: u64,
-    /// Times that the first plant fell silent.
+    /// How many times the first plant fell silent.
     pub silences: u64,
-    /// What is wrong now, if something is.
+    /// The current error, if there is one.
     pub error: Option<String>,
 }
 
-/// A day that the roll is done with.
+/// A day that the roll has finished.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RolledDay {
     /// The day, in New York.
     pub date: Date,
-    /// Files and the records in them, or why there are none.
+    /// The numbers of files and of records in them, or why there are none.
     pub outcome: Result<(u64, u64), String>,
-    /// The files have records from this time on; `None` from the day's beginning.
+    /// Receive time from which on the files have records; `None` means from the beginning of the day.
     pub from: Option<Nanos>,
 }
 
 /// The status of the roll.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RollStatus {
-    /// Whether there is one.
+    /// Whether the roll is running.
     pub is_on: bool,
-    /// The day in progress, and the inputs of its journal read so far.
+    /// The day in progress, and how many inputs of its journal have been read.
     pub running: Option<(Date, u64)>,
-    /// The days that were done since the start.
+    /// The days finished since the start.
     pub done: Vec<RolledDay>,
 }
 
 /// The status of a plant.
 #[derive(Clone, Default, Debug)]
 pub struct Status {
-    /// When this was published.
+    /// When this status was published.
     pub time: Nanos,
     /// When the plant started.
     pub started: Nanos,
     /// The channels.
     pub channels: Vec<ChannelStatus>,
-    /// The channels after the replay of the journal: their counters up to there are not news.
+    /// The channels right after the journal's replay: counts up to there are not news.
     pub at_start: Vec<ChannelStatus>,
     /// Messages published.
     pub messages: u64,
-    /// Events published, which is the number of the next one.
+    /// Events published, which is also the next event's number.
     pub events: u64,
     /// Symbols known.
     pub symbols: usize,
-    /// Messages and packets that cannot be read.
+    /// Messages and packets that could not be read.
     pub problems: u64,
-    /// The interface, where frames are received instead of datagrams.
+    /// The interface, if frames are received instead of datagrams.
     pub interface: Option<InterfaceStatus>,
     /// Events in the ring that the slowest reader has not taken.
     pub ring_fill: usize,
-    /// Its slots.
+    /// The ring's capacity in events.
     pub ring_capacity: usize,
     /// The highest fill seen.
     pub ring_highest: usize,
     /// Times that ingest had to wait for room in the ring or in the journal's queue.
     pub stalls: u64,
-    /// Delays from the receive time to the publication, second by second, the newest last; ten minutes at most.
+    /// Delays from receipt to publication for each second, newest last; at most ten minutes.
     pub delays: Vec<DelayPoint>,
-    /// The delays of all since the start: p50, p90, p99, p99.9 and the longest, in ns.
+    /// Delays of all messages since the start: p50, p90, p99, p99.9 and the longest, in ns.
     pub delay: [u64; 5],
-    /// The same, counted in buckets.
+    /// The same delays by bucket.
     pub delay_buckets: DelayBuckets,
     /// The journal, if there is one.
     pub journal: Option<JournalStatus>,
@@ -339,21 +340,21 @@ pub struct Status {
     pub relay: Option<RelayStatus>,
     /// The counters of the NBBO.
     pub nbbo: NbboCounts,
-    /// Orders that rest in the books of all feeds.
+    /// Orders resting in the books of all feeds.
     pub orders: usize,
-    /// Bytes of the books' tables; these double when they are full, and never shrink.
+    /// Bytes of the books' tables, which double when they are full and never shrink.
     pub book_bytes: usize,
-    /// Changes that the books refused, such as those of unknown orders.
+    /// Changes that the books rejected, such as changes of unknown orders.
     pub rejected: u64,
-    /// Books that the venues' messages contradict: they are stale until a snapshot or a new session.
+    /// Books that the venue's messages contradict: they are stale until a snapshot or a new session.
     pub contradicted_books: usize,
-    /// Quotes that gave way to later ones of their side while the books lagged (topology "pipeline").
+    /// Quotes superseded by later ones of their side while the books lagged (topology "pipeline").
     pub conflated: u64,
     /// Items published to the shared memory.
     pub shared: u64,
-    /// Times that the file of the shared memory was made again after it was removed.
+    /// How many times a removed file of the shared memory was created again.
     pub shared_made_again: u64,
-    /// Why readers that come now do not find the shared memory.
+    /// What is wrong with the shared memory: new readers cannot find it, or it lacks room for some symbols.
     pub shared_trouble: Option<String>,
     /// Checkpoints.
     pub checkpoints: CheckpointStatus,

@@ -1,4 +1,4 @@
-//! Helpers of the live plant's tests.
+//! Helpers for the live plant's tests.
 
 use tapeworks_engine::EngineOptions;
 use tapeworks_feed::arbitration::ArbiterOptions;
@@ -9,7 +9,7 @@ use crate::{PlantOptions, ReceiveOptions, VenueOptions};
 #[path = "../tests/engine_support/mod.rs"]
 pub(crate) mod support;
 
-/// A plant with the engine of the shared tests.
+/// Returns the options of a plant with the engine of the shared tests.
 pub(crate) fn plant() -> PlantOptions {
     let EngineOptions { channels, .. } = support::options();
     let venues = channels

@@ -1,11 +1,11 @@
-//! Packets on their way through ingest, and what is recovered, for traces.
+//! Traces of packets on their way through ingest, and of recoveries.
 //!
 //! ```text
 //! kernel ─ receive ─▶ ingest ─ decode ─▶ ─ publish ─▶ ring ─ books ─▶ recorded
 //! ```
 //!
-//! The kernel's receive time comes with each packet, and the time after the books is read in any case, for the [delays](crate::Status). A followed
-//! packet costs three more readings of the clock. Without traces each place costs a branch.
+//! The kernel's receive time comes with each packet, and the time after the books is read anyway, for the [delays](crate::Status).
+//! A followed packet costs three more clock reads. Without traces, each trace point costs a branch.
 
 use tapeworks_engine::Engine;
 use tapeworks_feed::arbitration::ArbiterCounters;
@@ -14,7 +14,7 @@ use tapeworks_market::{Event, Line};
 use tapeworks_runtime::traces::{Fact, Operations, Recorder, Sample, Sampler, Text, Traces};
 use tapeworks_time::Nanos;
 
-/// Packets that are followed at once: those of one turn that wait for the books.
+/// Maximum number of packets followed at once: those of one turn that wait for the books.
 const MOST_UNDER_WAY: usize = 1_024;
 
 /// A followed packet.
@@ -32,7 +32,7 @@ pub(super) struct Way {
     messages: u64,
 }
 
-/// Messages of a channel that are requested.
+/// A recovery of a channel's messages that has been requested.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     since: Nanos,
@@ -41,21 +41,21 @@ struct Recovery {
     before: ArbiterCounters,
 }
 
-/// A snapshot that is requested.
+/// A snapshot that has been requested.
 #[derive(Clone, Copy, Debug)]
 struct Fetch {
     requested: Nanos,
     before: SnapshotCounters,
 }
 
-/// What a channel waits for.
+/// The operations that a channel waits for.
 #[derive(Clone, Copy, Default, Debug)]
 struct Awaited {
     recovery: Option<Recovery>,
     snapshot: Option<Fetch>,
 }
 
-/// Follows packets.
+/// Samples and records packets and rare operations.
 #[derive(Debug)]
 pub(super) struct Tracer {
     recorder: Recorder,
@@ -64,14 +64,14 @@ pub(super) struct Tracer {
     /// The venues' names, by channel.
     names: Vec<Text>,
     awaited: Vec<Awaited>,
-    /// Channels that await something.
+    /// Number of operations that are awaited.
     awaiting: usize,
-    /// Packets whose events the books do not have yet.
+    /// Packets whose events the books have not applied yet.
     under_way: Vec<Way>,
 }
 
 impl Tracer {
-    /// A tracer for these venues; `None`: there is one already.
+    /// Creates the tracer for these venues; returns `None` if there is one already.
     pub(super) fn new<'n>(traces: &Traces, venues: impl Iterator<Item = &'n str>) -> Option<Self> {
         let names: Vec<Text> = venues.map(|name| Text::new(name.as_bytes())).collect();
         Some(Self {
@@ -85,7 +85,7 @@ impl Tracer {
         })
     }
 
-    /// A packet comes to the engine. Returns it if it is followed.
+    /// Decides whether to follow a packet that comes to the engine, and returns it if so.
     #[inline]
     pub(super) fn packet(
         &mut self,
@@ -109,7 +109,8 @@ impl Tracer {
         })
     }
 
-    /// The events of a followed packet are published. Where this thread has books, they come to [`Tracer::applied`].
+    /// Records that the events of a followed packet are published. If this thread has the books, [`Tracer::applied`] completes the
+    /// packet.
     #[cold]
     pub(super) fn published(
         &mut self,
@@ -136,13 +137,13 @@ impl Tracer {
         }
     }
 
-    /// Whether packets wait for the books.
+    /// Returns whether packets wait for the books.
     #[inline]
     pub(super) const fn is_following(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// The books have the events of all followed packets.
+    /// Records that the books have applied the events of all followed packets.
     #[cold]
     pub(super) fn applied(&mut self, now: Nanos) {
         while let Some(way) = self.under_way.pop() {
@@ -180,7 +181,7 @@ impl Tracer {
 
     // ---- rare operations ----
 
-    /// Messages of a channel are requested.
+    /// Records that a channel's messages are requested.
     #[cold]
     pub(super) fn requested(&mut self, at: u16, channel: &LiveChannel, now: Nanos) {
         let Some(awaited) = self.awaited.get_mut(usize::from(at)) else { return };
@@ -199,24 +200,24 @@ impl Tracer {
         self.awaiting += 1;
     }
 
-    /// A snapshot of a channel is requested.
+    /// Records that a channel's snapshot is requested.
     #[cold]
     pub(super) fn snapshot_requested(&mut self, at: u16, channel: &LiveChannel, now: Nanos) {
         let Some(awaited) = self.awaited.get_mut(usize::from(at)) else { return };
-        // A second attempt replaces the first, which failed.
+        // Later attempts belong to the same fetch: they follow a failed one.
         if awaited.snapshot.is_none() {
             awaited.snapshot = Some(Fetch { requested: now, before: *channel.snapshots() });
             self.awaiting += 1;
         }
     }
 
-    /// Whether a channel awaits something.
+    /// Returns whether any operation is awaited.
     #[inline]
     pub(super) const fn is_awaiting(&self) -> bool {
         self.awaiting > 0
     }
 
-    /// Records what has come since the last call.
+    /// Records the operations that have finished since the last call.
     #[cold]
     pub(super) fn look(&mut self, engine: &Engine, now: Nanos) {
         for (at, channel) in (0u16..).zip(engine.feed().channels()) {
@@ -258,7 +259,7 @@ impl Tracer {
         let mut sample = Sample::new("fetch a snapshot", fetch.requested.0);
         sample.lasts_until(now.0);
         self.name(&mut sample, channel);
-        // The first was counted when it was requested.
+        // The counters were copied when the first attempt was requested.
         sample.number("failed_attempts", counters.failed - before.failed);
         sample.number("messages", counters.messages - before.messages);
         sample.failed = (counters.applied == before.applied).then_some("no snapshot came");
@@ -295,7 +296,7 @@ mod tests {
         all
     }
 
-    /// A packet of two events that was received at this time, 100 ns before ingest takes it.
+    /// Passes a packet with these events, received 100 ns before ingest takes it.
     fn passes(tracer: &mut Tracer, received: u64, events: &[Event], has_books: bool) {
         let way = tracer.packet(1, Line::B, Nanos(received), || Nanos(received + 100));
         if let Some(mut way) = way {

@@ -1,6 +1,6 @@
-//! Data for viewers: the NBBO of the symbols, and the books of watched symbols.
+//! Data for viewers: the NBBO of all symbols, and the books of watched symbols.
 //!
-//! The thread that has the books fills a [`View`] some times a second as the [`Watch`] requests. Unwatched symbols cost
+//! The thread that has the books fills a [`View`] several times a second with what the [`Watch`] requests. Unwatched symbols cost
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use tapeworks_market::{BookStage, Instruments, NbboStage, Publisher, Side, Symbo
 use tapeworks_runtime::world::{System, World};
 use tapeworks_time::Nanos;
 
-/// Levels of a book that a view shows.
+/// Number of book levels that a view shows.
 pub const DEPTH: usize = 10;
 
-/// A symbol that was not requested again in so long is no longer shown.
+/// How long a symbol is shown after it was last requested.
 const FORGET: Duration = Duration::from_secs(10);
 
-/// Symbols whose books are shown at most.
+/// Maximum number of symbols whose books are shown.
 pub const MOST_WATCHED: usize = 64;
 
 /// A venue's book.
@@ -33,11 +33,11 @@ pub struct VenueBook {
     pub bids: Vec<Level>,
     /// The best offers, best first.
     pub asks: Vec<Level>,
-    /// The book may be wrong.
+    /// Whether the book may be wrong.
     pub is_stale: bool,
-    /// The venue trades the instrument.
+    /// Whether the venue trades the instrument.
     pub is_trading: bool,
-    /// Self-help is declared against the venue: it is out of the NBBO.
+    /// Whether self-help is declared against the venue, which excludes it from the NBBO.
     pub is_under_self_help: bool,
 }
 
@@ -46,22 +46,22 @@ pub struct VenueBook {
 pub struct SymbolView {
     /// The NBBO.
     pub nbbo: Nbbo,
-    /// A short-sale price test restricts it, as one of the venues says.
+    /// Whether a short-sale price test restricts the instrument, according to one of the venues.
     pub is_short_sale_restricted: bool,
-    /// The venues' books; empty ones are left out.
+    /// The venues' books, without empty ones.
     pub venues: Vec<VenueBook>,
 }
 
 /// The data for viewers.
 #[derive(Clone, Default, Debug)]
 pub struct View {
-    /// When it was made.
+    /// When the view was made.
     pub time: Nanos,
     /// The NBBO of every symbol that has one, if a viewer watches the list.
     pub nbbos: Vec<(Symbol, Nbbo)>,
     /// The books of the watched symbols.
     pub symbols: BTreeMap<Symbol, SymbolView>,
-    /// The feeds, by the bits of [`tapeworks_market::nbbo::BestSide::venues`].
+    /// The feeds, in the order of the bits of [`tapeworks_market::nbbo::BestSide::venues`].
     pub venues: Vec<Publisher>,
 }
 
@@ -72,7 +72,7 @@ struct Wanted {
     view: Arc<View>,
 }
 
-/// A viewer sets here what it watches, and reads the data. Clones are the same watch.
+/// Sets what a viewer watches, and provides the data. Clones share the same watch.
 #[derive(Clone, Default, Debug)]
 pub struct Watch<W: World = System> {
     wanted: Arc<Mutex<Wanted>>,
@@ -80,7 +80,7 @@ pub struct Watch<W: World = System> {
 }
 
 impl<W: World> Watch<W> {
-    /// Watches a symbol's books for some seconds. `false` when too many are watched.
+    /// Watches a symbol's books for some seconds. Returns `false` if too many are watched.
     pub fn look_at(&self, symbol: Symbol) -> bool {
         let mut wanted = self.lock();
         if wanted.symbols.len() >= MOST_WATCHED && !wanted.symbols.contains_key(&symbol) {
@@ -90,12 +90,12 @@ impl<W: World> Watch<W> {
         true
     }
 
-    /// Watches the list of all symbols.
+    /// Watches the list of all symbols for some seconds.
     pub fn look_at_list(&self) {
         self.lock().list = Some(W::instant());
     }
 
-    /// The data for viewers.
+    /// Returns the data for viewers.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.lock().view)
     }
@@ -104,7 +104,7 @@ impl<W: World> Watch<W> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills the view anew.
+    /// Replaces the view with current data.
     pub(crate) fn fill(&self, books: &BookStage, nbbo: &NbboStage, instruments: &Instruments, now: Nanos) {
         let (symbols, list) = {
             let mut wanted = self.lock();

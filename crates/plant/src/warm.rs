@@ -1,11 +1,11 @@
-//! Keeping rarely taken paths warm.
+//! Keeps rarely taken paths warm.
 //!
-//! The code that handles a gap did not run for minutes: its instructions, branch predictions and pages are not in the caches just
-//! when the plant is busy. A [`Warmer`] has a small private feed, books and NBBO, and gives them sequence gaps and late packets
-//! while the plant is idle. It shares code with the live ones and no data.
+//! The code that handles a gap may not run for minutes: when the plant is busy and needs it, its instructions, branch predictions
+//! and pages are not in the caches. A [`Warmer`] has a small private feed, books and NBBO, and sends them sequence gaps and late
+//! packets while the plant is idle. It shares code with the live feed, but no data.
 //!
-//! Cost: some 2 us for each turn, at most once in 500 us; a few hundred kilobytes of memory. `cargo xtask bench plant --part warm`
-//! measures its effect.
+//! Cost: about 2 us per turn, at most once every 500 us, and a few hundred kilobytes of memory. `cargo xtask bench plant --part
+//! warm` measures the effect.
 
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
@@ -22,7 +22,7 @@ use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_runtime::rhythm::Rhythm;
 use tapeworks_runtime::world::{System, World};
 
-/// Runs the code of sequence gaps on private data.
+/// Runs the gap-handling code on private data.
 pub struct Warmer<W: World = System> {
     engine: Engine,
     market: Through<BookStage, NbboStage>,
@@ -30,7 +30,7 @@ pub struct Warmer<W: World = System> {
     events: Vec<Event>,
     packet: Vec<u8>,
     session: SessionId,
-    /// Changes no book.
+    /// A message that changes no book.
     message: Vec<u8>,
     sequence: u64,
     now: u64,
@@ -80,14 +80,14 @@ impl<W: World> Default for Warmer<W> {
 }
 
 impl<W: World> Warmer<W> {
-    /// Runs it, if the last run is a while ago.
+    /// Runs the code, if the last run was a while ago.
     pub fn turn(&mut self) {
         if self.rhythm.is_due() {
             self.go();
         }
     }
 
-    /// Runs it once: a packet in order, a sequence gap, its packet on the other line, a gap that is given up.
+    /// Runs the code once: an in-order packet, a sequence gap, the missing packet on the other line, and a gap that is given up.
     pub fn go(&mut self) {
         let first = self.sequence;
         for (line, sequence, later) in
@@ -102,7 +102,7 @@ impl<W: World> Warmer<W> {
 
     fn packet(&mut self, line: Line, sequence: u64, later: u64) {
         self.now += later + 1_000;
-        // Another order each time, so that another place of the order table is touched.
+        // A different order each time, so that another slot of the order table is touched.
         if let Some(last) = self.message.last_mut() {
             *last = sequence as u8;
         }
@@ -134,7 +134,7 @@ impl<W: World> Warmer<W> {
         while self.engine.take_request().is_some() {}
     }
 
-    /// Gaps that happened to it.
+    /// Returns the number of gaps it has given up.
     pub fn gaps(&self) -> u64 {
         self.engine.feed().channels().iter().map(|channel| channel.arbiter().counters().gaps).sum()
     }

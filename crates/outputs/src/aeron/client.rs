@@ -1,7 +1,7 @@
-//! The client of the media driver, and what is wrong with either.
+//! The client of the media driver, and its errors.
 //!
-//! The library's own answer to a driver that dies is to end the process: its error handler does that unless there is another. Here each
-//! connection has one that keeps the error, and the connection is then given up.
+//! By default the library's error handler ends the process when the driver dies. Here each connection has a handler that stores the
+//! error, and the connection is then given up.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,20 +16,20 @@ use rusteron_client::{
 use super::message::MESSAGE_BYTES;
 use crate::text::one_line;
 
-/// What is shown of an error.
+/// Maximum number of characters shown of an error.
 const MOST_CHARACTERS: usize = 300;
 
-/// The pause between two looks at what the driver makes.
+/// The pause between two checks of a pending request to the driver.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How long the client's own thread sleeps when it has nothing to do, in ns.
 const IDLE_NS: u64 = 16_000_000;
 
-/// What is wrong with the media driver.
+/// An error of the media driver.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AeronTrouble {
-    /// There is none.
+    /// There is no driver.
     #[error("no media driver of Aeron in {directory}: {reason}")]
     NoDriver {
         /// Its folder.
@@ -37,7 +37,7 @@ pub enum AeronTrouble {
         /// The library's error.
         reason: String,
     },
-    /// It was there, and is gone.
+    /// The driver has disappeared.
     #[error("the media driver in {directory} is gone: {reason}")]
     Gone {
         /// Its folder.
@@ -45,7 +45,7 @@ pub enum AeronTrouble {
         /// The library's error.
         reason: String,
     },
-    /// It does not take a channel or a stream.
+    /// The driver refuses a channel or a stream.
     #[error("stream {stream} of {channel}: {reason}")]
     Stream {
         /// The channel.
@@ -55,7 +55,7 @@ pub enum AeronTrouble {
         /// Its error.
         reason: String,
     },
-    /// A text has a zero in it.
+    /// A text contains a NUL byte.
     #[error("'{text}' cannot be given to Aeron: it has a zero character")]
     Text {
         /// The text.
@@ -64,7 +64,7 @@ pub enum AeronTrouble {
 }
 
 impl AeronTrouble {
-    /// What is wrong with a stream, in one line.
+    /// Creates the error of a stream, in one line.
     pub(super) fn stream(channel: &str, stream: i32, reason: &str) -> Self {
         Self::Stream { channel: channel.to_owned(), stream, reason: one_line(reason, MOST_CHARACTERS) }
     }
@@ -84,7 +84,7 @@ fn c_text(text: &str) -> Result<CString, AeronTrouble> {
 }
 
 impl Client {
-    /// Connects to the driver of a folder, of the default one if none. It waits for it, at most for `patience`.
+    /// Connects to the driver of a folder, or of the default one, waiting for at most `patience`.
     pub(super) fn connect(directory: Option<&str>, patience: Duration) -> Result<Self, AeronTrouble> {
         let mut shown = directory.unwrap_or("its default folder").to_owned();
         let no = |directory: &str, reason: &dyn std::fmt::Display| AeronTrouble::NoDriver {
@@ -112,7 +112,7 @@ impl Client {
         Ok(Self { aeron, directory: shown, error, patience })
     }
 
-    /// Whether the driver is there, as far as the library knows.
+    /// Checks that the driver is alive, as far as the library knows.
     pub(super) fn check(&self) -> Result<(), AeronTrouble> {
         if !self.aeron.is_closed() {
             return Ok(());
@@ -122,7 +122,7 @@ impl Client {
         Err(AeronTrouble::Gone { directory: self.directory.clone(), reason })
     }
 
-    /// Waits for something that the driver makes.
+    /// Waits for something that the driver creates.
     fn wait<T>(
         &self,
         channel: &str,
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// A publication that no other shares. Its messages are not cut: readers put none together.
+    /// Creates an exclusive publication. Its messages are not fragmented, because readers reassemble none.
     pub(super) fn publication(
         &self,
         channel: &str,
@@ -164,7 +164,7 @@ impl Client {
         Ok(publication)
     }
 
-    /// A subscription.
+    /// Creates a subscription.
     pub(super) fn subscription(&self, channel: &str, stream: i32) -> Result<AeronSubscription, AeronTrouble> {
         let text = c_text(channel)?;
         let refused = |error: AeronCError| AeronTrouble::stream(channel, stream, &error.to_string());
@@ -174,7 +174,7 @@ impl Client {
     }
 }
 
-/// Puts together what Aeron has cut.
+/// Creates an assembler for messages that Aeron has fragmented.
 pub(super) fn assembler() -> Option<AeronFragmentClosureAssembler> {
     AeronFragmentClosureAssembler::new().ok()
 }

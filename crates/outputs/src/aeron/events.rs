@@ -1,6 +1,6 @@
-//! A plant's events as another plant takes them: each once, in the order of the journal, without a gap.
+//! A plant's events for another plant: each once, in the order of the journal, without a gap.
 //!
-//! Nothing is given up: what is missing is fetched however long the server is away. Only another journal ends it.
+//! Nothing is given up: missing events are fetched however long the server is away. Only another journal ends the reading.
 
 use tapeworks_market::Event;
 
@@ -16,13 +16,15 @@ impl std::fmt::Debug for AeronEvents {
 }
 
 impl AeronEvents {
-    /// Reads from where [`AeronReaderOptions::resume`] says, or from the day's first event. The driver may come later.
+    /// Reads from the position in [`AeronReaderOptions::resume`], or from the day's first event. The driver may become available
+    /// later.
     pub fn new(options: AeronReaderOptions) -> Self {
         let resume = options.resume.or(Some((0, 0)));
         Self(Streams::new(AeronReaderOptions { events: true, is_patient: true, resume, ..options }))
     }
 
-    /// Takes what is there, and hands each event to `each` with its number in the journal. `false`: there was nothing.
+    /// Processes the available messages, and passes each event to `each` with its number in the journal. Returns `false` if there
+    /// were none.
     pub fn turn(&mut self, mut each: impl FnMut(u64, &Event)) -> bool {
         if self.0.standing_still() {
             return false;
@@ -34,24 +36,24 @@ impl AeronEvents {
         })
     }
 
-    /// Waits a little when nothing came.
+    /// Pauses briefly when nothing arrived.
     pub fn rest(&mut self, is_busy: bool) {
         self.0.rest(is_busy);
     }
 
-    /// The token may be another one since the last request.
+    /// Sets the token, which may have changed since the last request.
     pub fn set_token(&mut self, token: &str) {
         if self.0.options.token != token {
             token.clone_into(&mut self.0.options.token);
         }
     }
 
-    /// Its counters.
+    /// Returns the counters.
     pub const fn counters(&self) -> &AeronReaderCounters {
         &self.0.counters
     }
 
-    /// How it stands.
+    /// Returns the reader's state.
     pub fn standing(&self) -> AeronStanding<'_> {
         self.0.standing()
     }

@@ -1,6 +1,7 @@
-//! The client of the replay server: a connection that never blocks, of which each turn takes some messages.
+//! The client of the replay server: a non-blocking connection, from which each turn takes some messages.
 //!
-//! So the live streams are read meanwhile, and what waits is bounded: the rest of a replay stays with the server until its turn.
+//! The live streams are therefore read in the meantime, and the amount of waiting data is bounded: the rest of a replay stays with
+//! the server until its turn.
 //!
 //! Cost: a message is copied once, out of the socket.
 
@@ -16,38 +17,38 @@ use super::message::{Header, Kind, NotAMessage};
 use super::replay::{OTHER_JOURNAL, TOO_MANY, Wanted};
 use crate::text::one_line;
 
-/// How long connecting, TLS and the answer may take together, and each wait for a whole message.
+/// Time limit for connecting, TLS and the response together, and for each wait for a whole message.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a server that is away, or has other readers, is tried again by a reader that gives up.
+/// How long a reader that gives up retries a server that is away or busy with other readers.
 pub(super) const AGAIN: Duration = Duration::from_secs(30);
 
-/// The pause between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The pause behind a refusal that does not pass by itself.
+/// The pause after a refusal that is not temporary.
 const LONG_PAUSE: Duration = Duration::from_secs(2);
 
-/// Bytes of a message of a replay: more is none of ours.
+/// Maximum length of a replay's message in bytes; a longer one is invalid.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Bytes of the server's first line.
+/// Maximum length of the server's first line in bytes.
 const MOST_LINE: usize = 4_096;
 
-/// What is shown of a server's words.
+/// Maximum number of characters shown of a server's message.
 const MOST_CHARACTERS: usize = 200;
 
-/// Messages that a turn takes.
+/// Maximum number of messages per turn.
 const AT_ONCE: usize = 1_024;
 
-/// Bytes that are read at once.
+/// Maximum bytes per read.
 const READ_BYTES: usize = 1 << 16;
 
-/// Why the past does not come.
+/// Why a fetch failed.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The connection.
+    /// The connection failed.
     #[error("the replay server {address}: {source}")]
     Connection {
         /// The server.
@@ -55,12 +56,12 @@ pub enum FetchError {
         /// The system's error.
         source: io::Error,
     },
-    /// The two do not agree on TLS.
+    /// The TLS handshake or a TLS record is invalid.
     #[error("no TLS with the replay server {address}: {source}")]
     Tls {
         /// The server.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The server refuses.
@@ -68,30 +69,30 @@ pub enum FetchError {
     Refused {
         /// The server.
         address: SocketAddr,
-        /// Its words.
+        /// Its message.
         said: String,
     },
-    /// The plant's numbers began anew, or it has another journal.
+    /// The plant's numbers restarted, or it has another journal.
     #[error("the replay server {address}: {said}")]
     OtherJournal {
         /// The server.
         address: SocketAddr,
-        /// Its words.
+        /// Its message.
         said: String,
     },
-    /// Something else came.
+    /// The server sent something unexpected.
     #[error("the replay server {address} sent something else: {source}")]
     Message {
         /// The server.
         address: SocketAddr,
-        /// What is wrong with it.
+        /// The problem.
         source: NotAMessage,
     },
 }
 
 impl FetchError {
     fn of_connection(address: SocketAddr, source: io::Error) -> Self {
-        // Only TLS finds bytes wrong.
+        // Only TLS reports invalid bytes.
         if source.kind() == io::ErrorKind::InvalidData {
             Self::Tls { address, source }
         } else {
@@ -99,7 +100,7 @@ impl FetchError {
         }
     }
 
-    /// Whether another try may do better: the plant may be about to come back, or have other readers first.
+    /// Returns whether another attempt may succeed: the plant may be about to return, or be busy with other readers.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Connection { .. } => true,
@@ -109,43 +110,43 @@ impl FetchError {
     }
 }
 
-/// How far a replay is.
+/// The progress of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
-    /// More comes; whether something came now.
+    /// More messages follow; the value states whether some arrived now.
     More(bool),
-    /// All that was wanted has come.
+    /// All requested items have arrived.
     Done,
 }
 
-/// A connection, and what came over it and is not read.
+/// A connection, and the bytes received but not processed.
 #[derive(Debug)]
 struct Connection {
     stream: Transport<<System as World>::Stream>,
     is_connected: bool,
     is_admitted: bool,
-    /// The plant's start, as the server has it.
+    /// The plant's start time, according to the server.
     epoch: Option<u64>,
-    /// The rest of the request.
+    /// The unsent rest of the request.
     request: Vec<u8>,
     bytes: Vec<u8>,
     read: usize,
-    /// When it began, was admitted, or got its last whole message.
+    /// When it began, was admitted, or received its last whole message.
     heard: Instant,
 }
 
-/// A replay that is got, message by message. While the server is away it is tried again.
+/// A replay that is fetched message by message. While the server is away, it is retried.
 #[derive(Debug)]
 pub(super) struct Fetch {
     address: SocketAddr,
     connector: Connector,
     token: String,
-    /// How long without a message until it is given up; for ever if none.
+    /// How long without a message before the fetch is given up; `None` for never.
     patience: Option<Duration>,
     heard: Instant,
     is_said: bool,
     connection: Option<Connection>,
-    /// When the next try is due.
+    /// When the next attempt is due.
     again: Option<Instant>,
 }
 
@@ -160,13 +161,13 @@ impl Fetch {
         Self { address, connector, token, patience, heard, is_said: false, connection: None, again: None }
     }
 
-    /// The plant's start, as the server of this replay has it.
+    /// Returns the plant's start time, according to the server of this replay.
     pub(super) fn epoch(&self) -> Option<u64> {
         self.connection.as_ref()?.epoch
     }
 
-    /// Whether the server is tried again after an error. A reader that never gives up does not at the end of the process either: it would go on
-    /// without what is missing.
+    /// Returns whether to retry after an error. A reader that never gives up does not retry at the end of the process either,
+    /// because it would then continue without the missing items.
     fn goes_on(&self, error: &FetchError, is_stopped: bool) -> bool {
         match self.patience {
             Some(patience) => !is_stopped && error.is_passing() && self.heard.elapsed() < patience,
@@ -174,7 +175,8 @@ impl Fetch {
         }
     }
 
-    /// Takes some messages. `say` gets the reason why the server is tried again, and whether it is the first. `wanted` is asked before each try, as `each` may have got a part.
+    /// Takes some messages. `say` receives the reason for a retry, and whether it is the first one. `wanted` is called before each
+    /// attempt, because `each` may have received a part.
     pub(super) fn turn<S>(
         &mut self,
         state: &mut S,
@@ -209,7 +211,7 @@ impl Fetch {
                 Ok(Progress::More(false))
             }
             Ok(progress) => {
-                // One that admits and sends nothing is as good as away.
+                // A server that admits the request and sends nothing counts as away.
                 let is_admitted = self.connection.as_ref().is_some_and(|connection| connection.is_admitted);
                 if is_admitted && progress != Progress::More(false) {
                     self.heard = Instant::now();
@@ -235,12 +237,12 @@ impl Connection {
         })
     }
 
-    /// What came and is not read.
+    /// Returns the bytes received but not processed.
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.read..).unwrap_or_default()
     }
 
-    /// Reads what there is, up to so many bytes. `false`: nothing is there now.
+    /// Reads the available bytes, up to a limit. Returns `false` if there are none now.
     fn fill(&mut self) -> io::Result<bool> {
         if self.read > 0 {
             self.bytes.drain(..self.read);
@@ -263,12 +265,12 @@ impl Connection {
         }
     }
 
-    /// Nothing whole is there yet: it is waited for, but not for ever.
+    /// Waits for a whole message, but not forever: fails after the time limit.
     fn wait_on(&self) -> io::Result<()> {
         if self.heard.elapsed() >= PATIENCE { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
-    /// Connects, and sends the request. `false`: not yet.
+    /// Connects and sends the request. Returns `false` while that is not complete.
     fn ask(&mut self) -> io::Result<bool> {
         if !self.is_connected {
             self.is_connected = self.stream.stream().is_connected()?;
@@ -355,7 +357,7 @@ impl Connection {
     }
 }
 
-/// Gets everything that is wanted, message by message, in one try.
+/// Fetches all requested items, message by message, in one attempt.
 #[cfg(test)]
 pub(super) fn fetch(
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! The bytes of a message on a stream.
+//! The format of a message on a stream.
 //!
 //! ```text
 //! magic "TWA1", kind (1 byte), 0, items (2) | epoch (8) | sequence (8) | items
@@ -8,25 +8,26 @@
 //! status   JSON
 //! ```
 //!
-//! All numbers are little-endian. The `epoch` is the start of the publishing plant in ns; `sequence` counts the messages of a stream in an epoch, from 0. The
-//! number of an event is its number in the journal. A record has that of its event, and its place among the records of the same stream and event.
+//! All numbers are little-endian. The `epoch` is the start time of the publishing plant in ns; `sequence` counts the messages of a
+//! stream within an epoch, from 0. An event's number is its number in the journal. A record carries its event's number, and its
+//! place among the records of the same stream and event.
 
 use tapeworks_market::{Event, Shard, Symbol};
 
-/// Bytes before the items.
+/// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 24;
 
-/// What a message may have without being cut by Aeron: its default MTU less its header.
+/// Maximum message size that Aeron does not fragment: its default MTU minus its header.
 pub const MESSAGE_BYTES: usize = 1_376;
 
-/// Bytes of an event.
+/// Length of an event in bytes.
 pub const EVENT_BYTES: usize = Event::BYTES;
 
 const MAGIC: [u8; 4] = *b"TWA1";
 const NUMBER_BYTES: usize = 8;
 const KEY_BYTES: usize = 16;
 
-/// What a message has.
+/// The kind of a message's items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,13 +35,13 @@ pub enum Kind {
     Events = 1,
     /// Records.
     Records = 2,
-    /// Symbols of records. They are repeated, and have no place in the order.
+    /// Symbols of records. They are repeated, and are not part of the order.
     Symbols = 3,
     /// The status of the plant's streams.
     Status = 4,
 }
 
-/// Where a record stands: the number of its event, and its place among the records of its stream and event.
+/// The position of a record: the number of its event, and its place among the records of its stream and event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Key {
     /// The event's number.
@@ -49,36 +50,36 @@ pub struct Key {
     pub place: u32,
 }
 
-/// The head of a message.
+/// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it has.
+    /// The kind of its items.
     pub kind: Kind,
-    /// How many items.
+    /// The number of items.
     pub items: u16,
-    /// The start of the publishing plant.
+    /// The start time of the publishing plant.
     pub epoch: u64,
-    /// Its number in the stream.
+    /// The message's number in the stream.
     pub sequence: u64,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NotAMessage {
-    /// They are too short, or another program's.
+    /// They are too short, or from another program.
     #[error("{0} bytes do not begin as a message does")]
     Head(usize),
     /// The kind is unknown.
     #[error("messages of kind {0} are unknown")]
     Kind(u8),
-    /// An item is cut or impossible.
+    /// An item is truncated or invalid.
     #[error("item {0} is cut, or is none")]
     Item(u16),
 }
 
 impl Header {
-    /// The head of `bytes`, and what follows it.
+    /// Parses the header of `bytes`, and returns it with the bytes after it.
     ///
     /// # Errors
     /// [`NotAMessage`].
@@ -105,10 +106,10 @@ fn number(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Calls `each` with the number and the event of every item behind the head.
+/// Calls `each` with the number and the event of every item after the header.
 ///
 /// # Errors
-/// [`NotAMessage::Item`]; the items before it were handed out.
+/// [`NotAMessage::Item`]; the items before it were delivered.
 pub fn events(header: &Header, mut rest: &[u8], mut each: impl FnMut(u64, Event)) -> Result<(), NotAMessage> {
     for item in 0..header.items {
         let bad = NotAMessage::Item(item);
@@ -120,7 +121,7 @@ pub fn events(header: &Header, mut rest: &[u8], mut each: impl FnMut(u64, Event)
     Ok(())
 }
 
-/// Calls `each` with the key and the bytes of every record behind the head.
+/// Calls `each` with the key and the bytes of every record after the header.
 ///
 /// # Errors
 /// As [`events`].
@@ -141,7 +142,7 @@ pub fn records(
     Ok(())
 }
 
-/// Calls `each` with the bytes of every symbol mapping behind the head.
+/// Calls `each` with the bytes of every symbol mapping after the header.
 ///
 /// # Errors
 /// As [`events`].
@@ -154,14 +155,14 @@ pub fn symbols(header: &Header, mut rest: &[u8], mut each: impl FnMut(&[u8])) ->
     Ok(())
 }
 
-/// The first record of `bytes`, by the length that its first byte says in words of 32 bits.
+/// Splits off the first record of `bytes`, whose first byte is its length in 32-bit words.
 fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(*bytes.first()?) * 4;
-    // The header of a record has 16 bytes.
+    // A record's header has 16 bytes.
     if length < 16 { None } else { bytes.split_at_checked(length) }
 }
 
-/// A message that is made.
+/// A message under construction.
 #[derive(Clone, Default, Debug)]
 pub struct Draft {
     bytes: Vec<u8>,
@@ -169,7 +170,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// An empty message in the memory of another one.
+    /// Creates an empty message that reuses the memory of `bytes`.
     pub fn begin(mut bytes: Vec<u8>, kind: Kind, epoch: u64, sequence: u64) -> Self {
         bytes.clear();
         bytes.extend_from_slice(&MAGIC);
@@ -179,12 +180,12 @@ impl Draft {
         Self { bytes, items: 0 }
     }
 
-    /// Whether so many bytes more make it too long, or it has as many items as it can have.
+    /// Returns whether another item of this many bytes would make the message too long, or it has the maximum number of items.
     pub fn is_full_for(&self, bytes: usize) -> bool {
         self.items > 0 && (self.bytes.len() + bytes > MESSAGE_BYTES || self.items == u16::MAX)
     }
 
-    /// Its items.
+    /// Returns the number of items.
     pub const fn items(&self) -> u16 {
         self.items
     }
@@ -217,7 +218,7 @@ impl Draft {
         self.items = 1;
     }
 
-    /// The bytes of the message.
+    /// Returns the bytes of the message.
     pub fn finish(mut self) -> Vec<u8> {
         if let Some(items) = self.bytes.get_mut(6..8) {
             items.copy_from_slice(&self.items.to_le_bytes());
@@ -229,12 +230,12 @@ impl Draft {
 /// Bytes that an event takes in a message.
 pub const EVENT_ITEM_BYTES: usize = NUMBER_BYTES + EVENT_BYTES;
 
-/// Bytes that a record of this length takes in a message.
+/// Returns the bytes that a record of this length takes in a message.
 pub const fn record_item_bytes(record: usize) -> usize {
     KEY_BYTES + record
 }
 
-/// The shard of a symbol among so many: its bytes by FNV-1a of 64 bits, modulo their number. Other programs may compute it too.
+/// Returns the shard of a symbol: the 64-bit FNV-1a hash of its bytes, modulo `shards`. Other programs may compute it too.
 pub fn shard_of(symbol: Symbol, shards: u16) -> u16 {
     Shard::of_symbol(symbol, shards)
 }

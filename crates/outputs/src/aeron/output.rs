@@ -1,4 +1,4 @@
-//! Events to messages, and the start and end of it all.
+//! Turns events into messages; starts and stops the output.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,11 +28,11 @@ use crate::begin::Begin;
 use crate::output::Output;
 use crate::reader::Reader;
 
-/// Why nothing is published.
+/// Why the output does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum AeronStartError {
-    /// The address of replays cannot be listened on.
+    /// The address for replays cannot be used.
     #[error("cannot listen on {address} for replays of Aeron's streams: {source}")]
     Bind {
         /// The address.
@@ -40,7 +40,7 @@ pub enum AeronStartError {
         /// The system's error.
         source: io::Error,
     },
-    /// The files of TLS cannot be used.
+    /// The TLS files cannot be used.
     #[error(transparent)]
     Tls(#[from] NoTls),
     /// A thread cannot be started.
@@ -48,11 +48,11 @@ pub enum AeronStartError {
     Thread(io::Error),
 }
 
-/// Why it ended before it was stopped. A driver that is away does not end it.
+/// Why the output ended before it was stopped. A missing driver does not end it.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum AeronFailure {
-    /// The ring stands still.
+    /// Another part of the ring has failed.
     #[error("the output to Aeron gets no more events: {0}")]
     Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
@@ -63,7 +63,7 @@ pub enum AeronFailure {
     Panicked,
 }
 
-/// The output to Aeron. Dropping it stops it.
+/// The Aeron output. Dropping it stops it.
 #[derive(Debug)]
 pub struct Aeron {
     queue: Arc<Queue>,
@@ -73,7 +73,7 @@ pub struct Aeron {
     replays: Option<Replays>,
 }
 
-/// Listens for requests of replays, so that an address that cannot be used is reported before anything starts.
+/// Binds the address for replay requests, so that an unusable one is reported before anything starts.
 ///
 /// # Errors
 /// [`AeronStartError::Bind`], [`AeronStartError::Tls`].
@@ -84,7 +84,8 @@ pub fn bind(setting: &AeronSetting) -> Result<Option<Listening>, AeronStartError
     bound.map(Some).map_err(|source| AeronStartError::Bind { address, source })
 }
 
-/// Starts publishing the events that `consumer` brings. It also starts without a driver: see [`Aeron::status`]. `listening` is what [`bind`] gave.
+/// Starts publishing the events from `consumer`. It also starts without a driver: see [`Aeron::status`]. `listening` is the result
+/// of [`bind`].
 ///
 /// # Errors
 /// [`AeronStartError`].
@@ -135,32 +136,32 @@ pub fn start<S: WaitStrategy + 'static>(
 }
 
 impl Aeron {
-    /// The status now.
+    /// Returns the current status.
     pub fn status(&self) -> AeronStatus {
         self.queue.status()
     }
 
-    /// The status, for another thread.
+    /// Returns a handle on the status, for another thread.
     pub fn handle(&self) -> AeronHandle {
         let queue = Arc::clone(&self.queue);
         AeronHandle::new(move || queue.status())
     }
 
-    /// Where replays are served.
+    /// Returns the address that serves replays.
     pub fn replay_address(&self) -> Option<std::net::SocketAddr> {
         self.replays.as_ref().map(Replays::address)
     }
 
-    /// Whether it has ended.
+    /// Returns whether the output has ended.
     pub fn is_finished(&self) -> bool {
         self.worker.as_ref().is_none_or(Worker::is_finished)
             || self.sender.as_ref().is_none_or(thread::JoinHandle::is_finished)
     }
 
-    /// Waits until the engine has ended and its last events were published, or the setting's time for that is over.
+    /// Waits until the engine has ended and its last events were published, or until the linger time is over.
     ///
     /// # Errors
-    /// [`AeronFailure`] when it failed.
+    /// [`AeronFailure`] if the output failed.
     pub fn join(mut self) -> Result<(), AeronFailure> {
         // The sender publishes until the ring has ended.
         let ended = self.worker.take().map_or(Ok(()), |worker| worker.join(AeronFailure::Panicked));
@@ -170,7 +171,7 @@ impl Aeron {
     }
 }
 
-/// Waits for the sender, which may wait for a driver that is not there: the plant's end does not wait for that.
+/// Waits for the sender, but not for long: it may be waiting for a missing driver, which must not delay the end of the plant.
 fn join_soon(sender: thread::JoinHandle<()>, linger: Duration) -> thread::Result<()> {
     let began = Instant::now();
     while !sender.is_finished() {
@@ -186,13 +187,13 @@ impl Drop for Aeron {
     fn drop(&mut self) {
         self.queue.end(Instant::now());
         if let Some(sender) = self.sender.take() {
-            // A caller that wants to know how it ended calls `join`.
+            // Callers that need the result call `join`.
             let _ended = join_soon(sender, Duration::ZERO);
         }
     }
 }
 
-/// Messages of several streams that are under way.
+/// The unfinished messages of several streams.
 pub(super) struct Streams {
     pub(super) setting: AeronSetting,
     epoch: u64,
@@ -216,7 +217,7 @@ impl Streams {
         }
     }
 
-    /// The message of a stream that has room for so many bytes more.
+    /// Returns a stream's draft with room for `bytes` more bytes.
     fn draft(&mut self, stream: i32, kind: Kind, bytes: usize) -> &mut Draft {
         if self.drafts.get(&stream).is_some_and(|draft| draft.is_full_for(bytes)) {
             self.finish(stream);
@@ -230,7 +231,7 @@ impl Streams {
         })
     }
 
-    /// Ends the message of a stream.
+    /// Finishes the message of a stream.
     fn finish(&mut self, stream: i32) {
         if let Some(draft) = self.drafts.remove(&stream) {
             let items = draft.items();
@@ -238,7 +239,7 @@ impl Streams {
         }
     }
 
-    /// Ends all messages.
+    /// Finishes all messages.
     fn finish_all(&mut self) {
         while let Some((stream, draft)) = self.drafts.pop_first() {
             let items = draft.items();
@@ -246,7 +247,7 @@ impl Streams {
         }
     }
 
-    /// Takes an event.
+    /// Adds an event.
     fn event(&mut self, number: u64, event: &Event) {
         let stream = self.setting.event_stream(event.channel);
         self.draft(stream, Kind::Events, EVENT_ITEM_BYTES).put_event(number, event);
@@ -255,7 +256,7 @@ impl Streams {
         }
     }
 
-    /// Takes the records of the NBBO that a replica has made.
+    /// Adds the NBBO records that a replica has made.
     fn records(&mut self, replica: &mut Replica) {
         let Some(made) = replica.by_schema.get(place_of(Schema::Cmbp1)) else { return };
         for item in made.batch.items() {
@@ -271,14 +272,14 @@ impl Streams {
         replica.clear();
     }
 
-    /// The key of a stream's next record, of this event.
+    /// Returns the key of a stream's next record, of this event.
     fn key_of(&self, stream: i32, number: u64) -> Key {
         let last = self.places.get(&stream).and_then(|place| place.last);
         let before = last.filter(|last| last.number == number);
         Key { number, place: before.map_or(0, |last| last.place + 1) }
     }
 
-    /// Takes the symbol of an instrument of the NBBO.
+    /// Adds the symbol of an NBBO instrument.
     fn symbol(&mut self, time: Nanos, instrument: InstrumentId, symbol: Symbol) {
         let stream = self.setting.nbbo_stream(shard_of(symbol, self.setting.nbbo_streams));
         self.finish(stream);
@@ -291,25 +292,25 @@ impl Streams {
     }
 }
 
-/// Makes messages of the events of the ring.
+/// Makes messages of the ring's events.
 struct Making {
     streams: Streams,
     replica: Option<Replica>,
-    /// The instruments of the NBBO, by their numbers.
+    /// The instruments of the NBBO, with their symbols.
     symbols: Vec<(InstrumentId, Symbol)>,
     is_live: bool,
     /// The number of the next event.
     next: u64,
-    /// Symbols that were repeated in this round.
+    /// How many symbols were repeated in this round.
     shown: usize,
     round: Instant,
     queue: Arc<Queue>,
 }
 
-/// Symbols that are repeated in one turn.
+/// Maximum number of symbols repeated per turn.
 const MOST_SYMBOLS: usize = 256;
 
-/// How long the thread sleeps at most.
+/// Maximum sleep of the thread.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Making {
@@ -428,7 +429,7 @@ mod tests {
         queue.put(&mut messages, &mut Vec::new(), &BTreeMap::new(), 1, 100);
         let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1, feeds: Vec::new() };
         let sender = Some(thread::spawn(move || sender.run()));
-        // Time enough for the sender to look for its driver.
+        // Enough time for the sender to look for its driver.
         let linger = Duration::from_millis(200);
         Aeron { queue, linger, worker: None, sender, replays: None }.join().unwrap();
     }

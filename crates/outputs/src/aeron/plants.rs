@@ -1,36 +1,37 @@
-//! Which plant a reader of events follows, where several publish on the same streams: the one of its replay server.
+//! Decides which plant a reader of events follows if several publish on the same streams: the plant of its replay server.
 //!
-//! A message has its plant's start, and the replay server says its own. Another start than that is a plant that has begun anew, or another plant:
-//! the server is asked, by a fetch, and what it does not know is foreign.
+//! A message contains its plant's start time, and the replay server announces its own plant's. Another start time belongs to a
+//! plant that has restarted, or to another plant: the server is asked, by a fetch, and a plant that it does not know is foreign.
 
 use std::time::{Duration, Instant};
 
-/// What a reader of events says of messages that are not its plant's.
+/// The message about messages that are not from the reader's plant.
 pub(super) const FOREIGN: &str = "another plant publishes on the same streams: its events are left out";
 
-/// How long it says so after the last of them.
+/// How long the message is shown after the last of them.
 const FOREIGN_FOR: Duration = Duration::from_secs(2);
 
-/// When its own plant is silent for so long, the server is asked again who is foreign: another plant may have taken its place.
+/// If its own plant is silent for this long, the server is asked again, because another plant may have taken its place.
 pub(super) const FOREIGN_AGAIN: Duration = Duration::from_secs(3);
 
-/// The starts of plants.
+/// The start times of plants.
 #[derive(Default)]
 pub(super) struct Plants {
-    /// That of the own one, as its replay server has it. What is of another one is left out.
+    /// The own plant's, according to its replay server. Messages of other plants are skipped.
     pub(super) own: Option<u64>,
     /// Another one that was seen since.
     doubted: Option<u64>,
-    /// That of another plant on the same streams: the server does not know it.
+    /// Another plant's on the same streams, which the server does not know.
     pub(super) foreign: Option<u64>,
-    /// When the last message of that plant came.
+    /// When the last message of that plant arrived.
     foreign_heard: Option<Instant>,
     /// When the server was asked.
     pub(super) asked: Option<Instant>,
 }
 
 impl Plants {
-    /// Whether a message of a plant that began at `epoch` is another plant's. `heard`: when the own one last sent its status.
+    /// Returns whether a message of a plant that began at `epoch` is another plant's. `heard` is when the own plant last sent its
+    /// status.
     pub(super) fn is_foreign(&mut self, epoch: u64, heard: Option<Instant>) -> bool {
         let is_long = |since: Option<Instant>| since.is_none_or(|since| since.elapsed() >= FOREIGN_AGAIN);
         if self.foreign == Some(epoch) && is_long(heard) && is_long(self.asked) {
@@ -43,24 +44,25 @@ impl Plants {
         is_foreign
     }
 
-    /// Whether the replay server has named another start.
+    /// Returns whether the replay server has named another start time.
     pub(super) fn is_other(&self, epoch: u64) -> bool {
         self.own.is_some_and(|own| own != epoch)
     }
 
-    /// A start was seen.
+    /// Notes a start time that was seen.
     pub(super) fn saw(&mut self, epoch: u64) {
         if self.is_other(epoch) {
             self.doubted = Some(epoch);
         }
     }
 
-    /// The start that the server is to be asked about.
+    /// Returns the start time that the server is to be asked about.
     pub(super) const fn doubted(&self) -> Option<u64> {
         self.doubted
     }
 
-    /// The server has answered, and named its plant's start if it names one. Returns whether what was doubted is another plant.
+    /// Processes the server's answer, with its plant's start time if it names one. Returns whether the start time in doubt is
+    /// another plant's.
     pub(super) fn answered(&mut self, own: Option<u64>) -> bool {
         self.own = own;
         let Some(doubted) = self.doubted.take() else { return false };
@@ -69,7 +71,7 @@ impl Plants {
         self.foreign.is_some()
     }
 
-    /// What is to be said of another plant, while it publishes.
+    /// Returns the message about another plant, while it publishes.
     pub(super) fn trouble(&self) -> Option<&'static str> {
         let is_heard = self.foreign_heard.is_some_and(|heard| heard.elapsed() < FOREIGN_FOR);
         is_heard.then_some(FOREIGN)

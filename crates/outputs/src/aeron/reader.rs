@@ -1,6 +1,6 @@
-//! The other side of the streams: records, as the NBBO is published or made here of the events.
+//! The receiving side of the streams: records, either the published NBBO or made here from the events.
 //!
-//! What is read and how gaps are closed: `streams`.
+//! `streams` describes what is read and how gaps are closed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -43,12 +43,12 @@ impl Queue {
     }
 }
 
-/// The records of a plant's streams: the NBBO as it is published, or records of other schemas, made here of the events.
+/// Reads the records of a plant's streams: the published NBBO, or records of other schemas, made here from the events.
 pub struct AeronReader {
     streams: Streams,
     queue: Queue,
     making: Option<Making>,
-    /// The symbols of the instruments that are known.
+    /// The symbols of the known instruments.
     symbols: HashMap<u32, Symbol>,
     no_records: u64,
 }
@@ -67,10 +67,10 @@ struct Making {
 }
 
 impl AeronReader {
-    /// Connects to the driver. `schemas`: what to make of the events, if [`AeronReaderOptions::events`] are wanted.
+    /// Connects to the driver. `schemas` are the records to make of the events, if [`AeronReaderOptions::events`] is set.
     ///
     /// # Errors
-    /// [`AeronTrouble`]. A driver that goes away later is waited for.
+    /// [`AeronTrouble`]. A driver that disappears later is waited for.
     pub fn open(options: AeronReaderOptions, schemas: &[Schema]) -> Result<Self, AeronTrouble> {
         let making = options.events.then(|| {
             let mut replica = Replica::new(&BookOptions::default());
@@ -81,7 +81,7 @@ impl AeronReader {
         Ok(Self { streams: Streams::open(options)?, queue, making, symbols: HashMap::new(), no_records: 0 })
     }
 
-    /// Its counters.
+    /// Returns the counters.
     pub fn counters(&self) -> AeronReaderCounters {
         let counters = self.streams.counters.clone();
         AeronReaderCounters { malformed: counters.malformed + self.no_records, ..counters }
@@ -117,7 +117,7 @@ impl AeronReader {
     }
 }
 
-/// The instrument and symbol of a mapping.
+/// Returns the instrument and symbol of a mapping.
 fn mapping(bytes: &[u8]) -> Option<(u32, Symbol)> {
     if !is_record(bytes) {
         return None;
@@ -129,7 +129,7 @@ fn mapping(bytes: &[u8]) -> Option<(u32, Symbol)> {
 }
 
 impl Making {
-    /// Takes the event with this number, and puts its records into the queue.
+    /// Processes the event with this number, and queues its records.
     fn take(&mut self, number: u64, event: &Event, wanted: &HashSet<Symbol>, queue: &mut Queue) {
         let Self { replica, schemas, bytes } = self;
         let symbol = replica.market.instruments.symbol(event.instrument);

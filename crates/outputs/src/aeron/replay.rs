@@ -6,19 +6,20 @@
 //! server  messages, each behind its length (4 bytes, little-endian); a length of 0 is the end
 //! ```
 //!
-//! `epoch` is the plant's start, as its messages have it: what another plant publishes on the same streams is none of this one's.
+//! `epoch` is the plant's start time, as in its messages: messages of another plant on the same streams have another one.
 //!
-//! `stream` is `events` (of all channels, in the order of the journal) or `nbbo`. Everything behind `after` comes that is in the
-//! journal. `time` is the receive time of what has the number `after`: if the journal has another one there, it is another journal, and the
-//! request is refused. Without `after` a replay begins with the day, or with the receive time `start`.
+//! `stream` is `events` (of all channels, in the order of the journal) or `nbbo`. The server sends everything after `after` that is
+//! in the journal. `time` is the receive time of the item with the number `after`: if the journal has another time there, it is
+//! another journal, and the request is refused. Without `after`, a replay begins with the day, or with the receive time `start`.
 //!
-//! The journal is written beside the streams, a little later. So a replay ends only when it has all events that were published before the request.
-//! A replay that is cut has no length of 0 at its end. While the making of records takes long, messages without items are sent.
+//! The journal is written slightly later than the streams, so a replay ends only when it includes all events published before the
+//! request. An aborted replay has no length of 0 at its end. While making records takes long, messages without items are sent.
 //!
-//! With a certificate all of it is inside TLS. A peer has the same few seconds for the handshake and the request together, however it sends them.
+//! With a certificate, the whole exchange is inside TLS. A peer has a few seconds for the handshake and the request together,
+//! however it sends them.
 //!
-//! Each replay is a thread with a time limit for each call, and there are few of them. A peer is counted among them when its request is admitted.
-//! The NBBO is made by a replica from the last checkpoint on.
+//! Each replay is a thread with a time limit per call, and their number is limited. A peer counts once its request is admitted. The
+//! NBBO is made by a replica, from the last checkpoint on.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, IoSlice, Read as _, Write};
@@ -44,43 +45,44 @@ use super::AeronSetting;
 use super::message::{Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shard_of};
 use super::sender::Queue;
 
-/// Bytes of a request's line.
+/// Maximum length of a request line in bytes.
 const MOST_REQUEST: usize = 1_024;
 
-/// Peers whose requests are not read yet. Another one displaces one of them.
+/// Maximum number of peers whose requests are not read yet. One more displaces one of them.
 const MOST_ASKING: usize = 64;
 
-/// How long a request may take, all of it: the handshake of TLS too.
+/// Time limit for the whole request, including the TLS handshake.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a reader may take nothing.
+/// How long a reader may accept nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a refused reader may take to read why.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// How long the journal may take to get what was published.
+/// How long the journal may take to include the published events.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause between two looks at a journal that is behind.
+/// The pause between two checks of a journal that is behind.
 const JOURNAL_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often a reader gets a message, even if it is empty. It waits longer than that.
+/// How often a reader is sent a message, even an empty one. Its own time limit is longer.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
-/// How long before a time the making of its records begins, in ns: longer than a group of events stays open, and than receive times step back.
+/// How long before a time its records' events may begin, in ns: longer than a group of events stays open, and than receive times
+/// step back.
 const REACH_NS: u64 = 10 * Nanos::SECOND;
 
-/// What a reader without TLS gets where it must speak it.
+/// The answer to a reader that does not speak TLS although it must.
 const MUST_SPEAK_TLS: &[u8] = b"error=this replay server speaks TLS, and nothing else\n";
 
-/// The first byte of a peer that begins a handshake of TLS.
+/// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
-/// A length that ends a replay.
+/// The length that ends a replay.
 const END: u32 = 0;
 
-/// Why a replay is not served, or ends early. The reader gets the text.
+/// Why a replay is refused, or ends early. The reader is sent the text.
 #[derive(thiserror::Error, Debug)]
 pub(super) enum Refusal {
     #[error("the line is no request: {0}")]
@@ -111,20 +113,20 @@ pub(super) enum Refusal {
     Connection(#[from] io::Error),
 }
 
-/// How the text of a refusal begins when the numbers of events began anew.
+/// The prefix of a refusal's text when the numbers of events restarted.
 pub(super) const OTHER_JOURNAL: &str = "another journal";
 
-/// How the text of a refusal begins when others have their replays.
+/// The prefix of a refusal's text when too many replays are running.
 pub(super) const TOO_MANY: &str = "more than";
 
-/// What a reader wants.
+/// A reader's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
     /// The shard of the NBBO; `None` for events.
     pub(super) shard: Option<u16>,
-    /// Everything behind this, with its receive time.
+    /// Start after this item, which has this receive time.
     pub(super) after: Option<(Key, u64)>,
-    /// Without `after`: from this receive time on.
+    /// Without `after`: start at this receive time.
     pub(super) start: u64,
 }
 
@@ -134,7 +136,7 @@ fn key(text: &str) -> Option<Key> {
 }
 
 impl Wanted {
-    /// The request's line, without its end.
+    /// Formats the request line, without its newline.
     pub(super) fn line(&self, token: &str) -> String {
         let mut line = format!("aeron-replay=1|token={token}");
         match self.shard {
@@ -148,7 +150,7 @@ impl Wanted {
         line
     }
 
-    /// The request of a line, and its token.
+    /// Parses a request line. Returns the request and its token.
     fn parse(line: &str) -> Result<(Self, &str), Refusal> {
         let value = |name: &str| {
             let mut pairs = line.trim_end().split('|').filter_map(|pair| pair.split_once('='));
@@ -175,7 +177,7 @@ impl Wanted {
     }
 }
 
-/// Where replays are requested, before the plant runs.
+/// The bound address of the replay server, before the plant runs.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
@@ -183,10 +185,10 @@ pub struct Listening {
     acceptor: Acceptor,
 }
 
-/// What the server needs.
+/// What the server needs to run.
 pub(super) struct Server {
     pub(super) setting: AeronSetting,
-    /// The plant's start, in ns.
+    /// The plant's start time, in ns.
     pub(super) epoch: u64,
     pub(super) books: BookOptions,
     pub(super) history: Option<Arc<dyn History>>,
@@ -194,7 +196,7 @@ pub(super) struct Server {
     pub(super) on_refusal: Option<OnRefusal>,
 }
 
-/// The running server. Dropping it ends it and its replays.
+/// The running server. Dropping it stops it and its replays.
 #[derive(Debug)]
 pub(super) struct Replays {
     address: SocketAddr,
@@ -209,12 +211,12 @@ impl Listening {
         Ok(Self { listener, address, acceptor })
     }
 
-    /// The files of TLS.
+    /// Returns the TLS files.
     pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
         self.acceptor.files()
     }
 
-    /// Serves.
+    /// Starts serving.
     pub(super) fn serve(self, server: Server) -> io::Result<Replays> {
         let Self { listener, address, acceptor } = self;
         let stop = Arc::new(AtomicBool::new(false));
@@ -259,7 +261,7 @@ fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, sto
     while !stop.load(Ordering::Acquire) {
         let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
-            // Out of descriptors, or the caller has gone: others may do better a little later.
+            // Out of file descriptors, or the peer has disconnected: retry a little later.
             Err(_) => {
                 thread::sleep(Duration::from_millis(100));
                 continue;
@@ -300,7 +302,7 @@ fn accept(listener: &TcpListener, acceptor: &Acceptor, server: &Arc<Server>, sto
     }
 }
 
-/// Those whose requests are not read yet.
+/// The peers whose requests are not read yet.
 #[derive(Default, Debug)]
 struct Asking(Mutex<VecDeque<Arc<Caller>>>);
 
@@ -312,8 +314,8 @@ struct Caller {
 }
 
 impl Asking {
-    /// Another one asks. Where there are too many, the first of the address that has most of them goes: so an address that opens connections and
-    /// asks for nothing takes the room from itself.
+    /// Registers a peer. If there are too many, the oldest one of the address with the most peers is displaced, so that an address
+    /// that opens connections without a request takes room only from itself.
     fn enter(self: &Arc<Self>, stream: &TcpStream, address: IpAddr) -> io::Result<Asks> {
         let caller = Caller { socket: stream.try_clone()?, address, is_displaced: AtomicBool::new(false) };
         let caller = Arc::new(caller);
@@ -325,7 +327,7 @@ impl Asking {
             let at = counts.iter().position(|count| Some(*count) == most);
             if let Some(gone) = at.and_then(|at| all.remove(at)) {
                 gone.is_displaced.store(true, Ordering::Release);
-                // Its thread reads the end, and answers. One that is gone already needs none.
+                // Its thread reads the end, and answers. A peer that is already gone needs no answer.
                 let _ended = gone.socket.shutdown(Shutdown::Read);
             }
         }
@@ -334,7 +336,7 @@ impl Asking {
     }
 }
 
-/// A place among those who ask. Dropping it leaves it.
+/// A registration among the waiting peers. Dropping it removes it.
 struct Asks {
     asking: Arc<Asking>,
     caller: Arc<Caller>,
@@ -353,12 +355,12 @@ impl Drop for Asks {
     }
 }
 
-/// One of a bounded number. Dropping it gives it back.
+/// One of a limited number of slots. Dropping it frees it.
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
     fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        // From here on its drop takes it back, also where there are too many.
+        // From here on dropping frees the slot, even if there are too many.
         let slot = Self(Arc::clone(taken));
         (taken.fetch_add(1, Ordering::AcqRel) < most).then_some(slot)
     }
@@ -370,7 +372,7 @@ impl Drop for Slot {
     }
 }
 
-/// A socket that is read until a time, and of which each write has a time limit.
+/// A socket with a deadline for reads, and a time limit for each write.
 #[derive(Debug)]
 pub(super) struct Timed {
     stream: TcpStream,
@@ -415,7 +417,7 @@ impl Write for Timed {
 /// A reader's connection.
 pub(super) type Peer = Transport<Timed>;
 
-/// Ends a connection so that its other side can read the answer: closed with bytes that were not read, it would lose it.
+/// Ends a connection in such a way that the peer can read the answer: closing it with unread bytes would lose the answer.
 fn leave(peer: &mut Peer) {
     let Timed { stream, until } = peer.stream();
     *until = Instant::now() + LEAVING;
@@ -425,7 +427,7 @@ fn leave(peer: &mut Peer) {
     }
 }
 
-/// The line of a request.
+/// Reads a request line.
 pub(super) fn read_request(peer: &mut Peer) -> Result<String, Refusal> {
     let (mut line, mut piece) = (Vec::new(), [0; MOST_REQUEST]);
     loop {
@@ -448,7 +450,7 @@ pub(super) fn read_request(peer: &mut Peer) -> Result<String, Refusal> {
     }
 }
 
-/// Serves one reader. An error: what was begun did not end.
+/// Serves one reader. Returns an error if a replay that began did not complete.
 fn serve(
     server: &Server,
     mut peer: Peer,
@@ -459,7 +461,7 @@ fn serve(
 ) -> Result<(), Refusal> {
     let answer = |peer: &mut Peer, refusal: Refusal| {
         refuse(&refusal);
-        // A reader that is gone needs no answer.
+        // A reader that has disconnected needs no answer.
         let _answered = peer.write_all(format!("error={refusal}\n").as_bytes());
         leave(peer);
         Ok(())
@@ -469,13 +471,13 @@ fn serve(
             let refusal = Refusal::Crowd(MOST_ASKING);
             refuse(&refusal);
             if peer.is_agreed() {
-                // A reader that is gone needs no answer. Nobody waits for it here.
+                // A reader that has disconnected needs no answer. Nobody waits for it here.
                 let _answered = peer.write_all(format!("error={refusal}\n").as_bytes());
             }
             return Ok(());
         }
         Ok(line) => line,
-        // Without a handshake nothing can be answered: what could be, TLS has said.
+        // Without a handshake no answer is possible; TLS has sent an alert if it could.
         Err(refusal @ Refusal::NoTls(_)) => {
             server.queue.update(|status| status.tls_refused += 1);
             refuse(&refusal);
@@ -506,7 +508,7 @@ fn serve(
     drop(asks);
     let published = server.queue.next();
     let mut to = BufWriter::with_capacity(1 << 16, peer);
-    // At once: to find the beginning may take long.
+    // Sent immediately, because finding the beginning may take long.
     to.write_all(format!("success=1|epoch={}\n", server.epoch).as_bytes()).and_then(|()| to.flush())?;
     server.queue.update(|status| {
         status.replays += 1;
@@ -525,7 +527,7 @@ fn serve(
         status.running_replays -= 1;
         status.replayed += items;
     });
-    // Without it the reader knows that there is more.
+    // Without the end marker the reader knows that there is more.
     ended?;
     to.write_all(&END.to_le_bytes())?;
     to.flush()?;
@@ -542,12 +544,12 @@ struct Run<'r, T: Write> {
     next: u64,
     /// The key of the last record, whether or not it was wanted.
     last: Option<Key>,
-    /// Whether what has the number `after` was seen, and is the one that the reader has.
+    /// Whether the item with the number `after` was seen, and is the one that the reader has.
     is_known: bool,
     other: Option<u64>,
     symbols: usize,
     items: u64,
-    /// The last sign of life.
+    /// When the last message was sent.
     shown: Instant,
 }
 
@@ -574,7 +576,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Sends all that is wanted, at least of the events before number `published`.
+    /// Sends all requested items, at least those of the events before number `published`.
     fn run(&mut self, history: &dyn History, published: u64, stop: &AtomicBool) -> Result<(), Refusal> {
         let from = self.wanted.after.map_or(self.wanted.start, |(_, time)| time);
         let mut reader = history.open(Nanos(from.saturating_sub(REACH_NS)))?;
@@ -591,7 +593,7 @@ impl<'r, T: Write> Run<'r, T> {
                         let (symbols, time) =
                             (replica.market.instruments.symbols().to_vec(), replica.market.now);
                         for (at, symbol) in symbols.into_iter().enumerate().skip(self.symbols) {
-                            // Instruments are numbered by 32 bits.
+                            // Instrument numbers have 32 bits.
                             self.symbol(time, InstrumentId(at as u32), symbol)?;
                         }
                     }
@@ -619,7 +621,7 @@ impl<'r, T: Write> Run<'r, T> {
         Err(Refusal::Ended)
     }
 
-    /// A message without items, now and then.
+    /// Sends an empty message if none was sent for a while.
     fn show_life(&mut self) -> io::Result<()> {
         if self.shown.elapsed() < SIGN_OF_LIFE {
             return Ok(());
@@ -648,7 +650,7 @@ impl<'r, T: Write> Run<'r, T> {
         done
     }
 
-    /// Whether an item with this key and time is wanted. Notes what has the key that the reader has.
+    /// Returns whether an item with this key and time is requested. Notes the item with the reader's key.
     fn wants(&mut self, key: Key, time: u64) -> bool {
         if let Some((after, time_of_after)) = self.wanted.after {
             if key == after {
@@ -698,7 +700,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// An instrument is new.
+    /// Handles a new instrument.
     fn symbol(&mut self, time: Nanos, instrument: InstrumentId, symbol: Symbol) -> Result<(), Refusal> {
         self.symbols = self.symbols.max(instrument.index() + 1);
         if Some(shard_of(symbol, self.shards)) == self.wanted.shard {
@@ -709,7 +711,7 @@ impl<'r, T: Write> Run<'r, T> {
         Ok(())
     }
 
-    /// A message of this kind with room for so many bytes.
+    /// Returns a draft of this kind with room for `bytes` more bytes.
     fn draft(&mut self, kind: Kind, bytes: usize) -> io::Result<&mut Draft> {
         if self.draft.as_ref().is_some_and(|(other, draft)| *other != kind || draft.is_full_for(bytes)) {
             self.flush_draft()?;
@@ -721,7 +723,7 @@ impl<'r, T: Write> Run<'r, T> {
     fn flush_draft(&mut self) -> io::Result<()> {
         let Some((_, draft)) = self.draft.take() else { return Ok(()) };
         let bytes = draft.finish();
-        // A message has some 1,400 bytes.
+        // A message has about 1,400 bytes.
         self.to.write_all(&(bytes.len() as u32).to_le_bytes())?;
         self.to.write_all(&bytes)
     }
@@ -768,7 +770,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A server of so many events, and what its status counts.
+    /// Returns a server with this many events, and the queue with its status.
     fn served(events: u64, token: &str) -> (Replays, Arc<Queue>) {
         let history = tapeworks_engine::history::MemoryHistory::default();
         history.append(&(0..events).map(event).collect::<Vec<_>>());
@@ -905,7 +907,7 @@ pub(super) mod tests {
         let connect = || TcpStream::connect(replays.address()).unwrap();
         let mut silent: Vec<TcpStream> = (0..MOST_ASKING + 5).map(|_| connect()).collect();
         assert_eq!(numbers(&replays, "right", None).unwrap(), [0, 1, 2]);
-        // The five that came too many, and the reader, displaced the first six.
+        // The five excess peers, and the reader, displaced the first six.
         for stream in silent.iter_mut().take(6) {
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();

@@ -1,7 +1,8 @@
 //! The queue between the output and the media driver, and the thread that publishes.
 //!
-//! The output never waits: a message without room in the queue is dropped and counted. The thread waits for slow readers, but not for long:
-//! then the stream drops what comes, until there is room again. A driver that dies or is not there is looked for again, with pauses that grow to a bound.
+//! The output never waits: a message without room in the queue is dropped and counted. The thread waits for slow readers, but only
+//! briefly: then the stream drops messages until there is room again. A missing or dead driver is retried, with pauses that grow up
+//! to a limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,19 +22,19 @@ pub(super) const STATUS_EVERY: Duration = Duration::from_millis(500);
 /// The first pause after a failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Messages that are taken from the queue at once.
+/// Maximum number of messages taken from the queue at once.
 const AT_ONCE: usize = 256;
 
-/// Buffers that are kept for later messages.
+/// Maximum number of buffers kept for reuse.
 const KEPT: usize = 4_096;
 
-/// Tries without a pause when a reader does not keep up.
+/// Number of attempts without a pause when a reader does not keep up.
 const YIELDS: u32 = 20;
 
-/// The pause between two later tries.
+/// The pause between later attempts.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// A message that waits.
+/// A queued message.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) stream: i32,
@@ -41,7 +42,7 @@ pub(super) struct Waiting {
     pub(super) items: u16,
 }
 
-/// Where a stream is.
+/// The position of a stream.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Place {
     /// The sequence number of its next message.
@@ -56,11 +57,11 @@ struct Inside {
     bytes: usize,
     items: u64,
     free: Vec<Vec<u8>>,
-    /// The streams as they are behind the messages of the queue.
+    /// The positions of the streams after the queued messages.
     places: BTreeMap<i32, Place>,
     /// The number of the next event.
     next: u64,
-    /// The time until which waiting messages may be sent; the output has ended.
+    /// Set when the output has ended: until when queued messages may be sent.
     until: Option<Instant>,
 }
 
@@ -77,7 +78,7 @@ impl Queue {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts messages into the queue, and takes buffers of sent ones. What finds no room in `most` bytes is counted.
+    /// Queues messages, and takes buffers of sent ones. Messages that do not fit in `most` bytes are counted and dropped.
     pub(super) fn put(
         &self,
         messages: &mut Vec<Waiting>,
@@ -109,7 +110,7 @@ impl Queue {
         }
     }
 
-    /// No more messages come; what waits may be sent until then.
+    /// Ends the queue: no more messages follow, and queued ones may be sent until `until`.
     pub(super) fn end(&self, until: Instant) {
         let mut inside = self.inside();
         inside.until = Some(inside.until.map_or(until, |before| before.min(until)));
@@ -117,18 +118,18 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Whether nothing more is to be sent.
+    /// Returns whether nothing more is to be sent.
     fn is_over(&self) -> bool {
         let inside = self.inside();
         inside.until.is_some_and(|until| inside.messages.is_empty() || Instant::now() >= until)
     }
 
-    /// The number of the next event: those before it were put into the queue.
+    /// Returns the number of the next event: earlier ones were queued.
     pub(super) fn next(&self) -> u64 {
         self.inside().next
     }
 
-    /// Takes messages; waits for them at most so long.
+    /// Takes messages, waiting for them for at most `wait`.
     fn take(&self, into: &mut VecDeque<Waiting>, sent: &mut Vec<Vec<u8>>, wait: Duration) {
         let mut inside = self.inside();
         inside.free.append(sent);
@@ -146,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// Puts messages that were taken, and not sent, back to where they were.
+    /// Puts messages that were taken but not sent back to the front of the queue.
     fn put_back(&self, messages: &mut VecDeque<Waiting>) {
         let mut inside = self.inside();
         while let Some(message) = messages.pop_back() {
@@ -156,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// Waits so long, or until nothing more is to be sent.
+    /// Waits for `most`, or until nothing more is to be sent.
     fn pause(&self, most: Duration) {
         let began = Instant::now();
         let mut inside = self.inside();
@@ -178,7 +179,7 @@ impl Queue {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub(super) fn status(&self) -> AeronStatus {
         let waiting = self.inside().items;
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -192,7 +193,7 @@ struct Stream {
     is_stuck: bool,
 }
 
-/// What became of a message.
+/// The outcome for a message.
 enum Fate {
     Sent,
     Unread,
@@ -201,7 +202,8 @@ enum Fate {
 }
 
 impl Stream {
-    /// Publishes a message. It waits for slow readers at most for `patience`, and not at all if the message before had to be dropped.
+    /// Publishes a message. Waits for slow readers for at most `patience`, and not at all if the previous message had to be
+    /// dropped.
     fn send(&mut self, bytes: &[u8], patience: Duration) -> Fate {
         let (began, mut tries) = (Instant::now(), 0);
         loop {
@@ -211,7 +213,7 @@ impl Stream {
                     return Fate::Sent;
                 }
                 Err(AeronOfferError::NotConnected) => return Fate::Unread,
-                // The log goes on to its next term: at once.
+                // The log rotates to its next term: retry immediately.
                 Err(AeronOfferError::AdminAction) if tries < YIELDS => {}
                 Err(AeronOfferError::BackPressured | AeronOfferError::AdminAction) => {
                     if self.is_stuck || began.elapsed() >= patience {
@@ -231,7 +233,7 @@ impl Stream {
 pub(super) struct Sender {
     pub(super) setting: AeronSetting,
     pub(super) queue: Arc<Queue>,
-    /// The start of the plant, in ns.
+    /// The plant's start time, in ns.
     pub(super) epoch: u64,
     /// The feeds, in the order in which ties of the NBBO are broken.
     pub(super) feeds: Vec<u16>,
@@ -259,7 +261,7 @@ impl Sender {
         self.queue.update(|status| (status.is_connected, status.read_streams) = (false, 0));
     }
 
-    /// Publishes by one connection. What it leaves in `messages` was taken and not sent.
+    /// Publishes over one connection. Messages left in `messages` were taken but not sent.
     fn session(&self, messages: &mut VecDeque<Waiting>) -> Result<(), AeronTrouble> {
         let Self { setting, queue, .. } = self;
         let client = Client::connect(setting.directory.as_deref(), setting.driver_timeout)?;
@@ -296,7 +298,7 @@ impl Sender {
                 shown = Some(Instant::now());
                 let status = self.status(sequence);
                 if let Ok(stream) = self.stream(&client, &mut streams, setting.stream) {
-                    // When nobody reads it, or a reader is slow, the next one has all of it.
+                    // If nobody reads it, or a reader is slow, the next status has the same contents.
                     if let Fate::Refused(reason) = stream.send(&status, Duration::ZERO) {
                         return Err(AeronTrouble::stream(&setting.channel, setting.stream, &reason));
                     }
@@ -310,7 +312,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The publication of a stream.
+    /// Returns the publication of a stream.
     fn stream<'s>(
         &self,
         client: &Client,
@@ -341,7 +343,7 @@ impl Sender {
         });
     }
 
-    /// A message of the status.
+    /// Returns a status message.
     fn status(&self, sequence: u64) -> Vec<u8> {
         let Self { setting, queue, epoch, feeds } = self;
         let (places, next) = {

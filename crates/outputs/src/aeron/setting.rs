@@ -6,43 +6,43 @@ use std::time::Duration;
 use tapeworks_runtime::secrets::Secret;
 use tapeworks_runtime::transport::{ClientTlsFiles, Connector, NoTls, TlsFiles};
 
-/// The streams, and the media driver that takes them.
+/// The streams, and their media driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AeronSetting {
-    /// The folder of the media driver; the default of Aeron's libraries if none.
+    /// The media driver's folder; `None` for the default of Aeron's libraries.
     pub directory: Option<String>,
-    /// The channel, as Aeron writes it: `aeron:ipc`, or `aeron:udp?endpoint=host:port`.
+    /// The channel in Aeron's notation: `aeron:ipc`, or `aeron:udp?endpoint=host:port`.
     pub channel: String,
-    /// The number of the status stream. Those of the NBBO follow, and behind them one for each channel of the plant.
+    /// The number of the status stream. The NBBO streams follow it, and then one stream for each channel of the plant.
     pub stream: i32,
-    /// Whether events are published.
+    /// Whether to publish events.
     pub events: bool,
-    /// The streams over which the symbols of the NBBO are spread; 0: the NBBO is not published.
+    /// Number of streams over which the NBBO's symbols are spread; 0 does not publish the NBBO.
     pub nbbo_streams: u16,
-    /// Bytes of messages that may wait for the driver.
+    /// Maximum bytes of messages queued for the driver.
     pub queue_bytes: usize,
-    /// How long a message may wait for readers that do not keep up. Then it is dropped, and so are those behind it until there is room.
+    /// How long a message may wait for slow readers. Then it is dropped, as are later ones until there is room.
     pub back_pressure: Duration,
-    /// How long the driver may be silent until it is given up.
+    /// How long the driver may be silent before the connection is given up.
     pub driver_timeout: Duration,
-    /// Every symbol of the NBBO is sent again in this time.
+    /// The interval in which every symbol of the NBBO is sent again.
     pub symbols_every: Duration,
-    /// Where the past is sent again (TCP).
+    /// The TCP address that serves replays.
     pub replay: Option<SocketAddr>,
-    /// What a reader must show there.
+    /// The token that readers must present there.
     pub token: Option<Secret>,
-    /// TLS of the replays.
+    /// The TLS files for replays.
     pub tls: Option<TlsFiles>,
-    /// Replays at once.
+    /// Maximum number of concurrent replays.
     pub max_replays: usize,
-    /// The longest pause between two tries to find the driver.
+    /// The longest pause between two attempts to find the driver.
     pub longest_pause: Duration,
-    /// How long waiting messages may be sent when the plant ends.
+    /// How long queued messages may be sent when the plant ends.
     pub linger: Duration,
 }
 
 impl AeronSetting {
-    /// Events and one stream of the NBBO on `channel`, without replays.
+    /// Creates settings that publish events and one NBBO stream on `channel`, without replays.
     pub fn new(channel: String) -> Self {
         Self {
             directory: None,
@@ -63,21 +63,21 @@ impl AeronSetting {
         }
     }
 
-    /// The stream of the NBBO of a shard.
+    /// Returns the NBBO stream of a shard.
     pub fn nbbo_stream(&self, shard: u16) -> i32 {
         self.stream.saturating_add(1).saturating_add(i32::from(shard))
     }
 
-    /// The stream of the events of a channel.
+    /// Returns the event stream of a channel.
     pub fn event_stream(&self, channel: u16) -> i32 {
         self.nbbo_stream(self.nbbo_streams).saturating_add(i32::from(channel))
     }
 }
 
-/// The streams of another plant, and where its past is sent again.
+/// The streams of another plant, and its replay server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AeronSourceSetting {
-    /// The folder of the media driver; the default of Aeron's libraries if none.
+    /// The media driver's folder; `None` for the default of Aeron's libraries.
     pub directory: Option<String>,
     /// The channel.
     pub channel: String,
@@ -85,19 +85,19 @@ pub struct AeronSourceSetting {
     pub stream: i32,
     /// The other plant's replay server.
     pub from: SocketAddr,
-    /// What it wants to see.
+    /// The token that it requires.
     pub token: Option<Secret>,
-    /// TLS to it.
+    /// The TLS files for the connection to it.
     pub tls: Option<ClientTlsFiles>,
-    /// How long the driver may be silent until it is given up.
+    /// How long the driver may be silent before the connection is given up.
     pub driver_timeout: Duration,
 }
 
 impl AeronSourceSetting {
-    /// How to connect to the replay server: with TLS its certificate must be for the address in `from`.
+    /// Returns how to connect to the replay server. With TLS, its certificate must be valid for the address in `from`.
     ///
     /// # Errors
-    /// The files of TLS cannot be used.
+    /// The TLS files cannot be used.
     pub fn connector(&self) -> Result<Connector, NoTls> {
         let name = self.from.ip().to_string();
         self.tls.as_ref().map_or(Ok(Connector::Plain), |files| files.connector(&name))

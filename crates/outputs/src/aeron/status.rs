@@ -8,9 +8,9 @@ use std::sync::Arc;
 pub struct AeronStatus {
     /// Whether the media driver takes messages.
     pub is_connected: bool,
-    /// Streams that somebody reads now.
+    /// Streams that currently have readers.
     pub read_streams: u64,
-    /// Streams that were published on.
+    /// Streams that have been published on.
     pub streams: u64,
     /// Events and records in published messages.
     pub items: u64,
@@ -18,40 +18,40 @@ pub struct AeronStatus {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Events and records of streams that nobody read.
+    /// Events and records of streams without readers.
     pub unread: u64,
-    /// Events and records that were dropped as readers did not keep up.
+    /// Events and records dropped because readers did not keep up.
     pub dropped_slow: u64,
-    /// Events and records that were dropped as the queue for the driver was full.
+    /// Events and records dropped because the queue for the driver was full.
     pub dropped_full: u64,
     /// Events and records of messages that the driver's client refused.
     pub refused: u64,
-    /// Events and records that wait for the driver.
+    /// Events and records queued for the driver.
     pub waiting: u64,
-    /// Connections to a driver that were made.
+    /// Connections made to a driver.
     pub connects: u64,
-    /// Drivers that were not there, that died, or that refused a stream.
+    /// Drivers that were missing, died, or refused a stream.
     pub failures: u64,
-    /// Replays that were begun.
+    /// Replays started.
     pub replays: u64,
     /// Events and records in them.
     pub replayed: u64,
-    /// Replays that run now.
+    /// Replays running now.
     pub running_replays: u64,
-    /// Requests for replays that were refused.
+    /// Replay requests refused.
     pub refused_replays: u64,
-    /// Of them, connections that did not agree on TLS.
+    /// How many of them were connections whose TLS handshake failed.
     pub tls_refused: u64,
-    /// Replays that ended before they were complete.
+    /// Replays that ended incomplete.
     pub failed_replays: u64,
-    /// Events in the ring that are not taken yet.
+    /// Events in the ring that are not processed yet.
     pub ring_lag: u64,
-    /// The last error, until the driver takes messages again.
+    /// The last error, until the driver accepts messages again.
     pub error: Option<String>,
 }
 
 impl AeronStatus {
-    /// Events and records that no reader got from the streams although there were readers, or might have been.
+    /// Returns how many events and records did not reach the streams although they had, or may have had, readers.
     pub const fn dropped(&self) -> u64 {
         self.dropped_slow.saturating_add(self.dropped_full).saturating_add(self.refused)
     }
@@ -62,12 +62,12 @@ impl AeronStatus {
 pub struct AeronHandle(Arc<dyn Fn() -> AeronStatus + Send + Sync>);
 
 impl AeronHandle {
-    /// A handle whose status `read` gives.
+    /// Creates a handle whose status comes from `read`.
     pub fn new(read: impl Fn() -> AeronStatus + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub fn status(&self) -> AeronStatus {
         (self.0)()
     }

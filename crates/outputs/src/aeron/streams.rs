@@ -1,5 +1,5 @@
-//! The streams of a plant, read: items, each once, in their order. [`reader`](super::reader) makes records of them, [`events`](super::events)
-//! hands out events.
+//! Reads the streams of a plant: items, each once, in order. [`reader`](super::reader) makes records of them,
+//! [`events`](super::events) returns events.
 //!
 //! ```text
 //! status stream ─▶ which streams there are, and up to where ─┐
@@ -7,15 +7,15 @@
 //!                          └ no ─▶ replay server ─▶ all items behind the last one
 //! ```
 //!
-//! There is one path for a late start, a lost message, a restart of the plant or of the driver, and a reader that was too slow: everything behind
-//! the last item is fetched up to the present, and what the streams bring of it once more is left out by its number. Without a server, or when it
-//! refuses, the gap is counted.
+//! A late start, a lost message, a restart of the plant or of the driver, and a slow reader are all handled the same way:
+//! everything after the last item is fetched up to the present, and items that the streams deliver again are skipped by their
+//! numbers. Without a server, or if it refuses, the gap is counted.
 //!
-//! A fetch is a state, and each turn takes a part of it. What comes live meanwhile waits, up to a limit; beyond it is set aside, and fetched
-//! after that. So memory has a bound however long the past is.
+//! A fetch is a state, and each turn takes a part of it. Live items that arrive meanwhile wait, up to a limit; above it they are
+//! set aside, and fetched afterwards. Memory is therefore bounded, however long the past is.
 //!
-//! Records of a symbol come in their order; those of different streams do not wait for each other. Events of all channels come in the order of the
-//! journal.
+//! The records of a symbol are in order; records of different streams do not wait for each other. Events of all channels are in the
+//! order of the journal.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -32,69 +32,69 @@ use super::message::{self, Header, Key, Kind, NotAMessage, shard_of};
 use super::plants::{FOREIGN, Plants};
 use super::replay::Wanted;
 
-/// Messages of a stream that one look takes.
+/// Maximum number of messages taken from a stream per poll.
 const AT_ONCE: usize = 256;
 
-/// How long an event may be missing while later ones are here: streams are read one after the other.
+/// How long an event may be missing while later ones have arrived, because streams are read one after another.
 const HOLE_PATIENCE: Duration = Duration::from_millis(20);
 
-/// Looks without a pause when nothing comes.
+/// Number of polls without a pause when nothing arrives.
 const YIELDS: u32 = 50;
 
-/// The pauses between later looks: the first, and the longest.
+/// The first and the longest pause between later polls.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
-/// Why nothing is fetched.
+/// Why nothing can be fetched.
 const NO_SERVER: &str = "there is no replay server to ask: see --from";
 
-/// Streams that a reader reads: more than a plant has.
+/// Maximum number of streams to read: more than a plant has.
 const MOST_STREAMS: usize = 4_096;
 
-/// How long new streams are waited for until the driver has joined both ends.
+/// How long to wait for new streams until the driver has joined both ends.
 const JOIN_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Live events that wait while older ones are fetched: some 6 MB.
+/// Maximum number of live events that wait while older ones are fetched: about 6 MB.
 const MOST_PENDING: usize = 1 << 16;
 
-/// Bytes of a stream's messages that wait while older ones are fetched.
+/// Maximum bytes of a stream's messages that wait while older ones are fetched.
 const MOST_HELD: usize = 4 << 20;
 
 /// The options of a reader.
 #[derive(Clone)]
 pub struct AeronReaderOptions {
-    /// The folder of the media driver; the default of Aeron's libraries if none.
+    /// The media driver's folder; `None` for the default of Aeron's libraries.
     pub directory: Option<String>,
     /// The channel.
     pub channel: String,
     /// The number of the status stream.
     pub stream: i32,
-    /// Whether events are wanted; otherwise the NBBO.
+    /// Whether to read events; otherwise the NBBO.
     pub events: bool,
-    /// The symbols whose NBBO is wanted; all if there are none.
+    /// The symbols whose NBBO is read; empty for all.
     pub symbols: HashSet<Symbol>,
     /// The replay server.
     pub server: Option<SocketAddr>,
     /// How to connect to it.
     pub connector: Connector,
-    /// Its token.
+    /// The token for the replay server.
     pub token: String,
-    /// Begin with what was received from this time on, in ns; otherwise with the present.
+    /// Begin with items received from this time on, in ns; `None` begins with the present.
     pub start: Option<u64>,
     /// How long a read may wait; see [`SubscribeError::is_timeout`](crate::subscriber::SubscribeError::is_timeout).
     pub timeout: Duration,
-    /// How long the driver may be silent until it is given up.
+    /// How long the driver may be silent before the connection is given up.
     pub driver_timeout: Duration,
-    /// Events: go on behind the one before this number, which was received at that time, in ns.
+    /// For events: continue after the event before this number, which was received at this time, in ns.
     pub resume: Option<(u64, u64)>,
-    /// Never gives up: what is missing is fetched however long the server is away, and another journal ends the reading. Otherwise what does not
-    /// come in some time is counted as lost.
+    /// Whether to never give up: missing items are fetched however long the server is away, and another journal ends the reading.
+    /// Otherwise items that do not arrive in time are counted as lost.
     pub is_patient: bool,
-    /// Gets the news.
+    /// Receives progress messages.
     pub say: fn(&str),
 }
 
 impl std::fmt::Debug for AeronReaderOptions {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { channel, stream, events, server, start, resume, .. } = self;
         f.debug_struct("AeronReaderOptions")
@@ -113,60 +113,60 @@ impl std::fmt::Debug for AeronReaderOptions {
 pub struct AeronReaderCounters {
     /// Messages taken from streams.
     pub messages: u64,
-    /// Items handed on: records, or events.
+    /// Items delivered: records or events.
     pub items: u64,
-    /// Items that came by the replay server.
+    /// Items delivered by the replay server.
     pub fetched: u64,
-    /// Items that had come already.
+    /// Duplicate items.
     pub repeated: u64,
-    /// Live items that had no room while older ones were fetched. They are fetched too.
+    /// Live items without room while older ones were fetched. They are fetched too.
     pub set_aside: u64,
-    /// Times that something was missing.
+    /// How many times items were missing.
     pub gaps: u64,
-    /// Of them, those that the replay server filled.
+    /// How many of these gaps the replay server filled.
     pub filled: u64,
-    /// Messages that are missing for good, as far as their number is known.
+    /// Messages lost for good, as far as their number is known.
     pub lost_messages: u64,
-    /// Events that are missing for good.
+    /// Events lost for good.
     pub lost_events: u64,
     /// Gaps that were not filled.
     pub lost_gaps: u64,
-    /// Times that the plant's numbers began anew.
+    /// How many times the plant's numbers restarted.
     pub restarts: u64,
     /// Connections to a media driver.
     pub connects: u64,
-    /// Messages that cannot be read, or are not of the plant whose replay server is asked.
+    /// Messages that cannot be read, or that are from another plant than the replay server's.
     pub malformed: u64,
 }
 
-/// Where a stream is, as its reader sees it.
+/// A reader's position in a stream.
 #[derive(Clone, Copy, Default, Debug)]
 struct Order {
-    /// The plant's start; 0 before its first message.
+    /// The plant's start time; 0 before its first message.
     epoch: u64,
     /// The sequence number of the next message.
     next: u64,
-    /// The status has shown more messages than have come.
+    /// Set when the status has announced more messages than have arrived.
     suspected: Option<u64>,
 }
 
-/// Whether something is missing before a message.
+/// Whether messages are missing before another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Missing {
     Nothing,
-    /// So many messages.
+    /// This many messages.
     Messages(u64),
-    /// The plant has begun anew: it is not known how many.
+    /// The plant has restarted: the number is unknown.
     Unknown,
 }
 
 impl Order {
-    /// Takes a message of the stream.
+    /// Advances to a message of the stream. Returns what is missing before it.
     const fn message(&mut self, epoch: u64, sequence: u64) -> Missing {
         let missing = match (self.epoch, sequence.checked_sub(self.next)) {
             (0, _) => Missing::Nothing,
             (own, _) if own != epoch => Missing::Unknown,
-            // What came before the status did is recognised by its keys.
+            // Messages from before the status are recognized by their keys.
             (_, None) => return Missing::Nothing,
             (_, Some(0)) => Missing::Nothing,
             (_, Some(messages)) => Missing::Messages(messages),
@@ -175,7 +175,7 @@ impl Order {
         missing
     }
 
-    /// Takes the stream's place by the status. What is under way has come by the second one.
+    /// Advances to the position in the status. Messages in transit will have arrived by the second status.
     fn status(&mut self, epoch: u64, next: u64) -> Missing {
         if self.epoch != epoch {
             let missing = if self.epoch == 0 { Missing::Nothing } else { Missing::Unknown };
@@ -196,15 +196,15 @@ impl Order {
     }
 }
 
-/// What is missing of a stream, until it is fetched.
+/// Items missing in a stream, until they are fetched.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     missing: Missing,
-    /// It is the beginning: from this receive time on.
+    /// Set at the beginning: fetch from this receive time on.
     start: Option<u64>,
 }
 
-/// A stream that is read.
+/// A stream being read.
 struct Stream {
     number: i32,
     /// The shard of the NBBO; `None` for events of a channel.
@@ -213,13 +213,13 @@ struct Stream {
     order: Order,
     /// The last record, and its receive time.
     last: Option<(Key, u64)>,
-    /// Whether the past was fetched that the reader begins with.
+    /// Whether the past with which the reader begins was fetched.
     has_begun: bool,
     gap: Option<Gap>,
-    /// Messages behind the gap, and their bytes.
+    /// Messages after the gap, and their size in bytes.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
-    /// Messages behind those that are held are missing.
+    /// Whether messages after the held ones are missing.
     is_cut: bool,
 }
 
@@ -239,7 +239,7 @@ impl Stream {
         }
     }
 
-    /// Keeps a message until the gap before it is filled. `false`: there is no room.
+    /// Holds a message until the gap before it is filled. Returns `false` if there is no room.
     fn hold(&mut self, bytes: &[u8]) -> bool {
         self.is_cut |= self.held_bytes + bytes.len() > MOST_HELD;
         if !self.is_cut {
@@ -250,33 +250,33 @@ impl Stream {
     }
 }
 
-/// What a connection has beside the streams.
+/// The connection's state besides the streams.
 struct Session {
     client: Client,
     status: AeronSubscription,
     assembler: AeronFragmentClosureAssembler,
 }
 
-/// An event that waits for those before it, and the start of the plant that it is of.
+/// An event that waits for earlier ones, and the start time of its plant.
 struct Pending {
     event: Event,
     epoch: u64,
 }
 
-/// A part of the past that is fetched.
+/// A running fetch of past items.
 struct Fetching {
-    /// Of which stream; `None`: the events.
+    /// The stream to fetch; `None` for events.
     place: Option<usize>,
     fetch: Fetch,
     /// When it began.
     since: Instant,
-    /// The greatest number of the events that waited then: the plant has published them, if they are its own.
+    /// The highest number of the events that were waiting then: the plant has published these events, if they are its own.
     waited: Option<u64>,
-    /// The start that was doubted then.
+    /// The start time that was in doubt then.
     doubted: Option<u64>,
 }
 
-/// What a reader hands out.
+/// An item that a reader delivers.
 pub(super) enum Item<'i> {
     Symbol(&'i [u8]),
     Record(&'i [u8]),
@@ -289,60 +289,61 @@ pub(super) struct Streams {
     session: Option<Session>,
     streams: Vec<Stream>,
     pub(super) counters: AeronReaderCounters,
-    /// Messages that were taken and not read: the stream, and the bytes.
+    /// Messages received but not processed: the stream, and the bytes.
     inbox: VecDeque<(usize, Vec<u8>)>,
     free: Vec<Vec<u8>>,
     idle: u32,
     fetching: Option<Fetching>,
-    /// Events are to be fetched: so many are known to be missing; `None` within: it is the beginning, and no gap.
+    /// Set when events must be fetched; the inner value is the number of events known to be missing, `None` at the beginning, which
+    /// is not a gap.
     wants_events: Option<Option<u64>>,
-    /// Events: the number of the next, the receive time of the one before it, and those that wait for it.
+    /// For events: the next number, the receive time of the event before it, and the events that wait for it.
     next: Option<u64>,
     time: u64,
     pending: BTreeMap<u64, Pending>,
     hole: Option<Instant>,
     events_begun: bool,
-    /// Whether all events up to the present have come once.
+    /// Whether all events up to the present have arrived once.
     has_caught_up: bool,
     shards: u16,
-    /// The last status' number of the next event, if events were missing then.
+    /// The next event's number in the last status, if events were missing then.
     suspected: Option<u64>,
-    /// The same, whatever was missing.
+    /// The same, regardless of missing events.
     plant_next: u64,
     epoch: u64,
     plants: Plants,
-    /// The plant's feeds, as its last status has them.
+    /// The plant's feeds, according to its last status.
     feeds: Option<Vec<Publisher>>,
-    /// When the last status came.
+    /// When the last status arrived.
     heard: Option<Instant>,
     /// Why the reading has ended.
     other_journal: Option<String>,
-    /// The driver's trouble, until it is there again.
+    /// The driver's error, until it is available again.
     trouble: Option<String>,
-    /// The replay server's trouble, until it answers.
+    /// The replay server's error, until it answers.
     server_trouble: Option<String>,
-    /// The plant has changed its streams: new ones do not begin with the past, which came by the old ones.
+    /// Whether the plant has changed its streams: new ones do not begin with the past, which the old ones have delivered.
     is_spread_anew: bool,
 }
 
-/// How a reader of events stands.
+/// The state of a reader of events.
 #[derive(Clone, Copy, Debug)]
 pub struct AeronStanding<'r> {
-    /// When the last status of the plant came.
+    /// When the last status of the plant arrived.
     pub heard: Option<Instant>,
     /// The plant's feeds, in the order in which it breaks ties of the NBBO.
     pub feeds: Option<&'r [Publisher]>,
-    /// Whether all events up to the present have come once.
+    /// Whether all events up to the present have arrived once.
     pub has_caught_up: bool,
-    /// Since when events are fetched.
+    /// Since when events have been fetched.
     pub fetching_since: Option<Instant>,
     /// The number of the next event.
     pub next: u64,
-    /// The number of the plant's next event, as its last status has it.
+    /// The number of the plant's next event, according to its last status.
     pub plant_next: u64,
-    /// The trouble of the driver or of the replay server, while there is some.
+    /// The current error of the driver or of the replay server, if there is one.
     pub trouble: Option<&'r str>,
-    /// The plant has another journal than before, and so nothing more comes: the server's words.
+    /// Set when the plant has another journal than before, so that nothing more is delivered: the server's message.
     pub other_journal: Option<&'r str>,
 }
 
@@ -386,12 +387,12 @@ impl Streams {
         }
     }
 
-    /// Whether nothing more can come.
+    /// Returns whether nothing more can arrive.
     pub(super) const fn standing_still(&self) -> bool {
         self.other_journal.is_some()
     }
 
-    /// How it stands.
+    /// Returns the reader's state.
     pub(super) fn standing(&self) -> AeronStanding<'_> {
         let of_events = self.fetching.as_ref().filter(|fetching| fetching.place.is_none());
         AeronStanding {
@@ -427,7 +428,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Goes on with another connection when the driver is gone.
+    /// Reconnects when the driver is gone.
     fn keep_connected(&mut self) {
         let trouble = match &self.session {
             Some(session) => session.client.check().err(),
@@ -453,7 +454,7 @@ impl Streams {
         self.session = None;
     }
 
-    /// Reads what is there, and hands out items. `false`: there was nothing.
+    /// Reads the available messages, and delivers items. Returns `false` if there were none.
     pub(super) fn turn(&mut self, each: &mut dyn FnMut(Item<'_>)) -> bool {
         self.keep_connected();
         self.read_status();
@@ -469,7 +470,7 @@ impl Streams {
                 },
                 AT_ONCE,
             );
-            // A subscription that cannot be read belongs to a driver that is gone: the next turn notices.
+            // A subscription that cannot be read belongs to a driver that is gone, which the next turn detects.
             counters.messages += taken.map_or(0, |taken| u64::try_from(taken).unwrap_or_default());
         }
         let mut is_busy = !self.inbox.is_empty();
@@ -485,7 +486,7 @@ impl Streams {
         is_busy
     }
 
-    /// Waits a little when nothing came.
+    /// Pauses briefly when nothing arrived.
     pub(super) fn rest(&mut self, is_busy: bool) {
         if is_busy {
             self.idle = 0;
@@ -498,12 +499,12 @@ impl Streams {
         }
     }
 
-    /// Takes the last status, and adds its streams.
+    /// Processes the last status, and adds its streams.
     fn read_status(&mut self) {
         let mut last: Option<Vec<u8>> = None;
         if let Some(Session { status, assembler, .. }) = &mut self.session {
             let keep = |last: &mut Option<Vec<u8>>, bytes: &[u8], _| *last = Some(bytes.to_vec());
-            // As for the other streams.
+            // Errors are handled as for the other streams.
             let _polled = assembler.poll(status, &mut last, keep, AT_ONCE);
         }
         let Some(bytes) = last else { return };
@@ -519,7 +520,7 @@ impl Streams {
             return;
         }
         if self.plants.is_other(epoch) {
-            // The plant has begun anew, or it is another one: its replay server knows.
+            // The plant has restarted, or this is another one: the replay server knows.
             self.event_epoch(epoch, || None);
             return;
         }
@@ -548,7 +549,7 @@ impl Streams {
                 continue;
             }
             if stream.gap.is_some() {
-                // What is missing behind the gap that is being filled is fetched after it.
+                // Messages missing after the gap being filled are fetched afterwards.
                 stream.is_cut |= missing != Missing::Nothing;
             } else if missing != Missing::Nothing || must_begin {
                 self.close_gap(place, missing, None);
@@ -559,7 +560,8 @@ impl Streams {
         }
     }
 
-    /// The plant spreads symbols over so many streams. After a start with another number, streams mean something else than before.
+    /// Handles the number of streams over which the plant spreads symbols. If a restart changes it, the streams have other contents
+    /// than before.
     fn spread(&mut self, shards: u16) {
         let before = std::mem::replace(&mut self.shards, shards);
         if before == shards || self.streams.is_empty() {
@@ -567,7 +569,7 @@ impl Streams {
         }
         self.streams.clear();
         self.fetching = self.fetching.take().filter(|fetching| fetching.place.is_none());
-        // Events go on by their numbers.
+        // Events continue by their numbers.
         if !self.options.events {
             self.is_spread_anew = true;
             self.counters.restarts += 1;
@@ -580,7 +582,7 @@ impl Streams {
         }
     }
 
-    /// Subscribes to the streams that are wanted and not read yet.
+    /// Subscribes to the wanted streams that are not read yet.
     fn add_streams(&mut self, places: &[(i32, u64)]) {
         let Self { options, streams, session: Some(session), shards, is_spread_anew, .. } = self else {
             return;
@@ -611,7 +613,7 @@ impl Streams {
                 Err(trouble) => (options.say)(&trouble.to_string()),
             }
         }
-        // What is published before the driver has joined both ends is missing: wait for that, but not for a plant that is gone.
+        // Messages published before the driver has joined both ends are lost, so wait for that, but not for a plant that is gone.
         let began = Instant::now();
         let new = streams.iter().skip(first_new).filter_map(|stream| stream.subscription.as_ref());
         while new.clone().any(|subscription| !subscription.is_connected()) && began.elapsed() < JOIN_PATIENCE
@@ -620,7 +622,7 @@ impl Streams {
         }
     }
 
-    /// Takes a message of a stream.
+    /// Processes a message of a stream.
     fn message(
         &mut self,
         place: usize,
@@ -658,7 +660,7 @@ impl Streams {
         records(stream, counters, &header, rest, each).map(|_| ())
     }
 
-    /// Begins to fetch what a stream of the NBBO lacks, or counts it. `first`: the first record that came behind the gap.
+    /// Begins to fetch the missing records of an NBBO stream, or counts them. `first` is the first record after the gap.
     fn close_gap(&mut self, place: usize, missing: Missing, first: Option<Key>) {
         let Self { options, streams, counters, .. } = self;
         let Some(stream) = streams.get_mut(place) else { return };
@@ -666,7 +668,7 @@ impl Streams {
         let begins = !stream.has_begun;
         stream.has_begun = true;
         if options.server.is_some() {
-            // A reader of the present that has had nothing yet lacks nothing that can be named.
+            // A reader of the present that has received nothing yet has no gap that could be named.
             let start = options.start.filter(|_| begins);
             if stream.last.is_some() || start.is_some() {
                 stream.gap = Some(Gap { missing, start });
@@ -683,11 +685,11 @@ impl Streams {
         self.lose_records(place, missing, NO_SERVER);
     }
 
-    /// Records are missing for good.
+    /// Counts records as lost for good.
     fn lose_records(&mut self, place: usize, missing: Missing, why: &str) {
         let Self { options, streams, counters, .. } = self;
         let Some(stream) = streams.get(place) else { return };
-        // A beginning that does not come is missing too.
+        // A beginning that cannot be fetched counts as a gap too.
         counters.lost_gaps += 1;
         let text = match missing {
             Missing::Messages(messages) => {
@@ -699,7 +701,7 @@ impl Streams {
         (options.say)(&text);
     }
 
-    /// Takes a part of what is fetched. `false`: there was nothing.
+    /// Takes a part of the running fetch. Returns `false` if there was nothing.
     fn fetch(&mut self, each: &mut dyn FnMut(Item<'_>)) -> bool {
         let Some(server) = self.options.server else { return false };
         if self.fetching.is_none() {
@@ -746,7 +748,7 @@ impl Streams {
             None => {
                 if result.is_ok() {
                     if self.plants.doubted() != fetching.doubted {
-                        // The answer may be from before the start that is doubted: what wants the events still does.
+                        // The answer may be from before the start in doubt; the request for events remains set.
                         return true;
                     }
                     self.leave_out_foreign(fetching.fetch.epoch(), fetching.waited);
@@ -758,7 +760,7 @@ impl Streams {
         true
     }
 
-    /// What is to be fetched.
+    /// Returns what to request.
     fn wanted(&self, place: Option<usize>) -> Wanted {
         let Some(stream) = place.and_then(|place| self.streams.get(place)) else {
             let before = self.next.unwrap_or_default().checked_sub(1);
@@ -769,7 +771,7 @@ impl Streams {
         Wanted { shard: stream.shard, after: stream.last, start: start.unwrap_or_default() }
     }
 
-    /// Takes a message of the past.
+    /// Processes a message of the past.
     fn past(
         &mut self,
         place: Option<usize>,
@@ -783,7 +785,7 @@ impl Streams {
             counters.fetched += records(stream, counters, header, rest, each)?;
         } else {
             message::events(header, rest, |number, event| {
-                // The journal may have lost some: then its next number is greater.
+                // If the journal has lost events, its next number is greater.
                 let next = self.next.unwrap_or_default();
                 if number > next {
                     self.counters.lost_events = self.counters.lost_events.saturating_add(number - next);
@@ -798,7 +800,7 @@ impl Streams {
         Ok(())
     }
 
-    /// The records of a gap have come, or do not.
+    /// Ends the fetch of a gap's records, successfully or not.
     fn records_fetched(
         &mut self,
         place: usize,
@@ -818,7 +820,7 @@ impl Streams {
                 counters.restarts += 1;
                 stream.last = None;
                 (options.say)("the plant's numbers began anew: the records between are not known");
-                // A beginning that does not come is missing too.
+                // A beginning that cannot be fetched counts as a gap too.
                 counters.lost_gaps += 1;
             }
             Err(error) => self.lose_records(place, gap.missing, &error.to_string()),
@@ -826,7 +828,7 @@ impl Streams {
         let Self { streams, counters, .. } = self;
         let Some(stream) = streams.get_mut(place) else { return };
         for bytes in held {
-            // Its head was read before it was held.
+            // The header was parsed before the message was held.
             let Ok((header, rest)) = Header::parse(&bytes) else { continue };
             counters.malformed += u64::from(records(stream, counters, &header, rest, each).is_err());
         }
@@ -835,7 +837,7 @@ impl Streams {
         }
     }
 
-    /// Takes a message with events.
+    /// Processes a message with events.
     fn events(
         &mut self,
         header: &Header,
@@ -847,7 +849,7 @@ impl Streams {
         }
         self.event_epoch(header.epoch, || {
             let mut first = None;
-            // What cannot be read is reported below.
+            // Unreadable items are reported below.
             let _read = message::events(header, rest, |number, _| first = first.or(Some(number)));
             first
         });
@@ -863,21 +865,21 @@ impl Streams {
                 counters.set_aside += 1;
             }
         });
-        // A plant that has begun anew may give other events the same numbers: the fetch shows it.
+        // A restarted plant may assign the same numbers to other events; the fetch will show it.
         if self.wants_events.is_none() {
             self.drain(each);
         }
         read
     }
 
-    /// Whether a message is of another plant on the same streams. Counts it then.
+    /// Returns whether a message is from another plant on the same streams, and counts it if so.
     fn is_foreign(&mut self, epoch: u64) -> bool {
         let is_foreign = self.plants.is_foreign(epoch, self.heard);
         self.counters.malformed += u64::from(is_foreign);
         is_foreign
     }
 
-    /// The plant of a message: another one than before may have begun its numbers anew.
+    /// Checks the plant of a message: a different one than before may have restarted its numbers.
     fn event_epoch(&mut self, epoch: u64, first: impl FnOnce() -> Option<u64>) {
         if self.epoch == epoch {
             return;
@@ -938,7 +940,8 @@ impl Streams {
         self.want_events(Some(first.saturating_sub(next)));
     }
 
-    /// Begins to fetch the events behind the last one, or counts them. `missing`: so many are known to be missing; `None`: it is the beginning, and no gap.
+    /// Begins to fetch the events after the last one, or counts them. `missing` is the number of events known to be missing; `None`
+    /// at the beginning, which is not a gap.
     fn want_events(&mut self, missing: Option<u64>) {
         if self.wants_events.is_some() {
             return;
@@ -951,8 +954,9 @@ impl Streams {
         }
     }
 
-    /// All events up to the present have been fetched of the plant that began at `epoch`. Leaves out what waits and is not its own: what it
-    /// published before the request has come, and what is of another start is another plant's, or of one that is gone.
+    /// Discards waiting events of other plants, after all events up to the present were fetched from the plant that began at
+    /// `epoch`. Events it published before the request have arrived, so events with another start belong to another plant, or to
+    /// one that is gone.
     fn leave_out_foreign(&mut self, epoch: Option<u64>, waited: Option<u64>) {
         if self.plants.answered(epoch) {
             (self.options.say)(FOREIGN);
@@ -967,7 +971,7 @@ impl Streams {
         self.counters.malformed += (before - self.pending.len()) as u64;
     }
 
-    /// Events are missing for good.
+    /// Counts events as lost for good.
     fn lose_events(&mut self, missing: u64, why: &str) {
         self.counters.lost_gaps += 1;
         self.counters.lost_events = self.counters.lost_events.saturating_add(missing);
@@ -980,7 +984,7 @@ impl Streams {
         }
     }
 
-    /// The events that were missing have come, or do not.
+    /// Ends the fetch of missing events, successfully or not.
     fn events_fetched(&mut self, result: Result<(), FetchError>, each: &mut dyn FnMut(Item<'_>)) {
         let missing = self.wants_events.take().flatten();
         let next = self.next.unwrap_or_default();
@@ -995,7 +999,7 @@ impl Streams {
                 return self.begin_anew();
             }
             Err(error) => {
-                // What it brought is not missing.
+                // Fetched events are not missing.
                 let first = self.pending.first_key_value().map(|(first, _)| *first);
                 let missing = match (missing, first) {
                     (Some(missing), Some(first)) if missing > 0 => first.saturating_sub(next),
@@ -1023,7 +1027,7 @@ impl Streams {
     }
 }
 
-/// Hands on the records of a message that are behind the last one. Returns how many.
+/// Delivers the records of a message that are after the last one. Returns their number.
 fn records(
     stream: &mut Stream,
     counters: &mut AeronReaderCounters,
@@ -1049,7 +1053,7 @@ fn records(
     Ok(count)
 }
 
-/// The receive time of a record of the NBBO: `ts_recv`, at byte 32.
+/// Returns the receive time of an NBBO record: `ts_recv`, at byte 32.
 fn time_of(record: &[u8]) -> u64 {
     let bytes =
         record.get(std::mem::offset_of!(dbn::Cmbp1Msg, ts_recv)..).and_then(|rest| rest.first_chunk::<8>());
@@ -1128,7 +1132,7 @@ mod tests {
         assert_eq!((streams.streams.len(), streams.counters.lost_gaps, streams.is_spread_anew), (0, 1, true));
     }
 
-    /// A message with these events, of the plant that began at 7.
+    /// Returns a message with these events, from the plant that began at 7.
     fn of_events(numbers: std::ops::Range<u64>) -> Vec<u8> {
         of_plant(7, numbers, super::super::replay::tests::event)
     }
@@ -1139,7 +1143,7 @@ mod tests {
         draft.finish()
     }
 
-    /// A patient reader of a server that has nothing yet.
+    /// Returns a patient reader of a server that has nothing yet.
     fn patient(replays: &super::super::replay::Replays) -> Streams {
         let mut streams = streams(true, None);
         streams.options.server = Some(replays.address());
@@ -1150,7 +1154,7 @@ mod tests {
         streams
     }
 
-    /// A patient reader that has fetched the 100 events of a history; the history, its server, and the reader.
+    /// Returns a history of 100 events, its server, and a patient reader that has fetched them.
     fn caught_up() -> (tapeworks_engine::history::MemoryHistory, super::super::replay::Replays, Streams) {
         use super::super::replay::tests::{event, served_of};
         let history = tapeworks_engine::history::MemoryHistory::default();
@@ -1175,7 +1179,7 @@ mod tests {
         fetch_all(&mut streams, &mut numbers);
         assert_eq!((numbers, streams.time), (vec![100, 101, 102], 103));
         assert_eq!((streams.pending.len(), streams.counters.malformed), (0, 2));
-        // Now it is known, and nothing is fetched for it.
+        // The other plant is known by now, and nothing is fetched for it.
         streams.message(0, &of_plant(9, 103..105, theirs), &mut |_| panic!("it is another plant's")).unwrap();
         let mut live = 0;
         streams.message(0, &of_events(103..105), &mut |_| live += 1).unwrap();
@@ -1200,7 +1204,7 @@ mod tests {
         let (_history, _replays, mut streams) = caught_up();
         streams.want_events(Some(0));
         assert!(streams.fetch(&mut |_| panic!("it only connects")));
-        // While the answer is under way.
+        // While the answer is pending.
         let anew = of_plant(9, 100..101, super::super::replay::tests::event);
         streams.message(0, &anew, &mut |_| panic!("who knows of what")).unwrap();
         while streams.fetching.is_some() {
@@ -1227,7 +1231,7 @@ mod tests {
     fn a_plant_that_begins_anew_within_the_numbers_gives_a_reader_nothing_before_the_fetch() {
         use super::super::replay::tests::event;
         let (_history, _replays, mut streams) = caught_up();
-        // Its journal has lost its end, and its events have other times than those that were lost.
+        // Its journal has lost its end, and its new events have other times than the lost ones.
         let anew = |number| Event { ts_recv: tapeworks_time::Nanos(number + 1_000), ..event(number) };
         streams.message(0, &of_plant(9, 90..110, anew), &mut |_| panic!("who knows of what")).unwrap();
         assert_eq!((streams.wants_events, streams.next), (Some(Some(0)), Some(100)));
@@ -1246,7 +1250,7 @@ mod tests {
         assert!(streams.hole.is_none() && streams.wants_events.is_none());
     }
 
-    /// Takes turns of a fetch until it has ended; the most items of a turn.
+    /// Runs a fetch to its end. Returns the maximum number of items per turn.
     fn fetch_all(streams: &mut Streams, numbers: &mut Vec<u64>) -> usize {
         let mut most = 0;
         while streams.wants_events.is_some() {
@@ -1270,10 +1274,10 @@ mod tests {
         history.append(&(0..100_000).map(event).collect::<Vec<_>>());
         let (replays, _queue) = served_of(history.clone(), "right");
         let mut streams = patient(&replays);
-        // The status comes first, and the server is asked.
+        // The status arrives first, and the server is asked.
         streams.event_status(7, 100_000);
         assert!(streams.fetch(&mut |_| panic!("it only connects")));
-        // More than can wait comes live.
+        // More live events arrive than can wait.
         for first in (100_000..170_000).step_by(10) {
             streams.message(0, &of_events(first..first + 10), &mut |_| panic!("it is not its turn")).unwrap();
         }
@@ -1361,7 +1365,7 @@ mod tests {
         streams.message(0, &of_records(0, [1, 2]), &mut each).unwrap();
         streams.message(0, &of_records(2, [5, 6]), &mut each).unwrap();
         streams.message(0, &of_records(3, [7, 8]), &mut each).unwrap();
-        // Another gap: what is behind it is fetched after the first.
+        // Another gap: the messages after it are fetched after the first one.
         streams.message(0, &of_records(9, [20, 21]), &mut each).unwrap();
         assert_eq!((streams.counters.items, streams.streams[0].held.len()), (2, 2));
         assert_eq!(streams.counters.set_aside, 2);

@@ -1,6 +1,6 @@
-//! The control side of a session: lines in, requests out. No socket, no clock.
+//! The control protocol of a session: lines in, requests out. No socket, no clock.
 //!
-//! A line is `key=value` pairs joined by `|`, in UTF-8, and ends with `\n`. A session goes like this:
+//! A line consists of `key=value` pairs joined by `|`, in UTF-8, and ends with `\n`. A session looks like this:
 //!
 //! ```text
 //! server  lsg_version=...            cram=CHALLENGE
@@ -11,8 +11,8 @@
 //! server  DBN, for ever; more subscriptions may come
 //! ```
 //!
-//! The form is that of Databento's raw live API, as its public clients (Python and Rust) write and read it. Unknown keys are
-//! ignored, since clients add new ones. All sizes are bounded: see [`Limits`].
+//! The format is that of Databento's raw live API, as its public clients (Python and Rust) write and read it. Unknown keys are
+//! ignored, because clients add new ones. All sizes are bounded: see [`Limits`].
 
 use std::str::FromStr;
 
@@ -24,15 +24,15 @@ use tapeworks_time::Nanos;
 /// The limits of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of a line, its end included.
+    /// Bytes per line, including the newline.
     pub line_bytes: usize,
-    /// Lines of a session.
+    /// Lines per session.
     pub lines: u64,
     /// Symbols of all subscriptions of a session together.
     pub symbols: usize,
-    /// Subscriptions with a snapshot that wait for their turn.
+    /// Pending subscriptions with a snapshot.
     pub snapshots: usize,
-    /// Nanoseconds from the connection to a right answer.
+    /// Nanoseconds from the connection to a successful authentication.
     pub authentication_ns: u64,
 }
 
@@ -49,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a session ends. The client gets the text.
+/// Why a session ends. The client is sent the text.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -65,10 +65,10 @@ pub enum Refusal {
         /// The limit.
         limit: u64,
     },
-    /// A line is not of this protocol.
+    /// A line does not follow the protocol.
     #[error("'{line}' is no {expected}")]
     Unexpected {
-        /// How it begins.
+        /// The start of the line.
         line: String,
         /// The expected commands.
         expected: &'static str,
@@ -79,26 +79,26 @@ pub enum Refusal {
         /// The key.
         key: &'static str,
     },
-    /// A key is there twice.
+    /// A key occurs twice.
     #[error("'{key}' is there twice")]
     Twice {
         /// The key.
         key: String,
     },
-    /// A value cannot be used.
+    /// A value is invalid.
     #[error("{key}={value}: expected {expected}")]
     BadValue {
         /// The key.
         key: &'static str,
-        /// How the value begins.
+        /// The start of the value.
         value: String,
         /// The permitted values.
         expected: String,
     },
-    /// The answer to the challenge is not that of a key.
+    /// The response to the challenge does not match any key.
     #[error("authentication failed")]
     AuthenticationFailed,
-    /// No answer came in time.
+    /// The client did not authenticate in time.
     #[error("no authentication within {seconds} s")]
     TooLate {
         /// The limit.
@@ -116,7 +116,7 @@ pub enum Refusal {
         /// The dataset.
         dataset: String,
     },
-    /// The key has as many connections as it may have, or the server has.
+    /// The key, or the server, has reached its maximum number of connections.
     #[error("more than {limit} connections at once, max_connections of {of}")]
     TooManyConnections {
         /// The limit.
@@ -130,13 +130,13 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
-    /// The client requests snapshots faster than it gets them.
+    /// The client requests snapshots faster than it reads them.
     #[error("more than {limit} snapshots wait for this client")]
     TooManySnapshots {
         /// The limit.
         limit: usize,
     },
-    /// The connection ended before both sides had agreed on TLS.
+    /// The connection ended before the TLS handshake was complete.
     #[error("no TLS: {reason}")]
     NoTls {
         /// Why.
@@ -150,16 +150,16 @@ pub enum Refusal {
     },
 }
 
-/// The kinds of reasons for which sessions end, for counting.
+/// The kinds of refusals, for counting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Lines that are not of this protocol, or have values that cannot be used.
+    /// Lines that do not follow the protocol, or have invalid values.
     Garbage,
-    /// Too long, too many, too much.
+    /// A limit of the session was exceeded.
     Limit,
-    /// A wrong key.
+    /// Authentication failed.
     Authentication,
-    /// No answer in time.
+    /// No authentication in time.
     Late,
     /// A dataset that does not exist, or that this key may not read.
     Entitlement,
@@ -167,7 +167,7 @@ pub enum Reason {
     Connections,
     /// A subscription that cannot be served.
     Subscription,
-    /// A handshake of TLS that failed.
+    /// The TLS handshake failed.
     Tls,
 }
 
@@ -184,7 +184,7 @@ impl Reason {
         Self::Tls,
     ];
 
-    /// Its name in reports.
+    /// Returns its name in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Garbage => "garbage",
@@ -200,7 +200,7 @@ impl Reason {
 }
 
 impl Refusal {
-    /// The kind of reason.
+    /// Returns the kind of refusal.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::LineTooLong { .. }
@@ -220,21 +220,21 @@ impl Refusal {
     }
 }
 
-/// The policy for a client that reads more slowly than its records come.
+/// The policy for a client that reads more slowly than its records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SlowReader {
-    /// It is warned, and when its queue is full the session ends.
+    /// The client is warned, and its session ends when its queue is full.
     #[default]
     Warn,
-    /// Records are left out, and the client gets their number.
+    /// Records are skipped, and the client is sent their number.
     Skip,
-    /// Keeps only the last quote of each instrument; other records are treated as with [`SlowReader::Warn`]. Databento's gateway does
-    /// not have it.
+    /// Only the last quote of each instrument is kept; other records are treated as with [`SlowReader::Warn`]. Databento's gateway
+    /// does not offer this.
     Conflate,
 }
 
 impl SlowReader {
-    /// Its name on the wire.
+    /// Returns its name in the protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Warn => "warn",
@@ -244,22 +244,22 @@ impl SlowReader {
     }
 }
 
-/// The encoding of a session's records.
+/// An admitted client: its key, and the settings of its session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admitted {
-    /// The place of the key among the server's.
+    /// The index of its key.
     pub key: usize,
     /// The dataset.
     pub dataset: String,
     /// Whether the stream is compressed with Zstandard.
     pub is_compressed: bool,
-    /// Whether records carry the time of their sending.
+    /// Whether records carry their send time.
     pub has_ts_out: bool,
-    /// Nanoseconds of silence after which a heartbeat is sent.
+    /// Nanoseconds of silence before a heartbeat is sent.
     pub heartbeat_ns: u64,
     /// The policy for a slow client.
     pub slow_reader: SlowReader,
-    /// The client's name for itself.
+    /// The client's own name.
     pub client: String,
 }
 
@@ -270,50 +270,50 @@ pub enum Wanted {
     All,
     /// These symbols.
     Symbols(Vec<Symbol>),
-    /// These instruments, by the number that records have.
+    /// These instruments, by the number that records carry.
     Instruments(Vec<InstrumentId>),
 }
 
-/// A subscription, or a part of one: long lists come in several lines.
+/// A subscription, or part of one: long lists are sent in several lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscription {
-    /// The records wanted.
+    /// The schema of the records.
     pub schema: Schema,
     /// The instruments.
     pub wanted: Wanted,
-    /// The start time; `None` for now.
+    /// The start time; `None` for live records only.
     pub start: Option<Nanos>,
-    /// Whether the state of now comes first.
+    /// Whether a snapshot of the current state comes first.
     pub has_snapshot: bool,
-    /// The client's number for it.
+    /// The client's number for the subscription.
     pub id: Option<u32>,
-    /// Whether no more lines of it follow.
+    /// Whether this is the last line of the subscription.
     pub is_last: bool,
 }
 
 /// A client's request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// The client has shown its key, and may subscribe.
+    /// The client has authenticated, and may subscribe.
     Admit(Admitted),
-    /// Records are wanted.
+    /// Adds a subscription.
     Subscribe(Subscription),
-    /// Records are not wanted any more.
+    /// Ends a subscription.
     Unsubscribe(Subscription),
-    /// The stream may begin.
+    /// Begins the stream.
     Start,
 }
 
-/// The heartbeat interval when the client names none.
+/// The default heartbeat interval, in s.
 const HEARTBEAT_S: u64 = 30;
 
-/// The longest heartbeat interval that a client may name: the official gateway's.
+/// The longest heartbeat interval that a client may choose, in s: the official gateway's.
 const MAX_HEARTBEAT_S: u64 = 1800;
 
-/// Bytes of a line or value that an error quotes.
+/// Maximum bytes of a line or value that an error quotes.
 const QUOTED_BYTES: usize = 40;
 
-/// The beginning of a client's text, without control characters and without the character that ends a value.
+/// Returns the start of a client's text, without control characters and without the character that ends a value.
 fn quoted(text: &str) -> String {
     let text = text.get(..text.floor_char_boundary(QUOTED_BYTES)).unwrap_or_default();
     text.chars().map(|one| if one.is_control() || one == '|' { '?' } else { one }).collect()
@@ -327,7 +327,7 @@ enum State {
     Ended,
 }
 
-/// The control side of one session.
+/// The control protocol's state of one session.
 #[derive(Debug)]
 pub struct Session {
     limits: Limits,
@@ -341,18 +341,18 @@ pub struct Session {
 
 /// Decides whether a client may connect, and to which datasets.
 pub trait Authenticator {
-    /// The number of the key that gives this answer to `challenge`. `bucket` is the part of the key that the client sends.
+    /// Returns the index of the key that answers `challenge` with `answer`. `bucket` is the part of the key that the client sends.
     fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize>;
 
-    /// Whether the key with this number may have one more connection, to `dataset`.
+    /// Decides whether the key with this index may have another connection, to `dataset`.
     ///
     /// # Errors
-    /// [`Refusal`] when not.
+    /// [`Refusal`] if it may not.
     fn admit(&mut self, key: usize, dataset: &str) -> Result<(), Refusal>;
 }
 
 impl Session {
-    /// A session that begins at `now`. `challenge` is random, and another for each session.
+    /// Creates a session that begins at `now`. `challenge` must be random, and different for each session.
     pub fn new(challenge: [u8; 16], now: Nanos, limits: Limits) -> Self {
         Self {
             limits,
@@ -365,29 +365,29 @@ impl Session {
         }
     }
 
-    /// The server's first lines.
+    /// Returns the server's first lines.
     pub fn greeting(&self) -> String {
         format!("lsg_version=tapeworks-{}\ncram={}\n", env!("CARGO_PKG_VERSION"), self.challenge)
     }
 
-    /// The answer to an admitted client.
+    /// Returns the response to an admitted client.
     pub fn admission(session_id: u64) -> String {
         format!("success=1|session_id={session_id}\n")
     }
 
-    /// The answer to a refused client.
+    /// Returns the response to a refused client.
     pub fn refusal(refusal: &Refusal) -> String {
-        // A value cannot hold its own terminator.
+        // A value cannot contain its own terminator.
         let reason = refusal.to_string().replace(['|', '\n', '\r'], "?");
         format!("success=0|error={reason}\n")
     }
 
-    /// Whether the client has shown its key. From then on errors are sent in DBN, before that in a line.
+    /// Returns whether the client has authenticated. From then on errors are sent in DBN; before that, in a line.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.state, State::Admitted | State::Started)
     }
 
-    /// Ends the session if no right answer came in time.
+    /// Ends the session if the client did not authenticate in time.
     ///
     /// # Errors
     /// [`Refusal::TooLate`].
@@ -399,10 +399,10 @@ impl Session {
         Ok(())
     }
 
-    /// Takes bytes from the client, cut anywhere, and appends its requests to `requests`.
+    /// Processes bytes from the client, split anywhere, and appends its requests to `requests`.
     ///
     /// # Errors
-    /// [`Refusal`] when the session ends; earlier requests stand in `requests`, and later bytes are ignored.
+    /// [`Refusal`] if the session ends; `requests` contains the earlier requests, and later bytes are ignored.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -580,7 +580,7 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     fn parse(line: &'a str) -> Result<Self, Refusal> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
-        // As many keys as any line has, and some that clients may add.
+        // More keys than any line has, with room for keys that clients may add.
         for part in line.splitn(32, '|') {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             if pairs.iter().any(|(known, _)| *known == key) {
@@ -603,7 +603,7 @@ impl<'a> Fields<'a> {
         self.get(key).filter(|value| !value.is_empty()).ok_or(Refusal::Missing { key })
     }
 
-    /// A value of a fixed set; `otherwise` when the key is missing.
+    /// Parses a value out of a fixed set; uses `otherwise` if the key is missing.
     fn one_of<T: Copy>(
         &self,
         key: &'static str,
@@ -795,7 +795,7 @@ mod tests {
     }
 
     proptest! {
-        /// The requests do not depend on how the bytes are cut.
+        /// The requests do not depend on how the bytes are split.
         #[test]
         fn bytes_may_be_cut_anywhere(cuts in prop::collection::vec(0usize..400, 0..8), tail in ".{0,40}") {
             let mut whole = session();

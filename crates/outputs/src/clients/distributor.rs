@@ -1,14 +1,13 @@
-//! Events in, records out: every client gets its subscriptions at its own speed.
+//! Distributes records to clients, each at its own speed.
 //!
-//! One thread owns a [`Distributor`]. It calls [`Distributor::events`] with the engine's events and [`Distributor::serve`] as
-//! often as it can. Neither blocks. A record is made once for each schema, and the clients that take all of a schema share its
-//! bytes; for the others a table has the subscribers by schema and instrument, so that a client costs only the records that it
-//! gets.
+//! One thread owns a [`Distributor`]. It calls [`Distributor::events`] with the engine's events and [`Distributor::serve`] as often
+//! as it can; neither blocks. A record is made once per schema. Clients that subscribe to all of a schema share its bytes; for the
+//! others, a table lists the subscribers by schema and instrument, so that a client costs only the records it gets.
 //!
 //! # Cost
-//! Per event the books and the NBBO once more (the distributor has a replica, which gives snapshots), and the records of the
-//! subscribed schemas. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema none; per client
-//! and turn one system call.
+//! Per event: the books and the NBBO once more (the distributor has its own replica, for snapshots), and the records of the
+//! subscribed schemas. Per client and record: a copy of 56 to 520 bytes, or none for a client that takes all of a single schema.
+//! Per client and turn: one system call.
 
 mod agenda;
 mod client;
@@ -49,7 +48,7 @@ use tapeworks_runtime::world::{Listener as _, Poll as _, Ready, Source as _, Str
 pub struct Dataset {
     /// Its name, of at most 15 bytes.
     pub name: String,
-    /// DBN's numbers of the feeds in it; empty for all, and for the NBBO across them.
+    /// DBN's numbers of the feeds in it; empty for all feeds and the NBBO across them.
     pub publishers: Vec<u16>,
 }
 
@@ -61,37 +60,37 @@ pub struct Options {
     pub datasets: Vec<Dataset>,
     /// The limits of a session.
     pub limits: Limits,
-    /// The options of the books.
+    /// The options of the replica's books.
     pub books: BookOptions,
-    /// Bytes that may wait for one client.
+    /// Maximum bytes queued for one client.
     pub queue_bytes: usize,
-    /// Bytes of snapshots that may wait for all clients together. Beyond that only clients that have read most of theirs get more.
+    /// Maximum bytes of snapshots queued for all clients together. Above it, only clients that have read most of theirs get more.
     pub snapshot_bytes: usize,
-    /// Work for requests and snapshots in one turn, in units of about an order of a snapshot. A request or part of a snapshot that has
-    /// begun is finished.
+    /// Work per turn for requests and snapshots, in units of about one order of a snapshot. A request, or a part of a snapshot, is
+    /// finished once it has begun.
     pub turn_work: usize,
-    /// Connections at once.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// Connections at once that have not shown a key; beyond that the oldest of them is closed.
+    /// Maximum number of unauthenticated connections; above it, the oldest one is closed.
     pub max_unauthenticated: usize,
-    /// Replays at once.
+    /// Maximum number of concurrent replays.
     pub max_replays: usize,
-    /// A client that has taken no byte of its replay for so long is disconnected, so that others can have theirs.
+    /// A client that takes no byte of its replay or snapshot for this long is disconnected, to make room for others.
     pub replay_stall: Duration,
-    /// The source of replays; without it `start=` is refused.
+    /// The source of replays; without one, `start=` is refused.
     pub history: Option<Arc<dyn History>>,
-    /// Gets the clients that are refused.
+    /// Receives the clients that are refused.
     pub on_refusal: Option<OnRefusal>,
     /// How clients connect: in plain text, or with TLS.
     pub acceptor: Acceptor,
 }
 
-/// The line for a client that does not speak TLS where it must, in the form of the authentication's answers.
+/// The answer to a client that does not speak TLS although it must, in the form of an authentication response.
 const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the client does not\n";
 
 impl Default for Options {
-    /// No keys and no datasets; 16 MiB a client and 256 MiB of snapshots for all, work of 16,384 units in a turn, 1,024 connections of
-    /// which 256 without a key, 4 replays, each of which may stall for a minute.
+    /// No keys and no datasets; 16 MiB per client and 256 MiB of snapshots for all clients, 16,384 units of work per turn, 1,024
+    /// connections of which 256 unauthenticated, 4 replays, each of which may stall for a minute.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -126,46 +125,46 @@ impl std::fmt::Debug for Options {
 pub struct Counters {
     /// Events taken.
     pub events: u64,
-    /// Connections taken.
+    /// Connections accepted, or refused because there were too many.
     pub accepted: u64,
-    /// Connections that could not be taken.
+    /// Connections that could not be accepted.
     pub accept_errors: u64,
-    /// Clients that showed a right key.
+    /// Clients that authenticated.
     pub admitted: u64,
-    /// Connections that are over.
+    /// Connections closed.
     pub closed: u64,
-    /// Connections without a key that were closed for newer ones.
+    /// Unauthenticated connections closed to make room for newer ones.
     pub evicted: u64,
-    /// Sessions that ended as the client was too slow.
+    /// Sessions ended because the client was too slow.
     pub ended_slow: u64,
-    /// Records put into queues.
+    /// Records queued.
     pub records: u64,
     /// Bytes written to sockets.
     pub bytes: u64,
-    /// Records left out for clients that have chosen so.
+    /// Records skipped for slow clients that chose to skip.
     pub skipped: u64,
-    /// Records that gave way to a later one of the same instrument.
+    /// Records replaced by a later one of the same instrument.
     pub conflated: u64,
     /// Heartbeats sent.
     pub heartbeats: u64,
-    /// Replays begun.
+    /// Replays started.
     pub replays: u64,
     /// Replays that failed.
     pub replays_failed: u64,
-    /// Replays that have joined the present.
+    /// Replays that have caught up with the live stream.
     pub replays_joined: u64,
     /// Gaps sent to clients.
     pub gaps: u64,
     /// Snapshots sent completely.
     pub snapshots: u64,
-    /// Work done for requests and snapshots, in units of about one order of a snapshot.
+    /// Work for requests and snapshots, in units of about one order of a snapshot.
     pub request_work: u64,
     /// Sessions refused, by [`Reason`].
     refused: [u64; Reason::ALL.len()],
 }
 
 impl Counters {
-    /// Sessions refused for this reason.
+    /// Returns how many sessions were refused for this reason.
     pub const fn refused(&self, reason: Reason) -> u64 {
         self.refused[reason as usize]
     }
@@ -178,58 +177,58 @@ pub enum DistributorError {
     /// The system cannot wait for sockets.
     #[error("cannot wait for sockets: {0}")]
     Poll(#[from] io::Error),
-    /// A dataset has a name that the head of a stream has no room for.
+    /// A dataset's name is too long for the head of a stream.
     #[error(transparent)]
     Head(#[from] live::HeadError),
 }
 
-/// Events were left out, so books and records would be wrong from here on.
+/// Events are missing, so books and records would be wrong from here on.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[error("the events from {expected} to {first} are missing")]
 pub struct MissingEvents {
-    /// The number of the event that should have come.
+    /// The number of the expected event.
     pub expected: u64,
-    /// The number of the last connection.
+    /// The number of the first event that came instead.
     pub first: u64,
 }
 
-/// The listener's token; clients have their places.
+/// The listener's token; a client's token is its index.
 const LISTENER: Token = Token(usize::MAX);
 
-/// Wakes the serving thread.
+/// The token that wakes the serving thread.
 const WAKER: Token = Token(usize::MAX - 1);
 
-/// Sockets that one wait reports.
+/// Maximum number of sockets that one wait reports.
 const MOST_READY: usize = 1_024;
 
-/// How long a client may take to read why its session ends.
+/// Time for a client to read why its session ends, in ns.
 const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 
-/// The same for a client that was too slow: it may not read for a long time.
+/// The same for a client that was too slow, and may not read for a long time.
 const SLOW_FAREWELL_NS: u64 = 30 * Nanos::SECOND;
 
-/// Most ended sessions of slow clients whose reason is kept.
+/// Maximum number of evicted slow clients whose reason is kept.
 const MOST_EVICTED: usize = 64;
 
-/// How often times are checked: heartbeats, missing answers.
+/// How often heartbeats and timeouts are checked, in ns.
 const CHECK_NS: u64 = 50_000_000;
 
 /// How often the messages of replays are taken: at most two megabytes of one replay wait.
 const REPLAY_LOOK: Duration = Duration::from_millis(1);
 
-/// Bytes of one read.
+/// Maximum bytes per read.
 const READ_BYTES: usize = 1 << 16;
 
-/// Reads of one client in a turn.
+/// Maximum reads per client and turn.
 const READS: usize = 4;
 
-/// Bytes read from all clients per turn. The next turn continues with the next client.
+/// Maximum bytes read from all clients per turn. The next turn continues with the next client.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Connections accepted per turn.
+/// Maximum connections accepted per turn.
 const TURN_CONNECTIONS: usize = 256;
 
-/// A gap of a channel as the text of a system message.
+/// Formats a channel's gap as the text of a system message.
 fn gap_text(event: &Event, gap: Gap) -> String {
     let feed = event
         .publisher
@@ -247,7 +246,7 @@ fn gap_text(event: &Event, gap: Gap) -> String {
 struct Watchers {
     /// Clients that take all of this schema and no other: they share its bytes.
     whole: Vec<usize>,
-    /// Other clients that take all of it.
+    /// Other clients that take all of this schema.
     all: Vec<usize>,
     /// By instrument.
     some: Vec<Vec<usize>>,
@@ -283,9 +282,9 @@ impl Watchers {
 pub struct Evicted {
     /// The session.
     pub session: u64,
-    /// Where the client was.
+    /// The client's address.
     pub address: SocketAddr,
-    /// The reason that it got.
+    /// The reason that it was given.
     pub reason: String,
 }
 
@@ -299,12 +298,12 @@ pub struct Distributor<W: World = System> {
     clients: Vec<Option<Client<W>>>,
     free: Vec<usize>,
     watchers: Vec<Watchers>,
-    /// Connections of each key.
+    /// Number of connections per key.
     connections: Vec<usize>,
     unauthenticated: usize,
     sessions: u64,
     now: Clocks,
-    /// When times were checked, on the stopwatch.
+    /// When times were last checked, by the steady clock.
     checked: Nanos,
     live: Arc<AtomicU64>,
     counters: Counters,
@@ -313,11 +312,11 @@ pub struct Distributor<W: World = System> {
     input: Vec<u8>,
     /// The listener may have more connections.
     has_connections: bool,
-    /// The client that is read first in the next turn.
+    /// The client to read first in the next turn.
     next_read: usize,
     /// The client whose request is answered first in the next turn.
     next_step: usize,
-    /// Bytes of snapshots that wait for all clients together, as far as this turn knows.
+    /// Bytes of snapshots queued for all clients together, as far as this turn knows.
     snapshot_bytes: usize,
 }
 
@@ -327,7 +326,7 @@ impl<W: World> std::fmt::Debug for Distributor<W> {
     }
 }
 
-/// A distributor's keys, and how many connections each has.
+/// Authenticates clients: the distributor's keys, and how many connections each has.
 struct Entrance<'a> {
     options: &'a Options,
     connections: &'a [usize],
@@ -354,7 +353,7 @@ impl Authenticator for Entrance<'_> {
 }
 
 impl Distributor {
-    /// A distributor that has seen no event.
+    /// Creates a distributor that has seen no event.
     ///
     /// # Errors
     /// [`DistributorError`].
@@ -364,7 +363,7 @@ impl Distributor {
 }
 
 impl<W: World> Distributor<W> {
-    /// As [`Distributor::new`], in any world.
+    /// Creates a distributor like [`Distributor::new`], in any world.
     ///
     /// # Errors
     /// [`DistributorError`].
@@ -403,54 +402,54 @@ impl<W: World> Distributor<W> {
         })
     }
 
-    /// Takes connections from this listener from now on.
+    /// Accepts connections on this listener from now on.
     ///
     /// # Errors
-    /// When the system cannot wait for it.
+    /// If the system cannot wait for the listener.
     pub fn listen(&mut self, mut listener: W::Listener) -> io::Result<()> {
         listener.register(&self.poll, LISTENER, Readiness::READABLE)?;
         self.listener = Some(listener);
         Ok(())
     }
 
-    /// Continues from a state, as if every event before it had been taken. Called before the first event.
+    /// Continues from a state as if it had processed every event before it. Must be called before the first event.
     pub(super) fn restore(&mut self, start: Start) {
         self.replica.restore(start);
         self.live.store(self.replica.market.next, Ordering::Release);
     }
 
-    /// The number of the next event: how many were taken.
+    /// Returns the number of the next event, which is the number of events processed.
     pub const fn next_event(&self) -> u64 {
         self.replica.market.next
     }
 
-    /// Its counters.
+    /// Returns the counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Wakes [`Distributor::serve`] from its wait.
+    /// Returns a waker that interrupts the wait of [`Distributor::serve`].
     ///
     /// # Errors
-    /// What the operating system says. There can be one.
+    /// The operating system's error. There can be only one waker.
     pub fn waker(&self) -> io::Result<W::Waker> {
         self.poll.waker(WAKER)
     }
 
-    /// Every connection.
+    /// Returns every connection.
     pub fn clients(&self) -> Vec<ClientView> {
         self.clients.iter().flatten().map(|client| client.view(self.now, &self.options.keys)).collect()
     }
 
-    /// Bytes that wait for all clients together.
+    /// Returns the bytes queued for all clients together.
     pub fn queued_bytes(&self) -> usize {
         self.clients.iter().flatten().map(Client::waiting).sum()
     }
 
-    /// Takes events; the first has the number `first`. It skips events that it took before.
+    /// Processes events; `first` is the number of the first one. Events that were already processed are skipped.
     ///
     /// # Errors
-    /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
+    /// [`MissingEvents`] if events are missing before `first`; nothing is processed then.
     pub fn events(&mut self, first: u64, events: &[Event], now: Nanos) -> Result<(), MissingEvents> {
         self.now.wall = self.now.wall.max(now);
         let expected = self.replica.market.next;
@@ -476,13 +475,13 @@ impl<W: World> Distributor<W> {
         Ok(())
     }
 
-    /// The events have ended: records that waited for the end of their group are sent as they are.
+    /// Ends the events: records that waited for the end of their group are sent as they are.
     pub fn finish(&mut self) {
         self.replica.release();
         self.distribute();
     }
 
-    /// Shuts the sending side of every connection.
+    /// Shuts down the sending side of every connection.
     pub fn hang_up(&mut self) {
         for client in self.clients.iter_mut().flatten() {
             // A client that has left needs no message.
@@ -490,8 +489,9 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// How long [`Distributor::serve`] may wait, `longest` at most. It must not wait when a turn has left bytes to read or write, since
-    /// readiness is reported once, and only shortly when a replay runs, since its thread does not wake this one.
+    /// Returns how long [`Distributor::serve`] may wait, at most `longest`. It must not wait if a turn has left bytes to read or
+    /// write, because readiness is reported once, and only briefly while a replay runs, because the replay's thread does not wake
+    /// this one.
     pub fn patience(&self, longest: Duration) -> Duration {
         if self.has_connections || self.clients.iter().flatten().any(Client::has_work) || self.has_steps() {
             return Duration::ZERO;
@@ -501,17 +501,17 @@ impl<W: World> Distributor<W> {
         if self.clients.iter().flatten().any(is_fed) { longest.min(REPLAY_LOOK) } else { longest }
     }
 
-    /// The last sessions that ended because their clients were too slow.
+    /// Returns the most recent sessions that ended because their clients were too slow.
     pub fn evicted(&self) -> Vec<Evicted> {
         self.evicted.iter().cloned().collect()
     }
 
-    /// Whether there are connections.
+    /// Returns whether there are connections.
     pub fn has_clients(&self) -> bool {
         self.clients.iter().any(Option::is_some)
     }
 
-    /// Whether no bytes wait for any client.
+    /// Returns whether all clients have received everything.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(Client::has_all)
     }
@@ -520,7 +520,7 @@ impl<W: World> Distributor<W> {
         self.clients.get_mut(place)?.as_mut()
     }
 
-    /// Puts the records that were made into the queues of their subscribers.
+    /// Queues the new records for their subscribers.
     fn distribute(&mut self) {
         if !self.replica.has_records() {
             return;
@@ -575,7 +575,7 @@ impl<W: World> Distributor<W> {
         self.replica.clear();
     }
 
-    /// Sends an instrument's number to the subscribers of its records.
+    /// Sends an instrument's mapping to the subscribers of its records.
     fn instrument_appears(&mut self, event: u64, instrument: InstrumentId, symbol: Symbol) {
         let now = self.replica.market.now;
         for place in 0..self.clients.len() {
@@ -603,17 +603,17 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Takes a connection from `address`.
+    /// Accepts a connection from `address`.
     ///
     /// # Errors
-    /// When the system cannot wait for it, or has no random numbers.
+    /// If the system cannot wait for the connection, or has no random numbers.
     pub fn accept(&mut self, mut stream: W::Stream, address: SocketAddr) -> io::Result<()> {
         self.counters.accepted += 1;
         let open = self.clients.iter().flatten().count();
         if open >= self.options.max_connections {
             let refusal =
                 Refusal::TooManyConnections { limit: self.options.max_connections, of: "[clients]" };
-            // The buffer of a fresh socket is empty, so there is room for it.
+            // The buffer of a new socket is empty, so it has room for the refusal.
             let _ = io::Write::write(&mut stream, Session::refusal(&refusal).as_bytes());
             self.counters.closed += 1;
             self.refused(address, &refusal);
@@ -624,7 +624,7 @@ impl<W: World> Distributor<W> {
         }
         let mut challenge = [0; 16];
         W::random(&mut challenge)?;
-        // Without it the client is served a little later.
+        // Without this option the client is only served a little later.
         let _ = stream.set_nodelay(true);
         let mut transport = self.options.acceptor.accept(stream, PLAIN_CLIENT)?;
         let place = self.free.pop().unwrap_or_else(|| {
@@ -646,7 +646,7 @@ impl<W: World> Distributor<W> {
         Ok(())
     }
 
-    /// Closes the oldest connection that has not shown a key.
+    /// Closes the oldest unauthenticated connection.
     fn evict_oldest_unauthenticated(&mut self) {
         let unauthenticated = self.clients.iter().enumerate().filter_map(|(place, client)| {
             client.as_ref().filter(|client| client.key().is_none()).map(|client| (client.id(), place))
@@ -657,12 +657,12 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Reads, answers and writes as far as it can without blocking; waits for sockets up to `wait`. `now` is the wall clock's time, for
-    /// records and messages. `steady` is the time of a clock that cannot be set, from any beginning, for durations: heartbeats, missing
-    /// answers.
+    /// Reads, answers and writes as much as possible without blocking; waits for sockets for at most `wait`. `now` is the
+    /// wall-clock time, for records and messages. `steady` is the time of a clock that cannot be set, from any origin, for
+    /// heartbeats and timeouts.
     ///
     /// # Errors
-    /// When the system cannot wait for sockets at all; what concerns one client ends its connection only.
+    /// If the system cannot wait for sockets at all. Errors of a single client only end its connection.
     pub fn serve(&mut self, now: Nanos, steady: Nanos, wait: Duration) -> io::Result<()> {
         self.now = Clocks { wall: self.now.wall.max(now), steady: self.now.steady.max(steady) };
         self.poll.wait(&mut self.ready, Some(wait))?;
@@ -682,7 +682,7 @@ impl<W: World> Distributor<W> {
             self.checked = self.now.steady;
             self.check_times();
             self.join_lists();
-            // Tried again after a lack of descriptors: the listener is reported once.
+            // Retries after a lack of file descriptors, because the listener is reported only once.
             self.has_connections = true;
         }
         if self.has_connections {
@@ -699,7 +699,7 @@ impl<W: World> Distributor<W> {
         Ok(())
     }
 
-    /// Reads from clients that may have sent something, in turns, as far as the turn's bytes reach.
+    /// Reads round-robin from clients that may have sent something, up to the turn's limit.
     fn read_clients(&mut self) {
         let (clients, mut bytes) = (self.clients.len(), 0);
         for place in (0..clients).map(|at| (self.next_read + at) % clients).collect::<Vec<_>>() {
@@ -729,8 +729,8 @@ impl<W: World> Distributor<W> {
                 }
                 Err(error) => {
                     self.counters.accept_errors += 1;
-                    // A connection that was closed before it was taken does not concern the next one. After another error,
-                    // such as no more file descriptors, the listener is tried at the next check of times.
+                    // A connection closed before it was accepted does not affect the next one. After another error, such as a lack
+                    // of file descriptors, the listener is tried again at the next check of times.
                     if error.kind() != io::ErrorKind::ConnectionAborted {
                         self.has_connections = false;
                         return;
@@ -741,12 +741,11 @@ impl<W: World> Distributor<W> {
         self.has_connections &= self.listener.is_some();
     }
 
-    /// Reads from a client. Returns the bytes read.
+    /// Reads from a client. Returns the number of bytes read.
     fn read(&mut self, place: usize) -> usize {
         let mut input = std::mem::take(&mut self.input);
         let mut bytes = 0;
-        // The poll reports readiness once, so the next turn reads the rest: a client that sends without end must not delay the
-        // others.
+        // The next turn reads the rest, so that a client that sends without end does not delay the others.
         for _ in 0..READS {
             let Some(client) = self.client(place) else { break };
             match client.transport.read(&mut input) {
@@ -816,7 +815,7 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Enters a client into the tables of subscribers, anew.
+    /// Enters a client into the tables of subscribers again, after a change.
     fn watch(&mut self, place: usize) {
         self.unwatch(place);
         let Self { clients, watchers, .. } = self;
@@ -838,7 +837,7 @@ impl<W: World> Distributor<W> {
         self.set_modes();
     }
 
-    /// Takes a client out of the tables of subscribers. Called before its subscriptions change.
+    /// Removes a client from the tables of subscribers. Must be called before its subscriptions change.
     fn unwatch(&mut self, place: usize) {
         let Self { clients, watchers, .. } = self;
         let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
@@ -851,7 +850,7 @@ impl<W: World> Distributor<W> {
         self.set_modes();
     }
 
-    /// Makes records of the schemas that have subscribers.
+    /// Enables the schemas that have subscribers, and idles the others.
     fn set_modes(&mut self) {
         for schema in Schema::ALL {
             let is_wanted = self.watchers.get(place_of(schema)).is_some_and(|watchers| !watchers.is_empty());
@@ -890,13 +889,13 @@ impl<W: World> Distributor<W> {
         Ok(())
     }
 
-    /// Takes the messages of a client's replay, as far as there is room.
+    /// Takes the messages of a client's replay, as long as its queue has room.
     fn replay(&mut self, place: usize) {
         let (now, limit, next) = (self.now.wall, self.options.queue_bytes, self.replica.market.next);
         loop {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-            // A replay runs as fast as its client reads: it waits, and drops no record.
+            // A replay runs as fast as its client reads: it waits instead of dropping records.
             if client.queued() >= limit / 2 {
                 return;
             }
@@ -932,7 +931,7 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Heartbeats, missing answers, clients that do not close after the end of their session.
+    /// Sends heartbeats, and ends sessions that are stalled, unauthenticated or past their farewell time.
     fn check_times(&mut self) {
         let (now, stall) = (self.now, self.options.replay_stall);
         let stall_ns = u64::try_from(stall.as_nanos()).unwrap_or(u64::MAX);
@@ -976,10 +975,10 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Closes a connection that the client ended. If the TLS handshake was not complete, it counts as refused.
+    /// Closes a connection that the client ended. It counts as refused if the TLS handshake was not complete.
     fn lose(&mut self, place: usize, why: impl std::fmt::Display) {
         let client = self.client(place).filter(|client| !client.transport.is_agreed());
-        // A client that was refused otherwise has been counted.
+        // A client that was refused for another reason has been counted.
         if let Some(address) = client.filter(|client| !client.is_leaving()).map(|client| client.address()) {
             self.refused(address, &Refusal::NoTls { reason: why.to_string() });
         }
@@ -994,7 +993,7 @@ impl<W: World> Distributor<W> {
         self.refusals.refused(address, refusal, self.now.steady.0);
     }
 
-    /// Sends a client why its session ends, and ends it.
+    /// Ends a client's session, and sends the reason.
     fn refuse(&mut self, place: usize, refusal: Refusal) {
         let until = self.steady_plus(FAREWELL_NS);
         let Some(client) = self.client(place) else { return };
@@ -1006,7 +1005,7 @@ impl<W: World> Distributor<W> {
         };
         let text = refusal.to_string();
         if client.key().is_some() {
-            // It reads the reason after the records that wait, which may be many snapshots.
+            // The reason follows the queued records, which may include many snapshots.
             let has_much = matches!(refusal, Refusal::TooManySnapshots { .. });
             let until = if has_much { self.steady_plus(SLOW_FAREWELL_NS) } else { until };
             self.end(place, code, &text, until);
@@ -1021,7 +1020,7 @@ impl<W: World> Distributor<W> {
         Nanos(self.now.steady.0.saturating_add(ns))
     }
 
-    /// Ends the session of a client that is too slow: drops the records that wait for it, and leaves it the reason to read.
+    /// Ends the session of a client that is too slow: drops its queued records, and sends the reason.
     fn evict(&mut self, place: usize, text: &str) {
         let Some(client) = self.client(place) else { return };
         let dropped = client.drop_waiting();
@@ -1043,7 +1042,7 @@ impl<W: World> Distributor<W> {
     fn end(&mut self, place: usize, code: ErrorCode, text: &str, until: Nanos) {
         let now = self.now;
         let Some(client) = self.client(place) else { return };
-        // Without a head the client could not read the error.
+        // Without a head the client could not decode the error.
         if client.begin(now).is_err() {
             return self.close(place);
         }

@@ -1,7 +1,7 @@
-//! The bytes that wait to be sent to one client.
+//! The bytes queued for one client.
 //!
-//! Bytes for many clients are shared: a chunk is a reference to one buffer. Bytes for this client alone are gathered in one buffer.
-//! A turn ends with [`Outbox::seal`], which gives the turn's bytes to the compressor, if there is one.
+//! Bytes for several clients are shared: a chunk refers to a common buffer. Bytes for this client alone are collected in one
+//! buffer. A turn ends with [`Outbox::seal`], which passes the turn's bytes to the compressor, if there is one.
 
 use tapeworks_planted::planted;
 
@@ -10,30 +10,30 @@ use std::io::{self, IoSlice, Write};
 
 use bytes::{Buf, Bytes};
 
-/// The most chunks of one write.
+/// Maximum number of chunks per write.
 const SLICES: usize = 64;
 
-/// The most bytes of one write: one client must not keep the others waiting.
+/// Approximate maximum bytes per write, so that one client does not keep the others waiting.
 const WRITE_BYTES: usize = 1 << 18;
 
-/// The level of compression: fast rather than small.
+/// The compression level: fast rather than small.
 const ZSTD_LEVEL: i32 = 1;
 
 type Compressor = zstd::stream::write::Encoder<'static, Vec<u8>>;
 
-/// The most bytes of a block of Zstandard (RFC 8878, section 3.1.1.2.3).
+/// The maximum size of a Zstandard block (RFC 8878, section 3.1.1.2.3).
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// A queue of bytes.
 pub(super) struct Outbox {
     queue: VecDeque<Bytes>,
     queued: usize,
-    /// Chunks after the first that were put ahead of the others.
+    /// Number of chunks after the first that were put ahead of the others.
     put_before: usize,
-    /// Bytes of this turn that are this client's alone.
+    /// This turn's bytes for this client alone.
     own: Vec<u8>,
     compressor: Option<Box<Compressor>>,
-    /// The compressed stream was cut: the next bytes end it, in a block that does not refer to earlier ones.
+    /// Whether the compressed stream was cut: the next bytes end it, in a block that does not refer to earlier ones.
     is_cut: bool,
 }
 
@@ -55,14 +55,14 @@ impl Outbox {
         }
     }
 
-    /// Compresses the bytes put from now on.
+    /// Compresses all bytes queued from now on.
     pub(super) fn compress(&mut self) -> io::Result<()> {
         self.seal()?;
         self.compressor = Some(Box::new(Compressor::new(Vec::new(), ZSTD_LEVEL)?));
         Ok(())
     }
 
-    /// Bytes that wait. Those of this turn count as they are before compression.
+    /// Returns the queued bytes. This turn's bytes count before compression.
     pub(super) fn len(&self) -> usize {
         self.queued + self.own.len()
     }
@@ -71,12 +71,12 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// The buffer for bytes that are this client's alone.
+    /// Returns the buffer for bytes of this client alone.
     pub(super) const fn own(&mut self) -> &mut Vec<u8> {
         &mut self.own
     }
 
-    /// Appends bytes that other clients get, too.
+    /// Appends bytes that are shared with other clients.
     pub(super) fn share(&mut self, bytes: &Bytes) -> io::Result<()> {
         if self.compressor.is_some() {
             self.own.extend_from_slice(bytes);
@@ -94,8 +94,8 @@ impl Outbox {
         }
     }
 
-    /// Drops the waiting bytes. It keeps the chunk in transmission, which ends with a whole record, and the messages right behind it.
-    /// The next message follows, and ends a compressed stream. Returns the bytes dropped.
+    /// Drops the queued bytes, except the chunk in transmission, which ends with a whole record, and the messages right after it.
+    /// The next message follows, and ends a compressed stream. Returns the number of bytes dropped.
     pub(super) fn cut(&mut self) -> usize {
         let before = self.len();
         let kept = if planted!("cut-within-a-record") { 0 } else { 1 + self.put_before };
@@ -106,8 +106,8 @@ impl Outbox {
         before - self.len()
     }
 
-    /// Puts records before the waiting ones, behind the chunk in transmission. A compressed stream cannot be split: there they
-    /// follow the waiting ones.
+    /// Puts records ahead of the queued ones, right after the chunk in transmission. A compressed stream cannot be split: its
+    /// records are appended.
     pub(super) fn put_next(&mut self, records: &[u8]) {
         if self.compressor.is_some() || self.queue.is_empty() {
             self.own.extend_from_slice(records);
@@ -118,7 +118,7 @@ impl Outbox {
         }
     }
 
-    /// Makes the bytes put so far ready to send.
+    /// Makes the bytes queued so far ready to send.
     pub(super) fn seal(&mut self) -> io::Result<()> {
         if self.own.is_empty() {
             return Ok(());
@@ -137,7 +137,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes as much as the other side takes, at most [`WRITE_BYTES`] or so. Returns the bytes written.
+    /// Writes as much as the peer takes, at most about [`WRITE_BYTES`]. Returns the number of bytes written.
     pub(super) fn write(&mut self, to: &mut impl Write) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let (mut count, mut bytes) = (0, 0);
@@ -173,13 +173,13 @@ impl Outbox {
     }
 }
 
-/// Bytes as the last blocks of a frame of Zstandard, not compressed (RFC 8878, section 3.1.1.2).
+/// Encodes bytes as the last blocks of a Zstandard frame, uncompressed (RFC 8878, section 3.1.1.2).
 fn raw_blocks(bytes: &[u8]) -> Vec<u8> {
     let mut blocks = Vec::with_capacity(bytes.len() + 3);
     let mut parts = bytes.chunks(BLOCK_BYTES).peekable();
     while let Some(part) = parts.next() {
         let is_last = u32::from(parts.peek().is_none());
-        // At most 2^17 bytes: three bytes hold it.
+        // At most 2^17 bytes, so the header fits three bytes.
         let header = is_last | (part.len() as u32) << 3;
         blocks.extend_from_slice(&header.to_le_bytes()[..3]);
         blocks.extend_from_slice(part);
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes at a time.
+    /// Accepts this many bytes at a time.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {
@@ -208,14 +208,14 @@ mod tests {
         }
     }
 
-    /// Everything that is taken, decompressed if it was compressed.
+    /// Returns everything that is written, decompressed if it was compressed.
     fn all_of(outbox: &mut Outbox, mut slow: Slow, is_compressed: bool) -> Vec<u8> {
         while outbox.write(&mut slow).unwrap() > 0 {}
         assert!(outbox.is_empty());
         if !is_compressed {
             return slow.0;
         }
-        // To the end of the frame, or it is an error.
+        // Decodes to the end of the frame, or fails.
         zstd::decode_all(&slow.0[..]).unwrap()
     }
 

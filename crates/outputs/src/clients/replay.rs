@@ -1,13 +1,13 @@
-//! The replay of a client's session: the day from the beginning or from a checkpoint, in a separate thread, then a hand-over to the
+//! Replays the day for a client, from its beginning or from a checkpoint, in a separate thread, and then hands over to the
 //! distributor.
 //!
-//! A checkpoint is early enough when every wanted record is made only of events after it: records of an interval need the whole
-//! interval. Values that records carry from earlier events are in the checkpoint.
+//! A checkpoint is early enough if every wanted record depends only on later events: records of an interval need the whole
+//! interval. Values that records carry over from earlier events are in the checkpoint.
 //!
-//! The replay makes records of the history with a private replica. Near the present it sends a request to join. The distributor answers
-//! with the number of an event. From that event on it makes the client's records itself and keeps them. The replay makes the records of
-//! the events before it, and ends. Then the client gets the kept records. Both number their events alike, so no record is missing and
-//! none comes twice.
+//! The replay makes records of the history with a private replica. Near the present it sends a request to join, and the distributor
+//! answers with an event number. From that event on, the distributor makes the client's records itself and keeps them. The replay
+//! makes the records of earlier events and ends; then the client gets the kept records. Both use the same event numbers, so no
+//! record is missing or duplicated.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use tapeworks_market::BookOptions;
 use tapeworks_planted::planted;
 use tapeworks_runtime::world::{Receive as _, TrySend as _, World};
 
-/// How long before its time the making of a record may begin, in ns. For records of an interval it is two intervals, so that the first
-/// one is whole; for the others it is longer than a group of events stays open.
+/// How long before its time a record's events may begin, in ns. For one-minute intervals it is two intervals, so that the first one
+/// is whole; otherwise it is longer than a group of events stays open.
 const fn reach(schema: Schema) -> u64 {
     match schema {
         Schema::Bbo1M | Schema::Cbbo1M => LONGEST_REACH,
@@ -38,22 +38,22 @@ const fn reach(schema: Schema) -> u64 {
     }
 }
 
-/// The distributor has not named an event yet.
+/// The distributor has not chosen an event yet.
 const NOT_YET: u64 = u64::MAX;
 
-/// A replay that is so many events from the present requests to join.
+/// A replay within this many events of the present requests to join.
 const NEAR: u64 = 20_000;
 
-/// The most chunks that wait for the distributor.
+/// Maximum number of chunks queued for the distributor.
 const CHUNKS: usize = 16;
 
-/// Bytes of a chunk; the last record may exceed them.
+/// Size of a chunk in bytes; the last record may exceed it.
 const CHUNK_BYTES: usize = 1 << 17;
 
-/// The pause after all events were read.
+/// The pause after reading all available events.
 const REST: Duration = Duration::from_millis(1);
 
-/// How long the history may lag behind the event that the distributor has named.
+/// How long the history may take to reach the event that the distributor has chosen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a group of events that began before that event may stay open.
@@ -67,26 +67,26 @@ pub(super) struct Selection {
     pub(super) wanted: Vec<Wanted>,
 }
 
-/// From a replay to the distributor.
+/// A message from a replay to the distributor.
 pub(super) enum Message {
     /// Records, one after the other.
     Records { bytes: Vec<u8>, count: u64 },
-    /// An instrument appears, before its records.
+    /// An instrument that appears, before its records.
     Symbol(Nanos, InstrumentId, Symbol),
-    /// A gap of a channel, behind the records before it.
+    /// A gap of a channel, after the records before it.
     Gap(Event, Gap),
-    /// A request to join: the replay is near the present, and its next event has this number.
+    /// A request to join: the replay is near the present, and this is the number of its next event.
     Join(u64),
-    /// Every record of the events before the named one was sent.
+    /// Every record of the events before the chosen one was sent.
     Done,
-    /// It failed.
+    /// The replay failed.
     Failed(HistoryError),
 }
 
 #[derive(Debug)]
 struct Shared {
     is_cancelled: AtomicBool,
-    /// The event from which on the distributor makes the records, as it has named it.
+    /// The event that the distributor has chosen, from which on it makes the records.
     join: AtomicU64,
 }
 
@@ -103,14 +103,14 @@ impl<W: World> Drop for Replay<W> {
     }
 }
 
-/// Everything a replay needs.
+/// The parameters of a replay.
 pub(super) struct Begin {
     pub(super) history: Arc<dyn History>,
     pub(super) books: BookOptions,
     pub(super) selections: Vec<Selection>,
     /// The wanted feeds; empty for all.
     pub(super) publishers: Vec<u16>,
-    /// The client has the symbols of instruments with lower numbers.
+    /// The client already has the symbols of instruments with lower numbers.
     pub(super) named: usize,
     /// The number of the distributor's next event.
     pub(super) live: Arc<AtomicU64>,
@@ -134,12 +134,12 @@ impl<W: World> Replay<W> {
         Ok(Self { shared, messages })
     }
 
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     pub(super) fn next(&self) -> Option<Message> {
         self.messages.try_recv().ok()
     }
 
-    /// Names the event from which on the distributor makes the records.
+    /// Sets the event from which on the distributor makes the records.
     pub(super) fn join(&self, event: u64) {
         self.shared.join.store(event, Ordering::Release);
     }
@@ -171,7 +171,7 @@ impl Chosen {
         chosen
     }
 
-    /// Whether an instrument that has just appeared is chosen.
+    /// Returns whether an instrument that has just appeared is chosen.
     fn appears(&mut self, instrument: InstrumentId, symbol: Symbol) -> bool {
         if self.symbols.contains(&symbol) {
             self.instruments.insert(instrument);
@@ -183,7 +183,7 @@ impl Chosen {
 struct Run<W: World> {
     replica: Replica,
     chosen: Vec<Chosen>,
-    /// The place in `chosen` of each schema.
+    /// The index in `chosen` of each schema.
     by_schema: Vec<Option<usize>>,
     shared: Arc<Shared>,
     sender: W::SyncSender<Message>,
@@ -209,7 +209,7 @@ impl<W: World> Run<W> {
         self.shared.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// Sends a message, waiting for room. `false` when the distributor has dropped the replay.
+    /// Sends a message, waiting for room. Returns `false` if the distributor has dropped the replay.
     fn send(&self, message: Message) -> bool {
         let mut message = message;
         while !self.is_cancelled() {
@@ -229,7 +229,7 @@ impl<W: World> Run<W> {
         bytes.is_empty() || self.send(Message::Records { bytes, count })
     }
 
-    /// `false` when the distributor has dropped the replay before its end.
+    /// Runs the replay. Returns `false` if the distributor has dropped it before its end.
     fn run(&mut self, begin: &Begin) -> Result<bool, HistoryError> {
         let reach =
             begin.selections.iter().map(|selection| reach(selection.schema)).max().unwrap_or_default();
@@ -310,13 +310,13 @@ impl<W: World> Run<W> {
         None
     }
 
-    /// Whether no record of an event before `join` is held.
+    /// Returns whether no record of an event before `join` is held.
     fn is_all_sent(&self, join: u64) -> bool {
         let mut held = self.chosen.iter().filter_map(|one| self.replica.held(one.selection.schema));
         held.all(|event| event >= join)
     }
 
-    /// `false` when the distributor has dropped the replay.
+    /// Processes events. Returns `false` if the distributor has dropped the replay.
     fn take(&mut self, events: &[Event], begin: &Begin, join: u64) -> bool {
         let mut rest = events;
         while !rest.is_empty() {
@@ -343,12 +343,12 @@ impl<W: World> Run<W> {
         true
     }
 
-    /// Whether the client has asked for some schema from an earlier time on.
+    /// Returns whether the client has requested some schema from this time or an earlier one.
     fn is_started(&self, time: Nanos) -> bool {
         self.chosen.iter().any(|one| time >= one.selection.start)
     }
 
-    /// Continues from a checkpoint: the first of the history, or one behind missing events. `false` as [`Run::take`].
+    /// Continues from a checkpoint: the first one of the history, or one after missing events. Returns `false` like [`Run::take`].
     fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) -> bool {
         self.replica.release();
         if !self.collect(begin, join) {
@@ -414,14 +414,14 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Instruments by name, and records.
+    /// Symbols of instruments, and records.
     pub(crate) type Received = (Vec<(InstrumentId, Symbol)>, Vec<u8>);
 
     fn all_of(schema: Schema, start: Nanos) -> Selection {
         Selection { schema, start, wanted: vec![Wanted::All] }
     }
 
-    /// What a client receives that subscribes to all of these schemas from `start` on.
+    /// Returns everything that a client receives that subscribes to all of these schemas from `start` on.
     pub(crate) fn replayed(
         history: Arc<dyn History>,
         books: &BookOptions,

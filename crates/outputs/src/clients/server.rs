@@ -26,42 +26,42 @@ use crate::reader::Reader;
 /// Where and what to serve.
 #[derive(Debug)]
 pub struct ServerOptions<W: World = System> {
-    /// Where to listen; port 0 lets the system choose.
+    /// The address to listen on; port 0 lets the system choose a port.
     pub address: SocketAddr,
     /// The datasets, keys and limits.
     pub distributor: Options,
-    /// Where the ring begins. Clients are served after all events of the past were taken: before that, a client that resumes
-    /// would get them as if they happened now.
+    /// Where the ring begins. Clients are served only once all past events are processed: before that, a client that resumes would
+    /// get them as if they happened now.
     pub begin: Begin<W>,
-    /// How long the thread sleeps at most when there are no events and it has no wake-up.
+    /// Maximum sleep of the thread when there are no events and it has no wake-up.
     pub idle_sleep: Duration,
-    /// How long clients may take to read their waiting records after the engine has ended.
+    /// How long clients may take to read their queued records after the engine has ended.
     pub linger: Duration,
-    /// Keeps the code that sends to a client in the caches: the thread then sleeps half a millisecond at most. The caches are those of this
-    /// machine, so this uses its sockets in every world.
+    /// Whether to keep the code that sends to a client in the caches: the thread then sleeps for at most half a millisecond. The
+    /// caches are those of this machine, so this uses its sockets in every world.
     pub warm: bool,
 }
 
 impl ServerOptions {
-    /// From the first event of the day on; sleeps of 50 us; 5 s for clients at the end.
+    /// Creates options that start with the first event of the day, sleep for 50 us, and give clients 5 s at the end.
     pub fn new(address: SocketAddr, distributor: Options) -> Self {
         Self::new_in(address, distributor)
     }
 }
 
 impl<W: World> ServerOptions<W> {
-    /// As [`ServerOptions::new`], in any world.
+    /// Creates options like [`ServerOptions::new`], in any world.
     pub fn new_in(address: SocketAddr, distributor: Options) -> Self {
         let (idle_sleep, linger) = (Duration::from_micros(50), Duration::from_secs(5));
         Self { address, distributor, begin: Begin::default(), idle_sleep, linger, warm: false }
     }
 }
 
-/// Why there is no server.
+/// Why the server does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address cannot be used: another program has the port, or it is not an address of this machine.
+    /// The address cannot be used: another program uses the port, or it is not an address of this machine.
     #[error("cannot listen on {address} for clients: {source}")]
     Bind {
         /// The address.
@@ -69,10 +69,10 @@ pub enum ServerError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The distributor fails to start.
+    /// The distributor does not start.
     #[error(transparent)]
     Distributor(#[from] DistributorError),
-    /// The private connections that keep the sending code in the caches cannot be made.
+    /// The private connections that keep the sending code in the caches cannot be established.
     #[error("the way to a client cannot be kept warm: {0}")]
     Warm(std::io::Error),
     /// The thread cannot be started.
@@ -87,7 +87,7 @@ pub enum ServeError {
     /// Waiting for sockets fails.
     #[error("the clients' server cannot wait for sockets: {0}")]
     Poll(std::io::Error),
-    /// The ring stands still.
+    /// Another part of the ring has failed.
     #[error("the clients' server gets no more events: {0}")]
     Ring(#[from] Failed),
     /// Events are missing.
@@ -108,13 +108,13 @@ pub struct Stats {
     pub counters: Counters,
     /// Every connection.
     pub clients: Vec<ClientView>,
-    /// The last sessions that ended because their clients were too slow.
+    /// The most recent sessions that ended because their clients were too slow.
     pub evicted: Vec<Evicted>,
     /// The number of the next event.
     pub next_event: u64,
-    /// Events in the ring that are not taken yet.
+    /// Events in the ring that are not processed yet.
     pub ring_lag: usize,
-    /// Bytes that wait for clients.
+    /// Bytes queued for clients.
     pub queued_bytes: usize,
 }
 
@@ -127,47 +127,47 @@ pub struct Server<W: World = System> {
 }
 
 impl<W: World> Server<W> {
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its statistics, at most some tenths of a second old.
+    /// Returns the statistics, at most some tenths of a second old.
     pub fn stats(&self) -> Stats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A handle on [`Server::stats`] for another thread.
+    /// Returns a handle on [`Server::stats`] for another thread.
     pub fn stats_handle(&self) -> Arc<Mutex<Stats>> {
         Arc::clone(&self.stats)
     }
 
-    /// Whether the thread has ended: it was stopped, the engine has ended, or it failed.
+    /// Returns whether the thread has ended: it was stopped, the engine has ended, or it failed.
     pub fn is_finished(&self) -> bool {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and clients have read their waiting records or their time is over.
+    /// Waits until the engine has ended and clients have read their queued records, or their time is over.
     ///
     /// # Errors
-    /// [`ServeError`] when it failed.
+    /// [`ServeError`] if the server failed.
     pub fn join(self) -> Result<(), ServeError> {
         self.worker.join(ServeError::Panicked)
     }
 
-    /// Stops it now.
+    /// Stops the server immediately.
     ///
     /// # Errors
-    /// [`ServeError`] when it had failed before.
+    /// [`ServeError`] if the server had failed before.
     pub fn stop(self) -> Result<(), ServeError> {
         self.worker.stop(ServeError::Panicked)
     }
 }
 
-/// The longest sleep while there are clients: replays and heartbeats do not wake the thread.
+/// Maximum sleep while there are clients: replays and heartbeats do not wake the thread.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// Starts a server of the events that `consumer` brings; [`ServerOptions::begin`] has the number of the first.
+/// Starts a server for the events of `consumer`; [`ServerOptions::begin`] holds the number of the first one.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -178,7 +178,7 @@ pub fn start<W: World, S: WaitStrategy + 'static>(
     start_on(bind_in::<W>(options.address)?, options, consumer)
 }
 
-/// Binds the address of a server that is started later.
+/// Binds the address of a server to be started later.
 ///
 /// # Errors
 /// [`ServerError::Bind`].
@@ -186,7 +186,7 @@ pub fn bind(address: SocketAddr) -> Result<<System as World>::Listener, ServerEr
     bind_in::<System>(address)
 }
 
-/// As [`bind`], in any world.
+/// Binds an address like [`bind`], in any world.
 ///
 /// # Errors
 /// [`ServerError::Bind`].
@@ -194,7 +194,7 @@ pub fn bind_in<W: World>(address: SocketAddr) -> Result<W::Listener, ServerError
     W::Listener::bind(address).map_err(|source| ServerError::Bind { address, source })
 }
 
-/// As [`start`], on a listener that is bound already.
+/// Starts a server like [`start`], on a listener that is already bound.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -231,13 +231,13 @@ struct Clients<W: World> {
     stats: Arc<Mutex<Stats>>,
     began: Instant,
     linger: Duration,
-    /// Until when clients may read their waiting records; set when the ring has ended.
+    /// Until when clients may read their queued records; set when the ring has ended.
     linger_until: Option<Instant>,
     warmer: Option<ClientWarmer>,
 }
 
 impl<W: World> Clients<W> {
-    /// The time since the start, by a clock that cannot be set.
+    /// Returns the time since the start, by a clock that cannot be set.
     fn steady(&self) -> Nanos {
         Nanos(u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX))
     }
@@ -284,7 +284,7 @@ impl<W: World> Output for Clients<W> {
     /// Runs the code that sends to a client, so that it is in the caches when events come.
     fn spare_time(&mut self) {
         if self.warmer.as_mut().is_some_and(|warmer| warmer.turn().is_err()) {
-            // Without its connections it has no effect. The clients' own connections are not concerned.
+            // Without its connections the warmer has no effect. The clients' own connections are not affected.
             self.warmer = None;
         }
     }

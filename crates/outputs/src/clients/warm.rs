@@ -1,10 +1,12 @@
 //! Keeps the code that sends to a client in the caches.
 //!
-//! After a pause the code of the first record has left the caches, Tapeworks' and the kernel's: books, records, the client's queue, the
-//! socket. A [`ClientWarmer`] has a private [`Distributor`] with two private connections, and sends them a record in spare time: one
-//! takes all of a schema, the other the records of a symbol. It shares code with the live distributor and no data.
+//! After a pause, the code that sends the first record, in Tapeworks and in the kernel, has left the caches: books, records, the
+//! client's queue, the socket. A [`ClientWarmer`] has a private [`Distributor`] with two private connections, and sends them
+//! records in idle time: one takes all of a schema, the other the records of one symbol. It shares code with the live distributor,
+//! but no data.
 //!
-//! Cost: some 20 us for each turn, at most once in 500 us, and four sockets. `cargo xtask bench plant --part warm` measures the gain.
+//! Cost: about 20 us per turn, at most once every 500 us, and four sockets. `cargo xtask bench plant --part warm` measures the
+//! gain.
 
 #![expect(
     clippy::disallowed_methods,
@@ -25,7 +27,7 @@ use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::now;
 use tapeworks_runtime::rhythm::Rhythm;
 
-/// The key of the private connections. No other program can connect: the listener is closed when they are made.
+/// The key of the private connections. No other program can connect, because the listener is closed once they are established.
 const SECRET: &str = "db-OfTheConnectionsThatAreNobody";
 
 const DATASET: &str = "WARM";
@@ -34,7 +36,7 @@ const SYMBOL: &str = "WARM";
 
 const PUBLISHER: Publisher = Publisher::XNAS_ITCH;
 
-/// How long the connections may take.
+/// Time limit for establishing a connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The subscriptions of the two connections.
@@ -54,10 +56,10 @@ pub struct ClientWarmer {
 }
 
 impl ClientWarmer {
-    /// With its connections, over the loopback interface.
+    /// Creates a warmer with its connections, over the loopback interface.
     ///
     /// # Errors
-    /// When there are no sockets for them, or they take more than two seconds.
+    /// If there are no sockets for them, or an exchange takes more than two seconds.
     pub fn new() -> io::Result<Self> {
         let key = Key::new("warm", SECRET).map_err(io::Error::other)?;
         let capacity = Capacity { instruments: 4, orders: 64, levels: 64 };
@@ -80,12 +82,12 @@ impl ClientWarmer {
         Ok(warmer)
     }
 
-    /// A connection whose session has begun.
+    /// Establishes a connection and begins its session.
     fn connect(&mut self, key: &Key, request: &str) -> io::Result<TcpStream> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let mut client = TcpStream::connect(listener.local_addr()?)?;
         let (stream, address) = loop {
-            // Another program's connection is closed.
+            // Connections of other programs are closed.
             let (stream, peer) = listener.accept()?;
             if peer == client.local_addr()? {
                 break (stream, peer);
@@ -107,7 +109,7 @@ impl ClientWarmer {
         Ok(client)
     }
 
-    /// Reads a connection until it is enough.
+    /// Reads from a connection until `is_enough` accepts the text.
     fn read_until(&mut self, client: &mut TcpStream, is_enough: impl Fn(&str) -> bool) -> io::Result<String> {
         let (began, mut heard) = (Instant::now(), String::new());
         while !is_enough(&heard) {
@@ -138,7 +140,7 @@ impl ClientWarmer {
         Ok(())
     }
 
-    /// Sends a record, if the last one is long enough ago.
+    /// Sends a record, if the last one was sent long enough ago.
     ///
     /// # Errors
     /// As [`ClientWarmer::publish`].
@@ -150,7 +152,7 @@ impl ClientWarmer {
         Ok(())
     }
 
-    /// Sends a record to each of the connections: of an order that comes, and next time of its going.
+    /// Sends a record to both connections: alternately an added and a deleted order.
     ///
     /// # Errors
     /// The operating system's error of a socket.
@@ -165,7 +167,7 @@ impl ClientWarmer {
         self.serve(Duration::ZERO)
     }
 
-    /// Reads the connections. Returns how many bytes.
+    /// Reads from the connections. Returns the number of bytes.
     ///
     /// # Errors
     /// As [`ClientWarmer::publish`].

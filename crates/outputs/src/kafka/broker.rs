@@ -1,7 +1,7 @@
-//! The connection to the brokers: topics, transactions, and the position that is read back.
+//! The connection to the brokers: topics, transactions, and reading back the position.
 //!
-//! Every function says why it could not, as a [`Stop`]. The library reports errors of connections, logins and TLS beside its answers, so the
-//! last of them is kept and put in place of a bare "timed out".
+//! Every function reports its failure as a [`Stop`]. The library reports errors of connections, logins and TLS separately from its
+//! results, so the last of them is kept and replaces a bare "timed out".
 //!
 //! Sources: Kafka's *KIP-98* (transactions), librdkafka's *Introduction* (transactional producer) and *Configuration*.
 
@@ -24,22 +24,22 @@ use super::position::Position;
 use super::shared::Shared;
 use super::trouble::{Stop, Trouble};
 
-/// How long one request may take before the status is looked at.
+/// How long one request may take before the status is checked.
 const STEP: Duration = Duration::from_secs(1);
 
-/// How long the brokers may take to answer a question about topics.
+/// How long the brokers may take to answer a request about topics.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a transaction may be open before the brokers give it up.
+/// How long a transaction may be open before the brokers abort it.
 const TRANSACTION: Duration = Duration::from_secs(60);
 
-/// The partition of its topic that has the position.
+/// The partition that holds the position.
 const POSITION_PARTITION: i32 = 0;
 
-/// Messages at the end of the position's topic that are read first. A transaction has two: the position and its end.
+/// Number of messages to read first at the end of the position's topic. A transaction has two: the position and its end marker.
 const TAIL: i64 = 200;
 
-/// What the library reports beside its answers.
+/// Errors that the library reports separately from its results.
 #[derive(Clone, Default, Debug)]
 struct Reports(Arc<Mutex<Reported>>);
 
@@ -47,7 +47,7 @@ struct Reports(Arc<Mutex<Reported>>);
 struct Reported {
     /// The last error of a connection.
     error: Option<Trouble>,
-    /// The first message that was not taken.
+    /// The first message that was not delivered.
     undelivered: Option<(String, RDKafkaErrorCode)>,
 }
 
@@ -62,7 +62,7 @@ impl Reports {
 }
 
 impl ClientContext for Reports {
-    /// Errors come by [`ClientContext::error`] too.
+    /// Errors arrive through [`ClientContext::error`] as well.
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -71,7 +71,7 @@ impl ClientContext for Reports {
             Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
                 Trouble::Login(reason)
             }
-            // It follows other errors, which say why.
+            // This error follows others, which state the cause.
             Some(RDKafkaErrorCode::AllBrokersDown) if self.error().is_some() => return,
             _ => Trouble::Away(reason),
         };
@@ -94,7 +94,7 @@ impl ProducerContext for Reports {
 
 impl ConsumerContext for Reports {}
 
-/// The options of every client.
+/// Returns the options of every client.
 fn options(setting: &KafkaSetting) -> ClientConfig {
     let mut options = ClientConfig::new();
     let longest = setting.longest_pause.as_millis().max(1).to_string();
@@ -114,7 +114,7 @@ fn options(setting: &KafkaSetting) -> ClientConfig {
     options
 }
 
-/// The options of the producer.
+/// Returns the options of the producer.
 fn options_of_producer(setting: &KafkaSetting) -> ClientConfig {
     let mut options = options(setting);
     options
@@ -122,25 +122,25 @@ fn options_of_producer(setting: &KafkaSetting) -> ClientConfig {
         .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
         .set("compression.type", setting.compression.as_str())
         .set("batch.size", setting.batch_bytes.to_string())
-        // It bounds batches too, and its default is a megabyte.
+        // This also bounds batches, and its default is a megabyte.
         .set("message.max.bytes", setting.batch_bytes.max(1_000_000).to_string())
         .set("linger.ms", "5")
         .set("queue.buffering.max.messages", "10000000")
         .set("queue.buffering.max.kbytes", (setting.queue_bytes >> 10).max(1).to_string())
-        // That of Java's clients, so that topics of both can be joined.
+        // The partitioner of the Java clients, so that topics of both can be joined.
         .set("partitioner", "murmur2_random");
     options
 }
 
-/// Whether the library takes the settings: it checks them before it connects.
+/// Checks whether the library accepts the settings, which it validates before it connects.
 ///
 /// # Errors
-/// What it says.
+/// The library's error.
 pub(super) fn check(setting: &KafkaSetting) -> Result<(), String> {
     options_of_producer(setting).create::<BaseProducer>().map(drop).map_err(|error| error.to_string())
 }
 
-/// A producer with a transaction at a time.
+/// A producer with one transaction at a time.
 pub(super) struct Broker<'s> {
     setting: &'s KafkaSetting,
     shared: &'s Shared,
@@ -150,7 +150,7 @@ pub(super) struct Broker<'s> {
 }
 
 impl<'s> Broker<'s> {
-    /// Connects, fences an earlier producer of the same id and ends its transaction, and makes sure that the topics are there.
+    /// Connects, fences an earlier producer with the same id and ends its transaction, and ensures that the topics exist.
     pub(super) fn connect(setting: &'s KafkaSetting, shared: &'s Shared) -> Result<Self, Stop> {
         let reports = Reports::default();
         let producer = BaseProducer::from_config_and_context(&options_of_producer(setting), reports.clone());
@@ -162,11 +162,11 @@ impl<'s> Broker<'s> {
         Ok(broker)
     }
 
-    /// Calls `step` until it is done: a step that timed out goes on with the next call.
+    /// Calls `step` until it is done: a step that timed out continues with the next call.
     fn until_done(&self, doing: &str, mut step: impl FnMut() -> Result<(), KafkaError>) -> Result<(), Stop> {
         loop {
             let Err(error) = step() else { return Ok(()) };
-            // Brings the reports.
+            // Collects the reports.
             self.producer.poll(Duration::ZERO);
             let goes_on = matches!(&error, KafkaError::Transaction(error)
                 if error.is_retriable() && !error.is_fatal() && !error.txn_requires_abort());
@@ -177,7 +177,7 @@ impl<'s> Broker<'s> {
         }
     }
 
-    /// Shows that the brokers are waited for. Ends when the plant does.
+    /// Reports that the output waits for the brokers. Stops when the plant ends.
     fn waits(&self, doing: &str, error: &KafkaError) -> Result<(), Stop> {
         let trouble = self.reports.error().unwrap_or_else(|| kafka(doing, error));
         self.shared.waits(&trouble);
@@ -212,7 +212,7 @@ impl<'s> Broker<'s> {
         }
     }
 
-    /// Why a message of this transaction was not taken.
+    /// Returns why a message of this transaction was not delivered.
     fn undelivered(&self) -> Option<Trouble> {
         let (topic, code) = self.reports.with(|reported| reported.undelivered.clone())?;
         Some(match code {
@@ -233,7 +233,7 @@ impl<'s> Broker<'s> {
         })
     }
 
-    /// Creates missing topics if it may, and checks that all are there.
+    /// Creates missing topics if that is enabled, and checks that all exist.
     fn topics(&self) -> Result<(), Stop> {
         let records: Vec<String> =
             self.setting.schemas.iter().map(|schema| self.setting.topic_of(*schema)).collect();
@@ -254,7 +254,7 @@ impl<'s> Broker<'s> {
             for (topic, code) in created.into_iter().filter_map(Result::err) {
                 match code {
                     RDKafkaErrorCode::TopicAlreadyExists => {}
-                    // It may be there.
+                    // The topic may exist.
                     RDKafkaErrorCode::TopicAuthorizationFailed
                     | RDKafkaErrorCode::ClusterAuthorizationFailed => {}
                     code => {
@@ -284,7 +284,7 @@ impl<'s> Broker<'s> {
         }
         let wanted = [ResourceSpecifier::Topic(&self.position_topic)];
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
-        // A user who may not ask is not refused for it.
+        // A user without permission to ask is not refused for it.
         let found = self.admin(async |admin| admin.describe_configs(&wanted, &options).await)?;
         let policy = found.into_iter().flatten().find_map(|topic| topic.get("cleanup.policy")?.value.clone());
         match policy {
@@ -295,7 +295,7 @@ impl<'s> Broker<'s> {
         }
     }
 
-    /// Asks the brokers something about topics.
+    /// Sends the brokers a request about topics.
     fn admin<T>(
         &self,
         ask: impl AsyncFnOnce(&AdminClient<Reports>) -> Result<T, KafkaError>,
@@ -309,7 +309,7 @@ impl<'s> Broker<'s> {
         runtime.block_on(ask(&admin)).map_err(|error| self.stop_of(doing, &error))
     }
 
-    /// The position in Kafka.
+    /// Reads the position in Kafka.
     pub(super) fn position(&self) -> Result<Option<Position>, Stop> {
         position(self.setting, &self.reports)
     }
@@ -320,7 +320,7 @@ impl<'s> Broker<'s> {
         self.producer.begin_transaction().map_err(|error| self.stop_of("a transaction", &error))
     }
 
-    /// Adds a message to the transaction. Waits while as many messages as may are on their way.
+    /// Adds a message to the transaction. Waits while the maximum number of messages is in flight.
     pub(super) fn send(&self, topic: &str, key: &str, message: &[u8]) -> Result<(), Stop> {
         self.put(topic, BaseRecord::to(topic).key(key).payload(message))
     }
@@ -334,7 +334,7 @@ impl<'s> Broker<'s> {
                     return Err(Trouble::TooLarge(topic.to_owned()).into());
                 }
                 _ => {
-                    // Brings why an earlier message was not taken, which is why this one is not.
+                    // Collects why an earlier message was not delivered, which is the reason that this one fails.
                     self.producer.poll(Duration::from_millis(100));
                     return Err(self.stop_of(&format!("topic {topic}"), &error));
                 }
@@ -345,7 +345,7 @@ impl<'s> Broker<'s> {
         }
     }
 
-    /// Whether the transaction has failed or time is over.
+    /// Checks whether the transaction has failed or the time is over.
     fn check(&self) -> Result<(), Stop> {
         if let Some((_, text)) = self.producer.client().fatal_error() {
             let error = KafkaError::Canceled;
@@ -364,10 +364,10 @@ impl<'s> Broker<'s> {
         self.check()
     }
 
-    /// Gives the transaction up, if the brokers can be asked to within a second. Otherwise they do it when the next producer starts, or after
-    /// a minute.
+    /// Aborts the transaction, if the brokers respond within a second. Otherwise they abort it when the next producer starts, or
+    /// after a minute.
     pub(super) fn abort(&self) {
-        // Messages that are on their way need not arrive.
+        // Messages in flight need not arrive.
         self.producer.purge(PurgeConfig::default().queue().inflight());
         let _given_up_later = self.producer.abort_transaction(STEP);
     }
@@ -375,12 +375,12 @@ impl<'s> Broker<'s> {
     /// Adds the position to the transaction, and commits both.
     pub(super) fn commit(&self, position: &Position) -> Result<(), Stop> {
         let (topic, bytes) = (self.position_topic.as_str(), position.encode());
-        // A topic that others created may have several partitions, and the position is read from one.
+        // A topic that others created may have several partitions, but the position is read from one.
         let record = BaseRecord::to(topic).partition(POSITION_PARTITION).key(self.setting.id.as_str());
         self.put(topic, record.payload(&bytes))?;
         let began = Instant::now();
         while self.producer.in_flight_count() > 0 {
-            // The library's `flush` looks only ten times a second.
+            // The library's `flush` checks only ten times a second.
             let waited = began.elapsed();
             let step = if waited < Duration::from_millis(200) { 1 } else { 50 };
             self.producer.poll(Duration::from_millis(step));
@@ -398,7 +398,7 @@ impl<'s> Broker<'s> {
     }
 }
 
-/// The position in Kafka. Other than a producer's start this changes nothing there.
+/// Reads the position in Kafka. Unlike a producer's start, this changes nothing there.
 pub(super) fn position_now(setting: &KafkaSetting) -> Result<Option<Position>, Stop> {
     position(setting, &Reports::default())
 }

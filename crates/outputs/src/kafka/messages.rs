@@ -1,9 +1,9 @@
-//! Records as Protobuf: the [columns](crate::columns) of a record, each under the number that `tapeworks_records.proto` gives it.
+//! Records as Protobuf: the [columns](crate::columns) of a record, each with its field number from `tapeworks_records.proto`.
 //!
-//! The declaration is read when the output starts, so the numbers are written down once. What is written of a value follows from the kind
-//! of its column, and a test holds that against the declared types.
+//! The declaration is read when the output starts, so the numbers are defined in one place. The encoding of a value follows from
+//! the kind of its column, and a test compares that with the declared types.
 //!
-//! Cost: some ns a field. Nothing is allocated: the buffer is used again.
+//! Cost: some ns per field. Nothing is allocated: the buffer is reused.
 //!
 //! Source: Protocol Buffers, *Encoding*.
 
@@ -20,18 +20,18 @@ use crate::columns::{Columns, Row, first, last, time_column, with_type};
 /// The declaration that users get.
 const DECLARED: &str = include_str!("tapeworks_records.proto");
 
-/// How a value is written.
+/// How a value is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wire {
-    /// 7 bits a byte.
+    /// 7 bits per byte.
     Varint = 0,
     /// Eight bytes.
     Fixed64 = 1,
-    /// A length and bytes.
+    /// A length, and that many bytes.
     Bytes = 2,
 }
 
-/// The declared type and number of each field of a record.
+/// Returns the declared type and number of each field of a record.
 fn declared() -> BTreeMap<&'static str, (&'static str, u32)> {
     let field = |line: &'static str| {
         let mut words = line.trim().strip_suffix(';')?.split_whitespace();
@@ -45,24 +45,24 @@ fn declared() -> BTreeMap<&'static str, (&'static str, u32)> {
     DECLARED.lines().filter_map(field).collect()
 }
 
-/// The name of a column in the declaration.
+/// Returns the name of a column in the declaration.
 fn declared_name(name: &'static str, wire: Wire) -> &'static str {
-    // A letter of an order, a number of a status.
+    // A character for an order, a number for a status.
     if name == "action" && wire == Wire::Varint { "status_action" } else { name }
 }
 
-/// The fields of a schema's records in the order of the calls on [`Columns`], as tags of Protobuf.
+/// The fields of a schema's records, as Protobuf tags in the order of the calls on [`Columns`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     schema: Schema,
     tags: Vec<u32>,
 }
 
-/// A column that the declaration lacks.
+/// A column missing in the declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Undeclared(pub(super) &'static str);
 
-/// The columns as they come.
+/// Collects the columns in order.
 #[derive(Default)]
 struct Listed(Vec<(&'static str, Wire)>);
 
@@ -112,8 +112,8 @@ impl Layout {
         Ok(Self { schema, tags: tags? })
     }
 
-    /// Writes the message of a record into `to`, which is emptied before. `part` is its place among the records of its event. `false`: the
-    /// record is none of the schema.
+    /// Writes the message of a record into `to`, which is cleared first. `part` is its place among the records of its event.
+    /// Returns `false` if the record is not of this schema.
     pub(super) fn write(
         &self,
         to: &mut Vec<u8>,
@@ -134,7 +134,7 @@ impl Layout {
     }
 }
 
-/// A message that grows, with the tags of the fields to come.
+/// A message under construction, with the tags of the fields to come.
 struct Message<'a> {
     to: &'a mut Vec<u8>,
     tags: std::slice::Iter<'a, u32>,
@@ -200,7 +200,7 @@ impl Columns for Message<'_> {
     }
 
     fn letter(&mut self, _: &'static str, value: c_char) -> Result<(), Infallible> {
-        // DBN's letters are ASCII; others become the two bytes of UTF-8.
+        // DBN's characters are ASCII; others become two bytes of UTF-8.
         let mut bytes = [0; 4];
         let text = char::from(value as u8).encode_utf8(&mut bytes);
         self.tag("", (value != 0).then_some(text))
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The numbers of the fields of a message, as prost reads them.
+    /// Returns the field numbers of a message, as prost reads them.
     fn numbers(mut bytes: &[u8]) -> Vec<u32> {
         let mut numbers = Vec::new();
         while !bytes.is_empty() {

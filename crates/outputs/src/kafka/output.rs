@@ -1,4 +1,4 @@
-//! The output's thread, and what others know of it.
+//! The output's thread, and its handle.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use super::shared::{KafkaFailure, Phase, Shared};
 use super::sink::Sink;
 use super::{KafkaSetting, KafkaStatus};
 
-/// Why nothing is sent.
+/// Why the output does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum KafkaStartError {
-    /// The client library refuses its options.
+    /// The client library rejects its options.
     #[error("cannot be a client of Kafka: {reason}")]
     Client {
         /// Its error.
@@ -45,8 +45,8 @@ pub struct Kafka {
     thread: Option<thread::JoinHandle<Result<(), KafkaFailure>>>,
 }
 
-/// Starts sending the records of the events of `history`. It also starts without a broker: see [`Kafka::status_handle`]. `status` is where
-/// the status will be.
+/// Starts sending the records of the events of `history`. It also starts without a broker: see [`Kafka::status_handle`]. The status
+/// is published in `status`.
 ///
 /// # Errors
 /// [`KafkaStartError`].
@@ -70,21 +70,21 @@ pub fn start(
 }
 
 impl Kafka {
-    /// The status, for another thread.
+    /// Returns the status, for another thread.
     pub fn status_handle(&self) -> Arc<Mutex<KafkaStatus>> {
         Arc::clone(&self.shared.status)
     }
 
-    /// Whether it has ended.
+    /// Returns whether the output has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished)
     }
 
-    /// Sends the rest of the journal, which is complete now, until the setting's time for that is over. What is left then stays
-    /// in the journal. Returns the status.
+    /// Sends the rest of the journal, which must be complete, for at most the linger time. Unsent records stay in the journal.
+    /// Returns the status.
     ///
     /// # Errors
-    /// [`KafkaFailure`] when it failed.
+    /// [`KafkaFailure`] if the output failed.
     pub fn join(mut self) -> Result<KafkaStatus, KafkaFailure> {
         self.end(Phase::Over(Instant::now() + self.linger))?;
         Ok(self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone())
@@ -98,7 +98,7 @@ impl Kafka {
 
 impl Drop for Kafka {
     fn drop(&mut self) {
-        // A caller that wants to know how it ended calls `join`.
+        // Callers that need the result call `join`.
         let _ended = self.end(Phase::Stopped);
     }
 }

@@ -1,22 +1,22 @@
-//! Up to where the journal is in Kafka, and whether a journal is the one that the position is of.
+//! How far the journal is in Kafka, and whether a journal is the one that the position belongs to.
 
 use tapeworks_market::Event;
 use tapeworks_time::Nanos;
 
-/// The position: what `Position` of `tapeworks_records.proto` has.
+/// The position: the contents of `Position` in `tapeworks_records.proto`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Position {
     /// The number of the first event whose records are not in Kafka yet.
     pub(super) next: u64,
     /// The latest receive time of the events before it.
     pub(super) time: Nanos,
-    /// The last event before it.
+    /// The last event before the position.
     pub(super) last: Mark,
-    /// The connection that wrote it.
+    /// The output that wrote the position.
     pub(super) owner: u64,
 }
 
-/// What an event is recognised by.
+/// What identifies an event.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Mark {
     ts_recv: u64,
@@ -36,7 +36,7 @@ impl From<&Event> for Mark {
     }
 }
 
-/// The bytes of a tag and a number of 64 bits.
+/// Length of a tag and a 64-bit number in bytes.
 const FIELD: usize = 9;
 
 impl Position {
@@ -45,7 +45,7 @@ impl Position {
         [self.next, self.time.0, ts_recv, ts_event, sequence, publisher, self.owner]
     }
 
-    /// As Protobuf: a tag of one byte and eight bytes for each field.
+    /// Encodes as Protobuf: for each field a one-byte tag and eight bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(7 * FIELD);
         for (number, value) in (1u8..).zip(self.fields()) {
@@ -55,7 +55,7 @@ impl Position {
         bytes
     }
 
-    /// A position of these bytes; `None` if they are none.
+    /// Decodes a position; returns `None` if the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = [0; 7];
         let (each, rest) = bytes.as_chunks::<FIELD>();
@@ -70,63 +70,64 @@ impl Position {
         rest.is_empty().then_some(Self { next, time: Nanos(time), last, owner })
     }
 
-    /// The position to go on from: that in Kafka, unless this output knows a later one to have been there, which was lost with its topic. A
-    /// commit whose answer was lost leaves a later one in Kafka.
+    /// Returns the position to continue from: the one in Kafka, unless this output knows that a later one existed, which was lost
+    /// with its topic. A commit whose answer was lost leaves a later position in Kafka.
     pub(super) fn to_go_on_from(found: Option<Self>, known: Option<Self>) -> Self {
-        // The time grows from journal to journal too, where numbers begin again.
+        // The time increases from journal to journal, although numbers restart.
         let age = |position: &Self| (position.time, position.next);
         found.into_iter().chain(known).max_by_key(age).unwrap_or_default()
     }
 }
 
-/// Who writes the position: this output, or since when another one.
+/// Who writes the position: this output, or another one in the meantime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ownership {
     own: u64,
-    /// The owner before this output wrote the position. `None`: there was no position.
+    /// The owner before this output wrote the position; `None` if there was no position.
     before: Option<u64>,
     is_known: bool,
 }
 
 impl Ownership {
-    /// Of an output with this number, which has not seen the position yet.
+    /// Creates the state of an output with this number that has not seen the position yet.
     pub(super) const fn new(own: u64) -> Self {
         Self { own, before: None, is_known: false }
     }
 
-    /// The number of this output.
+    /// Returns the number of this output.
     pub(super) const fn own(self) -> u64 {
         self.own
     }
 
-    /// The position has this owner, and this output is about to write it.
+    /// Notes the owner of the position, which this output is about to overwrite.
     pub(super) const fn has_seen(&mut self, owner: Option<u64>) {
         (self.before, self.is_known) = (owner, true);
     }
 
-    /// This output has written the position.
+    /// Notes that this output has written the position.
     pub(super) const fn has_written(&mut self) {
         (self.before, self.is_known) = (Some(self.own), true);
     }
 
-    /// Whether the position's owner shows that another output wrote it since. Without a position nobody did: its topic was removed.
+    /// Returns whether the position's owner shows that another output has written it since. If there is no position, its topic was
+    /// removed, and nobody has.
     pub(super) fn is_lost(self, owner: Option<u64>) -> bool {
-        // A first commit whose answer was lost leaves the own number.
+        // A first commit whose answer was lost leaves this output's number.
         self.is_known && owner.is_some_and(|owner| owner != self.own && Some(owner) != self.before)
     }
 }
 
-/// Where reading a journal begins, seen from the position.
+/// Where reading a journal begins, relative to the position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Beginning {
-    /// It is the position's journal, unless its event before the position differs. Records from the position on are sent.
+    /// The position's journal, unless its event before the position differs. Records from the position on are sent.
     Same,
-    /// It is a later journal: records from its event `first` on are sent, and those before it are not kept.
+    /// A later journal: records from its event `first` on are sent, and earlier ones are not kept.
     Later {
         /// The first event that can be read.
         first: u64,
     },
-    /// The events from the position to before `first` are not kept.
+    /// The events from the position up to but excluding `first` are not kept.
     Behind {
         /// The first event that can be read.
         first: u64,
@@ -134,13 +135,13 @@ pub(super) enum Beginning {
 }
 
 impl Beginning {
-    /// A journal of which the event `first` is the first that can be read. `time` is the receive time of that event where it is the
-    /// journal's first, and else the latest receive time before it.
+    /// Classifies a journal whose first readable event is `first`. `time` is the receive time of that event if it is the journal's
+    /// first, and otherwise the latest receive time before it.
     pub(super) fn of(position: &Position, first: u64, time: Nanos) -> Self {
         if first > position.next {
             return Self::Behind { first };
         }
-        // Of the same journal nothing before the position is later than its time. The journal of the next day is later as a whole.
+        // In the same journal, nothing before the position is later than its time. The next day's journal is later as a whole.
         if position.next > 0 && time > position.time { Self::Later { first } } else { Self::Same }
     }
 }

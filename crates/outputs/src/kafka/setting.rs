@@ -1,22 +1,22 @@
-//! The settings of the output into Kafka.
+//! The settings of the Kafka output.
 
 use std::time::Duration;
 
 use tapeworks_runtime::secrets::Secret;
 use tapeworks_store::Schema;
 
-/// How a password is shown to the broker.
+/// How a password is sent to the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KafkaMechanism {
-    /// As it is.
+    /// In clear text.
     Plain,
 }
 
 impl KafkaMechanism {
-    /// All.
+    /// All mechanisms.
     pub const ALL: [Self; 1] = [Self::Plain];
 
-    /// Its name in Kafka.
+    /// Returns its name in Kafka.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
@@ -24,10 +24,10 @@ impl KafkaMechanism {
     }
 }
 
-/// The login at the broker, by SASL.
+/// The SASL login at the broker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KafkaLogin {
-    /// How the password is shown.
+    /// How the password is sent.
     pub mechanism: KafkaMechanism,
     /// The user.
     pub user: String,
@@ -38,22 +38,22 @@ pub struct KafkaLogin {
 /// How batches of messages are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum KafkaCompression {
-    /// Not.
+    /// No compression.
     None,
-    /// The slowest and smallest.
+    /// The slowest, with the best compression.
     Gzip,
-    /// Quick.
+    /// Fast.
     Snappy,
-    /// The quickest.
+    /// The fastest.
     #[default]
     Lz4,
 }
 
 impl KafkaCompression {
-    /// All.
+    /// All compressions.
     pub const ALL: [Self; 4] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4];
 
-    /// Its name in Kafka.
+    /// Returns its name in Kafka.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -67,42 +67,43 @@ impl KafkaCompression {
 /// The records for Kafka, and its brokers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KafkaSetting {
-    /// Names or addresses with their ports, of which one must answer.
+    /// Host names or addresses with ports, at least one of which must answer.
     pub brokers: Vec<(String, u16)>,
-    /// What Kafka knows this output by: the `transactional.id`. The position is in the topic of this name with `.position`.
+    /// The `transactional.id`, which identifies this output. The position is in the topic with this name and the suffix
+    /// `.position`.
     pub id: String,
-    /// The name of a schema's topic, where `{schema}` stands for the schema.
+    /// The topic name of a schema, with `{schema}` as the placeholder.
     pub topic: String,
-    /// The schemas whose records are sent.
+    /// The schemas to send.
     pub schemas: Vec<Schema>,
-    /// The symbols whose records are sent; all, and records of whole venues, if there are none.
+    /// The symbols to send; if empty, all, and records of whole venues.
     pub symbols: Vec<String>,
-    /// Whether missing topics are created.
+    /// Whether to create missing topics.
     pub create_topics: bool,
-    /// The partitions of created topics; the broker's default if none. The position's topic has one.
+    /// The number of partitions of created topics; `None` for the broker's default. The position's topic has one.
     pub partitions: Option<u16>,
-    /// The replicas of created topics; the broker's default if none.
+    /// The replication factor of created topics; `None` for the broker's default.
     pub replicas: Option<u16>,
     /// The login.
     pub login: Option<KafkaLogin>,
     /// How batches are compressed.
     pub compression: KafkaCompression,
-    /// A transaction is committed when it is so old.
+    /// Age at which a transaction is committed.
     pub flush_every: Duration,
-    /// And when it has so many records, or a few thousand more.
+    /// Number of records at which a transaction is committed; it may have a few thousand more.
     pub batch_records: usize,
-    /// The most bytes of one batch of messages, which is what a broker's `message.max.bytes` bounds.
+    /// Maximum bytes per batch of messages, which a broker's `message.max.bytes` limits.
     pub batch_bytes: usize,
-    /// Bytes of records that may wait for the broker.
+    /// Maximum bytes of records queued for the broker.
     pub queue_bytes: usize,
-    /// The longest pause between two tries.
+    /// The longest pause between two attempts.
     pub longest_pause: Duration,
-    /// How long waiting records may be sent when the plant ends. The others stay in the journal.
+    /// How long pending records may be sent when the plant ends. The rest stays in the journal.
     pub linger: Duration,
 }
 
 impl KafkaSetting {
-    /// Trades and the NBBO to topics whose names begin with `tapeworks.`.
+    /// Creates settings that send trades and the NBBO to topics whose names begin with `tapeworks.`.
     pub fn new(brokers: Vec<(String, u16)>) -> Self {
         Self {
             brokers,
@@ -124,17 +125,17 @@ impl KafkaSetting {
         }
     }
 
-    /// The topic of a schema's records.
+    /// Returns the topic of a schema's records.
     pub fn topic_of(&self, schema: Schema) -> String {
         self.topic.replace("{schema}", schema.as_str())
     }
 
-    /// The topic of the position.
+    /// Returns the topic of the position.
     pub fn position_topic(&self) -> String {
         format!("{}.position", self.id)
     }
 
-    /// The brokers for people, and for Kafka's library.
+    /// Returns the brokers, for display and for Kafka's library.
     pub fn shown_brokers(&self) -> String {
         let each = self.brokers.iter().map(|(host, port)| format!("{host}:{port}"));
         each.collect::<Vec<_>>().join(",")

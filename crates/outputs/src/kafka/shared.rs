@@ -1,4 +1,4 @@
-//! Between the output's thread and others: the status, the phase, the failure.
+//! State shared by the output's thread and others: the status, the phase, the failure.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use super::KafkaStatus;
 use super::trouble::Trouble;
 use crate::text::one_line;
 
-/// What is shown of an error.
+/// Maximum number of characters shown of an error.
 const MOST_CHARACTERS: usize = 500;
 
-/// Why it ended before it was stopped. Brokers that are away do not end it.
+/// Why the output ended before it was stopped. Unreachable brokers do not end it.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KafkaFailure {
@@ -30,12 +30,12 @@ pub enum KafkaFailure {
          end was lost; see \"what to do when\" in the page on Kafka"
     )]
     ShortJournal {
-        /// The events of the journal.
+        /// The number of events in the journal.
         journal: u64,
         /// The position in Kafka.
         position: u64,
     },
-    /// The journal's event before the position is another one.
+    /// The journal's event before the position differs.
     #[error(
         "event {event} of the journal is not the one whose records Kafka has: it is another journal, its end was lost, or the \
          configuration makes other events of it; see \"what to do when\" in the page on Kafka"
@@ -52,16 +52,16 @@ pub enum KafkaFailure {
 /// Whether records are still sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) enum Phase {
-    /// More come.
+    /// More records follow.
     #[default]
     Running,
     /// The journal is complete: its records may be sent until this time.
     Over(Instant),
-    /// Nothing is sent any more.
+    /// Nothing more is sent.
     Stopped,
 }
 
-/// Between the output's thread and others.
+/// State shared by the output's thread and others.
 #[derive(Default, Debug)]
 pub(super) struct Shared {
     pub(super) status: Arc<Mutex<KafkaStatus>>,
@@ -74,12 +74,12 @@ impl Shared {
         Self { status, ..Self::default() }
     }
 
-    /// Changes the status.
+    /// Updates the status.
     pub(super) fn progress(&self, change: impl FnOnce(&mut KafkaStatus)) {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The brokers are waited for.
+    /// Reports that the output waits for the brokers.
     pub(super) fn waits(&self, why: &Trouble) {
         self.progress(|status| {
             status.is_connected = false;
@@ -91,12 +91,12 @@ impl Shared {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the journal is complete.
+    /// Returns whether the journal is complete.
     pub(super) fn is_ending(&self) -> bool {
         !matches!(self.phase(), Phase::Running)
     }
 
-    /// Whether nothing more is to be sent.
+    /// Returns whether nothing more is to be sent.
     pub(super) fn is_over(&self) -> bool {
         match self.phase() {
             Phase::Running => false,

@@ -1,4 +1,4 @@
-//! The thread: reads the journal, makes records, sends them with the position.
+//! The thread: reads the journal, makes records, and sends them with the position.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -22,13 +22,13 @@ use crate::begin::LONGEST_REACH;
 /// The first pause after a failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a position without records is committed: it makes the next start quick.
+/// How often a position without records is committed, which makes the next start quick.
 const POSITION_EVERY: Duration = Duration::from_secs(10);
 
-/// How long the journal may take to show the events before the position.
+/// How long the journal may take to provide the events before the position.
 const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest pause between two looks at the journal.
+/// The longest pause between two reads of the journal.
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 
 /// Why a session ends.
@@ -62,7 +62,7 @@ pub(super) struct Sink {
     /// The position that this output knows to be in Kafka.
     known: Option<Position>,
     pause: Duration,
-    /// Whether the last error may come again although there is a connection.
+    /// Whether the last error may recur although there is a connection.
     may_be_refused: bool,
 }
 
@@ -84,7 +84,7 @@ impl Sink {
             books,
             history,
             shared,
-            // Random: the state of a hasher is.
+            // Random, because the state of a hasher is.
             ownership: Ownership::new(RandomState::new().hash_one(std::process::id())),
             known: None,
             pause: FIRST_PAUSE,
@@ -114,7 +114,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Shows what is wrong, and waits before the next try, longer each time.
+    /// Reports the error, and waits before the next attempt, longer each time.
     fn rest(&mut self, trouble: &Trouble) {
         self.shared.waits(trouble);
         self.may_be_refused = trouble.outlasts_a_connection();
@@ -127,18 +127,18 @@ impl Sink {
         self.pause = (self.pause * 2).min(self.setting.longest_pause);
     }
 
-    /// The brokers take no more of the last producer. A transaction that was open for too long is one reason, after which the output goes
-    /// on. Another plant with the same id is the other: it has written the position since.
+    /// Finds out why the brokers fenced the last producer. If its transaction was open for too long, the output continues. If
+    /// another plant with the same id has written the position since, it fails.
     fn judge(&self, reason: &str) -> Result<(), Ending> {
         let found = match position_now(&self.setting) {
-            // The next session creates it, or says that it is not there.
+            // The next session creates the topic, or reports that it is missing.
             Err(Stop::Trouble(Trouble::NoTopic(_))) => None,
             found => found?,
         };
         self.check_owner(found, reason)
     }
 
-    /// Fails when another plant has written the position since this one did.
+    /// Fails if another plant has written the position since this one did.
     fn check_owner(&self, found: Option<Position>, reason: &str) -> Result<(), Ending> {
         if self.ownership.is_lost(found.map(|position| position.owner)) {
             let (id, reason) = (self.setting.id.clone(), reason.to_owned());
@@ -147,12 +147,12 @@ impl Sink {
         Ok(())
     }
 
-    /// From the connection to its end.
+    /// Runs a session, from the connection to its end.
     fn session(&mut self) -> Result<(), Ending> {
         const OTHER: &str = "the position was written by another plant meanwhile";
         let (setting, shared) = (self.setting.clone(), Arc::clone(&self.shared));
         if self.known.is_some() {
-            // A connection would take the id back from a plant that took it while this one had none.
+            // Connecting would take the id back from a plant that took it while this one was not connected.
             self.judge(OTHER)?;
         }
         let broker = Broker::connect(&setting, &shared)?;
@@ -161,7 +161,7 @@ impl Sink {
         self.ownership.has_seen(found.map(|position| position.owner));
         let owner = self.ownership.own();
         let position = Position { owner, ..Position::to_go_on_from(found, self.known) };
-        // From here on the plant that held the id before sees that it is lost.
+        // From here on, the plant that held the id before notices that it was fenced.
         broker.begin()?;
         broker.commit(&position)?;
         self.ownership.has_written();
@@ -198,27 +198,28 @@ fn open(history: &dyn History, position: &Position) -> Result<Box<dyn HistoryRea
     }
 }
 
-/// From a position on, with one connection.
+/// Sends records from a position on, over one connection.
 struct Session<'s> {
     sink: &'s mut Sink,
     broker: &'s Broker<'s>,
-    /// That in Kafka.
+    /// The position in Kafka.
     position: Position,
     replica: Replica,
-    /// Records of events from here on are sent; `None` until the first event was seen.
+    /// The first event whose records are sent; `None` until the first event was read.
     wanted: Option<u64>,
     /// The number of the next event.
     next: u64,
     /// The latest receive time.
     time: Nanos,
-    /// Whether the event before the position is to be compared.
+    /// Whether the event before the position must be compared.
     is_to_compare: bool,
-    /// Events that may come before the next position, and the latest receive time up to each; the last is the one before `next`.
+    /// Events that may precede the next position, and the latest receive time up to each; the last one is the event before `next`.
     recent: VecDeque<(Mark, Nanos)>,
-    /// For each schema how many records of its batch are done, the event of the last of them, and its place among the event's.
+    /// For each schema: the number of records of its batch that are done, the event of the last of them, and its place among the
+    /// event's records.
     done: Vec<(usize, u64, u32)>,
     message: Vec<u8>,
-    /// When the open transaction began, and its records.
+    /// When the open transaction began, and its number of records.
     open: Option<Instant>,
     records: u64,
     bytes: u64,
@@ -269,13 +270,13 @@ impl<'s> Session<'s> {
                     }
                     self.next = start.first_event();
                     self.time = self.time.max(start.time());
-                    // The event before it is not known.
+                    // The event before the state is not known.
                     self.recent.clear();
                     self.is_to_compare &= is_first;
                     self.replica.restore(*start);
                     self.forget();
                     if lost > 0 {
-                        // The position passes the lost events at once, so that they are counted once.
+                        // The position skips the lost events immediately, so that they are counted once.
                         self.commit(self.next)?;
                         self.sink.shared.progress(|status| status.lost_events += lost);
                     }
@@ -297,7 +298,7 @@ impl<'s> Session<'s> {
                 continue;
             }
             if self.wanted.is_some() && self.next < self.position.next {
-                // Also while the plant goes on with a journal that lost its end.
+                // This also applies while the plant continues with a journal that lost its end.
                 if waiting.get_or_insert_with(Instant::now).elapsed() >= HISTORY_PATIENCE {
                     let (journal, position) = (self.next, self.position.next);
                     return Err(Ending::Failed(KafkaFailure::ShortJournal { journal, position }));
@@ -311,9 +312,9 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The journal is complete and read.
+    /// Finishes a journal that is complete and read.
     fn finish(&mut self) -> Result<(), Ending> {
-        // A group of events that has not ended will not.
+        // A group of events that has not ended by now will not end.
         self.replica.release();
         self.send(self.next)?;
         if self.records > 0 || self.next > self.position.next {
@@ -322,7 +323,7 @@ impl<'s> Session<'s> {
         Err(Stop::Ended.into())
     }
 
-    /// The first event is known: from which on are records sent? Returns how many before are lost.
+    /// Handles the first event: determines from which event on records are sent. Returns how many events before it are lost.
     fn begin(&mut self, first: u64, time: Nanos) -> u64 {
         let next = self.position.next;
         let (wanted, lost) = match Beginning::of(&self.position, first, time) {
@@ -366,13 +367,13 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// The event before which all records are known.
+    /// Returns the event before which all records are known.
     fn cut(&self) -> u64 {
         let held = self.sink.setting.schemas.iter().filter_map(|schema| self.replica.held(*schema)).min();
         held.unwrap_or(self.next).min(self.next)
     }
 
-    /// Forgets what was made before a state.
+    /// Discards the records from before a state.
     fn forget(&mut self) {
         self.replica.clear();
         self.done.iter_mut().for_each(|done| *done = (0, u64::MAX, 0));
@@ -406,7 +407,7 @@ impl<'s> Session<'s> {
                 let is_written =
                     record.is_some_and(|record| layout.write(message, (item, *part), symbol, record));
                 if !is_written {
-                    // The builder of a schema makes no records of another.
+                    // A schema's builder makes no records of other schemas.
                     let doing = format!("event {} of {schema}", item.event);
                     return Err(Trouble::Kafka { doing, error: "no message of its record".to_owned() }.into());
                 }
@@ -414,7 +415,7 @@ impl<'s> Session<'s> {
                     broker.begin()?;
                     *open = Some(Instant::now());
                 }
-                // Records of a whole venue stay in order too.
+                // A key keeps the records of a whole venue in order too.
                 let key = symbol.or_else(|| Some(Publisher(item.publisher).feed()?.dataset));
                 broker.send(topic, key.unwrap_or_default(), message)?;
                 *records += 1;
@@ -431,14 +432,14 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Forgets the events before the one before `cut`.
+    /// Discards the events before the last one before `cut`.
     fn trim(&mut self, cut: u64) {
         let first = self.next - self.recent.len() as u64;
         let older = usize::try_from(cut.saturating_sub(1).saturating_sub(first)).unwrap_or(usize::MAX);
         self.recent.drain(..older.min(self.recent.len()));
     }
 
-    /// Whether the transaction is to be committed.
+    /// Returns whether the transaction is due to be committed.
     fn is_due(&self, cut: u64) -> bool {
         let setting = &self.sink.setting;
         match self.open {
@@ -446,7 +447,7 @@ impl<'s> Session<'s> {
                 self.records >= setting.batch_records as u64 || began.elapsed() >= setting.flush_every
             }
             None => {
-                // Many events may give no record.
+                // Many events may produce no record.
                 let has_moved = self.wanted.is_some_and(|wanted| cut > wanted) && cut > self.position.next;
                 has_moved && self.committed.elapsed() >= POSITION_EVERY
             }

@@ -1,42 +1,42 @@
-//! The status of the output into Kafka.
+//! The status of the Kafka output.
 
-/// The counters of the output into Kafka.
+/// The counters of the Kafka output.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct KafkaStatus {
-    /// Whether the brokers took the last transaction.
+    /// Whether the brokers accepted the last transaction.
     pub is_connected: bool,
     /// Records in committed transactions, since the plant's start.
     pub records: u64,
     /// Their bytes, before compression.
     pub bytes: u64,
-    /// Transactions that were committed, those with nothing but a position included.
+    /// Transactions committed, including those with only a position.
     pub transactions: u64,
-    /// Transactions with records that were given up; their records are sent again from the position.
+    /// Aborted transactions with records; their records are sent again from the position.
     pub aborted: u64,
-    /// Records of the open transaction.
+    /// Records in the open transaction.
     pub waiting: u64,
-    /// Times that something failed and the output began again from the position in Kafka.
+    /// How many times the output restarted from the position in Kafka after a failure.
     pub failures: u64,
-    /// Connections that were made.
+    /// Connections made.
     pub connects: u64,
-    /// Events of which no records were sent since the journal did not have them: removed to make room, or lost by the journal.
+    /// Events without records in Kafka because the journal does not have them: removed to make room, or lost by the journal.
     pub lost_events: u64,
-    /// The number of the first event whose records are not in Kafka yet, once it is known.
+    /// The number of the first event whose records are not in Kafka yet, once known.
     pub position: Option<u64>,
     /// The latest receive time of the events before it, in ns.
     pub position_ns: u64,
-    /// The event at which reading the journal is.
+    /// The next event to read from the journal.
     pub read: u64,
-    /// Events that the plant has published and whose records are not in Kafka.
+    /// Events that the plant has published but whose records are not in Kafka.
     pub lag_events: u64,
-    /// The time by which Kafka lags behind the plant, in ns.
+    /// How far Kafka lags behind the plant, in ns.
     pub lag_ns: u64,
     /// The last error, until a transaction is committed.
     pub error: Option<String>,
 }
 
 impl KafkaStatus {
-    /// The status with its lag behind a plant that has published so many events and is at this time.
+    /// Returns the status with the lag behind a plant that has published this many events, at this time.
     #[must_use]
     pub fn behind(mut self, events: u64, now_ns: u64) -> Self {
         self.lag_events = events.saturating_sub(self.position.unwrap_or_default());

@@ -1,34 +1,34 @@
-//! What goes wrong with brokers.
+//! Errors of the brokers.
 
-/// Something that may be different later.
+/// An error that may be temporary.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
     /// No broker answers.
     #[error("no broker answers: {0}")]
     Away(String),
-    /// The login is wrong.
+    /// The login was rejected.
     #[error("the broker refuses the login: {0}")]
     Login(String),
-    /// The user may not do this.
+    /// The user lacks permission.
     #[error("the broker forbids {0}")]
     Forbidden(String),
     /// The topic does not exist.
     #[error("there is no topic {0}, and it is not created")]
     NoTopic(String),
-    /// A batch is larger than the broker takes.
+    /// A batch is larger than the broker accepts.
     #[error("topic {0}: a batch is larger than its max.message.bytes; 'batch_kb' makes batches smaller")]
     TooLarge(String),
-    /// The topic of the position would forget it.
+    /// The position's topic is not compacted, and would lose the position.
     #[error(
         "topic {0} is not compacted, so it would forget the position: its cleanup.policy must be \"compact\""
     )]
     NotCompacted(String),
-    /// The topic of the position has something else.
+    /// The position's topic contains something else.
     #[error("topic {topic}: the message at offset {offset} is no position")]
     NoPosition {
         /// The topic.
         topic: String,
-        /// The message's place.
+        /// The message's offset.
         offset: i64,
     },
     /// Another error of Kafka's.
@@ -36,7 +36,7 @@ pub(super) enum Trouble {
     Kafka {
         /// What failed.
         doing: String,
-        /// Why.
+        /// The cause.
         error: String,
     },
     /// The journal cannot be read.
@@ -47,16 +47,16 @@ pub(super) enum Trouble {
 /// Why a session with the brokers ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// The output begins again after a pause.
+    /// The output retries after a pause.
     Trouble(Trouble),
-    /// The brokers take no more of this producer: another one has its id, or its transaction was open for too long.
+    /// The brokers have fenced this producer: another one has its id, or its transaction was open for too long.
     Fenced(String),
     /// The plant has ended.
     Ended,
 }
 
 impl Trouble {
-    /// Whether a connection alone does not show that it is over: records are refused, not brokers away.
+    /// Returns whether a connection alone does not prove the error resolved: records are refused although brokers are reachable.
     pub(super) const fn outlasts_a_connection(&self) -> bool {
         matches!(self, Self::NoTopic(_) | Self::Forbidden(_) | Self::TooLarge(_))
     }

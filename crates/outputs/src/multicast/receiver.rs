@@ -1,9 +1,9 @@
-//! A receiver of the plant's multicast: packets in, records out, requests for lost messages.
+//! A receiver of the plant's multicast: packets in, records out, and requests for lost messages.
 //!
-//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): it waits for a missing
-//! message, requests it, and only then gives it up and counts it. Where the plant no longer keeps messages, its answer says from which one on it
-//! does, and those before are given up at once. It begins with the first packet that it receives, or, if chosen, with
-//! the session's first message: then the messages before are a gap like any other.
+//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): it waits for a missing message,
+//! requests it, and only then gives it up and counts it. If the plant no longer keeps the messages, its answer names the oldest one
+//! that it does keep, and earlier ones are given up immediately. The receiver begins with the first packet that it receives or,
+//! optionally, with the session's first message; the messages before the first packet are then a gap like any other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,13 +29,13 @@ use tapeworks_runtime::world::{DatagramReceiver as _, Poll as _, Ready, Source a
 /// The transport of a plant's own multicast.
 const TRANSPORT: TransportKind = TransportKind::MoldUdp64;
 
-/// Datagrams without headers have no link type; this is one for private use.
+/// Link type of datagrams without headers: one reserved for private use.
 const BARE: LinkType = LinkType(147);
 
-/// Bytes of the socket's buffer, as requested from the kernel.
+/// Receive buffer to request from the kernel, in bytes.
 const BUFFER_BYTES: usize = 16 << 20;
 
-/// Packets that may be held at once, and the longest of them.
+/// Number of packet buffers, and the longest packet in bytes.
 const BUFFERS: usize = 1_024;
 const DATAGRAM_BYTES: usize = 2_048;
 
@@ -47,11 +47,11 @@ const ANSWERS: Token = Token(1);
 pub struct ReceiverOptions {
     /// The group and its port, or an address of this machine.
     pub group: SocketAddr,
-    /// The address of the interface that the group is joined on; the kernel's choice unless given.
+    /// The address of the interface on which the group is joined; `None` leaves the choice to the kernel.
     pub interface: Option<Ipv4Addr>,
-    /// The server that answers requests for messages.
+    /// The server that answers retransmission requests.
     pub retransmission: Option<SocketAddr>,
-    /// Whether to request the session from its first message on. Otherwise the receiver begins with the first packet.
+    /// Whether to request the session from its first message. Otherwise the receiver begins with the first packet.
     pub from_beginning: bool,
     /// How long a read may wait; see [`SubscribeError::is_timeout`].
     pub timeout: Duration,
@@ -62,27 +62,27 @@ pub struct ReceiverOptions {
 pub struct ReceiverCounters {
     /// The session.
     pub session: String,
-    /// The number of the first message that was expected, in the first session.
+    /// The number of the first expected message, in the first session.
     pub first: u64,
     /// The number of the next message.
     pub next: u64,
-    /// Messages handed on.
+    /// Messages delivered.
     pub messages: u64,
     /// Sequence gaps.
     pub gaps_opened: u64,
-    /// Sequence gaps that were filled by requests.
+    /// Sequence gaps filled by requests.
     pub filled: u64,
-    /// Messages that came as answers to requests.
+    /// Messages received as answers to requests.
     pub recovered: u64,
-    /// Requests for messages.
+    /// Retransmission requests.
     pub requests: u64,
-    /// Requests that the system did not take.
+    /// Requests that the system did not accept.
     pub unsent_requests: u64,
-    /// Messages that were given up.
+    /// Messages given up.
     pub missing: u64,
-    /// Messages that are no records of DBN.
+    /// Messages that are not DBN records.
     pub not_records: u64,
-    /// Packets that are damaged, or too long.
+    /// Packets that are damaged or too long.
     pub malformed: u64,
     /// Datagrams that the kernel dropped because they were not read in time.
     pub kernel_drops: u64,
@@ -93,12 +93,12 @@ pub struct ReceiverCounters {
 pub struct RecordQueue {
     decoder: RecordDecoder<VecDeque<u8>>,
     waiting: usize,
-    /// The number of the next message that was not handed on yet.
+    /// The number of the next message to pass on.
     next: u64,
-    /// The first number of the first session.
+    /// The first message number of the first session.
     first: Option<u64>,
     not_records: u64,
-    /// Messages of the last packet that could not be read.
+    /// Unreadable messages of the last packet.
     unread: u64,
 }
 
@@ -110,10 +110,11 @@ pub struct Receiver<W: World = System> {
     answers: W::DatagramReceiver,
     poll: W::Poll,
     ready: Vec<Ready>,
-    /// The sockets may have more datagrams: the poll reports them once.
+    /// Whether the sockets may have more datagrams: the poll reports them once.
     may_have_more: bool,
     pool: Pool,
-    /// The time of day when it was opened, and a clock that cannot be set: a gap does not last longer because the time of day is set.
+    /// When it was opened, by the time of day and by a clock that cannot be set, so that setting the time of day does not prolong a
+    /// gap.
     opened: (Nanos, Instant),
     arbiter: Arbiter,
     queue: RecordQueue,
@@ -121,7 +122,8 @@ pub struct Receiver<W: World = System> {
     unsent_requests: u64,
 }
 
-/// Whether a message is one whole record of a kind that plants send. The decoder trusts a record's length.
+/// Returns whether a message is exactly one record of a kind that plants send. The check is needed because the decoder trusts a
+/// record's length.
 pub(crate) fn is_record(message: &[u8]) -> bool {
     let Some(&[length, kind]) = message.first_chunk::<2>() else { return false };
     let Ok(kind) = RType::try_from(kind) else { return false };
@@ -158,25 +160,25 @@ impl Default for RecordQueue {
 }
 
 impl RecordQueue {
-    /// Records that wait.
+    /// Returns the number of waiting records.
     pub const fn len(&self) -> usize {
         self.waiting
     }
 
-    /// Whether none waits.
+    /// Returns whether no record waits.
     pub const fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Messages that were no records of DBN and were left out.
+    /// Returns the number of messages that were skipped because they are not DBN records.
     pub const fn not_records(&self) -> u64 {
         self.not_records
     }
 
-    /// The next record, if one waits.
+    /// Takes the next record, if there is one.
     ///
     /// # Errors
-    /// What the decoder says of a record that it cannot read.
+    /// The decoder's error for a record that it cannot read.
     pub fn pop(&mut self) -> Result<Option<RecordRef<'_>>, dbn::Error> {
         if self.waiting == 0 {
             return Ok(None);
@@ -185,12 +187,12 @@ impl RecordQueue {
         self.decoder.decode_ref()
     }
 
-    /// How many messages of the packet that it took last, the last of them, cannot be read. The next call answers `None`.
+    /// Returns how many messages at the end of the last packet could not be read, once; the next call returns `None`.
     pub fn take_unread(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.unread)).filter(|unread| *unread > 0)
     }
 
-    /// Takes what the arbiter delivers.
+    /// Processes a delivery of the arbiter.
     pub fn take(&mut self, delivery: Delivery<'_>) {
         match delivery {
             Delivery::Packet { payload, header, .. } => {
@@ -215,7 +217,7 @@ impl RecordQueue {
                 self.next = first;
                 self.first.get_or_insert(first);
             }
-            // Counted by the arbiter. A message that comes after it was given up is counted as missing, and is not handed on.
+            // Counted by the arbiter. A message that arrives after it was given up counts as missing, and is not passed on.
             Delivery::Gap { missing: (first, count), .. } => {
                 self.next = self.next.max(first.saturating_add(count));
             }
@@ -228,7 +230,7 @@ impl RecordQueue {
 }
 
 impl Receiver {
-    /// Listens.
+    /// Opens the sockets.
     ///
     /// # Errors
     /// [`SubscribeError::Connection`].
@@ -238,7 +240,7 @@ impl Receiver {
 }
 
 impl<W: World> Receiver<W> {
-    /// As [`Receiver::open`], in any world.
+    /// Opens the sockets like [`Receiver::open`], in any world.
     ///
     /// # Errors
     /// [`SubscribeError::Connection`].
@@ -285,12 +287,12 @@ impl<W: World> Receiver<W> {
         })
     }
 
-    /// Where it listens; for port 0, with the port that the kernel chose.
+    /// Returns the address it listens on; for port 0, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.lines.local_address()
     }
 
-    /// Its counters.
+    /// Returns the counters.
     pub fn counters(&mut self) -> ReceiverCounters {
         let counters = self.arbiter.counters();
         ReceiverCounters {
@@ -314,12 +316,12 @@ impl<W: World> Receiver<W> {
         }
     }
 
-    /// Whether the session has ended and all of it is here.
+    /// Returns whether the session has ended and nothing more is expected.
     fn is_over(&self) -> bool {
         self.arbiter.counters().ends_of_session > 0 && !self.arbiter.is_recovering()
     }
 
-    /// The time by the arbiter's clock.
+    /// Returns the time by the arbiter's clock.
     fn now(&self) -> Nanos {
         let (time_of_day, at) = self.opened;
         let since_ns = u64::try_from(W::since(at).as_nanos()).unwrap_or(u64::MAX);
@@ -345,7 +347,7 @@ impl<W: World> Receiver<W> {
         for (receiver, line) in [(&mut *lines, Line::A), (&mut *answers, Line::Recovery)] {
             let received = receiver.receive(pool, MAX_BATCH, 0, |received| match received {
                 Received::Packet(packet) => {
-                    // A header that cannot be read is counted by the arbiter.
+                    // The arbiter counts headers that cannot be read.
                     let _malformed = arbiter.packet(line, now, packet.bytes(), &mut |one| queue.take(one));
                     if let Some(unread) = queue.take_unread() {
                         arbiter.cannot_read(line, unread);
@@ -355,7 +357,7 @@ impl<W: World> Receiver<W> {
             });
             match received {
                 Ok(count) => *may_have_more |= count > 0,
-                // No server there: the request is not answered.
+                // No server listens there: the request stays unanswered.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => *may_have_more = true,
                 Err(source) => {
                     return Err(SubscribeError::Connection { address: options.group, source });
@@ -371,7 +373,7 @@ impl<W: World> Receiver<W> {
         Ok(())
     }
 
-    /// Waits until a socket has something, or something is due, or for so long.
+    /// Waits until a socket has data or something is due, at most for `longest`.
     fn rest(&mut self, longest: Duration) -> Result<(), SubscribeError> {
         if self.may_have_more {
             return Ok(());
@@ -453,7 +455,7 @@ mod tests {
             queue.take(Delivery::Packet { line: Line::A, received: Nanos(0), payload, header });
             assert_eq!((queue.take_unread(), queue.take_unread()), (unread, None), "{end}");
         }
-        // Each message was handed on once, and is no record.
+        // Each message was passed on once, and is not a record.
         assert_eq!(queue.not_records(), 3);
     }
 
@@ -490,7 +492,7 @@ mod tests {
             while let Ok(Some(record)) = queue.pop() {
                 received += 1;
                 let _time = dbn::Record::raw_index_ts(&record);
-                // Fields without a meaning are an error, not a panic.
+                // Invalid field values are an error, not a panic.
                 let _text = Encoder::new(Vec::new(), false, true, true).encode_ref_with_sym(record, None);
             }
             prop_assert_eq!(received, records);
@@ -503,7 +505,7 @@ mod tests {
         message
     }
 
-    /// A receiver on this machine, and what sends to it.
+    /// Returns a receiver on this machine, and a function that sends to it.
     fn opened<W: World>() -> (Receiver<W>, impl Fn(&[u8])) {
         let receiver = Receiver::open_in(ReceiverOptions {
             group: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -527,7 +529,7 @@ mod tests {
         assert_eq!(receiver.counters().malformed, 3 * MAX_BATCH as u64);
     }
 
-    /// The receiver waited for a missing message until the time of day was there again.
+    /// Regression: the receiver waited for a missing message until the time of day had caught up.
     #[test]
     fn a_missing_message_is_given_up_though_the_clock_is_set_back() {
         let (mut receiver, send) = opened::<Clocked>();
@@ -555,7 +557,7 @@ mod tests {
         arbiter.packet(Line::A, Nanos(1_000_001), &bytes, &mut |one| queue.take(one)).unwrap();
         assert_eq!((queue.len(), queue.next), (4, 6));
         assert_eq!((arbiter.counters().messages, arbiter.counters().missing), (4, 1));
-        // And in a packet that begins before the given-up messages and ends behind them.
+        // Also in a packet that begins before the given-up messages and ends after them.
         let bytes = packet(8, &[trade()]);
         arbiter.packet(Line::A, Nanos(1_000_002), &bytes, &mut |one| queue.take(one)).unwrap();
         arbiter.advance(Nanos(2_000_000), &mut |one| queue.take(one));

@@ -1,4 +1,4 @@
-//! The thread between the ring of events and the multicast group, and its sockets.
+//! The output from the ring to the multicast group, with its thread and its sockets.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -35,8 +35,8 @@ use tapeworks_runtime::world::{
     World,
 };
 
-/// The name of a session that starts at `started`: the microseconds since 1970 as ten digits to the base 36. A later start has a greater
-/// name, also where a plant that was killed is back within a moment.
+/// Returns the name of a session that starts at `started`: the microseconds since 1970 as ten base-36 digits. A later start has a
+/// greater name, even if a killed plant is restarted immediately.
 fn session_name(started: Nanos) -> [u8; 10] {
     let mut microseconds = started.0 / 1_000;
     let mut name = [b'0'; 10];
@@ -51,37 +51,37 @@ fn session_name(started: Nanos) -> [u8; 10] {
 /// The options of a multicast output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MulticastSetting {
-    /// The group and its port; an address of one machine works too.
+    /// The group and its port; a unicast address works too.
     pub group: SocketAddrV4,
-    /// The address of the interface that the group is sent out of.
+    /// The address of the interface to send from.
     pub interface: Ipv4Addr,
-    /// How many routers the packets may pass; 0 keeps them on this machine.
+    /// The maximum number of router hops; 0 keeps the packets on this machine.
     pub hops: u32,
-    /// Where requests for messages are served (UDP).
+    /// The UDP address that serves retransmission requests.
     pub retransmission: Option<SocketAddr>,
-    /// Where SoupBinTCP is served (TCP).
+    /// The TCP address that serves SoupBinTCP.
     pub soupbintcp: Option<SocketAddr>,
-    /// The login there: user (at most 6 letters) and password (at most 10). Without it every login is accepted.
+    /// The SoupBinTCP login: user (at most 6 characters) and password (at most 10). Without it, every login is accepted.
     pub login: Option<Credentials>,
-    /// The files of TLS, which SoupBinTCP is then spoken over.
+    /// The TLS files; if set, SoupBinTCP is served over TLS.
     pub tls: Option<TlsFiles>,
-    /// The schemas whose records are sent.
+    /// The schemas to send.
     pub schemas: Vec<Schema>,
-    /// Every symbol mapping is sent again in this time.
+    /// The interval in which every symbol mapping is sent again.
     pub mappings_every: Duration,
-    /// Bytes of messages and their lengths that are kept for retransmission.
+    /// Bytes of messages, including their lengths, kept for retransmission.
     pub store_bytes: usize,
-    /// TCP connections at once.
+    /// Maximum number of TCP connections.
     pub max_connections: usize,
     /// How long the thread sleeps when there is nothing to do.
     pub idle_sleep: Duration,
-    /// How long after the end of the session the server repeats the end, answers requests and serves TCP clients; up to ten times as
-    /// long while requests come.
+    /// How long after the end of the session the server repeats the end, answers requests and serves TCP clients; up to ten times
+    /// as long while requests arrive.
     pub linger: Duration,
 }
 
 impl MulticastSetting {
-    /// Orders and the NBBO to `group` out of the loopback interface, without other servers.
+    /// Creates options that send orders and the NBBO to `group` on the loopback interface, without other servers.
     pub fn new(group: SocketAddrV4) -> Self {
         Self {
             group,
@@ -101,11 +101,11 @@ impl MulticastSetting {
     }
 }
 
-/// Why nothing is sent.
+/// Why the multicast does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum MulticastError {
-    /// The group cannot be sent to.
+    /// Sending to the group is impossible.
     #[error("cannot send to {group} out of {interface}: {source}")]
     Send {
         /// The group.
@@ -118,14 +118,14 @@ pub enum MulticastError {
     /// An address cannot be used.
     #[error("cannot listen on {address} for {what}: {source}")]
     Bind {
-        /// For whom.
+        /// The purpose of the address.
         what: &'static str,
         /// The address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// SoupBinTCP cannot be spoken over TLS.
+    /// TLS for SoupBinTCP cannot be set up.
     #[error(transparent)]
     Tls(#[from] NoTls),
     /// The thread cannot be started, or cannot wait for sockets.
@@ -133,14 +133,14 @@ pub enum MulticastError {
     Thread(io::Error),
 }
 
-/// Why it ended before it was stopped.
+/// Why the multicast ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum MulticastFailure {
     /// Waiting for sockets fails.
     #[error("the multicast cannot wait for sockets: {0}")]
     Poll(io::Error),
-    /// The ring stands still.
+    /// Another part of the ring has failed.
     #[error("the multicast gets no more events: {0}")]
     Ring(#[from] Failed),
     /// The events of the day so far cannot be read.
@@ -158,44 +158,44 @@ pub struct MulticastStats {
     pub session: String,
     /// The number of the next message.
     pub next: u64,
-    /// The number of the first message that is kept.
+    /// The number of the oldest message kept.
     pub oldest: u64,
-    /// Packets sent, those without messages included.
+    /// Packets sent, including those without messages.
     pub packets: u64,
-    /// Bytes of them, without the headers of UDP and IP.
+    /// Their bytes, without UDP and IP headers.
     pub bytes: u64,
-    /// Packets that the system did not take. Their messages can be requested again.
+    /// Packets that the system did not accept. Their messages can be requested again.
     pub unsent: u64,
-    /// The system's error for the last packet that it did not take.
+    /// The system's error for the last packet that it did not accept.
     pub error: Option<String>,
-    /// Messages longer than a packet, which were left out.
+    /// Messages longer than a packet, which were skipped.
     pub too_long: u64,
-    /// Requests for messages.
+    /// Retransmission requests.
     pub requests: u64,
-    /// Answers to them.
+    /// Answers to requests.
     pub answers: u64,
     /// Messages in the answers.
     pub answered_messages: u64,
-    /// Requests that were refused: for messages that are no longer kept (these get the number of the oldest one) or not sent yet, of another
-    /// session, or malformed.
+    /// Refused requests: for messages that are no longer kept (answered with the number of the oldest one) or not sent yet, of
+    /// another session, or malformed.
     pub refused_requests: u64,
-    /// Answers that the system did not take.
+    /// Answers that the system did not accept.
     pub unsent_answers: u64,
-    /// TCP connections now.
+    /// Current TCP connections.
     pub clients: u64,
     /// TCP connections so far.
     pub connections: u64,
-    /// Of them, those refused because there were too many.
+    /// How many of them were refused, because there were too many or they could not be set up.
     pub refused_connections: u64,
     /// Logins rejected.
     pub rejected_logins: u64,
     /// Clients disconnected because they did not keep up, or were silent for too long.
     pub slow_clients: u64,
-    /// Clients disconnected because they sent something other than packets of a client.
+    /// Clients disconnected because they violated the protocol.
     pub malformed_clients: u64,
-    /// Messages copied for TCP clients.
+    /// Messages queued for TCP clients.
     pub tcp_messages: u64,
-    /// Events in the ring that are not taken yet.
+    /// Events in the ring that are not processed yet.
     pub ring_lag: usize,
 }
 
@@ -209,27 +209,27 @@ pub struct Multicast<W: World = System> {
 }
 
 impl<W: World> Multicast<W> {
-    /// Where requests for messages are served.
+    /// Returns the address that serves retransmission requests.
     pub const fn retransmission(&self) -> Option<SocketAddr> {
         self.retransmission
     }
 
-    /// Where SoupBinTCP is served.
+    /// Returns the address that serves SoupBinTCP.
     pub const fn soupbintcp(&self) -> Option<SocketAddr> {
         self.soupbintcp
     }
 
-    /// Its statistics, at most some tenths of a second old.
+    /// Returns the statistics, at most some tenths of a second old.
     pub fn stats(&self) -> MulticastStats {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A handle on [`Multicast::stats`] for another thread.
+    /// Returns a handle on [`Multicast::stats`] for another thread.
     pub fn stats_handle(&self) -> Arc<Mutex<MulticastStats>> {
         Arc::clone(&self.stats)
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.worker.is_finished()
     }
@@ -237,21 +237,21 @@ impl<W: World> Multicast<W> {
     /// Waits until the engine has ended and the end of the session was sent.
     ///
     /// # Errors
-    /// [`MulticastFailure`] when it failed.
+    /// [`MulticastFailure`] if the multicast failed.
     pub fn join(self) -> Result<(), MulticastFailure> {
         self.worker.join(MulticastFailure::Panicked)
     }
 
-    /// Stops it now. The end of the session is not sent.
+    /// Stops the multicast immediately, without sending the end of the session.
     ///
     /// # Errors
-    /// [`MulticastFailure`] when it had failed before.
+    /// [`MulticastFailure`] if it had failed before.
     pub fn stop(self) -> Result<(), MulticastFailure> {
         self.worker.stop(MulticastFailure::Panicked)
     }
 }
 
-/// The sockets, before there is anything to send.
+/// The sockets of a multicast that is not started yet.
 #[derive(Debug)]
 pub struct Sockets<W: World = System> {
     sender: W::DatagramSender,
@@ -261,13 +261,13 @@ pub struct Sockets<W: World = System> {
 }
 
 impl<W: World> Sockets<W> {
-    /// The files of TLS.
+    /// Returns the TLS files.
     pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
         self.acceptor.files()
     }
 }
 
-/// Binds the addresses, so that one that cannot be used is reported before anything starts.
+/// Binds the addresses, so that an unusable one is reported before anything starts.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -275,7 +275,7 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
     bind_in(setting)
 }
 
-/// As [`bind`], in any world.
+/// Binds the addresses like [`bind`], in any world.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -294,7 +294,7 @@ pub fn bind_in<W: World>(setting: &MulticastSetting) -> Result<Sockets<W>, Multi
     Ok(Sockets { sender, retransmission, soupbintcp, acceptor })
 }
 
-/// Starts sending the records of the events that `consumer` brings. `on_refusal` gets the clients and requests that are refused.
+/// Starts sending the records of the events from `consumer`. `on_refusal` receives the clients and requests that are refused.
 ///
 /// # Errors
 /// [`MulticastError`].
@@ -325,7 +325,7 @@ pub fn start<W: World, S: WaitStrategy + 'static>(
         wake_up.is_for_poll(poll.waker(WAKER).map_err(MulticastError::Thread)?);
     }
     let mut replica = Replica::new(books);
-    // Records depend on earlier events; records from before the session are not sent.
+    // Records depend on earlier events, but records from before the session are not sent.
     setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
     let stats = Arc::new(Mutex::new(MulticastStats::default()));
     let (began, idle_sleep) = (W::instant(), setting.idle_sleep);
@@ -369,25 +369,25 @@ const SOUPBINTCP: Token = Token(1);
 const WAKER: Token = Token(2);
 const FIRST_CLIENT: usize = 3;
 
-/// Sockets that one wait reports.
+/// Maximum number of sockets that one wait reports.
 const MOST_READY: usize = 128;
 
-/// After so long without another packet a heartbeat is sent.
+/// A heartbeat is sent after this much silence.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// It lingers so many times as long while requests for messages come.
+/// Maximum factor by which requests prolong the linger time.
 const MOST_LINGERS: u32 = 10;
 
-/// How often the end of the session is sent while it lingers.
+/// How often the end of the session is repeated while the server lingers.
 const END_EVERY: Duration = Duration::from_millis(200);
 
 /// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Datagrams or connections that a socket gives in one turn.
+/// Maximum datagrams or connections taken from a socket per turn.
 const MOST_IN_TURN: usize = 64;
 
-/// Events after which packets are sent and requests answered, however many more wait.
+/// Number of events after which packets are sent and requests answered, even if more wait.
 const MOST_EVENTS: usize = 512;
 
 #[derive(Debug)]
@@ -397,7 +397,7 @@ struct Client<W: World> {
     soup: SoupClient,
 }
 
-/// A client and the messages that it gets.
+/// A client and the messages to send to it.
 struct Served<'s>(&'s mut SoupClient, &'s Sequence);
 
 impl ByteSession for Served<'_> {
@@ -431,11 +431,11 @@ struct Group<W: World> {
     sequence: Sequence,
     setting: MulticastSetting,
     replica: Replica,
-    /// Records are sent.
+    /// Whether records are sent.
     is_live: bool,
     message: Vec<u8>,
     mappings: Vec<(InstrumentId, Symbol)>,
-    /// Mappings that were sent again in this round, and when it began.
+    /// How many mappings were sent again in this round, and when it began.
     mapped: usize,
     mapping_round: Instant,
     sender: W::DatagramSender,
@@ -443,11 +443,11 @@ struct Group<W: World> {
     quiet_since: Instant,
     poll: W::Poll,
     ready: Vec<Ready>,
-    /// There may be requests for messages.
+    /// Whether there may be retransmission requests.
     has_requests: bool,
-    /// There may be new connections.
+    /// Whether there may be new connections.
     has_callers: bool,
-    /// The messages before this one were offered to the TCP clients.
+    /// Messages before this number have been offered to the TCP clients.
     offered: u64,
     retransmission: Option<W::UdpServer>,
     listener: Option<W::Listener>,
@@ -465,11 +465,11 @@ struct Group<W: World> {
     lingering: Option<Lingering>,
 }
 
-/// The time after the end of the session, in which messages can still be requested.
+/// The time after the end of the session in which messages can still be requested.
 struct Lingering {
     began: Instant,
     until: Instant,
-    /// The requests so far.
+    /// The number of requests seen so far.
     requests: u64,
 }
 
@@ -489,7 +489,7 @@ impl<W: World> Output for Group<W> {
         for part in events.chunks(MOST_EVENTS) {
             self.take(part);
             self.send();
-            // A receiver with a sequence gap holds its records back until it has the answer.
+            // A receiver with a sequence gap holds back its records until it has the answer.
             if events.len() > MOST_EVENTS {
                 self.answer();
             }
@@ -497,7 +497,7 @@ impl<W: World> Output for Group<W> {
         Ok(())
     }
 
-    /// The session begins: with all symbols that are known.
+    /// Begins the session with all known symbols.
     fn go_live(&mut self, _first: u64) {
         self.is_live = true;
         self.setting.schemas.iter().for_each(|schema| self.replica.set_mode(*schema, Mode::On));
@@ -518,7 +518,7 @@ impl<W: World> Output for Group<W> {
         let is_tick = W::since(self.ticked) >= TICK;
         if is_tick {
             self.ticked = W::instant();
-            // A listener without descriptors is tried again.
+            // Retries a listener that lacked file descriptors.
             self.has_callers = true;
         }
         if self.has_requests {
@@ -536,7 +536,7 @@ impl<W: World> Output for Group<W> {
         if self.has_work() { Duration::ZERO } else { TICK }
     }
 
-    /// Always: the group's receivers are not known.
+    /// Always true, because the group's receivers are not known.
     fn is_urgent(&self) -> bool {
         true
     }
@@ -579,7 +579,7 @@ impl<W: World> Output for Group<W> {
 }
 
 impl<W: World> Group<W> {
-    /// Whether there is something to do that no socket will report.
+    /// Returns whether there is work that no socket will report.
     fn has_work(&self) -> bool {
         let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
         has_new
@@ -588,7 +588,7 @@ impl<W: World> Group<W> {
             || self.clients.values().any(|client| client.pump.has_work(client.soup.output()))
     }
 
-    /// While messages are requested the session lingers on, for a bounded time.
+    /// Prolongs the linger time while messages are requested, up to a limit.
     fn prolong(&mut self) {
         let Some(lingering) = &mut self.lingering else { return };
         if lingering.requests != self.counters.requests {
@@ -610,7 +610,7 @@ impl<W: World> Group<W> {
         }
     }
 
-    /// Makes the records of events, and messages of them.
+    /// Makes the records of events, and puts them into the sequence.
     fn take(&mut self, events: &[Event]) {
         let mut rest = events;
         while !rest.is_empty() {
@@ -646,14 +646,14 @@ impl<W: World> Group<W> {
         }
     }
 
-    /// Puts due messages: mappings for late receivers, a heartbeat.
+    /// Queues due messages: mappings for late receivers, and a heartbeat.
     fn pass_time(&mut self) {
         if !self.is_live {
             return;
         }
         let (every, known) = (self.setting.mappings_every, self.mappings.len());
         let elapsed = W::since(self.mapping_round);
-        // Spread over the time, so that many symbols are no burst.
+        // Spread evenly over the interval, so that many symbols do not cause a burst.
         let part = if every.is_zero() { 1.0 } else { elapsed.as_secs_f64() / every.as_secs_f64() };
         let due = if part >= 1.0 { known } else { (known as f64 * part) as usize };
         while self.mapped < due {
@@ -704,7 +704,7 @@ impl<W: World> Group<W> {
         self.quiet_since = W::instant();
     }
 
-    /// Waits for sockets up to `wait`. Their readiness is reported once, and remembered until a socket has no more.
+    /// Waits for sockets for at most `wait`. Readiness is reported once, and remembered until a socket has no more data.
     fn wait(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
         self.poll.wait(&mut self.ready, Some(wait)).map_err(MulticastFailure::Poll)?;
         for ready in &self.ready {
@@ -721,7 +721,7 @@ impl<W: World> Group<W> {
         Ok(())
     }
 
-    /// Moves the bytes of TCP clients, and closes the connections that are over.
+    /// Moves the bytes of TCP clients, and closes finished connections.
     fn serve_clients(&mut self, is_tick: bool) {
         let now_ns = self.now_ns();
         self.offered = self.sequence.kept().end;
@@ -750,7 +750,7 @@ impl<W: World> Group<W> {
         });
     }
 
-    /// Answers requests for messages.
+    /// Answers retransmission requests.
     fn answer(&mut self) {
         let now_ns = self.now_ns();
         let Self {
@@ -778,7 +778,7 @@ impl<W: World> Group<W> {
                 Err(_) => continue,
             };
             counters.requests += 1;
-            // The number of messages is the last two bytes of a request.
+            // The number of messages is in the last two bytes of a request.
             if let Some([_, .., low]) = bytes.get_mut(..length)
                 && *low > 0
                 && planted!("multicast-answer-one-short")
@@ -791,7 +791,7 @@ impl<W: World> Group<W> {
                     refused_requests.refused(client, &refusal, now_ns);
                 }
                 Ok(0) => {
-                    // It says which is the oldest that is kept.
+                    // The answer states the oldest message kept.
                     counters.refused_requests += 1;
                     refused_requests.refused(client, &Refusal::NotKept, now_ns);
                     counters.unsent_answers += u64::from(socket.send_to(message, client).is_err());
@@ -814,7 +814,7 @@ impl<W: World> Group<W> {
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            // No connection, or no more descriptors: tried again at the next tick.
+            // No connection, or a lack of file descriptors: retried at the next tick.
             let Ok((mut stream, address)) = listener.accept() else {
                 self.has_callers = false;
                 return;
@@ -829,7 +829,7 @@ impl<W: World> Group<W> {
                 self.refused_clients.refused(address, &reason, now_ns);
                 continue;
             }
-            // Without it the client is slower, which is no reason to refuse it.
+            // Without this option the client is slower, which is no reason to refuse it.
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
             let soup = SoupClient::new(self.setting.login.clone(), now_ns);
@@ -860,7 +860,7 @@ mod tests {
         let names: Vec<[u8; 10]> =
             (0..40).map(|step| session_name(Nanos(midnight + (1 << step) * 1_000))).collect();
         assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
-        // No time is too late.
+        // The latest representable time works too.
         session_name(Nanos(u64::MAX));
     }
 }

@@ -1,7 +1,7 @@
-//! The server: rows by the InfluxDB line protocol over HTTP, which acknowledges them, and tables by SQL.
+//! The server: rows over HTTP with the InfluxDB line protocol, which acknowledges them, and tables through SQL.
 //!
-//! The client uses version 2 of the line protocol without a request for the server's version: it has binary numbers and times in
-//! nanoseconds, and QuestDB 9 has it.
+//! The client uses version 2 of the line protocol without asking for the server's version: it has binary numbers and nanosecond
+//! timestamps, and QuestDB 9 supports it.
 //!
 //! Sources: QuestDB's *InfluxDB Line Protocol* and *REST API*, and the crate `questdb-rs`.
 
@@ -18,25 +18,25 @@ use super::{QuestDbLogin, QuestDbSetting};
 use crate::https;
 use crate::text::one_line;
 
-/// What is shown of a server's message.
+/// Maximum number of characters shown of a server's message.
 const MOST_CHARACTERS: usize = 300;
 
 /// The version of the line protocol.
 const VERSION: ProtocolVersion = ProtocolVersion::V2;
 
-/// The most bytes of an answer that are read.
+/// Maximum number of bytes read of a response.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
-/// Why rows were not taken.
+/// Why rows were not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NotTaken {
-    /// The server cannot be reached or refuses the login; it may be different later.
+    /// The server is unreachable or rejects the login, which may be temporary.
     Away(String),
-    /// The server refuses these rows.
+    /// The server rejects these rows.
     Refused(String),
 }
 
-/// Connections to the server, made when they are needed.
+/// Connections to the server, opened on demand.
 pub(super) struct Database {
     sender: Sender,
     agent: Agent,
@@ -45,7 +45,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Connects to nothing yet.
+    /// Creates the clients, without connecting.
     pub(super) fn new(setting: &QuestDbSetting) -> Result<Self, QuestDbError> {
         let timeout = setting.timeout;
         let (host, port) = (setting.host.as_str(), setting.port);
@@ -56,7 +56,7 @@ impl Database {
         let build = || {
             let mut builder = SenderBuilder::new(protocol, host, port)
                 .protocol_version(VERSION)?
-                // The sender retries, so that the status shows it.
+                // The sender's thread retries, so that the status shows it.
                 .retry_timeout(Duration::ZERO)?
                 .request_timeout(timeout)?;
             if let Some(authorities) = &setting.authorities {
@@ -86,12 +86,12 @@ impl Database {
         Ok(Self { sender, agent: agent.build().into(), exec, authorization })
     }
 
-    /// An empty buffer for rows.
+    /// Creates an empty buffer for rows.
     pub(super) fn buffer(&self) -> Buffer {
         self.sender.new_buffer()
     }
 
-    /// Runs a statement.
+    /// Executes a statement.
     pub(super) fn execute(&self, sql: &str) -> Result<(), NotTaken> {
         let mut request = self.agent.get(&self.exec).query("query", sql);
         if let Some(authorization) = &self.authorization {
@@ -108,18 +108,18 @@ impl Database {
         let answer: Option<serde_json::Value> = serde_json::from_str(&body).ok();
         let error = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
         match error {
-            // The error of a statement comes with status 400.
+            // An error in a statement comes with status 400.
             Some(error) if status.as_u16() == 400 => Err(NotTaken::Refused(one_line(error, MOST_CHARACTERS))),
             _ => Err(NotTaken::Away(format!("the server answers with {status}"))),
         }
     }
 
-    /// Sends rows of one table. Once it has answered, the server has taken all of them.
+    /// Sends rows of one table. Once the server has answered, it has accepted all of them.
     pub(super) fn send(&mut self, rows: &Buffer) -> Result<(), NotTaken> {
         let Err(error) = self.sender.flush_and_keep(rows) else { return Ok(()) };
         let text = one_line(error.msg(), MOST_CHARACTERS);
         match error.code() {
-            // An answer with an error: either of these rows, or of a server that cannot write now. A server that runs a
+            // An error response: either these rows are invalid, or the server cannot write at the moment. A server that executes a
             // statement can write.
             ErrorCode::ServerFlushError => self.execute("SELECT 1").and(Err(NotTaken::Refused(text))),
             ErrorCode::InvalidApiCall | ErrorCode::InvalidName | ErrorCode::InvalidTimestamp => {

@@ -1,15 +1,15 @@
-//! Why nothing is sent, or no more.
+//! Why the output does not start, or why it ended.
 
 use std::io;
 
 use tapeworks_engine::history::HistoryError;
 use tapeworks_ring::disruptor::Failed;
 
-/// Why nothing is sent.
+/// Why the output does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum QuestDbError {
-    /// The client library refuses its options.
+    /// The client library rejects its options.
     #[error("cannot be a client of QuestDB: {reason}")]
     Client {
         /// Its error.
@@ -20,11 +20,11 @@ pub enum QuestDbError {
     Thread(io::Error),
 }
 
-/// Why it ended before it was stopped. An unreachable server does not end it.
+/// Why the output ended before it was stopped. An unreachable server does not end it.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum QuestDbFailure {
-    /// The ring stands still.
+    /// Another part of the ring has failed.
     #[error("QuestDB's reader gets no more events: {0}")]
     Ring(#[from] Failed),
     /// The events of the day so far cannot be read.

@@ -36,8 +36,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread::Builder::new().name(name.to_owned()).spawn(run).map_err(QuestDbError::Thread)
 }
 
-/// Starts sending the records of the events that `consumer` brings. It also starts without a server: see
-/// [`QuestDb::status`].
+/// Starts sending the records of the events from `consumer`. It also starts without a server: see [`QuestDb::status`].
 ///
 /// # Errors
 /// [`QuestDbError`].
@@ -60,7 +59,7 @@ pub fn start<S: WaitStrategy + 'static>(
     let making = Making::new(Arc::clone(&queue), setting, books);
     let reader = Reader::new(making, consumer, begin, IDLE_SLEEP);
     queue.publish();
-    // From here on an error drops this, which ends the threads that run.
+    // From here on an error drops this value, which stops the running threads.
     let mut started = QuestDb { queue, reader: None, others: Vec::new() };
     started.others.push(spawn("questdb send", move || sending.run())?);
     if let Some(repeating) = repeating {
@@ -71,35 +70,34 @@ pub fn start<S: WaitStrategy + 'static>(
 }
 
 impl QuestDb {
-    /// The status for another thread, at most some tenths of a second old.
+    /// Returns the status for another thread, at most some tenths of a second old.
     pub fn status_handle(&self) -> Arc<Mutex<QuestDbStatus>> {
         self.queue.published()
     }
 
-    /// The status as of now.
+    /// Returns the current status.
     pub fn status(&self) -> QuestDbStatus {
         self.queue.status()
     }
 
-    /// Whether the reader has ended.
+    /// Returns whether the reader has ended.
     pub fn is_finished(&self) -> bool {
         self.reader.as_ref().is_none_or(Worker::is_finished)
     }
 
-    /// Waits until the engine has ended and the waiting rows are sent, or until the setting's time for that is over. Returns
-    /// the status.
+    /// Waits until the engine has ended and the queued rows are sent, or until the linger time is over. Returns the status.
     ///
     /// # Errors
-    /// [`QuestDbFailure`] when it failed.
+    /// [`QuestDbFailure`] if the output failed.
     pub fn join(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
         self.end(false)?;
         Ok(self.queue.status())
     }
 
-    /// Stops it now, without sending the waiting rows. Returns the status.
+    /// Stops the output immediately, without sending the queued rows. Returns the status.
     ///
     /// # Errors
-    /// [`QuestDbFailure`] when it had failed before.
+    /// [`QuestDbFailure`] if it had failed before.
     pub fn stop(mut self) -> Result<QuestDbStatus, QuestDbFailure> {
         self.end(true)?;
         Ok(self.queue.status())
@@ -115,7 +113,7 @@ impl QuestDb {
             None => Ok(()),
         };
         if ended.is_err() {
-            // A reader that panicked has not stopped the others.
+            // A reader that panicked has not stopped the other threads.
             self.queue.stop();
         }
         let others = self.others.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
@@ -129,7 +127,7 @@ impl QuestDb {
 
 impl Drop for QuestDb {
     fn drop(&mut self) {
-        // A caller that wants to know how it ended calls `join` or `stop`.
+        // Callers that need the result call `join` or `stop`.
         let _ended = self.end(true);
     }
 }

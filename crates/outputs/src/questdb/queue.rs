@@ -1,7 +1,7 @@
-//! Records that wait for the server, in two bounded queues: those of the ring, and those of the journal that are sent again.
+//! Records queued for the server, in two bounded queues: the ring's, and the journal's, which are sent again.
 //!
-//! The ring's reader never waits here: records without room are dropped, counted and, if there is a journal, noted to be sent
-//! again. The journal's reader waits for room.
+//! The ring's reader never waits: records without room are dropped, counted and, if there is a journal, noted to be sent again. The
+//! journal's reader waits for room.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,15 +18,15 @@ use tapeworks_engine::history::HistoryError;
 /// How often the status is published.
 pub(super) const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// The most bytes of the journal's records that wait.
+/// Maximum queued bytes of the journal's records.
 const AGAIN_BYTES: usize = 4 << 20;
 
-/// Where records come from.
+/// The source of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
-    /// The ring's.
+    /// The ring.
     Ring,
-    /// The journal's.
+    /// The journal.
     Journal,
 }
 
@@ -36,23 +36,23 @@ pub(super) struct Chunk {
     pub(super) origin: Origin,
     pub(super) schema: Schema,
     batch: Batch,
-    /// The places of the wanted records.
+    /// The range of the wanted records.
     places: Range<usize>,
 }
 
 impl Chunk {
-    /// The records of `wanted` events.
+    /// Selects the records of `wanted` events.
     fn new(origin: Origin, schema: Schema, batch: Batch, wanted: &Range<u64>) -> Self {
         let place = |event: u64| batch.items().partition_point(|item| item.event < event);
         Self { origin, schema, places: place(wanted.start)..place(wanted.end), batch }
     }
 
-    /// The place, instrument and event of each record, in the order of their events.
+    /// Returns the position, instrument and event of each record, in the order of their events.
     pub(super) fn items(&self) -> &[Item] {
         self.batch.items().get(self.places.clone()).unwrap_or_default()
     }
 
-    /// The records' bytes, one after the other.
+    /// Returns the records' bytes, one record after another.
     pub(super) fn records(&self) -> &[u8] {
         let start = self.items().first().map_or(0, |item| item.start);
         self.batch.bytes().get(start..).unwrap_or_default()
@@ -66,14 +66,14 @@ impl Chunk {
         bytes_of(&self.batch)
     }
 
-    /// The events from the first that it has records of to the last.
+    /// Returns the range of events from the first to the last with records.
     fn events(&self) -> Option<Range<u64>> {
         let items = self.items();
         Some(items.first()?.event..items.last()?.event + 1)
     }
 }
 
-/// The memory of a batch.
+/// Returns the memory size of a batch.
 pub(super) fn bytes_of(batch: &Batch) -> usize {
     batch.bytes().len() + size_of_val::<[Item]>(batch.items())
 }
@@ -81,12 +81,12 @@ pub(super) fn bytes_of(batch: &Batch) -> usize {
 /// Whether records are still sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Phase {
-    /// More records come.
+    /// More records follow.
     #[default]
     Running,
-    /// The engine has ended: waiting records may be sent until this time.
+    /// The engine has ended: queued records may be sent until this time.
     Over(Instant),
-    /// Nothing is sent any more.
+    /// Nothing more is sent.
     Stopped,
 }
 
@@ -97,13 +97,13 @@ struct State {
     again: VecDeque<Chunk>,
     again_bytes: usize,
     names: Vec<Option<Symbol>>,
-    /// Events of which records are to be sent again.
+    /// Events whose records must be sent again.
     missing: Option<Range<u64>>,
     phase: Phase,
     status: QuestDbStatus,
 }
 
-/// Between the threads.
+/// The queues and the state shared by the threads.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -116,10 +116,10 @@ pub(super) struct Queue {
     published: Arc<Mutex<QuestDbStatus>>,
 }
 
-/// How sending from the journal ended.
+/// The outcome of sending from the journal.
 #[derive(Debug)]
 pub(super) enum Again {
-    /// The server has all of it.
+    /// The server has all records.
     Done,
     /// The engine ended first.
     Interrupted,
@@ -130,11 +130,11 @@ pub(super) enum Again {
 /// The sender's next task.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// These records.
+    /// Send these records.
     Chunk(Chunk),
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Nothing,
-    /// No more will come.
+    /// No more records will arrive.
     End,
 }
 
@@ -157,7 +157,7 @@ impl Queue {
         self.wake_up.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// An instrument has a symbol.
+    /// Notes the symbol of an instrument.
     pub(super) fn name(&self, instrument: InstrumentId, symbol: Symbol) {
         let mut state = self.lock();
         let place = instrument.index();
@@ -172,13 +172,13 @@ impl Queue {
     /// Brings `names` up to date.
     pub(super) fn names(&self, names: &mut Vec<Option<Symbol>>) {
         let state = self.lock();
-        // An instrument keeps its symbol.
+        // An instrument never changes its symbol.
         if state.names.len() != names.len() || names.contains(&None) {
             names.clone_from(&state.names);
         }
     }
 
-    /// Puts records of the ring into the queue, those from the event `first` on, or drops them. Never waits.
+    /// Queues records of the ring, from event `first` on, or drops them. Never waits.
     pub(super) fn put(&self, schema: Schema, batch: Batch, first: u64) {
         let chunk = Chunk::new(Origin::Ring, schema, batch, &(first..u64::MAX));
         let Some(events) = chunk.events() else { return };
@@ -195,7 +195,7 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Records of these events are not sent now: they are lost, or noted to be sent again.
+    /// Notes that records of these events are not sent now: they are lost, or will be sent again.
     fn miss(&self, state: &mut State, events: Range<u64>, rows: u64) {
         if !self.has_journal {
             state.status.lost += rows;
@@ -214,7 +214,7 @@ impl Queue {
         }
     }
 
-    /// Waits until something is noted to be sent again and the server keeps up, and takes the note. `None` when the engine has
+    /// Waits until events are noted to be sent again and the server keeps up, and takes them. Returns `None` when the engine has
     /// ended.
     pub(super) fn take_missing(&self) -> Option<Range<u64>> {
         let mut state = self.lock();
@@ -232,7 +232,7 @@ impl Queue {
         None
     }
 
-    /// Puts the journal's records of `wanted` events into their queue when there is room. `false` when the engine has ended.
+    /// Queues the journal's records of `wanted` events once there is room. Returns `false` when the engine has ended.
     pub(super) fn put_again(&self, schema: Schema, batch: Batch, wanted: &Range<u64>) -> bool {
         let chunk = Chunk::new(Origin::Journal, schema, batch, wanted);
         if chunk.places.is_empty() {
@@ -252,7 +252,7 @@ impl Queue {
         true
     }
 
-    /// Waits until all of the journal that was put is sent. `false` when the engine has ended.
+    /// Waits until all queued records of the journal are sent. Returns `false` when the engine has ended.
     pub(super) fn drain_again(&self) -> bool {
         let mut state = self.lock();
         while state.phase == Phase::Running && (!state.again.is_empty() || state.again_bytes > 0) {
@@ -261,14 +261,14 @@ impl Queue {
         state.phase == Phase::Running
     }
 
-    /// Counts events that the journal does not have.
+    /// Counts events that are missing in the journal.
     pub(super) fn unreadable(&self, events: &Range<u64>, reason: String) {
         let mut state = self.lock();
         state.status.unreadable += events.end.saturating_sub(events.start);
         state.status.error = Some(HistoryError::unreadable(reason).to_string());
     }
 
-    /// Notes how the sending of the journal's records of `events` ended.
+    /// Notes the outcome of sending the journal's records of `events`.
     pub(super) fn sent_again(&self, events: Range<u64>, outcome: Again) {
         let mut state = self.lock();
         state.status.sending_again = None;
@@ -282,7 +282,7 @@ impl Queue {
         }
     }
 
-    /// The next records, the ring's before the journal's. They count as waiting until [`Queue::done`].
+    /// Takes the next records, the ring's before the journal's. They count as queued until [`Queue::done`].
     pub(super) fn take(&self, most: Duration) -> Next {
         let until = Instant::now() + most;
         let mut state = self.lock();
@@ -306,12 +306,12 @@ impl Queue {
         }
     }
 
-    /// Changes the status.
+    /// Updates the status.
     pub(super) fn progress(&self, change: impl FnOnce(&mut QuestDbStatus)) {
         change(&mut self.lock().status);
     }
 
-    /// The sender is done with a chunk of which it has not sent the last `unsent` rows.
+    /// Completes a chunk whose last `unsent` rows were not sent.
     pub(super) fn done(&self, chunk: &Chunk, unsent: u64) {
         let mut state = self.lock();
         match chunk.origin {
@@ -326,7 +326,7 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Waits between two tries, less at the end. Whether to try again.
+    /// Waits between two attempts, for less time at the end. Returns whether to try again.
     pub(super) fn pause(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         let mut state = self.lock();
@@ -345,7 +345,7 @@ impl Queue {
         }
     }
 
-    /// The engine has ended; waiting records may be sent for as long as `linger`.
+    /// Ends the queue: queued records may be sent for as long as `linger`.
     pub(super) fn end(&self, linger: Duration) {
         let mut state = self.lock();
         if state.phase == Phase::Running {
@@ -355,7 +355,7 @@ impl Queue {
         self.wake_up.notify_all();
     }
 
-    /// Nothing more is sent.
+    /// Stops all sending.
     pub(super) fn stop(&self) {
         self.lock().phase = Phase::Stopped;
         self.wake_up.notify_all();
@@ -372,13 +372,13 @@ impl Queue {
         state.status.is_connected = false;
     }
 
-    /// The status.
+    /// Returns the status.
     pub(super) fn status(&self) -> QuestDbStatus {
         let state = self.lock();
         QuestDbStatus { waiting_bytes: state.ring_bytes, ..state.status.clone() }
     }
 
-    /// The status that [`Queue::publish`] writes.
+    /// Returns the status that [`Queue::publish`] updates.
     pub(super) fn published(&self) -> Arc<Mutex<QuestDbStatus>> {
         Arc::clone(&self.published)
     }
@@ -400,7 +400,7 @@ pub(super) mod tests {
     use super::*;
     use tapeworks_market::BookOptions;
 
-    /// A halt of the first instrument, the last of its packet.
+    /// Returns a halt of the first instrument, the last event of its packet.
     pub(in super::super) fn halt(received: Nanos) -> Event {
         let halt = Trading {
             action: StatusAction::Halt,
@@ -415,7 +415,7 @@ pub(super) mod tests {
         event
     }
 
-    /// A record of a trading state for each of these events.
+    /// Returns a batch with one trading status record for each of these events.
     fn batch(events: Range<u64>) -> Batch {
         let (mut batch, mut builder) = (Batch::default(), RecordBuilder::new(Schema::Status));
         let mut market = BookOptions::default().stages();
@@ -453,7 +453,7 @@ pub(super) mod tests {
             assert_eq!(status.to_send_again, has_journal.then_some(3..9));
             let chunk = take(&queue).unwrap();
             assert_eq!(numbers(&chunk), [0, 1, 2]);
-            // A chunk takes its room until it is sent.
+            // A chunk occupies its room until it is sent.
             queue.put(Schema::Status, batch(9..10), 0);
             assert_eq!(queue.status().overflowed, 4);
             queue.done(&chunk, 0);
@@ -476,7 +476,7 @@ pub(super) mod tests {
         let whole = batch(0..9);
         assert_eq!(journal.records(), &whole.bytes()[whole.items()[4].start..]);
         assert!(take(&queue).is_none());
-        // It is taken when the server takes rows, and is noted again when the engine ends first.
+        // The range is taken once the server accepts rows, and noted again if the engine ends first.
         queue.send_again(4..7);
         queue.send_again(2..5);
         queue.progress(|status| status.is_connected = true);

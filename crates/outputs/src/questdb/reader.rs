@@ -1,4 +1,4 @@
-//! Makes records: of the ring's events as they come, and of the journal's where some are sent again.
+//! Makes records: from the ring's events as they arrive, and from the journal's if some must be sent again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::failure::QuestDbFailure;
 use super::queue::{Again, Queue, REPORT_EVERY, bytes_of};
 use crate::output::Output;
 
-/// Bytes of records after which they go to the sender.
+/// Size in bytes at which records are passed to the sender.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Events after which the records' bytes are checked.
+/// Number of events after which the size of the records is checked.
 const MOST_EVENTS: usize = 4_096;
 
-/// The pause between two looks for the checkpoint after lost inputs.
+/// The pause between two checks for the checkpoint after lost inputs.
 const CHECKPOINT_PAUSE: Duration = Duration::from_micros(100);
 
 /// How long to wait for the end of a group of events before sending its held records.
@@ -37,7 +37,7 @@ pub(super) struct Making {
     queue: Arc<Queue>,
     setting: QuestDbSetting,
     replica: Replica,
-    /// The number of the first event whose records are sent, once it has been reached.
+    /// The first event whose records are sent, once it was reached.
     first: Option<u64>,
     /// When the last records went into the queue.
     flushed: Instant,
@@ -46,13 +46,13 @@ pub(super) struct Making {
 impl Making {
     pub(super) fn new(queue: Arc<Queue>, setting: QuestDbSetting, books: &BookOptions) -> Self {
         let mut replica = Replica::new(books);
-        // Records are made from the first event on, so that those of an interval or of a group of events in which the plant ended
-        // are as they would be had it never ended.
+        // Records are made from the first event on, so that records of an interval or of a group of events in which the plant ended
+        // are the same as if it had never ended.
         setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         Self { queue, setting, replica, first: None, flushed: Instant::now() }
     }
 
-    /// After the last call as an output the waiting rows may still be sent, unless the reader failed.
+    /// Ends the queue after the last call as an output: queued rows may still be sent, unless the reader failed.
     pub(super) fn ended(self, outcome: &Result<(), QuestDbFailure>) {
         match outcome {
             Ok(()) => self.queue.end(self.setting.linger),
@@ -60,13 +60,13 @@ impl Making {
         }
     }
 
-    /// Puts all records that were made into the queue.
+    /// Queues all records made so far.
     fn flush(&mut self) {
         self.flushed = Instant::now();
         self.hand_on(0);
     }
 
-    /// Puts the records of the schemas that have so many bytes of them into the queue; records of the past are dropped.
+    /// Queues the records of schemas that have at least this many bytes; records of past events are dropped.
     fn hand_on(&mut self, bytes: usize) {
         for schema in &self.setting.schemas {
             if let Some(of_schema) = self.replica.by_schema.get_mut(place_of(*schema))
@@ -102,7 +102,7 @@ impl Output for Making {
     fn go_live(&mut self, first: u64) {
         self.first = Some(first);
         if self.setting.send_again {
-            // It is not known which records of the past the server has: all of them are sent again.
+            // It is unknown which past records the server has, so all of them are sent again.
             self.queue.send_again(0..first);
         }
     }
@@ -121,7 +121,7 @@ impl Output for Making {
         QUIET.min(self.setting.flush_every)
     }
 
-    /// Rows go in batches: events may gather.
+    /// Rows are sent in batches, so events may gather.
     fn is_urgent(&self) -> bool {
         false
     }
@@ -136,13 +136,13 @@ impl Output for Making {
     }
 }
 
-/// Continues from a state, and names its symbols.
+/// Continues from a state, and notes its symbols.
 fn restore(replica: &mut Replica, queue: &Queue, start: Start) {
     start.symbols().for_each(|(instrument, symbol)| queue.name(instrument, symbol));
     replica.restore(start);
 }
 
-/// Makes the records of events, and names of their symbols.
+/// Makes the records of events, and notes their symbols.
 fn advance(replica: &mut Replica, queue: &Queue, events: &[Event]) {
     replica.take(events, |_, special| {
         if let Some(Special::Mapping(instrument, symbol)) = special {
@@ -151,7 +151,7 @@ fn advance(replica: &mut Replica, queue: &Queue, events: &[Event]) {
     });
 }
 
-/// Makes records of the journal's events, where some of the day's are sent again.
+/// Makes records of the journal's events, if some of the day's must be sent again.
 pub(super) struct Repeating {
     pub(super) queue: Arc<Queue>,
     pub(super) schemas: Vec<Schema>,
@@ -171,13 +171,14 @@ impl Repeating {
         }
     }
 
-    /// Sends the records of the `wanted` events, and waits until the server has them. `false` when the engine has ended before.
+    /// Sends the records of the `wanted` events, and waits until the server has them. Returns `false` if the engine has ended
+    /// before.
     fn repeat(&self, wanted: &Range<u64>) -> Result<bool, HistoryError> {
-        // All records are made from the first event on, so that the wanted ones are as they were.
+        // All records are made from the first event on, so that the wanted ones are the same as before.
         let mut replica = Replica::new(&self.books);
         self.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         let mut reader = match self.history.open(Nanos(0)) {
-            // The beginning of the day was removed to make room: the rest may be enough.
+            // The beginning of the day was removed to make room; the rest may be enough.
             Err(HistoryError::NotKept { earliest }) => self.history.open(earliest)?,
             opened => opened?,
         };
@@ -245,7 +246,7 @@ impl Repeating {
         }
     }
 
-    /// Puts the records that were made into the queue, waiting for room. `false` when the engine has ended.
+    /// Queues the records made so far, waiting for room. Returns `false` when the engine has ended.
     fn put(&self, replica: &mut Replica, wanted: &Range<u64>) -> bool {
         self.schemas.iter().all(|schema| {
             let Some(of_schema) = replica.by_schema.get_mut(place_of(*schema)) else { return true };

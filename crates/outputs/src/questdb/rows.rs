@@ -1,6 +1,6 @@
 //! Records as rows of tables: the columns of each schema, as SQL and as lines of the InfluxDB line protocol.
 //!
-//! The columns are those of every output of columns. Undefined values are left out, so they are null.
+//! The columns are common to all column-based outputs. Undefined values are omitted, and therefore null.
 //!
 //! Sources: the `dbn` crate for the records, QuestDB's *InfluxDB Line Protocol* and its SQL reference for the rest.
 
@@ -14,7 +14,7 @@ use tapeworks_store::live::Item;
 
 use crate::columns::{Columns, Row, first, last, time_column, with_type};
 
-/// 1 as a price of DBN.
+/// The value 1 as a DBN price.
 const UNIT: f64 = 1e9;
 
 /// A column of a table.
@@ -24,7 +24,7 @@ struct Column {
     sql: &'static str,
 }
 
-/// The columns as they come.
+/// Collects the columns in order.
 #[derive(Default)]
 struct Described(Vec<Column>);
 
@@ -59,7 +59,7 @@ impl Columns for Described {
     }
 }
 
-/// A line that grows.
+/// A line under construction.
 struct Line<'a>(&'a mut Buffer);
 
 impl Columns for Line<'_> {
@@ -87,7 +87,7 @@ impl Columns for Line<'_> {
         if value == UNDEF_PRICE {
             return Ok(());
         }
-        // Of numbers that a double holds exactly the quotient is the nearest double, so it prints as the price.
+        // For numbers that a double represents exactly, the quotient is the nearest double, so it prints as the price.
         self.0.column_f64(ColumnName::new_unchecked(name), value as f64 / UNIT).map(drop)
     }
 
@@ -101,16 +101,16 @@ impl Columns for Line<'_> {
     }
 }
 
-/// The name of the table of a schema's records: the schema's, with underscores, behind the prefix.
+/// Returns the table name of a schema's records: the prefix and the schema's name, with underscores.
 pub fn table_name(prefix: &str, schema: Schema) -> String {
     format!("{prefix}{}", schema.as_str().replace('-', "_"))
 }
 
-/// The statement that creates the table of a schema's records, unless it is there. Rows with the same time, event and part
-/// are one row.
+/// Returns the statement that creates the table of a schema's records, if it does not exist. Rows with the same time, event and
+/// part are deduplicated.
 pub fn create_table(table: &str, schema: Schema) -> String {
     let mut columns = Described::default();
-    // To a description nothing fails.
+    // Describing columns cannot fail.
     let _infallible = with_type!(schema, Type => {
         first(&mut columns, None, 0)
             .and_then(|()| Type::blank().columns(&mut columns))
@@ -131,7 +131,7 @@ pub fn create_table(table: &str, schema: Schema) -> String {
 /// Appends the row of a record to `buffer`. `part` is its place among the records of its event in this table.
 ///
 /// # Errors
-/// A record that is none of its schema, or a time that no timestamp can hold; `buffer` is as it was.
+/// A record of another schema, or a time that no timestamp can represent; `buffer` is then unchanged.
 pub fn put(
     buffer: &mut Buffer,
     table: TableName<'_>,
@@ -176,7 +176,7 @@ mod tests {
         Item { event, time, instrument: InstrumentId(0), publisher: 2, start: 0, length: 0 }
     }
 
-    /// The line of a record in the protocol's first version, which is all text, with times in microseconds.
+    /// Returns a record's line in version 1 of the protocol, which is all text, with times in microseconds.
     fn line<R: Row + dbn::Record<Header = dbn::RecordHeader>>(
         schema: Schema,
         record: &R,
@@ -201,7 +201,7 @@ mod tests {
             order_id=-1i,price=12.3456,size=300i,channel_id=255i,flags=128i,ts_in_delta=-5i,sequence=4294967295i,\
             event=7i,part=1i 1700000000000000123\n";
         assert_eq!(line(Schema::Mbo, &order, &item(7, 1_700_000_000_000_000_123)).unwrap(), expected);
-        // Undefined values are null: they are left out.
+        // Undefined values are null: they are omitted.
         let blank = MboMsg { action: 0, ..MboMsg::default() };
         let line = line(Schema::Mbo, &blank, &item(7, 1)).unwrap();
         assert!(

@@ -13,10 +13,10 @@ use super::queue::{Chunk, Next, Origin, Queue, REPORT_EVERY};
 use super::rows;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
 
-/// Rows that one request has at most.
+/// Maximum number of rows per request.
 const MOST_ROWS: usize = 20_000;
 
-/// How often rows are sent to a sound server that refuses them.
+/// How often rows are sent to a healthy server that rejects them.
 const TRIES: u32 = 5;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -28,7 +28,7 @@ pub(super) struct Sending {
     database: Database,
     buffer: Buffer,
     names: Vec<Option<Symbol>>,
-    /// For each origin and schema the event of the last record, and that record's place among the event's.
+    /// For each origin and schema: the event of the last record, and that record's place among the event's records.
     parts: [[(u64, u32); SCHEMAS]; 2],
     has_tables: bool,
     has_connected: bool,
@@ -54,7 +54,7 @@ impl Sending {
     }
 
     pub(super) fn run(mut self) {
-        // Connects before there is anything to send, so that an error shows at once.
+        // Connects before there is anything to send, so that errors show early.
         while !self.has_tables && !self.connect() {
             if !self.rest() {
                 break;
@@ -82,7 +82,7 @@ impl Sending {
         }
     }
 
-    /// Waits before the next try, longer each time. `false` when there is no more to send.
+    /// Waits before the next attempt, longer each time. Returns `false` when there is nothing more to send.
     fn rest(&mut self) -> bool {
         self.queue.publish();
         let pause = self.pause;
@@ -90,7 +90,7 @@ impl Sending {
         self.queue.pause(pause)
     }
 
-    /// Creates the tables where they are not there.
+    /// Creates missing tables.
     fn connect(&mut self) -> bool {
         for schema in &self.setting.schemas {
             let table = rows::table_name(&self.setting.table_prefix, *schema);
@@ -121,7 +121,7 @@ impl Sending {
         });
     }
 
-    /// Sends a chunk. Returns how many of its rows were neither sent nor refused.
+    /// Sends a chunk. Returns how many of its rows were neither sent nor rejected.
     fn send(&mut self, chunk: &Chunk) -> u64 {
         self.queue.names(&mut self.names);
         let mut decoder = RecordDecoder::new(chunk.records());
@@ -167,7 +167,7 @@ impl Sending {
         unsent
     }
 
-    /// Sends the buffer's rows until the server takes or refuses them. `false` when the time for that is over.
+    /// Sends the buffer's rows until the server accepts or rejects them. Returns `false` when the time for that is over.
     fn deliver(&mut self, origin: Origin, made: u64) -> bool {
         let mut tries = 0;
         loop {

@@ -1,4 +1,4 @@
-//! The settings of the output into QuestDB.
+//! The settings of the QuestDB output.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum QuestDbLogin {
 }
 
 impl std::fmt::Debug for QuestDbLogin {
-    /// Without what is secret.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::User { name, .. } => f.debug_struct("User").field("name", name).finish_non_exhaustive(),
@@ -34,32 +34,33 @@ impl std::fmt::Debug for QuestDbLogin {
 pub struct QuestDbSetting {
     /// The server's name or address.
     pub host: String,
-    /// Its port of HTTP.
+    /// Its HTTP port.
     pub port: u16,
-    /// A PEM file of authorities, one of which must have signed the server's certificate: rows and statements then go by TLS.
+    /// A PEM file of certificate authorities, one of which must have signed the server's certificate; if set, rows and statements
+    /// are sent over TLS.
     pub authorities: Option<PathBuf>,
     /// The login.
     pub login: Option<QuestDbLogin>,
-    /// The schemas whose records become rows.
+    /// The schemas to send.
     pub schemas: Vec<Schema>,
-    /// The prefix of the tables' names.
+    /// The prefix of the table names.
     pub table_prefix: String,
-    /// Bytes of records that may wait.
+    /// Maximum bytes of queued records.
     pub queue_bytes: usize,
-    /// Records wait at most so long before they are sent.
+    /// Maximum time that records wait before they are sent.
     pub flush_every: Duration,
-    /// Whether records are sent from the journal: those that had no room, and the day's after a restart.
+    /// Whether to send records from the journal: those without room in the queue, and the whole day's after a restart.
     pub send_again: bool,
-    /// How long a request may take, besides the time for its bytes.
+    /// Time limit of a request, in addition to the time for its bytes.
     pub timeout: Duration,
-    /// The longest pause between two tries.
+    /// The longest pause between two attempts.
     pub longest_pause: Duration,
-    /// How long waiting rows may be sent when the plant ends.
+    /// How long queued rows may be sent when the plant ends.
     pub linger: Duration,
 }
 
 impl QuestDbSetting {
-    /// Trades and the NBBO to a server, in tables whose names begin with `tapeworks_`.
+    /// Creates settings that send trades and the NBBO to a server, in tables whose names begin with `tapeworks_`.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             host: host.into(),

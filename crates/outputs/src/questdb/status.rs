@@ -1,42 +1,42 @@
-//! The status of the output into QuestDB.
+//! The status of the QuestDB output.
 
 use std::ops::Range;
 
-/// The counters of the output into QuestDB.
+/// The counters of the QuestDB output.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct QuestDbStatus {
-    /// Whether the server took the last request.
+    /// Whether the server accepted the last request.
     pub is_connected: bool,
-    /// Rows that the server has acknowledged, those sent again included.
+    /// Rows acknowledged by the server, including rows sent again.
     pub rows: u64,
-    /// Of them, rows that came from the journal.
+    /// How many of them came from the journal.
     pub rows_again: u64,
-    /// Rows of the ring that wait.
+    /// Queued rows of the ring.
     pub waiting: u64,
     /// Their bytes.
     pub waiting_bytes: usize,
-    /// Rows without room in the queue. With a journal they are sent from it later.
+    /// Rows without room in the queue. If there is a journal, they are sent from it later.
     pub overflowed: u64,
-    /// Rows that the server refused, and records that no row can be made of.
+    /// Rows that the server rejected, and records that cannot become rows.
     pub refused: u64,
-    /// Rows that are lost: without room and without a journal, or unsent at the end.
+    /// Rows lost: without room and without a journal, or unsent at the end.
     pub lost: u64,
-    /// Requests that were acknowledged.
+    /// Requests acknowledged.
     pub requests: u64,
-    /// Requests that failed, each tried again or refused.
+    /// Failed requests, each of which was retried or rejected.
     pub failures: u64,
-    /// Times that the server took records again after a failure.
+    /// How many times the server accepted records again after a failure.
     pub reconnects: u64,
     /// The last error.
     pub error: Option<String>,
-    /// Events of which records are still to be sent from the journal, from the first to before the last.
+    /// Events whose records must still be sent from the journal.
     pub to_send_again: Option<Range<u64>>,
-    /// The event at which the sending from the journal is, and where it ends.
+    /// The next event to send from the journal, and the end of the range.
     pub sending_again: Option<(u64, u64)>,
-    /// Times that records were sent from the journal to the end.
+    /// How many times sending from the journal was completed.
     pub sent_again: u64,
-    /// Events of which records were to be sent from the journal, and it could not be read.
+    /// Events whose records could not be sent again because the journal was unreadable.
     pub unreadable: u64,
-    /// Events in the ring that are not taken yet.
+    /// Events in the ring that are not processed yet.
     pub ring_lag: usize,
 }

@@ -1,4 +1,4 @@
-//! The request of a stream's client, in the query of its address.
+//! The request of a stream client, in the query of its URL.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ pub enum Encoding {
 pub struct Request {
     /// How records are encoded.
     pub encoding: Encoding,
-    /// The synthetic NBBO.
+    /// Whether to send the synthetic NBBO.
     pub nbbo: bool,
-    /// Trades.
+    /// Whether to send trades.
     pub trades: bool,
-    /// The symbols; all without it.
+    /// The symbols; `None` for all.
     pub symbols: Option<BTreeSet<Symbol>>,
 }
 
@@ -40,7 +40,7 @@ impl Default for Request {
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The query is not one.
+    /// The query cannot be parsed.
     #[error(
         "the query of the address cannot be read; expected encoding=json|protobuf&schema=nbbo,trades&symbols=A,B"
     )]
@@ -48,7 +48,7 @@ pub enum RequestError {
     /// A parameter that does not exist.
     #[error("the parameter {0:?} does not exist; there are 'encoding', 'schema' and 'symbols'")]
     Parameter(String),
-    /// A parameter twice.
+    /// A parameter occurs twice.
     #[error("the parameter '{0}' is there twice")]
     Twice(&'static str),
     /// An encoding that does not exist.
@@ -57,13 +57,13 @@ pub enum RequestError {
     /// A schema that does not exist.
     #[error("schema={0:?} is none; there are 'nbbo' and 'trades', joined by a comma")]
     Schema(String),
-    /// A symbol that cannot be.
+    /// An invalid symbol.
     #[error("symbols: {0:?} cannot be a symbol, which has {form}", form = Symbol::FORM)]
     Symbol(String),
 }
 
 impl Request {
-    /// Reads the query of an address.
+    /// Parses the query of a URL.
     ///
     /// # Errors
     /// [`RequestError`]: one line.

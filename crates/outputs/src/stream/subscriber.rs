@@ -20,11 +20,11 @@ pub(super) struct Subscriber {
     wanted: FixedBitSet,
     queue: mpsc::Sender<Message>,
     counters: Arc<StreamCounters>,
-    /// Set when it requests everything current.
+    /// Set when it requests the full current state.
     wants_current: Option<Arc<AtomicBool>>,
-    /// Instruments whose NBBO it must still get, and whether because it is new (else because it is slow).
+    /// Instruments whose NBBO must still be sent, and whether that is because it is new (otherwise because the client is slow).
     waiting: BTreeMap<InstrumentId, bool>,
-    /// Its queue was full, and records have waited since.
+    /// Whether its queue was full, and records have been waiting since.
     is_lagging: bool,
     missed: Lagged,
     is_gone: bool,
@@ -54,7 +54,7 @@ impl Subscriber {
         self.request.trades
     }
 
-    /// Whether records wait for room in its queue.
+    /// Returns whether records wait for room in its queue.
     pub(super) fn is_owed(&self) -> bool {
         self.is_lagging || !self.waiting.is_empty()
     }
@@ -63,7 +63,7 @@ impl Subscriber {
         self.is_gone || self.queue.is_closed()
     }
 
-    /// An instrument has a symbol.
+    /// Notes the symbol of an instrument.
     pub(super) fn name(&mut self, instrument: InstrumentId, symbol: Symbol) {
         if self.request.symbols.as_ref().is_some_and(|symbols| symbols.contains(&symbol)) {
             self.wanted.grow_and_insert(instrument.index());
@@ -74,12 +74,12 @@ impl Subscriber {
         self.request.symbols.is_none() || self.wanted.contains(instrument.index())
     }
 
-    /// Whether it requests everything current. The request is taken with this.
+    /// Returns whether it requests the full current state, and clears the request.
     pub(super) fn takes_request(&self) -> bool {
         self.wants_current.as_ref().is_some_and(|wants| wants.swap(false, Ordering::AcqRel))
     }
 
-    /// The client is to get the current NBBO of an instrument.
+    /// Marks the current NBBO of an instrument to be sent.
     pub(super) fn show(&mut self, instrument: InstrumentId) {
         if self.request.nbbo && self.wants(instrument) {
             self.waiting.insert(instrument, true);
@@ -93,7 +93,7 @@ impl Subscriber {
         }
     }
 
-    /// Puts a record into the queue; `false` where there is no room.
+    /// Queues a record. Returns `false` if there is no room.
     fn send(&mut self, message: Message) -> bool {
         match self.queue.try_send(message) {
             Ok(()) => {
@@ -111,13 +111,13 @@ impl Subscriber {
         }
     }
 
-    /// Puts a record into the queue if the client wants it; `instrument` is none for gaps.
+    /// Queues a record if the client wants it; `instrument` is `None` for gaps.
     pub(super) fn offer(&mut self, instrument: Option<InstrumentId>, encoded: &mut Encoded<'_>) {
         let encoding = self.request.encoding;
         match (&encoded.record.kind, instrument) {
             (Some(Kind::Nbbo(_)), Some(instrument)) if self.request.nbbo && self.wants(instrument) => {
                 match self.waiting.get(&instrument) {
-                    // It has not got the first one yet.
+                    // The first one has not been sent yet.
                     Some(true) => {}
                     Some(false) => {
                         self.missed.conflated += 1;

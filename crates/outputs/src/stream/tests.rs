@@ -1,4 +1,4 @@
-//! The records of clients, without sockets.
+//! Tests of clients' records, without sockets.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn newcomer(request: Request, queue: mpsc::Sender<Message>) -> Newcomer {
     Newcomer { request, queue, counters: Arc::default(), wants_current: None }
 }
 
-/// A subscriber of all records with room for so many, and its counters.
+/// Returns a subscriber of all records with room for `room` of them, its queue, and its counters.
 fn subscriber(room: usize) -> (Subscriber, Receiver<Message>, Arc<StreamCounters>) {
     let (queue, messages) = mpsc::channel(room);
     let request = Request { encoding: Encoding::Protobuf, trades: true, ..Request::default() };
@@ -52,7 +52,7 @@ fn a_client_that_falls_behind_gets_the_last_quote_of_each_instrument_and_the_num
     for event in 0..4 {
         offer(&mut subscriber, Some(A), nbbo(event));
     }
-    // Full: two changes of A give way to the third, B's one is the last.
+    // The queue is full: two changes of A are replaced by the third; B's only one is kept.
     for event in 4..7 {
         offer(&mut subscriber, Some(A), nbbo(event));
     }
@@ -62,7 +62,7 @@ fn a_client_that_falls_behind_gets_the_last_quote_of_each_instrument_and_the_num
     let last = |instrument, _| nbbo(if instrument == A { 6 } else { 7 });
     subscriber.catch_up(10, last);
     assert_eq!(read(&mut messages), Some(nbbo(0)), "there was no room to catch up");
-    // One place is free, which is too little to begin: the new record waits, too.
+    // One free slot is too little to begin, so the new record waits too.
     offer(&mut subscriber, Some(A), trade(10));
     subscriber.catch_up(11, last);
     for event in 1..4 {
@@ -73,7 +73,7 @@ fn a_client_that_falls_behind_gets_the_last_quote_of_each_instrument_and_the_num
     let missed = Lagged { conflated: 2, dropped_trades: 2, dropped_gaps: 1 };
     assert_eq!(read(&mut messages), Some(Record { event: 11, kind: Some(Kind::Lagged(missed)) }));
     assert_eq!((read(&mut messages), read(&mut messages)), (Some(nbbo(6)), Some(nbbo(7))));
-    // Then it is like the other clients.
+    // From then on it is treated like the other clients.
     offer(&mut subscriber, Some(A), trade(12));
     subscriber.catch_up(13, last);
     assert_eq!((read(&mut messages), read(&mut messages)), (Some(trade(12)), None));

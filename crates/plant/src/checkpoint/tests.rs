@@ -25,7 +25,7 @@ fn stage() -> MarketStage {
     MarketStage::new(&plant().engine(), ())
 }
 
-/// The records of the checkpoints in a folder.
+/// Returns the records of the checkpoints in a folder.
 fn records_in(folder: &Path) -> Vec<u64> {
     folder::check(folder).unwrap().into_iter().map(|checkpoint| checkpoint.record).collect()
 }
@@ -34,7 +34,7 @@ fn opened(next: u64) -> Opened {
     Opened { first: 0, next, ..Opened::default() }
 }
 
-/// All events of a plant that was stopped.
+/// Returns all events of a stopped plant.
 fn drain(mut consumer: EventConsumer) -> Vec<Event> {
     let mut events = Vec::new();
     while consumer.poll(|event, _, _| events.push(*event)).is_ok() {}
@@ -101,20 +101,21 @@ fn a_day_goes_on_from_the_checkpoint_of_a_plant_with_another_topology() {
         let kept = records_in(folder.path());
         assert!(found.iter().all(|record| kept.contains(record)), "those that were there");
         assert!(kept.len() <= found.len() + 3, "the newest two, and the first of the segment: {kept:?}");
-        // The ring's earlier events are those that were published.
+        // The ring's earlier events are the published ones.
         seen.truncate(first + replayed.events as usize);
         assert_eq!(seen.get(first..), events.get(..replayed.events as usize));
         seen.truncate(first);
         seen.extend(events);
     }
-    // A history has the whole day, whatever the snapshots.
+    // A history covers the whole day, regardless of checkpoints.
     let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let mut whole = Vec::new();
     while let Read::Events(events) = reader.read().unwrap() {
         whole.extend_from_slice(events);
     }
     assert!(whole == seen, "{} and {}", whole.len(), seen.len());
-    // The books of the last snapshot are those of its events in one thread, whichever thread took them.
+    // The books of the last checkpoint match the books built from its events in one thread, regardless of which threads copied
+    // them.
     let opened = opened(u64::MAX);
     let (restored, refused) = newest(folder.path(), &opened, &options.engine());
     let (restored, mut straight) = (restored.unwrap(), stage());
@@ -125,7 +126,7 @@ fn a_day_goes_on_from_the_checkpoint_of_a_plant_with_another_topology() {
     same_market(&taken, &straight);
 }
 
-/// The number of the event that a reader of the journal comes to.
+/// Returns the number of the event that a reader of the journal reaches.
 fn reached(options: &PlantOptions) -> u64 {
     let mut reader = options.history().unwrap().open(Nanos(0)).unwrap();
     let mut next = 0;
@@ -163,7 +164,7 @@ fn a_plant_whose_journal_loses_inputs_takes_a_checkpoint_so_that_readers_and_the
         let third = packets.len() / 3;
         send(&packets[..third]);
         let lost = |running: &Plant| running.status().journal.map_or(0, |journal| journal.lost);
-        // The journal's folder is not there: no segment can begin.
+        // The journal's folder is missing, so no segment can begin.
         std::fs::rename(folder.path(), away.path()).unwrap();
         send(&packets[third..2 * third]);
         wait_until("losses", || lost(&running) > 0);
@@ -182,7 +183,7 @@ fn a_plant_whose_journal_loses_inputs_takes_a_checkpoint_so_that_readers_and_the
                     (jumps, is_behind) = (jumps + 1, true);
                 }
                 Read::Events(events) => {
-                    // The events after a checkpoint are those that the ring had.
+                    // The events after a checkpoint match those in the ring.
                     let had = &seen[next..next + events.len()];
                     assert!(!std::mem::take(&mut is_behind) || had == events, "{every:?}");
                     next += events.len();
@@ -199,7 +200,7 @@ fn a_plant_whose_journal_loses_inputs_takes_a_checkpoint_so_that_readers_and_the
     }
 }
 
-/// Books, NBBO and symbols are the same.
+/// Checks that books, NBBO and symbols are the same.
 fn same_market(one: &MarketStage, other: &MarketStage) {
     let (one, other) = (one.image().sorted(), other.image().sorted());
     assert!(one == other);
@@ -231,7 +232,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     assert!(coordinator.begin().is_none(), "one at a time");
     coordinator.request_books(at);
     assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
-    // Of one that was given up.
+    // An image of an abandoned checkpoint.
     part.hand_over(at - 1, |image| stage().image_in(image));
     part.hand_over(at, |image| market.image_in(image));
     assert!(!part.is_wanted_at(at));
@@ -244,7 +245,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     assert!(refused.is_empty());
     taken.restore(restored.market);
     same_market(&taken, &market);
-    // The thread of the books ends, and with it the hope for them.
+    // The thread of the books ends, so the wait for them ends too.
     drop(part);
     let under_way = coordinator.begin().unwrap();
     states.send((501, Box::new(Taken::new(&engine, None, under_way, Nanos(0), Nanos(0)).unwrap()))).unwrap();

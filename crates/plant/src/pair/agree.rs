@@ -1,12 +1,12 @@
-//! Which of the two is the primary: decided at the start, before the journal is opened.
+//! Election of the primary: at the start, before the journal is opened.
 //!
-//! The plant opens its journal, to know its last record, and closes it. Then it asks the other. One that answers as a primary is
-//! followed, unless this plant knows of a later takeover; one that starts too, or follows nobody, is compared: more takeovers, then more
-//! records, then the plant that is to be the primary. A plant that gets no answer becomes the primary if it was that at last. One that was
-//! the standby waits: the other may have records that its clients have seen.
+//! The plant opens its journal to find its last record, and closes it. Then it asks the other plant. If that is the primary, this
+//! plant follows it, unless it knows of a later takeover. Otherwise the two are compared: more takeovers win, then more records,
+//! then the plant that is to be the primary. A plant without an answer becomes the primary if that was its last role. A former
+//! standby waits, because the other plant may have records that its clients have seen.
 //!
-//! A standby whose journal is not a beginning of the primary's moves it into a folder in it, `aside-1` and so on, and takes all
-//! records anew.
+//! A standby whose journal is not a prefix of the primary's moves it to a subfolder (`aside-1` and so on) and takes all records
+//! again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,54 +20,55 @@ use super::net::Net;
 use super::state::{self, Remembered};
 use super::{Alike, PairError, PairSetting, tip_before};
 
-/// How long the other has for an answer.
+/// Time limit for an answer of the other plant.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the other is asked.
+/// How often the other plant is asked.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// How long a plant that knows that the other is to be the primary waits for it, if it does not answer meanwhile.
+/// How long a plant that knows that the other is to be the primary waits for it while it does not answer.
 const DEFERENCE: Duration = Duration::from_secs(5);
 
-/// How often a standby that waits says so.
+/// How often a waiting standby reports that it waits.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What a plant that wants to follow this one is answered.
+/// The refusal for a plant that wants to follow this one.
 const STARTS: &str = "it is not the primary: it starts";
 
-/// What is to be done, as far as an answer shows.
+/// This plant's role, as far as an answer determines it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Primary,
-    /// The other is, or will be.
+    /// The other plant is the primary, or will be.
     Standby,
 }
 
-/// Which of the two is the primary.
+/// Decides which of the two plants is the primary.
 pub(super) fn decide(me: &Hello, other: &Hello) -> Verdict {
     let has_more = |hello: &Hello| (hello.epoch, hello.next, hello.wants_primary, hello.instance);
     let is_primary = match other.role {
-        // Both went on while they could not see each other.
+        // Both went on while they could not reach each other.
         Role::Primary if me.role == Role::Primary => {
             (me.epoch, me.next, me.instance) > (other.epoch, other.next, other.instance)
         }
         Role::Primary => me.epoch > other.epoch,
-        // It has lost this plant. A machine that crashed may have lost records that the other, and clients, have.
+        // The standby has lost this plant. If this machine crashed, it may have lost records that the standby and clients have.
         Role::Standby if me.epoch >= other.epoch && me.next >= other.next && me.wants_primary => true,
         Role::Starting | Role::Standby => has_more(me) > has_more(other),
     };
     if is_primary { Verdict::Primary } else { Verdict::Standby }
 }
 
-/// What was decided.
+/// The outcome of the election.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Agreed {
     pub(crate) role: Role,
-    /// Where the journal was moved, if it was.
+    /// Where the journal was moved, if it was moved.
     pub(crate) moved_aside: Option<String>,
 }
 
-/// Decides the role of a plant with this journal. `say` gets the news, and the waiting ends when `is_stopped`.
+/// Decides the role of a plant with this journal. `say` receives progress messages, and the wait ends when `is_stopped` returns
+/// true.
 pub(crate) fn agree<W: World>(
     setting: &PairSetting,
     (folder, options): (&Path, JournalOptions),
@@ -83,11 +84,11 @@ pub(crate) fn agree<W: World>(
         (epoch, wants_primary) = (stepped_down, is_forced);
     }
     let mut net = Net::<W>::open(setting, alike)?;
-    // An earlier day's journal is moved away now, and a torn end cut off.
+    // This moves an earlier day's journal away, and cuts off a torn end.
     let mut next = days::open_in::<W>(folder, options, W::time_of_day())?.opened.next;
     let mut moved_aside = None;
     let (mut looked, mut said) = (None, None);
-    // A primary that called: it may hear nothing of this plant's call, or answer nothing.
+    // A primary that called this plant. This plant's own calls to it may get no answer.
     let mut heard = None;
     let (mut deferred, started) = (None, W::instant());
     let instance = instance::<W>();
@@ -131,7 +132,7 @@ pub(crate) fn agree<W: World>(
         if let Some(primary) = primary
             && (wants_primary || epoch < primary.epoch)
         {
-            // There is a primary, and it may have records that this plant lacks: without its answers, this plant waits.
+            // There is a primary, and it may have records that this plant lacks, so this plant waits even without an answer.
             (epoch, wants_primary, is_forced) = (epoch.max(primary.epoch), false, false);
             state::write::<W>(folder, Remembered { epoch, is_primary: false })?;
         }
@@ -159,7 +160,8 @@ pub(crate) fn agree<W: World>(
                 break Role::Primary;
             }
             (_, None) if is_forced => break Role::Primary,
-            // The other may start at this moment, and one that is to be the primary closes its port for a moment before it serves.
+            // The other plant may be starting right now, and one that is to be the primary closes its port briefly before it
+            // serves.
             (_, None)
                 if wants_primary
                     && W::since(started) >= PATIENCE
@@ -192,7 +194,7 @@ pub(crate) fn agree<W: World>(
     Ok(Agreed { role, moved_aside })
 }
 
-/// A number that no other start has.
+/// Returns a number that differs at each start.
 pub(super) fn instance<W: World>() -> u64 {
     let mut bytes = [0; 8];
     match W::random(&mut bytes) {
@@ -201,7 +203,7 @@ pub(super) fn instance<W: World>() -> u64 {
     }
 }
 
-/// The other plant, if it has called, and is the primary of this one.
+/// Returns the hello of the other plant, if it has called and takes precedence as the primary.
 fn primary_that_calls<W: World>(net: &Net<W>, me: &Hello) -> Option<Hello> {
     let mut hellos = net.incoming.iter().filter_map(|one| one.hello);
     hellos.find(|hello| hello.role == Role::Primary && decide(me, hello) == Verdict::Standby)
@@ -214,7 +216,7 @@ enum Outcome {
     Refused(Reason, String),
 }
 
-/// Takes the answers to the call.
+/// Processes the answers to the call.
 fn answer<W: World>(net: &mut Net<W>, other: &mut Option<Hello>) -> Outcome {
     let Some(connection) = &mut net.outgoing else { return Outcome::None };
     loop {
@@ -245,7 +247,7 @@ mod tests {
     use super::super::tests::free_address;
     use super::*;
 
-    /// It became the primary of its old epoch after a second without an answer, again and again, and served clients meanwhile.
+    /// Regression: after a second without an answer it became the primary of its old epoch, again and again, and served clients.
     #[test]
     fn a_plant_that_knows_a_later_primary_waits_for_it_although_it_does_not_answer() {
         let alike = Alike { engine: 1, lines: 2 };
@@ -273,7 +275,7 @@ mod tests {
                         ..Hello::default()
                     };
                     Frame::Hello(other).encode(&mut hello);
-                    // Its calls arrive, and its answers do not. It would be the primary after a second.
+                    // Its calls arrive, but its answers do not. Without the fix, this plant would be the primary after a second.
                     for _ in 0..30 {
                         if is_called && let Ok(mut one) = std::net::TcpStream::connect(setting.listen) {
                             let _refused = one.write_all(&hello);
@@ -309,8 +311,8 @@ mod tests {
                 };
                 let (one, other) = (hello(one_role, 0), hello(other_role, 3));
                 let verdicts = [decide(&one, &other), decide(&other, &one)];
-                // Of two starting plants, one is the primary and one the standby. A primary beside a plant of another role stays,
-                // unless the other knows a later takeover.
+                // Of two starting plants, one is the primary and the other the standby. A primary keeps its role beside a plant in
+                // another role, unless that plant knows of a later takeover.
                 if one_role == Role::Starting && other_role == Role::Starting {
                     assert_ne!(verdicts[0], verdicts[1], "{one:?} {other:?}");
                 }

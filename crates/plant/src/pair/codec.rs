@@ -1,17 +1,17 @@
-//! The bytes between two plants of a pair.
+//! The protocol between the two plants of a pair.
 //!
-//! A frame is its length (u32: of the type and what follows), its type (u8) and its contents; all little-endian. Any bytes are read without
-//! a panic: a frame that is too long, of an unknown type or of a wrong length ends the connection.
+//! A frame is its length (u32: of the type and the contents), its type (u8) and its contents, all little-endian. Arbitrary bytes
+//! are parsed without a panic: a frame that is too long, of an unknown type or of a wrong length ends the connection.
 
 use tapeworks_journal::MAX_PAYLOAD_BYTES;
 
-/// The beginning of a [`Hello`]: the protocol and its version.
+/// The first bytes of a [`Hello`]: the protocol and its version.
 const MAGIC: [u8; 8] = *b"TWPAIR1\0";
 
-/// Bytes of a [`Hello`].
+/// Length of a [`Hello`] in bytes.
 const HELLO_BYTES: usize = 8 + 4 * 8 + 1 + 1 + 8 + 8 + 4 + 8;
 
-/// More takeovers than there can have been. The next one has room for its number.
+/// Upper bound of a plausible number of takeovers, with room for the next one's number.
 const MOST_EPOCH: u64 = 1 << 48;
 
 /// The longest refusal, in bytes.
@@ -20,20 +20,20 @@ const MOST_TEXT: usize = 512;
 /// The longest frame, in bytes: the longest record of a journal, with its header and the frame's own fields.
 pub(super) const MOST_FRAME_BYTES: usize = MAX_PAYLOAD_BYTES + 256;
 
-/// What a plant is at the moment.
+/// A plant's current role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
-    /// It has not agreed with the other yet.
+    /// It has not agreed with the other plant yet.
     #[default]
     Starting,
-    /// It takes its lines, and others follow it.
+    /// It processes its lines, and a standby may follow it.
     Primary,
     /// It follows a primary.
     Standby,
 }
 
 impl Role {
-    /// Its name for people.
+    /// Returns the display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -52,30 +52,30 @@ impl Role {
     }
 }
 
-/// What identifies a record among all others of its number: its time, of the clock's nanosecond, and its checksum.
+/// What identifies a record among all records with its number: its time, in ns, and its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tip {
     pub(super) time: u64,
     pub(super) checksum: u32,
 }
 
-/// Who a plant is, and what it has.
+/// A plant's identity, settings and position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Hello {
-    /// Another at each start.
+    /// Different at each start.
     pub(super) instance: u64,
-    /// Of the venues, the rules and the symbols.
+    /// Fingerprint of the version, venues, rules and symbols.
     pub(super) engine: u64,
-    /// Of the addresses of the lines.
+    /// Fingerprint of the lines' addresses.
     pub(super) lines: u64,
-    /// How many takeovers there were, as far as it knows.
+    /// Number of takeovers, as far as the plant knows.
     pub(super) epoch: u64,
     pub(super) role: Role,
-    /// Whether it is to be the primary unless the other has more.
+    /// Whether it is to be the primary unless the other plant has more.
     pub(super) wants_primary: bool,
-    /// Whether it wants the records of the other from `next` on; otherwise it only asks.
+    /// Whether it wants the other plant's records from `next` on; otherwise it only asks.
     pub(super) follows: bool,
-    /// It wants to know whether it may follow, and does not yet.
+    /// Whether it asks if it may follow, without following yet.
     pub(super) only_asks: bool,
     /// The number of its next record.
     pub(super) next: u64,
@@ -83,24 +83,24 @@ pub(super) struct Hello {
     pub(super) tip: Tip,
 }
 
-/// Why a plant does not answer as the other wishes.
+/// Why a plant refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reason {
-    /// The other's venues, rules or symbols are different.
+    /// The venues, rules or symbols differ.
     Configuration,
-    /// The other's lines are different.
+    /// The lines differ.
     Lines,
-    /// This plant is not a primary now.
+    /// This plant is not the primary now.
     NotPrimary,
-    /// It follows itself.
+    /// The plant connected to itself.
     Itself,
     /// Another standby follows already.
     Taken,
-    /// The journal of the other is not a beginning of this one.
+    /// The other plant's journal is not a prefix of this one.
     Diverged,
-    /// The journal no longer has the records.
+    /// The journal no longer has the requested records.
     NotKept,
-    /// Something else; the text says it.
+    /// Another reason, given in the text.
     Other,
 }
 
@@ -120,23 +120,23 @@ impl Reason {
 /// A frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Frame<'b> {
-    /// The first of the side that connects.
+    /// The first frame of the connecting side.
     Hello(Hello),
-    /// The answer to it.
+    /// The answer to a hello.
     Welcome(Hello),
     Refused {
         reason: Reason,
         text: &'b str,
     },
-    /// The other may follow: records come, from the next one of its hello on.
+    /// The peer may follow: records follow, starting with the `next` of its hello.
     Accepted,
-    /// Records of the journal, as it has them.
+    /// Records of the journal, unchanged.
     Records {
         /// The next record of the primary.
         next: u64,
         records: &'b [u8],
     },
-    /// There are no records.
+    /// A heartbeat, for lack of records.
     Beat {
         next: u64,
     },
@@ -144,18 +144,18 @@ pub(super) enum Frame<'b> {
     Acknowledged {
         next: u64,
     },
-    /// The primary stops, and has sent all.
+    /// The primary is stopping, and has sent all records.
     Bye,
 }
 
-/// The frame at the beginning of some bytes.
+/// The result of parsing the first frame of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Parsed<'b> {
-    /// A frame, and its bytes.
+    /// A frame, and its length in bytes.
     Frame(Frame<'b>, usize),
     /// More bytes are needed.
     Cut,
-    /// Not the protocol of a pair; why.
+    /// Not the pair protocol, and why.
     Bad(&'static str),
 }
 
@@ -170,11 +170,11 @@ fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(&hello.tip.checksum.to_le_bytes());
-    // Room for later.
+    // Reserved for later.
     out.extend_from_slice(&[0; 8]);
 }
 
-/// Takes numbers from the front of some bytes; behind their end, zeros.
+/// Takes numbers from the front of some bytes; past the end, zeros.
 struct Fields<'b>(&'b [u8]);
 
 impl Fields<'_> {
@@ -222,7 +222,7 @@ fn hello(contents: &[u8]) -> Result<Hello, &'static str> {
 }
 
 impl<'b> Frame<'b> {
-    /// Appends the frame's bytes. The text of a refusal is cut where it is too long.
+    /// Appends the frame's bytes. Truncates the text of a refusal that is too long.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -262,7 +262,7 @@ impl<'b> Frame<'b> {
         }
     }
 
-    /// Reads the frame at the beginning of `bytes`.
+    /// Parses the frame at the start of `bytes`.
     pub(super) fn parse(bytes: &'b [u8]) -> Parsed<'b> {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Parsed::Cut };
         let length = u32::from_le_bytes(*length) as usize;
@@ -270,7 +270,7 @@ impl<'b> Frame<'b> {
             return Parsed::Bad("a frame of an impossible length");
         }
         let Some(frame) = rest.get(..length) else {
-            // What is no hello needs not be awaited.
+            // A frame of an unknown type is rejected without waiting for the rest.
             let is_known = rest.first().is_none_or(|kind| (1..=8).contains(kind));
             return if is_known { Parsed::Cut } else { Parsed::Bad("a frame of an unknown type") };
         };

@@ -1,7 +1,7 @@
-//! The standby's own lines, while it follows: the packets that the primary may not have taken yet.
+//! The standby's buffer of its own lines: the packets that the primary may not have taken yet.
 //!
-//! Packets lie behind each other in pieces of a megabyte, which are used again. What the primary has taken by now is let go piece by piece.
-//! Cost of a packet: a copy.
+//! Packets are stored one after another in reused pieces of a megabyte. Pieces that the primary has taken are released whole. Cost
+//! per packet: one copy.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use tapeworks_market::Line;
 use tapeworks_time::Nanos;
 
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How long before the primary's last record a packet is taken to be in its journal: two clocks differ, and a primary that lags reads its
-/// lines in turns.
+/// A packet this much older than the primary's last record is assumed to be in the primary's journal: the two clocks differ, and a
+/// lagging primary reads its lines in turns.
 const SLACK: Nanos = Nanos(2 * Nanos::SECOND);
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Held {
     end: u32,
 }
 
-/// Bytes that a packet takes beside its own.
+/// Overhead per packet in bytes.
 const HELD_BYTES: usize = size_of::<Held>();
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ struct Bundle {
     last: Nanos,
 }
 
-/// The packets, and how many there are.
+/// The buffered packets and their counts.
 #[derive(Debug)]
 pub(crate) struct Hold {
     bundles: VecDeque<Bundle>,
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
     longest: Duration,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Packets that were let go although the primary may not have them.
+    /// Packets dropped although the primary may not have them.
     pub(crate) drops: u64,
 }
 
@@ -54,7 +54,7 @@ impl Hold {
         Self { bundles, spare, most_bytes, longest, packets: 0, bytes: 0, drops: 0 }
     }
 
-    /// Takes a packet.
+    /// Buffers a packet, and drops the oldest pieces if the buffer is too large or they are too old.
     pub(crate) fn put(&mut self, channel: u16, line: Line, received: Nanos, payload: &[u8]) {
         let is_full = self.bundles.back().is_none_or(|last| {
             last.bytes.len() + payload.len() + HELD_BYTES * (last.packets.len() + 1) > PIECE_BYTES
@@ -81,7 +81,7 @@ impl Hold {
         }
     }
 
-    /// Lets the first piece go. Returns how many packets it had.
+    /// Drops the first piece. Returns how many packets it held.
     fn drop_first(&mut self) -> u64 {
         let Some(mut first) = self.bundles.pop_front() else { return 0 };
         let packets = first.packets.len() as u64;
@@ -96,7 +96,7 @@ impl Hold {
         packets
     }
 
-    /// The primary's last record is of this time: it has taken what came well before.
+    /// Releases packets received well before `time`, the time of the primary's last record.
     pub(crate) fn is_taken_to(&mut self, time: Nanos) {
         let before = time.0.saturating_sub(SLACK.0);
         while self.bundles.front().is_some_and(|first| first.last.0 < before) {
@@ -104,7 +104,8 @@ impl Hold {
         }
     }
 
-    /// Gives the packets that the primary may not have taken, in their order, and forgets all.
+    /// Passes the packets that the primary may not have taken to `each`, in order, and empties the buffer. Returns how many were
+    /// passed.
     pub(crate) fn drain<E>(
         &mut self,
         time: Nanos,

@@ -1,8 +1,8 @@
-//! The thread between the two plants.
+//! The thread that connects the two plants of a pair.
 //!
-//! Of a primary it reads the journal's file, behind the journal's thread, and sends the records to the standby; it takes the
-//! acknowledgements. Of a standby it takes the records, checks that none is missing, and hands them to ingest; when the primary is silent
-//! it has ingest take over. It sleeps until the sockets or the journal's thread wake it, or a beat is due.
+//! On a primary, it reads the journal's file behind the journal's thread, sends the records to the standby, and receives the
+//! acknowledgements. On a standby, it receives the records, checks that none is missing, and passes them to ingest; when the
+//! primary is silent, it has ingest take over. It sleeps until the sockets or the journal's thread wake it, or a heartbeat is due.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,68 +22,69 @@ use super::{
     tip_before,
 };
 
-/// How often each side lets the other hear from it, in ns.
+/// Heartbeat interval of each side, in ns.
 const BEAT_NS: u64 = 250_000_000;
 
-/// How often a primary without a standby looks whether the other is a primary too, in ns.
+/// How often a primary without a standby checks whether the other plant is a primary too, in ns.
 const ASK_NS: u64 = 1_000_000_000;
 
-/// How long the other has for an answer, in ns.
+/// Time limit for the other plant's answer, in ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// How often a standby tries to connect, in ns.
 const CALL_NS: u64 = 100_000_000;
 
-/// How long the thread sleeps at most.
+/// Maximum sleep of the thread.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long it sleeps while ingest has no room.
+/// How long the thread sleeps while ingest has no room.
 const REST: Duration = Duration::from_millis(1);
 
-/// Bytes of records in a frame, but for a longer record.
+/// Bytes of records per frame, unless a single record is longer.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// Bytes that may wait for a standby's socket.
+/// Bytes that may be queued for a standby's socket.
 const MOST_UNSENT: usize = 1 << 20;
 
-/// A standby that lacks no more records than these, of the moment, is in step: events wait for it.
+/// A standby that lags by at most this many records is in step: events wait for it.
 const NEAR: u64 = 256;
 
 /// How long events do not wait for a standby that was too slow, in ns.
 const ALONE_NS: u64 = 1_000_000_000;
 
-/// How long a primary that stops waits for its standby, in ns.
+/// How long a stopping primary waits for its standby, in ns.
 const FAREWELL_NS: u64 = 1_000_000_000;
 
-/// Frames that a standby takes before it lets the primary hear from it.
+/// Frames that a standby takes before it acknowledges.
 const FRAMES_IN_TURN: usize = 8;
 
 /// Pieces that may wait for ingest.
 const PIECES: usize = 64;
 
-/// What ingest gets.
+/// A message to ingest.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// Records of the primary's journal, as it has them, checked.
+    /// Records of the primary's journal, unchanged and checked.
     Records(Arc<[u8]>),
-    /// The primary is gone: the buffered packets of the plant's own lines are next, and then the lines.
+    /// The primary is gone: ingest continues with the buffered packets of the plant's own lines, and then with the lines.
     TakeOver,
 }
 
-/// A standby that follows this plant.
+/// The standby that follows this plant.
 #[derive(Debug)]
 struct Follower<W: World> {
     instance: u64,
     reader: JournalReader<W>,
     acknowledged: u64,
-    /// Numbers of records and the bytes sent up to there, not acknowledged yet.
+    /// Bytes sent to the standby, for comparison with the bytes acknowledged; `marks` holds record numbers and the bytes sent up to
+    /// each.
     sent_bytes: u64,
     acknowledged_bytes: u64,
     marks: std::collections::VecDeque<(u64, u64)>,
     beat_ns: u64,
 }
 
-/// The thread.
+/// The thread's state.
 pub(crate) struct Link<W: World> {
     setting: PairSetting,
     folder: PathBuf,
@@ -94,25 +95,25 @@ pub(crate) struct Link<W: World> {
     role: Role,
     epoch: u64,
     pieces: W::SyncSender<Piece>,
-    /// It wakes ingest.
+    /// Wakes ingest.
     ingest: Option<W::Waker>,
     pending: Option<Piece>,
     follower: Option<Follower<W>>,
-    /// When the other was asked or called last, in ns; `None`: at once.
+    /// When the other plant was last asked or called, in ns; `None` means that a call is due immediately.
     asked_ns: Option<u64>,
     alone_since_ns: u64,
     went_alone: u64,
-    /// Of a standby: the record that comes next, and the one before it.
+    /// For a standby: the next record, and the one before it.
     handed: u64,
     tip: Tip,
     primary_next: u64,
     is_accepted: bool,
-    /// The call only asks whether the primary is there.
+    /// The call only asks whether the primary is alive.
     is_asking: bool,
-    /// Frames that have come are not taken yet.
+    /// More received frames may be waiting to be taken.
     has_more: bool,
     has_said_bye: bool,
-    /// When the primary was heard last, in ns.
+    /// When the primary was last heard, in ns.
     heard_ns: u64,
     turned_ns: u64,
     acknowledged_ns: u64,
@@ -123,11 +124,11 @@ pub(crate) struct Link<W: World> {
     scratch: Vec<u8>,
 }
 
-/// The thread, what the others share with it, and ingest's end.
+/// The thread's state, what other threads share with it, and ingest's end.
 type Opened<W> = (Link<W>, Arc<Shared<W>>, <W as World>::Receiver<Piece>);
 
 impl<W: World> Link<W> {
-    /// Opens the sockets. `next` is the number of the journal's next record.
+    /// Opens the sockets and reads the remembered role. `next` is the number of the journal's next record.
     pub(crate) fn open(
         setting: &PairSetting,
         folder: &Path,
@@ -186,12 +187,12 @@ impl<W: World> Link<W> {
         Ok((link, shared, pieces_out))
     }
 
-    /// Whether the plant begins as a standby.
+    /// Returns whether the plant is a standby.
     pub(crate) fn is_standby(&self) -> bool {
         self.role == Role::Standby
     }
 
-    /// Ingest is woken by this.
+    /// Sets the waker for ingest.
     pub(crate) fn wakes(&mut self, ingest: W::Waker) {
         self.ingest = Some(ingest);
     }
@@ -212,7 +213,7 @@ impl<W: World> Link<W> {
         }
     }
 
-    /// Serves until the plant has stopped.
+    /// Runs until the plant has stopped.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<(), BeginAgain> {
         loop {
             let longest = match (&self.pending, self.has_more) {
@@ -244,20 +245,20 @@ impl<W: World> Link<W> {
         }
     }
 
-    /// Lets no more events pass. A plant that steps down remembers that first: whenever it starts again, it is a standby.
+    /// Stops all further events. A plant that steps down records that first, so that it is a standby whenever it starts again.
     fn step_down(&mut self, why: &BeginAgain) {
         self.shared.depose();
         if let BeginAgain::SteppedDown { epoch, .. } = why {
             let remembered = Remembered { epoch: self.epoch.max(*epoch), is_primary: false };
             if let Err(error) = state::write::<W>(&self.folder, remembered) {
-                // The process remembers it: see `PairSetting::begin_again`.
+                // The process remembers the epoch instead: see `PairSetting::begin_again`.
                 self.reason = Some(error.to_string());
                 self.report();
             }
         }
     }
 
-    /// The plant stops in good order: its standby gets the last records, and need not wait for the silence.
+    /// Says farewell when the plant stops in good order: its standby gets the last records and need not wait for the silence.
     fn say_farewell(&mut self) {
         let began_ns = self.net.now_ns();
         let mut has_said = false;
@@ -293,7 +294,8 @@ impl<W: World> Link<W> {
         self.look_for_another(now_ns)
     }
 
-    /// Looks at those who said who they are.
+    /// Accepts or refuses peers that have identified themselves. Steps down if one is of a later epoch, or is a primary that takes
+    /// precedence.
     fn admit(&mut self, written: u64, now_ns: u64) -> Result<(), BeginAgain> {
         let mut incoming = std::mem::take(&mut self.net.incoming);
         let mut deposed = Ok(());
@@ -332,7 +334,7 @@ impl<W: World> Link<W> {
         deposed
     }
 
-    /// Whether a plant may follow from its next record on.
+    /// Returns a follower for a plant that may follow from its next record, or the reason to refuse it.
     fn accept(&self, hello: &Hello, written: u64) -> Result<Follower<W>, (Reason, String)> {
         if self.follower.is_some() {
             return Err((Reason::Taken, "another standby follows already: a pair has two plants".to_owned()));
@@ -366,14 +368,14 @@ impl<W: World> Link<W> {
         })
     }
 
-    /// Sends the standby what it lacks, and takes its acknowledgements.
+    /// Sends the standby the records that it lacks, and takes its acknowledgements.
     fn serve(&mut self, written: u64, now_ns: u64) {
         let me = self.hello(false);
         let Some(follower) = &mut self.follower else { return };
         let one =
             self.net.incoming.iter_mut().find(|one| is_of(one.hello, follower.instance) && !one.is_leaving());
         let Some(one) = one else {
-            // It is gone.
+            // The standby has disconnected.
             (self.follower, self.asked_ns) = (None, None);
             return;
         };
@@ -452,12 +454,12 @@ impl<W: World> Link<W> {
             self.net.refused += 1;
             (self.follower, self.asked_ns) = (None, None);
         } else {
-            // What was written may be on its way at once.
+            // Try to send the new frames immediately.
             self.net.turn(Duration::ZERO, &me);
         }
     }
 
-    /// Lets events wait for a standby that is near the end of the journal.
+    /// Makes events wait for a standby that is close to the end of the journal.
     fn watch_step(&mut self, written: u64, now_ns: u64) {
         let went_alone = self.shared.went_alone.load(Ordering::Relaxed);
         if went_alone > self.went_alone {
@@ -475,7 +477,7 @@ impl<W: World> Link<W> {
         }
     }
 
-    /// Without a standby: asks the other whether it is a primary too.
+    /// Asks the other plant whether it is a primary too, if this one has no standby.
     fn look_for_another(&mut self, now_ns: u64) -> Result<(), BeginAgain> {
         if self.follower.is_some() {
             self.net.hang_up();
@@ -507,7 +509,7 @@ impl<W: World> Link<W> {
     }
 
     fn follow(&mut self, now_ns: u64) -> Result<(), BeginAgain> {
-        // A thread that stood still has not heard what came meanwhile.
+        // If the thread was stopped for a while, it has not heard what came in that time.
         let silence_ns = self.setting.takeover_after.as_nanos() as u64;
         if self.turned_ns == 0 || now_ns.saturating_sub(self.turned_ns) > silence_ns / 2 {
             self.heard_ns = now_ns;
@@ -534,8 +536,8 @@ impl<W: World> Link<W> {
         let is_due = self.asked_ns.is_none_or(|called| now_ns.saturating_sub(called) >= CALL_NS);
         if self.net.outgoing.is_none() && is_due {
             self.asked_ns = Some(now_ns);
-            // What was handed on is in the journal before the plant says what it has. Until then it only asks whether the primary is there:
-            // one that has much to do itself would take it to be silent.
+            // The plant reports its position only once the records it passed on are in the journal. Until then it only asks whether
+            // the primary is alive; otherwise a plant that is busy catching up would mistake the primary for silent.
             let follows = written == self.handed && self.pending.is_none();
             let me = self.hello(follows);
             self.net.call(&me);
@@ -548,7 +550,7 @@ impl<W: World> Link<W> {
         if (is_silent || self.has_said_bye) && self.pending.is_none() { self.take_over() } else { Ok(()) }
     }
 
-    /// Takes what a primary answers that was only asked.
+    /// Takes the answer to a call that only asked whether the primary is alive.
     fn take_answer(&mut self, now_ns: u64) {
         let frame = self.net.outgoing.as_ref().map(|connection| connection.frame());
         match frame {
@@ -563,16 +565,16 @@ impl<W: World> Link<W> {
         self.is_asking = false;
     }
 
-    /// Hands ingest what it had no room for.
+    /// Passes ingest the message that it had no room for.
     fn hand_on(&mut self) {
         let Some(piece) = self.pending.take() else { return };
         match self.pieces.try_send(piece) {
             Ok(()) => {
-                // It looks by itself within a moment.
+                // Ingest checks by itself within a moment.
                 let _looks_later = self.ingest.as_ref().map(W::Waker::wake);
             }
             Err(TrySendError::Full(piece)) => self.pending = Some(piece),
-            // Ingest has ended, and the plant with it.
+            // Ingest has ended, and so has the plant.
             Err(TrySendError::Disconnected(_)) => {}
         }
     }
@@ -592,7 +594,7 @@ impl<W: World> Link<W> {
                 Parsed::Bad(why) => return Err(cannot(why)),
                 Parsed::Frame(Frame::Welcome(hello), length) => {
                     if is_primary_from(&hello, self.epoch) {
-                        // It is there, whether it lets this plant follow or not.
+                        // The primary is alive, whether or not it lets this plant follow.
                         self.heard_ns = now_ns;
                     }
                     if hello.role == Role::Primary && hello.epoch > self.epoch {
@@ -611,7 +613,7 @@ impl<W: World> Link<W> {
                     let said = text.to_owned();
                     self.reason = Some(said.clone());
                     match reason {
-                        // It may be the primary in a moment.
+                        // The other plant may become the primary in a moment.
                         Reason::NotPrimary | Reason::Other => self.net.hang_up(),
                         _ => self.net.hang_up_for_a_while(),
                     }
@@ -646,7 +648,7 @@ impl<W: World> Link<W> {
         Ok(())
     }
 
-    /// Says what the journal has.
+    /// Acknowledges the records that the journal has.
     fn acknowledge(&mut self, now_ns: u64) {
         let written = self.shared.written.load(Ordering::Acquire);
         let is_due = self.acknowledged_ns == 0 || now_ns.saturating_sub(self.acknowledged_ns) >= BEAT_NS;
@@ -661,11 +663,11 @@ impl<W: World> Link<W> {
         }
     }
 
-    /// The primary is gone: this plant is the primary from now on.
+    /// Makes this plant the primary, because the primary is gone.
     fn take_over(&mut self) -> Result<(), BeginAgain> {
         self.net.hang_up();
         let epoch = self.epoch.saturating_add(1);
-        // The disk has it before anybody sees it: a plant that comes back knows that it was not the last.
+        // On disk before anyone can see it, so that a plant that comes back knows that it was not the last primary.
         state::write::<W>(&self.folder, Remembered { epoch, is_primary: true })
             .map_err(|error| BeginAgain::CannotFollow(error.to_string()))?;
         (self.epoch, self.role) = (epoch, Role::Primary);
@@ -709,7 +711,7 @@ impl<W: World> Drop for Link<W> {
     }
 }
 
-/// Whether this is the primary of a plant that follows in this epoch, or a later one.
+/// Returns whether `hello` is from a primary of this epoch or a later one.
 fn is_primary_from(hello: &Hello, epoch: u64) -> bool {
     hello.role == Role::Primary && hello.epoch >= epoch
 }
@@ -718,8 +720,8 @@ fn is_of(hello: Option<Hello>, instance: u64) -> bool {
     hello.is_some_and(|hello| hello.instance == instance && hello.follows)
 }
 
-/// Checks that these are the records from `next` on, each sound and none missing. Returns the next number, the last record and how many
-/// there are.
+/// Checks that the records start at `next`, are all sound, and that none is missing. Returns the next number, the last record and
+/// the number of records.
 fn checked(mut bytes: &[u8], next: u64) -> Result<(u64, Tip, u64), &'static str> {
     let (mut next, mut tip, mut count) = (next, Tip::default(), 0);
     while !bytes.is_empty() {
@@ -760,7 +762,7 @@ mod tests {
         let setting = PairSetting::new(address, free_address(), true);
         let (link, shared, _pieces) = Link::<System>::open(&setting, folder.path(), alike, 0).unwrap();
         let running = std::thread::spawn(move || link.run(&AtomicBool::new(false)));
-        // The other is the primary of a later epoch, and asks.
+        // The other plant is the primary of a later epoch, and connects.
         let mut other = std::net::TcpStream::connect(address).unwrap();
         let (engine, lines) = (alike.engine, alike.lines);
         let hello = Hello { instance: 7, engine, lines, epoch: 3, role: Role::Primary, ..Hello::default() };

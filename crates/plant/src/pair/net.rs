@@ -1,4 +1,4 @@
-//! The sockets of a pair: those that the other plant opened, and the one to it.
+//! The sockets of a pair: connections from the other plant, and the one to it.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -12,31 +12,31 @@ use tapeworks_runtime::world::{Listener as _, Poll as _, Ready, Source as _, Str
 use super::codec::{Frame, Hello, Parsed, Reason};
 use super::{Alike, PairError, PairSetting};
 
-/// Connections from outside at once.
+/// Maximum number of incoming connections.
 const MOST_INCOMING: usize = 8;
 
-/// How long a connection may take to be made, and its other side to say who it is, in ns.
+/// Time limit for connecting, and for a new peer to identify itself, in ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// How long a refusal may take to be sent, in ns.
+/// Time limit for sending a refusal, in ns.
 const LEAVING_NS: u64 = 2_000_000_000;
 
-/// Bytes that one read takes.
+/// Maximum bytes per read.
 const READ_BYTES: usize = 256 << 10;
 
-/// Bytes that were received and not taken, above which no more are read.
+/// Reading pauses when this many received bytes have not been taken.
 const MOST_UNTAKEN: usize = 4 << 20;
 
-/// How long this plant at most does not call again where the other has refused it, or TLS has failed, in ns.
+/// Longest pause before calling a peer again that refused the connection or failed TLS, in ns.
 const MOST_REST_NS: u64 = 1_000_000_000;
 
-/// What a client without TLS gets where it must speak it: a frame that refuses.
+/// The answer to a client that does not speak TLS although it must: a refusal frame.
 const SPEAKS_TLS: &[u8] = b"\x32\0\0\0\x03\x07this plant's [pair] has a certificate: speak TLS";
 
 const LISTENER: Token = Token(0);
 pub(super) const WAKER: Token = Token(1);
 
-/// Bytes in and out of a connection.
+/// Buffers of bytes from and to a connection.
 #[derive(Debug, Default)]
 struct Bytes {
     input: Vec<u8>,
@@ -84,7 +84,7 @@ pub(super) struct Connection<W: World> {
     token: Token,
     is_made: bool,
     since_ns: u64,
-    /// When the last bytes came, in ns.
+    /// When the last bytes arrived, in ns.
     pub(super) heard_ns: u64,
 }
 
@@ -94,12 +94,12 @@ impl<W: World> Connection<W> {
         Self { pump, bytes, token, is_made, since_ns: now_ns, heard_ns: now_ns }
     }
 
-    /// Moves bytes. `false`: the connection is gone; frames that have come are still there.
+    /// Moves bytes. Returns `false` if the connection is closed; received frames can still be taken.
     fn turn(&mut self, buffer: &mut [u8], now_ns: u64) -> bool {
         if !self.is_made {
             match self.pump.stream().is_connected() {
                 Ok(true) => {
-                    // Without it small frames wait for acknowledgements.
+                    // Without this option small frames wait for acknowledgements.
                     let _is_set = self.pump.stream().set_nodelay(true);
                     self.is_made = true;
                 }
@@ -120,19 +120,19 @@ impl<W: World> Connection<W> {
         self.bytes.input.len() - self.bytes.taken
     }
 
-    /// Whether there is something to do that the poll does not report.
+    /// Returns whether there is work that the poll does not report.
     fn has_work(&self) -> bool {
         self.is_made
             && (self.pump.has_to_write(self.bytes.output())
                 || self.pump.has_to_read() && self.untaken() < MOST_UNTAKEN)
     }
 
-    /// Why it is gone, as far as the socket or TLS knows.
+    /// Returns why the connection closed, as far as the socket or TLS knows.
     fn failure(&self) -> Option<&std::io::Error> {
         self.pump.failure()
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns how many bytes wait to be sent.
     pub(super) fn unsent(&self) -> usize {
         self.bytes.output().len()
     }
@@ -141,7 +141,7 @@ impl<W: World> Connection<W> {
         frame.encode(&mut self.bytes.output);
     }
 
-    /// The next frame, and its bytes for [`Connection::take`].
+    /// Returns the next frame, and its length for [`Connection::take`].
     pub(super) fn frame(&self) -> Parsed<'_> {
         Frame::parse(self.bytes.input.get(self.bytes.taken..).unwrap_or_default())
     }
@@ -156,11 +156,11 @@ impl<W: World> Connection<W> {
 pub(super) struct Incoming<W: World> {
     pub(super) connection: Connection<W>,
     pub(super) address: SocketAddr,
-    /// Who it is, once that is known and fits.
+    /// The peer's hello, once it has arrived and is acceptable.
     pub(super) hello: Option<Hello>,
-    /// It ends when all is sent; by this time in any case, in ns.
+    /// Set when the connection is to close: after everything is sent, and by this time in any case, in ns.
     leaving_ns: Option<u64>,
-    /// The other side has closed.
+    /// The peer has closed the connection.
     is_gone: bool,
 }
 
@@ -195,13 +195,13 @@ pub(super) struct Net<W: World> {
     reported: Vec<Ready>,
     buffer: Vec<u8>,
     may_accept: bool,
-    /// How long the other is not called after it has refused: it is asked some times before its silence counts.
+    /// Pause after a refusal, short enough for several calls before the other plant's silence counts.
     rest_ns: u64,
-    /// The other is not called before this time, in ns.
+    /// The other plant is not called before this time, in ns.
     rests_until_ns: u64,
     /// Connections that were refused.
     pub(super) refused: u64,
-    /// Why the last was.
+    /// Why the last one was refused.
     pub(super) reason: Option<String>,
 }
 
@@ -242,7 +242,8 @@ impl<W: World> Net<W> {
         u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Waits for the sockets, `longest` at most; moves bytes, and answers who says who it is: `me` is this plant.
+    /// Waits for the sockets for at most `longest`, moves bytes, and answers peers that identify themselves. `me` describes this
+    /// plant.
     pub(super) fn turn(&mut self, longest: Duration, me: &Hello) {
         let connections = self.incoming.iter().map(|one| &one.connection).chain(&self.outgoing);
         let has_work = connections.into_iter().any(Connection::has_work);
@@ -273,7 +274,7 @@ impl<W: World> Net<W> {
             let has_left =
                 one.leaving_ns.is_some_and(|until| one.connection.unsent() == 0 || now_ns >= until);
             if one.is_gone || has_left {
-                // What the other has not read yet stays with the kernel; the socket is gone with the connection.
+                // Bytes that the peer has not read yet stay with the kernel; the socket closes with the connection.
                 let _ = one.connection.pump.stream().deregister(&self.poll);
             } else {
                 self.incoming.push(one);
@@ -327,7 +328,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The host of the other plant finds room among strangers: the oldest that has not said who it is goes.
+    /// Makes room for the other plant's host among strangers, by closing the oldest connection that has not identified itself.
     fn make_room(&mut self, address: SocketAddr) {
         let peer = self.peer.ip();
         if self.incoming.len() < MOST_INCOMING || address.ip() != peer {
@@ -346,7 +347,7 @@ impl<W: World> Net<W> {
         self.reason = Some(reason);
     }
 
-    /// Looks who a new connection is.
+    /// Identifies a new connection's peer, and welcomes or refuses it.
     fn answer(&mut self, one: &mut Incoming<W>, me: &Hello, now_ns: u64) {
         if one.hello.is_some() || one.is_leaving() {
             return;
@@ -386,7 +387,7 @@ impl<W: World> Net<W> {
         one.refuse(Reason::Other, why, now_ns);
     }
 
-    /// Refuses those who want to follow this plant, which is not the primary.
+    /// Refuses peers that want to follow this plant, which is not the primary.
     pub(super) fn refuse_followers(&mut self, text: &str) {
         let now_ns = self.now_ns();
         for one in &mut self.incoming {
@@ -396,7 +397,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// Connects to the other plant, if there is no connection to it, and says who this one is.
+    /// Connects to the other plant, if not connected, and sends `hello`.
     pub(super) fn call(&mut self, hello: &Hello) {
         if self.outgoing.is_some() || self.now_ns() < self.rests_until_ns {
             return;
@@ -421,13 +422,13 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// As [`Net::hang_up`]; the other has refused this plant, which calls again after a rest.
+    /// Hangs up like [`Net::hang_up`] after a refusal, and pauses before the next call.
     pub(super) fn hang_up_for_a_while(&mut self) {
         self.hang_up();
         self.rests_until_ns = self.now_ns().saturating_add(self.rest_ns);
     }
 
-    /// How long the other has left the call without an answer, in ns.
+    /// Returns how long the call has been open, in ns.
     pub(super) fn unanswered_ns(&self) -> u64 {
         let now_ns = self.now_ns();
         self.outgoing.as_ref().map_or(0, |connection| now_ns.saturating_sub(connection.since_ns))

@@ -1,6 +1,6 @@
-//! What a plant of a pair remembers over a restart: the epoch and its role.
+//! What a plant of a pair remembers across restarts: the epoch and its role.
 //!
-//! A file `pair` in the journal's folder, of two lines. It is replaced in one step, and the disk has it before the plant acts on it.
+//! Stored as a two-line file `pair` in the journal's folder. It is replaced atomically, and is on disk before the plant acts on it.
 
 use std::io;
 use std::path::Path;
@@ -9,12 +9,12 @@ use tapeworks_disk::{Access, Disk, DiskFile as _};
 
 use super::PairError;
 
-/// What is remembered.
+/// The remembered state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Remembered {
-    /// Takeovers so far.
+    /// Number of takeovers so far.
     pub(super) epoch: u64,
-    /// Whether it was the primary at last.
+    /// Whether the plant's last role was primary.
     pub(super) is_primary: bool,
 }
 
@@ -31,7 +31,7 @@ fn parse(text: &str) -> Option<Remembered> {
     lines.next().is_none().then_some(Remembered { epoch, is_primary })
 }
 
-/// Reads the file; `None`: there is none.
+/// Reads the file; returns `None` if there is none.
 pub(super) fn read<D: Disk>(folder: &Path) -> Result<Option<Remembered>, PairError> {
     let path = folder.join(NAME);
     let bytes = match D::read(&path) {
@@ -48,7 +48,7 @@ pub(super) fn read<D: Disk>(folder: &Path) -> Result<Option<Remembered>, PairErr
     }
 }
 
-/// Writes the file, and waits until the disk has it. Does nothing if the file says the same: that needs no room on the disk.
+/// Writes the file and waits until it is on disk. Does nothing if the file has the same contents, which needs no disk space.
 pub(super) fn write<D: Disk>(folder: &Path, remembered: Remembered) -> Result<(), PairError> {
     if read::<D>(folder).is_ok_and(|written| written == Some(remembered)) {
         return Ok(());
@@ -81,7 +81,7 @@ mod tests {
             write::<System>(folder.path(), remembered).unwrap();
             assert_eq!(read::<System>(folder.path()).unwrap(), Some(remembered));
         }
-        // A full disk has no room for what is there already.
+        // Even a full disk can hold the contents that are already there.
         std::fs::create_dir(folder.path().join("pair.new")).unwrap();
         write::<System>(folder.path(), Remembered::default()).unwrap();
         assert!(write::<System>(folder.path(), Remembered { epoch: 8, is_primary: false }).is_err());

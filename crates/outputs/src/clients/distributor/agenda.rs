@@ -1,4 +1,4 @@
-//! The requests of one client, in their order.
+//! The pending requests of one client, in order.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use tapeworks_store::Schema;
 use super::super::control::{Refusal, Subscription};
 use super::interest::Chosen;
 
-/// A request that waits.
+/// A pending request.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Records are wanted.
+    /// Adds a subscription.
     Subscribe(Subscription),
-    /// Records are not wanted any more.
+    /// Ends a subscription.
     Unsubscribe(Subscription),
-    /// The subscriptions before the start of the stream have taken effect: their replay may begin.
+    /// Starts the replay: all subscriptions from before the start of the stream have taken effect.
     Replay,
 }
 
@@ -23,24 +23,24 @@ pub(super) enum Step {
 pub(super) struct Making {
     pub(super) schema: Schema,
     pub(super) chosen: Chosen,
-    /// The client names instruments by their numbers.
+    /// Whether the client identifies instruments by number.
     pub(super) by_number: bool,
-    /// Where each remaining part ends: the number after its last instrument.
+    /// The end of each remaining part: the number after its last instrument.
     pub(super) ends: VecDeque<u32>,
     /// The first instrument of the next part.
     pub(super) next: u32,
     /// Work of each part besides its records.
     pub(super) reading: usize,
-    /// Whether no more lines of the subscription follow.
+    /// Whether this is the last line of the subscription.
     pub(super) is_last: bool,
 }
 
-/// The requests of one client, in their order.
+/// The pending requests of one client, in order.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) making: Option<Making>,
     pub(super) steps: VecDeque<Step>,
-    /// Snapshots among the steps.
+    /// Number of snapshots among the steps.
     pub(super) snapshots: usize,
 }
 
@@ -51,10 +51,10 @@ impl Step {
 }
 
 impl Agenda {
-    /// Takes a request.
+    /// Adds a request.
     ///
     /// # Errors
-    /// [`Refusal::TooManySnapshots`] when `limit` snapshots wait.
+    /// [`Refusal::TooManySnapshots`] if `limit` snapshots are already waiting.
     pub(super) fn push(&mut self, step: Step, limit: usize) -> Result<(), Refusal> {
         if step.has_snapshot() {
             if self.snapshots >= limit {
@@ -82,12 +82,12 @@ impl Agenda {
         self.making.is_some()
     }
 
-    /// Whether the next step puts records of a snapshot into the queue.
+    /// Returns whether the next step queues records of a snapshot.
     pub(super) fn needs_room(&self) -> bool {
         self.is_making() || self.steps.front().is_some_and(Step::has_snapshot)
     }
 
-    /// Requests that wait, the snapshot in progress included.
+    /// Returns the number of pending requests, including the snapshot in progress.
     pub(super) fn len(&self) -> usize {
         self.steps.len() + usize::from(self.is_making())
     }

@@ -1,4 +1,4 @@
-//! One client: its subscriptions, its queue, and its policy when it is slow.
+//! One client: its subscriptions, its queue, and its slow-reader policy.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,49 +23,49 @@ use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::transport::Transport;
 use tapeworks_runtime::world::World;
 
-/// The time, by two clocks.
+/// The time by two clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Clocks {
-    /// The wall clock, for records and messages. It never goes back: when the clock is set back, this time stands still until
-    /// the clock has caught up.
+    /// The wall clock, for records and messages. It never goes back: if the clock is set back, this time stands still until the
+    /// clock has caught up.
     pub(super) wall: Nanos,
     /// A clock that cannot be set, for durations.
     pub(super) steady: Nanos,
 }
 
-/// Where a session is.
+/// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// The key is not shown yet, or the stream has not begun.
+    /// The client has not authenticated, or its stream has not begun.
     Opening,
     /// Records are sent.
     Live,
-    /// It gets the reason for its end.
+    /// The client is sent the reason for the end of its session.
     Closing {
-        /// It is disconnected by then (steady clock).
+        /// When it is disconnected at the latest, by the steady clock.
         until: Nanos,
     },
 }
 
-/// The state of a client, for people.
+/// The state of a client, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientState {
-    /// It has not shown a key.
+    /// It has not authenticated.
     Connected,
-    /// It has shown a key and may subscribe.
+    /// It has authenticated and may subscribe.
     Admitted,
-    /// A replay is under way.
+    /// A replay is running.
     Replaying,
-    /// It gets records as they happen.
+    /// It receives live records.
     Live,
-    /// It gets records as they happen, and is slow.
+    /// It receives live records, and is slow.
     Slow,
-    /// Its session ends.
+    /// Its session is ending.
     Closing,
 }
 
 impl ClientState {
-    /// Its name in reports.
+    /// Returns its name in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connected => "connected",
@@ -85,49 +85,49 @@ pub struct ClientView {
     pub session: u64,
     /// The name that it sent.
     pub name: String,
-    /// Where it comes from.
+    /// Its address.
     pub address: SocketAddr,
-    /// The name of its key; empty before it has shown one.
+    /// The name of its key; empty before authentication.
     pub key: String,
-    /// Its dataset; empty before.
+    /// Its dataset; empty before authentication.
     pub dataset: String,
     /// Schemas it has subscribed to.
     pub schemas: Vec<Schema>,
-    /// Where it is.
+    /// Its state.
     pub state: ClientState,
-    /// Its policy when it is slow.
+    /// Its slow-reader policy.
     pub slow_reader: SlowReader,
     /// When it connected.
     pub since: Nanos,
-    /// Records put into its queue.
+    /// Records queued for it.
     pub records: u64,
     /// Bytes written to its socket.
     pub bytes: u64,
-    /// Bytes that wait for it.
+    /// Bytes queued for it.
     pub queued_bytes: usize,
-    /// Its requests that wait for their turn.
+    /// Its pending requests.
     pub requests: usize,
-    /// Nanoseconds since its queue was empty the last time.
+    /// Nanoseconds since its queue was last empty.
     pub lag_ns: u64,
-    /// Records left out.
+    /// Records skipped.
     pub skipped: u64,
-    /// Records that gave way to later ones of the same instrument.
+    /// Records replaced by later ones of the same instrument.
     pub conflated: u64,
 }
 
 /// The destination of an instrument's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanting {
-    /// To the client.
+    /// To the client's queue.
     Now,
-    /// To the records kept for the end of a replay.
+    /// To the records kept until the end of a replay.
     Kept,
 }
 
-/// A quote that waits for its client to catch up: its schema, feed and instrument.
+/// The key of a conflated quote: schema, feed and instrument.
 type QuoteKey = (usize, u16, InstrumentId);
 
-/// The last quotes of a client that is behind, in the order in which the first of each came.
+/// The last quotes for a client that is behind, in the order in which each key first came.
 #[derive(Debug, Default)]
 struct Conflated {
     places: HashMap<QuoteKey, usize>,
@@ -135,7 +135,7 @@ struct Conflated {
 }
 
 impl Conflated {
-    /// Takes a quote. Returns whether an earlier one gave way.
+    /// Stores a quote. Returns whether it replaced an earlier one.
     fn put(&mut self, key: QuoteKey, record: &[u8]) -> bool {
         if let Some(known) = self.places.get(&key).and_then(|place| self.records.get_mut(*place)) {
             if !planted!("conflation-keeps-the-first") {
@@ -159,20 +159,20 @@ impl Conflated {
     }
 }
 
-/// Whether the last record of an instrument replaces the earlier ones.
+/// Returns whether an instrument's last record of this schema supersedes the earlier ones.
 fn is_of_quotes(of_schema: usize) -> bool {
     let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
     quotes.map(place_of).contains(&of_schema)
 }
 
-/// A connection with its state.
+/// A connection and its state.
 #[derive(Debug)]
 pub(super) struct Client<W: World> {
     pub(super) transport: Transport<W::Stream>,
     pub(super) session: Session,
     pub(super) phase: Phase,
     pub(super) replay: Option<Replay<W>>,
-    /// Its requests that wait for their turn.
+    /// Its pending requests.
     pub(super) agenda: Agenda,
     /// Whether the socket may take bytes.
     pub(super) is_writable: bool,
@@ -187,25 +187,25 @@ pub(super) struct Client<W: World> {
     subscriptions: Vec<Subscription>,
     interests: Vec<Option<Interest>>,
     named: FixedBitSet,
-    /// Instruments known when the first subscription with a start took effect: the replay names those that came later.
+    /// Instruments known when the first subscription with a start took effect: the replay names those that appeared later.
     known_at_start: Option<usize>,
     outbox: Outbox,
-    /// Records of the present, while a replay is on its way to it.
+    /// Live records, while a replay catches up with them.
     kept: Vec<u8>,
     kept_count: u64,
     conflated: Conflated,
-    /// Bytes of the queue that came at once, by a snapshot or the end of a replay, and are no sign of a slow client.
+    /// Bytes of the queue that came in bulk, from a snapshot or the end of a replay, and do not mean that the client is slow.
     allowance: usize,
     is_warned: bool,
-    /// Records left out since the client fell behind; `None` while it has not.
+    /// Records skipped since the client fell behind; `None` if it is not behind.
     skipping: Option<u64>,
     is_over: bool,
     is_shut: bool,
-    /// When bytes went out last, on the stopwatch.
+    /// When bytes were last sent, by the steady clock.
     last_sent: Nanos,
-    /// When its queue was last empty, on the stopwatch.
+    /// When its queue was last empty, by the steady clock.
     last_empty: Nanos,
-    /// When the turn began.
+    /// When the current turn began.
     turn: Nanos,
     records: u64,
     bytes: u64,
@@ -213,7 +213,7 @@ pub(super) struct Client<W: World> {
     conflated_count: u64,
 }
 
-/// The bytes of a batch for every client that takes all of it.
+/// Returns the bytes of a batch for every client that takes all of it.
 pub(super) fn shared(batch: &Batch, has_ts_out: bool, now: Nanos) -> Bytes {
     if !has_ts_out {
         return Bytes::copy_from_slice(batch.bytes());
@@ -224,7 +224,7 @@ pub(super) fn shared(batch: &Batch, has_ts_out: bool, now: Nanos) -> Bytes {
     bytes.into()
 }
 
-/// The records of `bytes`, one by one: the first byte of each is its length in words of 32 bits.
+/// Iterates over the records in `bytes`: the first byte of each is its length in 32-bit words.
 fn records_of(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -290,7 +290,7 @@ impl<W: World> Client<W> {
         self.address
     }
 
-    /// The place of its key, once it has shown one.
+    /// Returns the index of its key, once it has authenticated.
     pub(super) fn key(&self) -> Option<usize> {
         self.admitted.as_ref().map(|admitted| admitted.key)
     }
@@ -307,17 +307,17 @@ impl<W: World> Client<W> {
         self.phase == Phase::Live
     }
 
-    /// Bytes that wait or are kept for it.
+    /// Returns the bytes that are queued or kept for it.
     pub(super) fn waiting(&self) -> usize {
         self.outbox.len() + self.kept.len()
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the bytes queued to be sent.
     pub(super) fn queued(&self) -> usize {
         self.outbox.len()
     }
 
-    /// Whether it has read all its records.
+    /// Returns whether it has received everything.
     pub(super) fn has_all(&self) -> bool {
         self.waiting() == 0
             && self.transport.is_settled()
@@ -327,17 +327,17 @@ impl<W: World> Client<W> {
             && self.skipping.is_none()
     }
 
-    /// Bytes that wait as they came faster than it reads.
+    /// Returns the bytes queued because records came faster than it reads.
     fn backlog(&self) -> usize {
         self.outbox.len().saturating_sub(self.allowance)
     }
 
-    /// Bytes of snapshots that wait to be sent.
+    /// Returns the bytes that are queued in bulk, such as snapshots.
     pub(super) fn snapshot_bytes(&self) -> usize {
         self.allowance
     }
 
-    /// Puts the records of a part of a snapshot into the queue.
+    /// Queues the records of a part of a snapshot.
     pub(super) fn put_snapshot(&mut self, batch: &Batch, now: Nanos, counters: &mut Counters) {
         let before = self.outbox.len();
         for item in batch.items() {
@@ -348,17 +348,18 @@ impl<W: World> Client<W> {
         self.allowance += self.outbox.len() - before;
     }
 
-    /// Takes note of the number of instruments known when a subscription with a start takes effect.
+    /// Notes the number of instruments known when a subscription with a start takes effect.
     pub(super) fn resumes_at(&mut self, known: usize) {
         self.known_at_start.get_or_insert(known);
     }
 
-    /// Instruments of which the client has the symbols before a replay, if it wants them.
+    /// Returns how many instruments the client has symbols for before a replay, if it wants them.
     pub(super) fn known_at_start(&self) -> usize {
         self.known_at_start.unwrap_or_default()
     }
 
-    /// Joins lists that were kept apart for records of earlier events, of schemas of which none is held. Returns whether there were some.
+    /// Joins lists that were kept apart for records of earlier events, in schemas that hold no such records any more. Returns
+    /// whether any were joined.
     pub(super) fn join_lists(&mut self, is_held: impl Fn(Schema) -> bool) -> bool {
         let mut is_joined = false;
         for schema in Schema::ALL {
@@ -371,7 +372,7 @@ impl<W: World> Client<W> {
         is_joined
     }
 
-    /// Whether it is to see records of this feed.
+    /// Returns whether it may see records of this feed.
     pub(super) fn sees(&self, publisher: u16) -> bool {
         self.publishers.is_empty() || self.publishers.contains(&publisher)
     }
@@ -422,7 +423,7 @@ impl<W: World> Client<W> {
         self.publishers = publishers;
     }
 
-    /// Says a line.
+    /// Queues a line of text.
     pub(super) fn say(&mut self, line: &str) {
         self.outbox.own().extend_from_slice(line.as_bytes());
     }
@@ -442,7 +443,7 @@ impl<W: World> Client<W> {
         Ok(())
     }
 
-    /// Sends the waiting records until `until` at most, and takes no more.
+    /// Sends the queued records until `until` at the latest, and accepts no more.
     pub(super) fn leave(&mut self, until: Nanos) {
         if !matches!(self.phase, Phase::Closing { .. }) {
             self.phase = Phase::Closing { until };
@@ -454,8 +455,8 @@ impl<W: World> Client<W> {
         self.interests.iter_mut().for_each(|interest| *interest = None);
     }
 
-    /// Drops its waiting records except those in transmission, so that it reads whole records and then the reason why its session
-    /// ends. Returns the bytes dropped.
+    /// Drops its queued records except those in transmission, so that it reads whole records and then the reason why its session
+    /// ends. Returns the number of bytes dropped.
     pub(super) fn drop_waiting(&mut self) -> usize {
         self.allowance = 0;
         self.outbox.cut()
@@ -477,7 +478,7 @@ impl<W: World> Client<W> {
         std::mem::take(&mut self.subscriptions)
     }
 
-    /// A schema has one time from which it is replayed.
+    /// Checks that all subscriptions to a schema have the same start while it is replayed.
     pub(super) fn check_start(&self, subscription: &Subscription) -> Result<(), Refusal> {
         let schema = subscription.schema;
         let kept = self.subscriptions.iter().find(|kept| kept.schema == schema).map(|kept| kept.start);
@@ -509,7 +510,7 @@ impl<W: World> Client<W> {
             .filter_map(|(of_schema, one)| one.as_ref().map(|one| (of_schema, one)))
     }
 
-    /// Whether it gets all records of its one schema: no feed, instrument or time is left out.
+    /// Returns whether it gets all records of its one schema, without excluding any feed, instrument or time.
     pub(super) fn can_share(&self) -> bool {
         self.publishers.is_empty()
             && self.replay.is_none()
@@ -543,7 +544,7 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// A new instrument: the client's interest in its records, and the schemas whose lists it is on now.
+    /// Handles a new instrument. Returns where the client wants its records, and the schemas whose lists it is on now.
     pub(super) fn resolve(
         &mut self,
         event: u64,
@@ -562,7 +563,7 @@ impl<W: World> Client<W> {
         (wanting, by_schema)
     }
 
-    /// Sends an instrument's symbol, once.
+    /// Sends an instrument's symbol, unless it was sent before.
     pub(super) fn name(&mut self, now: Nanos, instrument: InstrumentId, symbol: Symbol, by_number: bool) {
         if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
@@ -570,7 +571,7 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// Sends the symbol of an instrument that has appeared, before the records of it.
+    /// Sends a new instrument's symbol before its records.
     pub(super) fn send_mapping(
         &mut self,
         wanting: Wanting,
@@ -586,7 +587,7 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// Puts a message about the session into the queue, which has room for it.
+    /// Queues a message about the session. The queue has room for it.
     pub(super) fn notify(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.has_ts_out() {
             let mut record = Vec::new();
@@ -597,8 +598,8 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// Reports a gap of the event with this number, if the client gets the events of that time. The report waits behind a replay that
-    /// is all that the client has.
+    /// Reports a gap at the event with this number, if the client gets that event's records. If all its subscriptions are being
+    /// replayed, the report is kept until the end of the replay.
     pub(super) fn report_live_gap(
         &mut self,
         number: u64,
@@ -620,11 +621,11 @@ impl<W: World> Client<W> {
         } else {
             self.report_gap(event, text, counters);
         }
-        // Records that a slow client skips leave no room for its gaps: they have as much again.
+        // Records that a slow client skips leave no room for its gap reports, so they get the same limit again.
         self.is_over |= self.backlog() + self.kept.len() > 2 * limit;
     }
 
-    /// Reports a gap, if the client sees that feed.
+    /// Reports a gap, if the client may see that feed.
     pub(super) fn report_gap(&mut self, event: &Event, text: &str, counters: &mut Counters) {
         if self.sees(event.publisher.0) {
             self.notify(|bytes| live::system(event.ts_recv, SystemCode::Other, text, bytes));
@@ -632,7 +633,7 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// Puts a record into the queue.
+    /// Queues a record.
     pub(super) fn put_record(&mut self, record: &[u8], now: Nanos, counters: &mut Counters) {
         if self.has_ts_out() {
             live::with_ts_out(record, now, self.outbox.own());
@@ -643,7 +644,7 @@ impl<W: World> Client<W> {
         counters.records += 1;
     }
 
-    /// Puts records, one after the other, into the queue.
+    /// Queues several records.
     pub(super) fn put_records(&mut self, bytes: &[u8], count: u64, now: Nanos, counters: &mut Counters) {
         if self.has_ts_out() {
             records_of(bytes).for_each(|record| live::with_ts_out(record, now, self.outbox.own()));
@@ -654,7 +655,7 @@ impl<W: World> Client<W> {
         counters.records += count;
     }
 
-    /// Whether the records of `batch` can be put as they are.
+    /// Returns whether the records of `batch` can be queued as they are.
     pub(super) fn takes_whole(&self, of_schema: usize, batch: &Batch, limit: usize) -> bool {
         let first = batch.items().first().map_or(0, |item| item.event);
         let groups =
@@ -675,7 +676,7 @@ impl<W: World> Client<W> {
         counters.records += count;
     }
 
-    /// Takes a record of its subscriptions: into the queue, or, while the client is behind, where its choice puts it.
+    /// Delivers a record of its subscriptions: to the queue or, while the client is behind, according to its slow-reader policy.
     pub(super) fn deliver(
         &mut self,
         of_schema: usize,
@@ -732,7 +733,7 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// Warns a client that falls behind, and sends the conflated quotes to a client that has caught up.
+    /// Warns a client that falls behind. Once it has caught up, sends the conflated quotes, or the number of skipped records.
     fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
         let waiting = self.backlog();
         if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
@@ -794,14 +795,14 @@ impl<W: World> Client<W> {
             self.last_empty = now.steady;
             if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
                 self.is_shut = true;
-                // The other side reads to the end and closes; if not, time is up some seconds later.
+                // The peer reads to the end and closes; otherwise time runs out some seconds later.
                 self.transport.finish()?;
             }
         }
         Ok(self.is_over && self.phase == Phase::Live)
     }
 
-    /// Sends a heartbeat if nothing was sent for the session's interval.
+    /// Sends a heartbeat if nothing was sent for the session's interval. Returns whether it did.
     pub(super) fn heartbeat(&mut self, now: Clocks) -> bool {
         let interval = self.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
         if self.phase != Phase::Live || !self.outbox.is_empty() || now.steady.since(self.last_sent) < interval
@@ -813,20 +814,20 @@ impl<W: World> Client<W> {
         true
     }
 
-    /// Whether it has read nothing of its replay or snapshot for `limit_ns`.
+    /// Returns whether it has read nothing of its replay or snapshot for `limit_ns`.
     pub(super) fn is_stalled(&self, now: Clocks, limit_ns: u64) -> bool {
         let since = now.steady.since(self.last_sent.max(self.last_empty));
         (self.replay.is_some() || self.agenda.is_making()) && !self.outbox.is_empty() && since >= limit_ns
     }
 
-    /// Whether it has work that its socket will not report again: readiness is reported once.
+    /// Returns whether it has work that its socket will not report again: readiness is reported once.
     pub(super) fn has_work(&self) -> bool {
         let is_behind = !self.conflated.is_empty() || self.skipping.is_some();
         let has_bytes = !self.outbox.is_empty() || (is_behind && self.phase == Phase::Live);
         self.is_readable || (self.is_writable && has_bytes)
     }
 
-    /// The records of a replay.
+    /// Returns the selections for a replay.
     pub(super) fn selections(&self) -> Vec<Selection> {
         let of = |schema: Schema| {
             let interest = self.interests.get(place_of(schema))?.as_ref()?;
@@ -835,7 +836,7 @@ impl<W: World> Client<W> {
         Schema::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// From this event on the records of replayed schemas are kept for the end of the replay.
+    /// Keeps records of replayed schemas from this event on, until the end of the replay.
     pub(super) fn join(&mut self, event: u64) {
         for interest in self.interests.iter_mut().flatten().filter(|interest| interest.start.is_some()) {
             interest.groups.iter_mut().for_each(|group| {
@@ -844,7 +845,7 @@ impl<W: World> Client<W> {
         }
     }
 
-    /// The replay has ended: now the kept records follow.
+    /// Ends the replay, and queues the kept records.
     pub(super) fn finish_replay(&mut self, now: Nanos, counters: &mut Counters) {
         self.replay = None;
         for schema in Schema::ALL {
@@ -879,7 +880,7 @@ mod tests {
         }
     }
 
-    /// A subscription to the highest possible number made every list and table grow to it: 400 MB for each schema.
+    /// Regression: a subscription to the highest possible number made every list and table grow to it, 400 MB for each schema.
     #[test]
     fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
         let mut known = Instruments::default();

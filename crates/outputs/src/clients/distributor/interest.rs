@@ -1,4 +1,4 @@
-//! A client's interest in one schema: the instruments that it has subscribed to, known or not yet.
+//! A client's interest in one schema: the instruments it has subscribed to, known or not yet.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use tapeworks_time::Nanos;
 
 use super::super::control::{Subscription, Wanted};
 
-/// Instruments that were subscribed to at one time.
+/// Instruments that were subscribed to at the same event.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// Records of events from this on.
+    /// The first event whose records are wanted.
     pub(super) from: u64,
     pub(super) is_all: bool,
     pub(super) instruments: FixedBitSet,
@@ -30,7 +30,7 @@ impl Chosen {
         self.is_all
     }
 
-    /// The instruments on a list.
+    /// Returns the listed instruments.
     pub(super) const fn listed(&self) -> &FixedBitSet {
         &self.instruments
     }
@@ -39,7 +39,7 @@ impl Chosen {
         self.is_all || self.instruments.contains(instrument.index())
     }
 
-    /// Those of the first `count` instruments with numbers from `start` to before `end`.
+    /// Iterates over the chosen ones of the first `count` instruments, with numbers from `start` up to but excluding `end`.
     pub(super) fn between(
         &self,
         start: u32,
@@ -58,17 +58,17 @@ pub(super) struct Interest {
     pub(super) excluded: FixedBitSet,
     /// Symbols that no instrument has yet.
     pub(super) pending: HashSet<Symbol>,
-    /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are in no list: the size of a list grows with its
+    /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are on no list, because a list is as large as its
     /// largest number, and a client may send any number.
     pub(super) pending_numbers: HashMap<InstrumentId, bool>,
-    /// The start of the running replay.
+    /// The start time of the running replay.
     pub(super) start: Option<Nanos>,
     /// The instruments of the running replay.
     pub(super) replayed: Vec<Wanted>,
 }
 
 impl Interest {
-    /// Makes one group of all: when no record from before is held any more.
+    /// Merges all groups into one, which is possible once no record from before is held.
     pub(super) fn merge(&mut self) {
         let mut groups = std::mem::take(&mut self.groups).into_iter();
         let Some(mut first) = groups.next() else { return };
@@ -80,7 +80,7 @@ impl Interest {
         self.groups.push(first);
     }
 
-    /// Finds the instruments of a subscription, and takes note of its symbols and numbers that no instrument has yet. Returns the known
+    /// Finds the instruments of a subscription, and notes its symbols and numbers that no instrument has yet. Returns the known
     /// instruments and the unknown names.
     pub(super) fn resolve(
         &mut self,
@@ -120,7 +120,7 @@ impl Interest {
         (chosen, unknown)
     }
 
-    /// Adds instruments, or all, from the event `from` on.
+    /// Adds instruments, or all of them, from event `from` on.
     pub(super) fn take(&mut self, instruments: &FixedBitSet, is_all: bool, from: u64) {
         if is_all {
             self.excluded.clear();
@@ -172,9 +172,9 @@ impl Interest {
         }
     }
 
-    /// Takes note of an instrument that has appeared. Returns whether it has come onto a list.
+    /// Handles an instrument that has appeared. Returns whether it was added to a list.
     pub(super) fn appears(&mut self, instrument: InstrumentId, symbol: Symbol) -> bool {
-        // The subscription may name it by its symbol, by its number, or by both.
+        // The subscription may identify it by symbol, by number, or both.
         let is_named = self.pending.remove(&symbol);
         let by_number = self.pending_numbers.remove(&instrument);
         let is_wanted = (is_named || by_number == Some(true)) && !planted!("list-forgets-a-new-symbol");
@@ -196,7 +196,7 @@ impl Interest {
         self.groups.iter().any(is_wanted) && !self.excluded.contains(instrument.index())
     }
 
-    /// Instruments on its lists.
+    /// Returns the number of instruments on its lists.
     pub(super) fn count(&self) -> usize {
         self.groups.iter().map(|group| group.instruments.count_ones(..)).sum()
     }
@@ -205,7 +205,7 @@ impl Interest {
         self.groups.iter().any(|group| group.is_all)
     }
 
-    /// The numbers of all instruments on its lists.
+    /// Iterates over the numbers of all instruments on its lists.
     pub(super) fn instruments(&self) -> impl Iterator<Item = usize> + '_ {
         let mut all = FixedBitSet::new();
         self.groups.iter().for_each(|group| all.union_with(&group.instruments));
@@ -218,7 +218,7 @@ impl Interest {
     }
 }
 
-/// Puts a known instrument on a list. A list is as long as its largest number.
+/// Adds a known instrument to a list, which grows to its largest number.
 pub(super) fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
     set.grow_and_insert(instrument.index());
 }

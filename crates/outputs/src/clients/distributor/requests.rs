@@ -1,12 +1,13 @@
-//! Requests of clients: subscriptions, snapshots and their ends, a bounded amount of work in each turn.
+//! Handles clients' requests (subscriptions, snapshots and their ends) with a bounded amount of work per turn.
 //!
-//! A request waits in its client's [`Agenda`]. In each turn [`Distributor::answer_requests`] takes one step of every client that has
-//! requests, then one more of each, until the turn's [budget](super::Options::turn_work) is spent; the next turn continues with the next
-//! client. A step is one request, or one part of a snapshot: a client has one snapshot in progress, and its later requests wait for
-//! the snapshot's end. So however much clients request, records of other clients and events wait for one turn's work at most.
+//! A request waits in its client's [`Agenda`]. In each turn [`Distributor::answer_requests`] takes one step for every client with
+//! requests, then another one for each, until the turn's [budget](super::Options::turn_work) is spent; the next turn continues with
+//! the next client. A step is one request, or one part of a snapshot: a client has one snapshot in progress, and its later requests
+//! wait for the end of that snapshot. However much clients request, other clients' records and events therefore wait for at most
+//! one turn's work.
 //!
-//! A snapshot is divided by instruments. Each part shows its instruments as they are between two events, and the client gets their
-//! records from the next event on. A message follows the last part. While the client's queue is more than half full, no part is made: a
+//! A snapshot is split by instrument. Each part shows its instruments' state between two events, and the client gets their records
+//! from the next event on. A message follows the last part. No part is made while the client's queue is more than half full, so a
 //! snapshot is made as fast as its client reads it, and needs no memory beyond the queue.
 
 use std::collections::VecDeque;
@@ -26,21 +27,21 @@ use super::agenda::{Making, Step};
 use super::client::{Client, Clocks};
 use super::interest::Chosen;
 
-/// The least work of a step.
+/// The minimum work counted for a step.
 const LEAST_WORK: usize = 16;
 
-/// Bytes of a client's queue up to which it gets the next part of its snapshot, even if snapshots of others fill their total: no
-/// client that reads waits for one that does not.
+/// A client with fewer queued bytes than this gets the next part of its snapshot even if other clients' snapshots fill the total,
+/// so that no client that reads waits for one that does not.
 const SMALL_QUEUE: usize = 1 << 16;
 
-/// The instruments with numbers from `start` to before `end` that are known and chosen.
+/// Returns the known and chosen instruments with numbers from `start` up to but excluding `end`.
 fn bits_of(chosen: &Chosen, start: u32, end: u32, known: &Instruments) -> FixedBitSet {
     let mut bits = FixedBitSet::with_capacity(known.len().min(end as usize));
     chosen.between(start, end, known.len()).for_each(|instrument| bits.insert(instrument.index()));
     bits
 }
 
-/// Sends the symbols of instruments. Returns the work.
+/// Sends the symbols of instruments. Returns the work done.
 fn name<W: World>(client: &mut Client<W>, bits: &FixedBitSet, replica: &Replica, by_number: bool) -> usize {
     let instruments = &replica.market.instruments;
     let before = client.queued();
@@ -68,7 +69,7 @@ fn report_unknown<W: World>(client: &mut Client<W>, schema: Schema, unknown: &[S
 }
 
 impl<W: World> Distributor<W> {
-    /// Takes steps of the clients' requests, in turns, as far as the turn's budget reaches; one step at least.
+    /// Takes steps of the clients' requests, round-robin, until the turn's budget is spent; at least one step.
     pub(super) fn answer_requests(&mut self) {
         let snapshot_bytes = self.queued_snapshot_bytes();
         self.snapshot_bytes = snapshot_bytes;
@@ -102,7 +103,7 @@ impl<W: World> Distributor<W> {
         self.counters.request_work += work as u64;
     }
 
-    /// Whether a client has a request that can be answered now.
+    /// Returns whether a client has a request that can be answered now.
     pub(super) fn may_step(&self, client: &Client<W>, snapshot_bytes: usize) -> bool {
         let queued = client.queued();
         let has_room = queued < self.options.queue_bytes / 2
@@ -110,13 +111,13 @@ impl<W: World> Distributor<W> {
         !client.agenda.is_empty() && (has_room || !client.agenda.needs_room())
     }
 
-    /// Whether any client has a request that can be answered now.
+    /// Returns whether any client has a request that can be answered now.
     pub(super) fn has_steps(&self) -> bool {
         let snapshot_bytes = self.queued_snapshot_bytes();
         self.clients.iter().flatten().any(|client| self.may_step(client, snapshot_bytes))
     }
 
-    /// Bytes of snapshots that wait for all clients together; 0, uncounted, when no client has a request.
+    /// Returns the bytes of snapshots queued for all clients together; 0, without counting, if no client has a request.
     fn queued_snapshot_bytes(&self) -> usize {
         let mut clients = self.clients.iter().flatten();
         if clients.all(|client| client.agenda.is_empty()) {
@@ -125,7 +126,7 @@ impl<W: World> Distributor<W> {
         self.clients.iter().flatten().map(Client::snapshot_bytes).sum()
     }
 
-    /// Takes one step of a client's requests. Returns the work that it was.
+    /// Takes one step of a client's requests. Returns the work done.
     fn step(&mut self, place: usize) -> Result<usize, Refusal> {
         let Some(client) = self.client(place) else { return Ok(0) };
         if let Some(making) = client.agenda.making.take() {
@@ -153,13 +154,13 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// The work of entering a client into the tables of subscribers.
+    /// Returns the work of entering a client into the tables of subscribers.
     fn watching_work(&self, place: usize) -> usize {
         let client = self.clients.get(place).and_then(Option::as_ref);
         client.map_or(0, |client| client.interests().map(|(_, interest)| interest.count()).sum::<usize>() / 2)
     }
 
-    /// Takes a subscription: it waits for the start of the stream, or for its turn.
+    /// Accepts a subscription, which waits for the start of the stream or for its turn.
     pub(super) fn subscribe(&mut self, place: usize, subscription: Subscription) -> Result<(), Refusal> {
         self.check(place, &subscription)?;
         let limit = self.options.limits.snapshots;
@@ -172,7 +173,7 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    /// Takes the end of a subscription, as [`Distributor::subscribe`].
+    /// Accepts the end of a subscription, like [`Distributor::subscribe`].
     pub(super) fn end_subscription(
         &mut self,
         place: usize,
@@ -201,7 +202,7 @@ impl<W: World> Distributor<W> {
         client.agenda.push(Step::Replay, limit)
     }
 
-    /// Whether a subscription can be served.
+    /// Checks whether a subscription can be served.
     fn check(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
         let refuse = |reason: String| Err(Refusal::Subscription { reason });
         let newest = self.replica.market.now;
@@ -221,8 +222,8 @@ impl<W: World> Distributor<W> {
         client.check_start(subscription)
     }
 
-    /// Lets a subscription take effect: names of instruments, acknowledgement, and where it has a snapshot, the parts of it. Returns
-    /// the work.
+    /// Makes a subscription effective: sends symbol mappings and the acknowledgement, and prepares the parts of its snapshot, if it
+    /// has one. Returns the work done.
     fn apply(&mut self, place: usize, subscription: &Subscription) -> usize {
         let schema = subscription.schema;
         let next = self.replica.market.next;
@@ -243,7 +244,7 @@ impl<W: World> Distributor<W> {
         }
         let interest = client.interest(schema);
         if subscription.has_snapshot {
-            // The symbols that no instrument has yet need their list.
+            // The symbols that no instrument has yet need a list.
             interest.take(&FixedBitSet::new(), false, next);
         } else {
             let from = if subscription.start.is_some() { u64::MAX } else { next };
@@ -270,7 +271,7 @@ impl<W: World> Distributor<W> {
         work
     }
 
-    /// Makes the next part of a snapshot. Its instruments' records follow from the next event on. Returns the work.
+    /// Makes the next part of a snapshot. Its instruments' records follow from the next event on. Returns the work done.
     fn make_part(&mut self, place: usize, mut making: Making) -> usize {
         let is_late = planted!("snapshot-one-event-late");
         let from = self.replica.market.next + u64::from(is_late);
@@ -319,8 +320,8 @@ impl<W: World> Distributor<W> {
         self.watch(place);
     }
 
-    /// Joins lists of instruments that were kept apart for records of earlier events, when none is left. A client with one list can
-    /// share the bytes of others.
+    /// Joins lists of instruments that were kept apart for records of earlier events, once no such record is left. A client with a
+    /// single list can share bytes with others.
     pub(super) fn join_lists(&mut self) {
         for place in 0..self.clients.len() {
             let Self { clients, replica, .. } = self;
