@@ -1,29 +1,29 @@
-//! Blocks that a thread fills ahead of the thread that takes them: decompressed bytes, messages of a generated session.
+//! Blocks filled by one thread ahead of the thread that consumes them: decompressed bytes, messages of a generated session.
 //!
-//! The thread that fills has [`BLOCKS`] blocks and waits when none is empty, so memory does not grow with what comes. The taker gets the
-//! blocks in their order, and an error after the blocks before it. Dropping an [`Ahead`] ends the thread.
+//! The producer has [`BLOCKS`] blocks and waits when none is empty, so memory does not grow with the input. The consumer receives
+//! the blocks in order, and an error after the blocks before it. Dropping an [`Ahead`] ends the thread.
 //!
-//! Cost: two channel operations for each block.
+//! Cost: two channel operations per block.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-/// The size of a block of bytes: a quarter of what fits into the second-level cache with its copy.
+/// Size of a block of bytes: with its copy, a quarter of what the L2 cache holds.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Blocks that are filled, being filled, or being taken.
+/// Number of blocks that are filled, being filled, or being consumed.
 const BLOCKS: usize = 4;
 
-/// How a thread that fills goes on behind a block: `None` to the next, else this was the last, or something failed behind it.
+/// How the producer continues after a block: `None` for another block, otherwise this was the last one, or an error follows it.
 pub(crate) type End = Option<io::Result<()>>;
 
-/// What the thread sends: a block, or, behind the last block, an error or `None` for the end.
+/// What the thread sends: a block, or, after the last block, an error or `None` for the end.
 type Sent<B> = Option<io::Result<B>>;
 
-/// The taker's end.
+/// The consumer's end.
 pub(crate) struct Ahead<B> {
-    /// `None` once this is dropped.
+    /// `None` once the consumer is dropped.
     full: Option<Receiver<Sent<B>>>,
     empty: Option<Sender<B>>,
     has_ended: bool,
@@ -32,10 +32,10 @@ pub(crate) struct Ahead<B> {
 }
 
 impl<B: Default + Send + 'static> Ahead<B> {
-    /// Starts a thread of this name that calls `fill` with one block after the other, as they were when they were given back.
+    /// Starts a thread of this name that calls `fill` for one block after the other. A reused block keeps its earlier contents.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub(crate) fn start(
         name: &'static str,
         mut fill: impl FnMut(&mut B) -> End + Send + 'static,
@@ -43,13 +43,13 @@ impl<B: Default + Send + 'static> Ahead<B> {
         let (to_taker, full) = mpsc::channel();
         let (empty, to_thread) = mpsc::channel::<B>();
         for _ in 0..BLOCKS {
-            // The other end is here, so it takes them.
+            // The receiver exists, so this cannot fail.
             let _sent = empty.send(B::default());
         }
         let run = move || {
             while let Ok(mut block) = to_thread.recv() {
                 let end = fill(&mut block);
-                // A taker that is gone wants nothing more.
+                // The consumer was dropped and needs no more.
                 if to_taker.send(Some(Ok(block))).is_err() {
                     return;
                 }
@@ -63,13 +63,13 @@ impl<B: Default + Send + 'static> Ahead<B> {
         Ok(Self { full: Some(full), empty: Some(empty), has_ended: false, thread: Some(thread), name })
     }
 
-    /// Waits for the next block, and gives back the one that was taken before. `None` at the end, also after an error.
+    /// Waits for the next block, and returns the block `taken` to the producer. `None` at the end, also after an error.
     ///
     /// # Errors
-    /// That of the thread, once; or the thread has panicked.
+    /// The thread's error, once; or the thread has panicked.
     pub(crate) fn next(&mut self, taken: Option<B>) -> io::Result<Option<B>> {
         if let (Some(block), Some(empty)) = (taken, &self.empty) {
-            // A thread that has reached the end takes none.
+            // A thread that has reached the end needs no blocks.
             let _unwanted = empty.send(block);
         }
         if self.has_ended {
@@ -87,7 +87,7 @@ impl<B: Default + Send + 'static> Ahead<B> {
 
 impl<B> Drop for Ahead<B> {
     fn drop(&mut self) {
-        // Both channels are closed, so the thread ends with the block that it is filling.
+        // Both channels are closed now, so the thread ends after the block that it is filling.
         (self.full, self.empty) = (None, None);
         if let Some(thread) = self.thread.take() {
             let _ended = thread.join();
@@ -95,19 +95,19 @@ impl<B> Drop for Ahead<B> {
     }
 }
 
-/// Bytes and how much of them is filled.
+/// A buffer and how much of it is filled.
 #[derive(Default)]
 struct Bytes {
     bytes: Vec<u8>,
     filled: usize,
 }
 
-/// Reads what a thread decompresses: the same bytes as without the thread, and errors where they were, so that they have the same
-/// packet number and offset. Besides, each byte is copied once.
+/// Reads what a thread decompresses. The bytes are the same as without the thread, and errors occur at the same place, so that
+/// they have the same packet number and offset. The extra cost is one copy of each byte.
 pub(crate) struct Decompressed {
     ahead: Ahead<Bytes>,
     block: Option<Bytes>,
-    /// How much of `block` is read.
+    /// Number of bytes of `block` already read.
     at: usize,
 }
 
@@ -115,7 +115,7 @@ impl Decompressed {
     /// Starts a thread that reads `decoder`.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub(crate) fn start(mut decoder: Box<dyn Read + Send>) -> io::Result<Self> {
         let ahead = Ahead::start("decompress", move |block| decompress(&mut decoder, block))?;
         Ok(Self { ahead, block: None, at: 0 })
@@ -142,7 +142,7 @@ impl Read for Decompressed {
     }
 }
 
-/// Fills a block; says how the file ends if it ends in this block.
+/// Fills a block; returns how the file ends if it ends in this block.
 fn decompress(decoder: &mut dyn Read, block: &mut Bytes) -> End {
     block.bytes.resize(BLOCK_BYTES, 0);
     block.filled = 0;
@@ -161,7 +161,7 @@ fn decompress(decoder: &mut dyn Read, block: &mut Bytes) -> End {
 mod tests {
     use super::*;
 
-    /// Gives `left` bytes a few at a time, then fails or ends.
+    /// Yields `left` bytes a few at a time, then fails or ends.
     struct Slow {
         left: usize,
         given: usize,

@@ -1,10 +1,10 @@
-//! Walks captures and message files as a protocol analyser does: every packet, every transport header, every message,
-//! held against the schema of its protocol, with the place where it lies.
+//! Walks captures and message files the way a protocol analyser does: it checks every packet, transport header and message
+//! against its protocol's schema, and reports where each one lies.
 //!
 //! This is the slow, complete path that `dump`, `stats` and `study` share: it shows what the engine only counts. Unreadable
-//! parts are an [`Item`] too, and the walk continues behind them.
+//! parts are [`Item`]s too, and the walk continues after them.
 //!
-//! Cost of a message: a loop over the schema's messages for the tag, and a call of the visitor.
+//! Cost per message: a loop over the schema's messages to find the tag, and a call of the visitor.
 
 mod show;
 
@@ -30,7 +30,7 @@ pub(crate) use show::{Channel, publisher_of};
 
 pub use tapeworks_feed::Place;
 
-/// How many packets or messages go by between two reports of progress.
+/// Number of packets or messages between two progress reports.
 const PROGRESS_STEP: u64 = 1 << 12;
 
 /// A transport's header.
@@ -42,19 +42,19 @@ pub struct Header<'a> {
     pub decoded: Decoded<'a>,
     /// The channel that it belongs to.
     pub channel: ChannelIdentity,
-    /// The feed, where the destination or the application determines it.
+    /// The feed, if the destination or the application determines it.
     pub publisher: Option<Publisher>,
     /// Its sender and its destination.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// The VLAN that it came on.
+    /// The packet's VLAN.
     pub vlan: Option<u16>,
-    /// Number of the first message in the channel's sequence, where the transport or the login gives it.
+    /// Number of the first message in the channel's sequence, if the transport or the login provides it.
     pub first_sequence: Option<u64>,
-    /// Messages that it announces.
+    /// Number of messages that it announces.
     pub messages: u64,
     /// Whether it ends the session.
     pub is_end_of_session: bool,
-    /// Its place in the channel's sequence: what is missing before it, what came before, and whether it is plausible.
+    /// How it fits the channel's sequence: what is missing before it, what is repeated, and whether it is plausible.
     pub arrival: Arrival,
 }
 
@@ -69,7 +69,7 @@ pub struct Message<'a> {
     pub channel: ChannelIdentity,
     /// Its number in the channel's sequence.
     pub sequence: Option<u64>,
-    /// Whether the channel had brought it (or reported it missing) before.
+    /// Whether the channel had delivered it, or reported it missing, before.
     pub is_repeated: bool,
     /// Whether its packet is [refused](Arrival::is_refused), so that it does not count.
     pub is_refused: bool,
@@ -77,68 +77,68 @@ pub struct Message<'a> {
     pub is_cut: bool,
 }
 
-/// A part that could not be read, or need not be.
+/// A part that could not be read, or that need not be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
-    /// Network headers that do not hold together.
+    /// Inconsistent network headers.
     Headers(net::HeaderError),
     /// A sound packet that is neither UDP nor TCP over IP.
     NotOurs(net::HeaderError),
-    /// Payload in none of our protocols.
+    /// A payload in no known protocol.
     UnknownProtocol {
         /// Its sender.
         source: SocketAddr,
-        /// Where to.
+        /// Its destination.
         destination: SocketAddr,
-        /// TCP or UDP.
+        /// Whether it is TCP rather than UDP.
         is_stream: bool,
-        /// Bytes of payload.
+        /// Payload length in bytes.
         bytes: usize,
     },
-    /// Payload in one of several of our protocols, and the bytes do not say which.
+    /// A payload that fits several known protocols, which its bytes do not distinguish.
     InDoubt {
         /// Its sender.
         source: SocketAddr,
-        /// Where to.
+        /// Its destination.
         destination: SocketAddr,
-        /// TCP or UDP.
+        /// Whether it is TCP rather than UDP.
         is_stream: bool,
-        /// Bytes of payload.
+        /// Payload length in bytes.
         bytes: usize,
-        /// The names of the protocols.
+        /// The names of the candidate protocols.
         protocols: Vec<&'static str>,
-        /// It carries no messages, so that nothing is lost.
+        /// Whether it carries no messages, so that nothing is lost.
         is_heartbeat: bool,
     },
-    /// The capture kept only the beginning of the packet.
+    /// The capture truncated the packet.
     CutPacket {
         /// Bytes kept.
         kept: usize,
-        /// Bytes that the packet had.
+        /// The packet's original length.
         original: u32,
         /// The resulting error, if there is one.
         error: Option<FramingError>,
     },
-    /// The transport's framing does not hold together.
+    /// The transport's framing is inconsistent.
     Framing {
-        /// How.
+        /// What is wrong.
         error: FramingError,
-        /// Messages of the packet that are lost by it.
+        /// Number of the packet's messages that are lost because of it.
         lost: u64,
     },
-    /// A transport header or packet that cannot be read.
+    /// A transport header or packet that cannot be decoded.
     Transport(tapeworks_wire::DecodeError),
-    /// A message in an application that we do not know, carried by a transport that we do.
+    /// A message of an unknown application, carried by a known transport.
     UnknownApplication {
         /// Bytes of the message.
         bytes: usize,
     },
-    /// Bytes of a stream that the capture does not have.
+    /// Bytes of a stream that are missing from the capture.
     StreamHole {
-        /// How many.
+        /// Number of missing bytes.
         lost: u64,
     },
-    /// A part of a FIX stream or log that is no message.
+    /// A part of a FIX stream or log that is not a message.
     Fix(FixFault),
     /// A stream that ends inside a packet.
     StreamCut {
@@ -148,7 +148,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether market data were lost by it.
+    /// Whether market data was lost because of it.
     #[must_use]
     pub const fn is_problem(&self) -> bool {
         !matches!(self, Self::NotOurs(_) | Self::InDoubt { is_heartbeat: true, .. })
@@ -204,14 +204,14 @@ pub enum Item<'a> {
     Message(Message<'a>),
     /// A FIX message.
     Fix(FixMessage<'a>),
-    /// Something that could not be read; of a message in an unknown application, with its bytes.
+    /// A part that could not be read; for a message of an unknown application, with its bytes.
     Trouble(&'a Trouble, &'a [u8]),
 }
 
-/// How far the walk is.
+/// Progress of the walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes read of all files, as they lie on disk.
+    /// Bytes of all files read so far, as stored on disk.
     pub bytes_read: u64,
     /// Bytes of all files; `None` if one is a pipe.
     pub total_bytes: Option<u64>,
@@ -219,27 +219,27 @@ pub struct Progress {
 
 /// The receiver of the items of the walk.
 pub trait Visitor {
-    /// One item. To break ends the whole walk.
+    /// Visits an item. Returning `Break` ends the whole walk.
     fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()>;
 
-    /// A packet of a capture, before its items. To break ends the whole walk.
+    /// Called for a captured packet, before its items. Returning `Break` ends the whole walk.
     fn packet(&mut self, _file: u16, _packet: &CapturedPacket<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Called now and then. To break ends the whole walk.
+    /// Called from time to time. Returning `Break` ends the whole walk.
     fn progress(&mut self, _progress: Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-/// Passes each item to a visitor, and counts the recognised items of its capture.
+/// Passes each item to a visitor, and counts the recognized items of its capture.
 ///
-/// The visitor is a trait object because the walk is large and already compiled once per transport: compiled once per visitor too, it was a
-/// third of this crate's code. The cost is a virtual call per item.
+/// The visitor is a trait object because the walk is large and is already compiled once per transport. Compiling it once per
+/// visitor as well made it a third of this crate's code. The cost is a virtual call per item.
 pub(crate) struct Noticing<'v> {
     visitor: &'v mut dyn Visitor,
-    /// Counts for the item's capture. `None` for files whose format fixes the protocol.
+    /// Counters of the item's capture. `None` for files whose format determines the protocol.
     recognition: Option<&'v mut Recognition>,
 }
 
@@ -267,30 +267,30 @@ impl<'v> Noticing<'v> {
 /// How a walk ended.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// The files that could not be read to their end; the items before the error were shown.
+    /// Errors of files that could not be read to the end; items before the error were visited.
     pub damaged: Vec<CaptureError>,
-    /// The captures of which no packet was recognised.
+    /// The captures in which no packet was recognized.
     pub unrecognised: Vec<Unrecognised>,
-    /// Destinations whose protocol was inferred because no other fits their packets, with that protocol.
+    /// Destinations whose protocol was inferred, because their packets fit no other, with that protocol.
     pub inferred: BTreeMap<SocketAddr, &'static str>,
-    /// The visitor ended it.
+    /// Whether the visitor ended the walk.
     pub is_stopped: bool,
 }
 
 impl Ended {
-    /// Whether every file was read to its end, and something of each was recognised.
+    /// Whether every file was read to the end, and something was recognized in each.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.damaged.is_empty() && self.unrecognised.is_empty()
     }
 
-    /// What is wrong with whole files, a line each.
+    /// Returns what is wrong with whole files, one line each.
     pub fn complaints(&self) -> impl Iterator<Item = String> {
         let damaged = self.damaged.iter().map(ToString::to_string);
         damaged.chain(self.unrecognised.iter().map(ToString::to_string))
     }
 
-    /// Takes note of a file that ended early.
+    /// Records a file that ended early.
     fn take(&mut self, error: CaptureError) {
         match error {
             CaptureError::Stopped { .. } => self.is_stopped = true,
@@ -299,13 +299,13 @@ impl Ended {
     }
 }
 
-/// In which order several files are walked.
+/// The order in which several files are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// One after the other, each for itself.
+    /// One after the other, independently.
     ByFile,
-    /// Captures merged by time, as one: lines A and B of a channel may lie in two files. Files without packets follow,
-    /// merged by their messages' own times of day.
+    /// Captures merged by time into one: lines A and B of a channel may be in two files. Files without packets follow, merged by
+    /// the time of day in their messages.
     ByTime,
 }
 
@@ -314,8 +314,8 @@ fn report_progress(inputs: &[Input], total_bytes: Option<u64>, visitor: &mut dyn
     visitor.progress(Progress { bytes_read, total_bytes })
 }
 
-/// Walks the files as one, by time: the captures, then the files without packets, whose messages' own times count from
-/// midnight, whatever the day.
+/// Walks the files merged by time: first the captures, then the files without packets, whose message times count from midnight,
+/// whatever the day.
 fn merge(
     inputs: &mut [Input],
     analyser: &mut Analyser,
@@ -325,7 +325,7 @@ fn merge(
 ) -> ControlFlow<()> {
     let mut steps = 0u64;
     loop {
-        // The first of several with the same time, so that the walk is the same each time.
+        // Among equal times the first input wins, so that the walk is deterministic.
         let mut next: Option<((bool, Nanos), usize)> = None;
         for (index, input) in inputs.iter_mut().enumerate() {
             let is_framed = !matches!(input.source, Source::Capture(_));
@@ -338,7 +338,7 @@ fn merge(
             }
         }
         let Some((_, index)) = next else { return ControlFlow::Continue(()) };
-        // Found by the look at its time, so there is neither an end nor an error here.
+        // Reading its time has already found the packet, so neither an end nor an error is possible here.
         let Some(Input { file, source, recognition, .. }) = inputs.get_mut(index) else { continue };
         match source {
             Source::Capture(reader) => {
@@ -370,7 +370,7 @@ fn merge(
     }
 }
 
-/// Walks `inputs` and shows `visitor` the items. `read_as` is their protocol, if the user sets it.
+/// Walks `inputs` and passes the items to `visitor`. `read_as` is the protocol, if the user sets one.
 pub fn walk(inputs: &mut [Input], order: Order, read_as: Option<ReadAs>, visitor: &mut dyn Visitor) -> Ended {
     let mut ended = Ended::default();
     let mut steps = 0u64;
@@ -432,7 +432,7 @@ pub fn walk(inputs: &mut [Input], order: Order, read_as: Option<ReadAs>, visitor
                                 break;
                             }
                         }
-                        // A batch is long: report after each.
+                        // A batch is long: report progress after each.
                         steps = steps.max((before / PROGRESS_STEP + 1) * PROGRESS_STEP);
                         flow
                     }
@@ -460,7 +460,7 @@ pub fn walk(inputs: &mut [Input], order: Order, read_as: Option<ReadAs>, visitor
     ended
 }
 
-/// Shows the messages of a log's next line; `false` at its end.
+/// Visits the messages in a log's next line; returns `false` at its end.
 fn log_line(file: u16, reader: &mut LogReader, visitor: &mut Noticing<'_>) -> ControlFlow<(), bool> {
     let channel = ChannelIdentity::File { file };
     let (mut shown, mut number) = (ControlFlow::Continue(()), reader.number);

@@ -1,18 +1,21 @@
-//! Bars: open, high, low, close, volume, number of trades and their average price, by symbol and interval.
+//! Bars: open, high, low, close, volume, number of trades and average price, per symbol and interval.
 //!
-//! Which trade updates what is a rule of its own: [`sale_conditions`]. A round lot is what it is for the NBBO, also at a venue that states
-//! none: [`NbboUpdate::round_lot`]. So a bar may have a volume and no price. Its average price is that of all trades in its volume. An interval without a trade has no bar. The clock is the receive time, as that of the `ohlcv` schemas: a trade that comes late is in the bar that
-//! runs. Regular hours are those that the trade's condition, its venue's session messages, or the calendar of the US equity markets say, in this order; London's
-//! venues have no others.
+//! Which trades update which values is a separate rule: [`sale_conditions`]. A round lot is the NBBO's, even for a venue that
+//! states none: [`NbboUpdate::round_lot`]. So a bar may have a volume and no price. Its average price covers all trades in its
+//! volume. An interval without trades has no bar. The clock is the receive time, as for the `ohlcv` schemas: a late trade goes into
+//! the current bar. Regular hours come from the trade's condition, its venue's session messages, or the calendar of the US equity
+//! markets, in this order; London's venues have no other hours.
 //!
-//! Trades of all venues are in one bar, or in one each. A venue with several feeds counts by the one that had the first trade of the two.
+//! Trades of all venues share one bar, or each venue has its own. If a venue has several feeds, only the feed that delivers the
+//! first trade counts.
 //!
-//! A broken trade is in no bar, and a corrected one counts as corrected where the first was, however late the break comes: the trades of all bars are kept to the end of the
-//! input, and bars that lost a trade are made anew of the others. A break names its trade by its number, and by its instrument where the venue says it
-//! (Cboe does not). It is of the same day in New York. A break of a trade that no bar has changes nothing, and is counted.
+//! A broken trade is in no bar, and a corrected one counts, as corrected, in the bar of the original, however late the break comes:
+//! all trades are kept to the end of the input, and bars that lost a trade are rebuilt from the others. A break identifies its trade
+//! by number, and by instrument if the venue states it (Cboe does not). It belongs to the same day in New York. A break of a trade
+//! that no bar has changes nothing and is counted.
 //!
-//! Cost: one search in a small tree for each trade, and, if there are breaks, two passes over the trades. Memory: 120 bytes for each bar, 32 for each trade, at
-//! most [`MOST_BARS`] and [`MOST_TRADES`] of them.
+//! Cost: one search in a small tree per trade, and, if there are breaks, two passes over the trades. Memory: 120 bytes per bar and
+//! 32 per trade, for at most [`MOST_BARS`] and [`MOST_TRADES`] of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -24,48 +27,48 @@ use tapeworks_time::Nanos;
 
 use crate::hours::VenueHours;
 
-/// The most bars that are kept. Those beyond are counted.
+/// Maximum number of bars kept. Further bars are only counted.
 pub const MOST_BARS: usize = 1 << 22;
 
-/// The most trades that are kept for breaks: half a gigabyte of them. Breaks of those beyond change nothing.
+/// Maximum number of trades kept for breaks (half a gigabyte). Breaks of further trades change nothing.
 pub const MOST_TRADES: usize = 1 << 24;
 
-/// The most breaks that are kept. Those beyond change nothing.
+/// Maximum number of breaks kept. Further breaks change nothing.
 pub const MOST_BREAKS: usize = 1 << 20;
 
-/// What bars are made of.
+/// Options for building bars.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The width of an interval. At least 1.
     pub interval_ns: u64,
-    /// Whether each venue has bars of its own.
+    /// Whether each venue has separate bars.
     pub by_venue: bool,
-    /// What counts beyond the table of sale conditions.
+    /// The trades that count in addition to the table of sale conditions.
     pub rules: SaleRules,
 }
 
 /// A bar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bar {
-    /// When its interval begins.
+    /// Start of its interval.
     pub start: Nanos,
     /// The instrument.
     pub instrument: InstrumentId,
-    /// The venue's feed; `None`: of all venues.
+    /// The venue's feed; `None` for a bar of all venues.
     pub publisher: Option<Publisher>,
-    /// The first price that is a last one.
+    /// The first price eligible as a last price.
     pub open: Option<Price>,
     /// The highest price.
     pub high: Option<Price>,
     /// The lowest price.
     pub low: Option<Price>,
-    /// The last price.
+    /// The last price eligible as one.
     pub close: Option<Price>,
-    /// Shares.
+    /// Volume in shares.
     pub volume: u64,
-    /// Trades in the volume.
+    /// Number of trades in the volume.
     pub trades: u64,
-    /// Sum of price in 1e-9 times shares, of the trades in the volume.
+    /// Sum over the trades in the volume of price (in 1e-9) times shares.
     pub notional: i128,
 }
 
@@ -75,7 +78,7 @@ impl Bar {
         Self { start, instrument, publisher, open, high, low, close, volume: 0, trades: 0, notional: 0 }
     }
 
-    /// Counts a trade.
+    /// Adds a trade.
     fn add(&mut self, price: Price, size: u64, high_low: bool, last: bool) {
         self.volume = self.volume.saturating_add(size);
         self.trades += 1;
@@ -90,7 +93,7 @@ impl Bar {
         }
     }
 
-    /// The average price by volume, to the nearest 1e-9.
+    /// Returns the volume-weighted average price, rounded to the nearest 1e-9.
     #[must_use]
     pub fn vwap(&self) -> Option<Price> {
         let volume = i128::from(self.volume);
@@ -105,11 +108,11 @@ struct Counted {
     number: u64,
     price: Price,
     size: u64,
-    /// Its bar, by the order in which bars begin.
+    /// Its bar, by index.
     bar: u32,
     publisher: Publisher,
     channel: u16,
-    /// Whether it is the high or low if it can be, the last price, and within regular hours.
+    /// Flags: whether it may be the high or low, may be the last price, and was within regular hours.
     bits: u8,
 }
 
@@ -125,7 +128,7 @@ impl Counted {
     }
 }
 
-/// The terms of a trade that was corrected. What it updates depends on whether the first trade was within regular hours.
+/// The terms of a corrected trade. What it updates depends on whether the original trade was within regular hours.
 #[derive(Clone, Copy, Debug)]
 struct Corrected {
     price: Price,
@@ -134,56 +137,56 @@ struct Corrected {
     regular: Updates,
 }
 
-/// A break of a trade, or its correction.
+/// A break or correction of a trade.
 #[derive(Clone, Copy, Debug)]
 struct Break {
-    /// The trades that were counted before it.
+    /// Number of trades counted before it.
     at: usize,
     number: u64,
     publisher: Publisher,
     instrument: InstrumentId,
     channel: u16,
     sequence: u64,
-    /// Midnight of its day.
+    /// Midnight of the trade's day.
     midnight: Nanos,
-    /// What stands in the place of the trade, if anything does.
+    /// The corrected terms, if the trade was corrected rather than broken.
     corrected: Option<Corrected>,
 }
 
-/// Makes bars of the updates of a replay.
+/// Builds bars from the updates of a replay.
 #[derive(Clone, Debug)]
 pub struct Bars {
     options: Options,
-    /// The end of the interval that runs.
+    /// End of the current interval.
     end: Option<u64>,
-    /// The places of the bars of the interval that runs; beyond the most bars there is none.
+    /// Indexes of the bars of the current interval. Bars beyond the maximum have none.
     running: BTreeMap<(InstrumentId, Publisher), u32>,
     bars: Vec<Bar>,
-    /// Bars of the intervals that are over.
+    /// Number of bars in completed intervals.
     ended: usize,
-    /// The first so many bars have all of their trades in `trades`.
+    /// The first `whole` bars have all of their trades in `trades`.
     whole: usize,
     trades: Vec<Counted>,
     pending: Vec<Break>,
-    /// The feed whose trades count, by venue.
+    /// By venue, the feed whose trades count.
     counting: BTreeMap<u16, Publisher>,
     hours: VenueHours,
-    /// Trades that counted for nothing.
+    /// Trades that updated nothing.
     pub uncounted: u64,
-    /// Trades of a second feed of a venue, and their breaks.
+    /// Trades and breaks from a venue's second feed.
     pub repeated: u64,
-    /// Trades that were broken, and are in no bar.
+    /// Broken trades, which are in no bar.
     pub broken: u64,
-    /// Trades that were corrected: bars have them as corrected.
+    /// Corrected trades; bars contain their corrected terms.
     pub corrected: u64,
-    /// Breaks and corrections of trades that no bar has.
+    /// Breaks and corrections of trades that are in no bar.
     pub unmatched: u64,
     /// Bars beyond [`MOST_BARS`].
     pub left_out: u64,
 }
 
 impl Bars {
-    /// Before the first trade.
+    /// Starts without trades.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -206,13 +209,13 @@ impl Bars {
         }
     }
 
-    /// The bars, once the input has ended: by interval, then instrument, then venue.
+    /// Returns the bars, once the input has ended, sorted by interval, instrument and venue.
     #[must_use]
     pub fn bars(&self) -> &[Bar] {
         &self.bars
     }
 
-    /// An update of a book.
+    /// Takes an update of a book.
     #[inline]
     pub fn put(&mut self, update: &NbboUpdate<'_>) {
         match update.book.event.kind {
@@ -222,7 +225,7 @@ impl Bars {
         }
     }
 
-    /// An event of any time: sessions may open before the span of the bars.
+    /// Takes an event of any time, because sessions may open before the time span of the bars.
     #[inline]
     pub(crate) fn note_session(&mut self, event: &Event) {
         self.hours.note(event);
@@ -281,7 +284,7 @@ impl Bars {
         }
     }
 
-    /// The place of the bar that a trade is in. `None`: it is beyond the most bars.
+    /// Returns the index of a trade's bar, or `None` if there are too many bars.
     fn place(&mut self, event: &Event) -> Option<u32> {
         let publisher = Some(event.publisher).filter(|_| self.options.by_venue);
         let key = (event.instrument, publisher.unwrap_or_default());
@@ -299,7 +302,7 @@ impl Bars {
         Some(place as u32)
     }
 
-    /// Whether another feed of the venue is the one whose trades count.
+    /// Whether the trades of a different feed of the venue count.
     fn is_repeated(&mut self, publisher: Publisher) -> bool {
         let venue = publisher.feed().map_or(publisher.0, |feed| feed.venue.id);
         *self.counting.entry(venue).or_insert(publisher) != publisher
@@ -330,7 +333,7 @@ impl Bars {
         self.ended = self.bars.len();
     }
 
-    /// The end of the input ends the interval that runs, and takes back what was broken.
+    /// Ends the current interval at the end of the input, and applies the breaks.
     pub(crate) fn finish(&mut self) {
         self.end_interval();
         if !self.pending.is_empty() {
@@ -341,7 +344,7 @@ impl Bars {
         self.bars.sort_by_key(|bar| (bar.start, bar.instrument, bar.publisher));
     }
 
-    /// Applies the breaks and corrections to the trades, and makes the bars of these anew.
+    /// Applies breaks and corrections to the trades, and rebuilds the affected bars.
     fn take_back(&mut self) {
         let breaks = std::mem::take(&mut self.pending);
         let numbers: HashSet<(Publisher, u64)> =
@@ -400,7 +403,7 @@ impl Bars {
 }
 
 impl Break {
-    /// Whether a trade stands in the place of the one that is broken: one message says both.
+    /// Whether `trade` replaces the broken one: the same message reports both.
     fn is_corrected_by(&self, trade: &Event) -> bool {
         (self.publisher, self.channel, self.sequence)
             == (trade.publisher, trade.channel, trade.channel_sequence)
@@ -409,11 +412,11 @@ impl Break {
     }
 }
 
-/// Where the last trade of each number is that some break names.
+/// Index of the last trade for each number that some break refers to.
 #[derive(Debug, Default)]
 struct Known {
     by_instrument: HashMap<(Publisher, InstrumentId, u64), usize>,
-    /// For breaks without an instrument: the instrument and the place; no place where two instruments have the number.
+    /// For breaks without an instrument: the instrument and the index; no index if two instruments share the number.
     by_channel: HashMap<(Publisher, u16, u64), (InstrumentId, Option<usize>)>,
 }
 
@@ -463,7 +466,7 @@ mod tests {
         event
     }
 
-    /// The number of a trade is its place.
+    /// Numbers each trade by its index.
     fn numbered(trades: &[Of]) -> Vec<Event> {
         trades.iter().zip(0..).map(|(trade, aux)| Event { aux, ..event(trade) }).collect()
     }
@@ -472,7 +475,7 @@ mod tests {
         bars_of_events(&numbered(trades), NbboRules::default(), options)
     }
 
-    /// A break of the trade with this number, so many seconds later. Cboe names no instrument.
+    /// A break of the trade with this number, `later` seconds later. Cboe names no instrument.
     fn broken(trade: &Of, number: usize, later: u64) -> Event {
         let at = event(&(trade.0, trade.1, trade.2 + later, trade.3, trade.4, 0));
         let instrument = if trade.0 == 1 { InstrumentId::UNKNOWN } else { at.instrument };
@@ -490,13 +493,13 @@ mod tests {
         bars
     }
 
-    /// Printable or not, of an auction or not, with and without a sale condition.
+    /// Details of trades: printable or not, of an auction or not, with and without a sale condition.
     fn details() -> impl Strategy<Value = u8> {
         let letters = [0, 0, Event::NOT_LAST, Event::NOT_LAST | Event::NOT_HIGH_LOW];
         (0..4u8, prop::sample::select(letters.to_vec())).prop_map(|(detail, letter)| detail | letter)
     }
 
-    /// Every bar by itself, from all trades but those that are gone.
+    /// Computes every bar separately, from all trades except the removed ones.
     fn slowly(trades: &[Of], gone: &[bool], options: &Options) -> Vec<Bar> {
         let venue = |feed: usize| if feed == 3 { 2 } else { feed };
         let counts = |trade: &&Of| {
@@ -589,7 +592,7 @@ mod tests {
         ) {
             trades.sort_by_key(|trade| trade.2);
             let options = Options { interval_ns: interval * Nanos::SECOND, by_venue, rules: SaleRules::default() };
-            // Breaks in the order of their times, each behind the trades of its time.
+            // Breaks in time order, each after the trades of its time.
             let mut breaks: Vec<_> = breaks
                 .iter()
                 .map(|(of, later, terms)| (of.index(trades.len()), *later, *terms))
@@ -601,7 +604,7 @@ mod tests {
             let (mut gone, mut counts) = (vec![false; trades.len()], [0u64; 4]);
             for (sequence, (of, later, terms)) in (1..).zip(breaks) {
                 let trade = trades[of];
-                // Cboe and Nasdaq correct nothing; London and MEMX do, which any feed can stand for here.
+                // Cboe and Nasdaq send no corrections; London and MEMX do, and any feed can represent them here.
                 let terms = terms.filter(|_| trade.0 != 1);
                 let stop = Event { channel_sequence: sequence, ..broken(&trade, of, later) };
                 let mut new = vec![stop];
@@ -664,7 +667,7 @@ mod tests {
             is_etp: false,
         };
         let stated = Event::new(EventKind::Definition, FEEDS[0], InstrumentId(0)).with_definition(definition);
-        // Nasdaq states a lot of the first instrument, the rule gives that of the second, and nothing that of the third.
+        // Nasdaq states a lot for the first instrument, the rule determines that of the second, and nothing that of the third.
         let known = [mapping(0, "AAPL"), mapping(1, "BKNG"), mapping(2, "A"), stated];
         for (feed, instrument, lot) in [(0, 0, 40), (1, 0, 40), (1, 1, 10), (1, 2, 100)] {
             let is_priced = |shares| {
@@ -683,7 +686,7 @@ mod tests {
         let trades =
             [(0, 0, 36_000, 1_000, 100, 0), (0, 0, 36_001, 1_200, 300, 0), (0, 0, 36_060, 900, 100, 0)];
         let mut events = numbered(&trades);
-        // Hours later, of the high and last of the first bar, and of the second bar's only trade.
+        // Hours later, breaks of the high and last of the first bar, and of the second bar's only trade.
         events.extend([broken(&trades[1], 1, 7_200), broken(&trades[2], 2, 7_200)]);
         let bars = bars_of_events(&events, NbboRules::default(), options);
         let [bar] = bars.bars() else { panic!("{:?}", bars.bars()) };

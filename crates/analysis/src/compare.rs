@@ -1,28 +1,30 @@
-//! The synthetic NBBO beside the SIP's: how long they agree, which of them is first, and how they differ.
+//! Compares the synthetic NBBO with the SIP's: how long they agree, which of them is first, and how they differ.
 //!
-//! Both are taken as they were received. A symbol is compared from the SIP's first national quote on. Two quotes are equal if price and size of
-//! both sides are; the size of the synthetic one is that of the venue with the most shares, since the SIP's is that of one participant.
+//! Both are used as received. A symbol is compared from the SIP's first national quote on. Two quotes are equal if the price and
+//! size of both sides are equal. The size of the synthetic quote is that of the venue with the most shares, because the SIP's is
+//! that of a single participant.
 //!
-//! A price that both come to is a pair: its lag is the SIP's time less ours, negative where the SIP was first. The prices of a side that one has
-//! reached and the other not yet wait for their pair, at most [`MOST_WAITING`] of them and [`LONGEST_WAIT_NS`]; then they have none.
+//! A price that both reach forms a pair: its lag is the SIP's time minus ours, negative if the SIP was first. Prices that only one
+//! has reached wait for their pair, at most [`MOST_WAITING`] per side and for at most [`LONGEST_WAIT_NS`]; after that they count as
+//! unpaired.
 //!
-//! Cost: some compares for each change of either. Memory: about a kilobyte for each symbol, and 32 KiB at most for its lags.
+//! Cost: a few comparisons per change of either quote. Memory: about a kilobyte per symbol, plus at most 32 KiB for its lags.
 
 use std::collections::VecDeque;
 
 use tapeworks_market::{EventKind, Flags, InstrumentId, Nbbo, NbboUpdate, Price, Publisher, Side};
 use tapeworks_time::Nanos;
 
-/// The most prices of a side that wait for their pair.
+/// Maximum number of prices per side that wait for their pair.
 pub const MOST_WAITING: usize = 16;
 
 /// How long a price waits for its pair, in nanoseconds.
 pub const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
-/// The most lags kept of a symbol. Beyond that every second, every fourth and so on is kept.
+/// Maximum number of lags kept per symbol. Beyond it only every second lag is kept, then every fourth, and so on.
 const MOST_LAGS: usize = 4_096;
 
-/// The most symbols compared: the numbers of instruments beyond are left out.
+/// Maximum number of symbols compared: higher instrument numbers are left out.
 const MOST_SYMBOLS: usize = 1 << 20;
 
 /// Price and shares of one side.
@@ -70,7 +72,7 @@ impl Difference {
         Self::CrossedAtSip,
     ];
 
-    /// In words.
+    /// Returns a description in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -91,12 +93,12 @@ impl Difference {
         }
     }
 
-    /// Whether it is one of prices: a size or the state of a market is not.
+    /// Whether it concerns prices, rather than a size or the state of a market.
     const fn is_of_price(self) -> bool {
         matches!(self, Self::BetterHere(_) | Self::BetterAtSip(_) | Self::OnlyHere(_) | Self::OnlyAtSip(_))
     }
 
-    /// Whether two quotes, bid and offer each, differ so.
+    /// Whether two quotes, each a bid and an offer, differ in this way.
     fn is_between(self, ours: &[Quoted; 2], sip: &[Quoted; 2]) -> bool {
         let place = |side| usize::from(side == Side::Ask);
         let prices = |side| (ours[place(side)].0.map(Price::e9), sip[place(side)].0.map(Price::e9));
@@ -135,20 +137,20 @@ fn is_crossed([(bid, _), (ask, _)]: &[Quoted; 2]) -> bool {
 pub struct Example {
     /// The instrument.
     pub instrument: InstrumentId,
-    /// When it began.
+    /// When the difference began.
     pub time: Nanos,
     /// Our bid and offer.
     pub ours: [Quoted; 2],
-    /// The SIP's.
+    /// The SIP's bid and offer.
     pub sip: [Quoted; 2],
 }
 
 /// How often and how long two quotes differ in one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
-    /// How often it began.
+    /// Number of times that it began.
     pub times: u64,
-    /// How long it lasted, in nanoseconds; over several symbols the sum.
+    /// Total duration in nanoseconds, summed over symbols if there are several.
     pub ns: u128,
 }
 
@@ -157,7 +159,7 @@ pub struct Count {
 pub struct Lags {
     kept: Vec<i64>,
     pairs: u64,
-    /// Every so many is kept.
+    /// Only one lag in `stride` is kept.
     stride: u64,
 }
 
@@ -184,13 +186,13 @@ impl Lags {
         self.kept.push(lag_ns);
     }
 
-    /// Prices that both came to.
+    /// Returns the number of prices that both reached.
     #[must_use]
     pub const fn pairs(&self) -> u64 {
         self.pairs
     }
 
-    /// The lags of these percentiles, in nanoseconds; `None` without a pair. Each symbol's lags count as one, if they are of several.
+    /// Returns these percentiles of the lags, in nanoseconds; `None` without a pair. Each lag of several symbols has equal weight.
     #[must_use]
     pub fn percentiles<const N: usize>(of: &[&Self], percents: [u32; N]) -> Option<[i64; N]> {
         let mut weighted: Vec<(i64, u64)> =
@@ -213,28 +215,28 @@ impl Lags {
 /// The comparison of one symbol.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// The SIP that has quoted it. `None`: none has, and there is nothing to compare.
+    /// The SIP that has quoted it, or `None` if none has and there is nothing to compare.
     pub sip: Option<Publisher>,
-    /// From the SIP's first quote to the last event, in nanoseconds.
+    /// Time from the SIP's first quote to the last event, in nanoseconds.
     pub ns: u64,
-    /// Of that, how long the prices of both sides were equal.
+    /// Part of that time during which the prices of both sides were equal.
     pub equal_price_ns: u64,
-    /// Of that, how long the sizes were equal too.
+    /// Part of that time during which the sizes were equal too.
     pub equal_ns: u64,
-    /// Changes of our NBBO, and of the SIP's.
+    /// Number of changes of our NBBO and of the SIP's.
     pub changes: [u64; 2],
-    /// Which of them was first.
+    /// Lags between the two.
     pub lags: Lags,
-    /// Prices of ours without a pair, and of the SIP's.
+    /// Number of prices without a pair: ours and the SIP's.
     pub unpaired: [u64; 2],
-    /// In the order of [`Difference::ALL`].
+    /// Counts in the order of [`Difference::ALL`].
     pub differences: [Count; Difference::ALL.len()],
     ours: [Quoted; 2],
     theirs: [Quoted; 2],
-    /// The differences at the moment, by bit.
+    /// The current differences, one bit each.
     now: u16,
     since: Nanos,
-    /// By side, ours and the SIP's: prices that wait for their pair.
+    /// Prices waiting for their pair, by side: ours and the SIP's.
     waiting: [[VecDeque<(Price, Nanos)>; 2]; 2],
 }
 
@@ -246,7 +248,7 @@ enum Whose {
 }
 
 impl Compared {
-    /// The time since the last change is over.
+    /// Accounts for the time since the last change.
     fn account(&mut self, now: Nanos) {
         let elapsed = now.0.saturating_sub(self.since.0);
         self.since = self.since.max(now);
@@ -265,7 +267,7 @@ impl Compared {
         self.equal_ns += if self.now == 0 { elapsed } else { 0 };
     }
 
-    /// Takes a quote. Returns the differences that begin with it, by bit.
+    /// Applies a new quote. Returns the differences that begin with it, one bit each.
     fn change(&mut self, whose: Whose, quote: [Quoted; 2], now: Nanos) -> u16 {
         self.account(now);
         let before =
@@ -291,7 +293,7 @@ impl Compared {
         begun
     }
 
-    /// One of them comes to a price of a side.
+    /// Records that one of them reached a price on a side.
     fn reach(&mut self, whose: Whose, side: usize, price: Price, now: Nanos) {
         let [ours, theirs] = &mut self.waiting[side];
         let (own, other, other_unpaired) = match whose {
@@ -303,7 +305,7 @@ impl Compared {
             self.unpaired[other_unpaired] += 1;
         }
         if let Some(place) = other.iter().position(|(waiting, _)| *waiting == price) {
-            // What the other reached before has been passed by.
+            // The other has moved past the prices that it reached earlier.
             self.unpaired[other_unpaired] += place as u64;
             let (_, time) = other.drain(..=place).next_back().unwrap_or((price, now));
             let lag = i64::try_from(now.0.saturating_sub(time.0)).unwrap_or(i64::MAX);
@@ -318,18 +320,18 @@ impl Compared {
     }
 }
 
-/// Takes the updates of a replay.
+/// Compares the updates of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     symbols: Vec<Compared>,
     examples: [Option<Example>; Difference::ALL.len()],
-    /// Updates of instruments beyond the bound.
+    /// Updates of instruments beyond the maximum.
     left_out: u64,
     last: Nanos,
 }
 
 impl Comparison {
-    /// An update of a book, with the NBBO after it.
+    /// Takes an update of a book, with the NBBO after it.
     #[inline]
     pub fn put(&mut self, update: &NbboUpdate<'_>) {
         let event = update.book.event;
@@ -378,7 +380,7 @@ impl Comparison {
         self.symbols.get_mut(index)
     }
 
-    /// Keeps an example of each difference that has none yet.
+    /// Keeps an example of each new kind of difference.
     fn note(&mut self, instrument: InstrumentId, begun: u16, time: Nanos) {
         let Some(symbol) = self.symbols.get(instrument.index()).filter(|_| begun != 0) else { return };
         for (bit, example) in self.examples.iter_mut().enumerate() {
@@ -388,7 +390,7 @@ impl Comparison {
         }
     }
 
-    /// The end of the input: the time since the last changes counts, and what waits has no pair.
+    /// Ends the comparison: it accounts for the time since the last changes, and counts waiting prices as unpaired.
     pub(crate) fn finish(&mut self) {
         for symbol in &mut self.symbols {
             symbol.account(self.last);
@@ -400,13 +402,13 @@ impl Comparison {
         }
     }
 
-    /// The symbols that a SIP has quoted, by the numbers of their instruments.
+    /// Returns the symbols that a SIP has quoted, by instrument number.
     pub fn symbols(&self) -> impl Iterator<Item = (InstrumentId, &Compared)> {
         let numbered = self.symbols.iter().enumerate();
         numbered.map(|(index, one)| (InstrumentId(index as u32), one)).filter(|(_, one)| one.sip.is_some())
     }
 
-    /// Each difference with its count over all symbols and an example, where it occurred.
+    /// Returns each difference that occurred, with its count over all symbols and an example.
     pub fn differences(&self) -> impl Iterator<Item = (Difference, Count, Example)> {
         Difference::ALL.into_iter().enumerate().filter_map(|(place, difference)| {
             let count = self.symbols().fold(Count::default(), |sum, (_, one)| {
@@ -417,7 +419,7 @@ impl Comparison {
         })
     }
 
-    /// Updates of instruments beyond the bound, which are not compared.
+    /// Returns the number of updates of instruments beyond the maximum, which are not compared.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out

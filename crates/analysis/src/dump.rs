@@ -1,15 +1,15 @@
 //! The dump: every message of a capture, field by field, as text or as one JSON object per line.
 //!
-//! A dump comes from the schemas alone, so every declared protocol can be dumped. It shows an unreadable part with its place
-//! and the reason, and continues behind it.
+//! A dump uses only the schemas, so it supports every declared protocol. It shows an unreadable part with its location and the
+//! reason, and continues after it.
 //!
 //! # JSON
-//! One object per message: `file`, `packet` (of a file without packets, the message's number), `offset` in the file, `time`
+//! One object per message: `file`, `packet` (in a file without packets, the message's number), `offset` in the file, `time`
 //! (ISO 8601 with nanoseconds, `null` in a file without packets), `protocol`, `transport` (an object: protocol, message,
 //! addresses, the message's `sequence`, and the header's `fields`; `null` in a file without packets), `message` and `fields`.
 //! Integers and times are numbers as on the wire, decimals are strings with all their places (`"80.5200"`), enums are the names
-//! of their values, flag sets arrays of names. An error is in `error`, with the bytes in hexadecimal where no field could be
-//! read. A packet without messages (a heartbeat, a login) is an object of the transport's own message.
+//! of their values, flag sets are arrays of names. An error is in `error`, with the bytes in hexadecimal if no field could be
+//! read. A packet without messages (a heartbeat, a login) is an object for the transport's own message.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ use crate::sessions::ReadAs;
 use crate::subjects::{Subjects, is_wanted};
 use tapeworks_feed::clock::iso_time;
 
-/// How a dump is written.
+/// The output form of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
     /// A line per packet and a line per message.
@@ -44,15 +44,15 @@ pub enum Form {
 /// The options of a dump.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The protocol, instead of recognising it.
+    /// The protocol to use instead of recognizing it.
     pub read_as: Option<ReadAs>,
-    /// How it is written.
+    /// The output form.
     pub form: Form,
-    /// The most messages to write.
+    /// Maximum number of messages to write.
     pub limit: Option<u64>,
-    /// The only symbols wanted. What is about no symbol is left out then.
+    /// The symbols to include, if limited. Messages without a symbol are then left out.
     pub symbols: Option<HashSet<Symbol>>,
-    /// The only messages wanted, by their names in the schema, in lower case. Empty: all.
+    /// The messages to include, by schema name in lower case; empty for all.
     pub messages: HashSet<String>,
     /// Colours.
     pub paint: Paint,
@@ -63,20 +63,20 @@ pub struct Options {
 pub struct Dumped {
     /// Messages written.
     pub messages: u64,
-    /// Messages and packets that could not be read, or not wholly.
+    /// Messages and packets that could not be read completely.
     pub problems: u64,
-    /// Sound packets that are neither UDP nor TCP over IP, and heartbeats whose protocol nothing shows.
+    /// Sound packets that are neither UDP nor TCP over IP, and heartbeats of an unknown protocol.
     pub not_ours: u64,
-    /// Of the symbols that alone were wanted, those that nothing was about, in order.
+    /// The requested symbols that no message was about, in order.
     pub unseen_symbols: Vec<Symbol>,
     /// How the walk ended.
     pub ended: Ended,
 }
 
-/// Dumps `inputs`, one after the other, to `out`. `observe` is called now and then and may end it.
+/// Dumps `inputs`, one after the other, to `out`. `observe` is called from time to time and may end the dump.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn dump(
     inputs: &mut [Input],
     options: &Options,
@@ -100,7 +100,7 @@ pub fn dump(
     };
     let ended = analyser::walk(inputs, Order::ByFile, options.read_as, &mut dumper);
     let Dumper { dumped, unseen, error, .. } = dumper;
-    // The contents behind an early end are unknown.
+    // After an early end, the remaining contents are unknown.
     let mut unseen_symbols: Vec<Symbol> = unseen.into_iter().filter(|_| !ended.is_stopped).collect();
     unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     match error {
@@ -116,21 +116,21 @@ struct Dumper<'d> {
     files: Vec<String>,
     subjects: Subjects,
     line: String,
-    /// The transport header of the messages to come: as JSON without its closing brace, or as a line.
+    /// The transport header for the following messages: as JSON without its closing brace, or as a line.
     header: String,
-    /// The file that `header` is of.
+    /// The file that `header` belongs to.
     file: u16,
     /// The packet whose header has been written.
     last_packet: Option<(u16, u64, u64)>,
     dumped: Dumped,
-    /// Symbols that are wanted and that nothing was about so far.
+    /// Requested symbols that no message has been about so far.
     unseen: HashSet<Symbol>,
     error: Option<io::Error>,
 }
 
 /// Appends a JSON string.
 fn quote(out: &mut String, text: &str) {
-    // A string always has a JSON form.
+    // A string can always be serialized.
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
@@ -140,7 +140,7 @@ fn hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The fields of a header that are not the messages themselves.
+/// Visits a header's fields, except the messages themselves.
 fn header_fields(decoded: &Decoded<'_>, mut show: impl FnMut(FieldValue<'_>)) {
     decoded.for_each_field(|found| {
         if found.field.length > 0 {
@@ -183,7 +183,7 @@ impl Visitor for Dumper<'_> {
 }
 
 impl Dumper<'_> {
-    /// Whether a message of this name and symbol is to be shown.
+    /// Whether to show a message of this name and symbol.
     fn wants(&mut self, name: Option<&str>, symbol: Option<Symbol>) -> bool {
         if let Some(symbol) = symbol.filter(|_| !self.unseen.is_empty()) {
             self.unseen.remove(&symbol);
@@ -230,7 +230,7 @@ impl Dumper<'_> {
     fn message(&mut self, place: &Place, message: &Message<'_>) {
         let symbol = self.subjects.symbol(message);
         let error = message.decoded.error;
-        // The reason of a cut message follows as the trouble of its packet.
+        // The reason for a truncated message follows as its packet's trouble.
         let is_appendage_cut =
             || appendages(message.schema, &message.decoded).iter().any(|(_, one)| one.error.is_some());
         self.dumped.problems += u64::from(!message.is_cut && (error.is_some() || is_appendage_cut()));
@@ -246,7 +246,7 @@ impl Dumper<'_> {
         }
     }
 
-    /// A FIX message: its name, and every field with its name, its tag, and what a listed value means.
+    /// Writes a FIX message: its name, and every field with its name, its tag, and the meaning of a listed value.
     fn fix(&mut self, place: &Place, message: &FixMessage<'_>) {
         self.header.clear();
         if !self.wants(message.name(), message.symbol()) {
@@ -404,7 +404,7 @@ impl Dumper<'_> {
         self.line.push_str("}\n");
     }
 
-    /// What stands behind a quote of a SIP.
+    /// Writes what follows a SIP quote.
     fn json_appendages(&mut self, message: &Message<'_>) {
         let mut separator = ",\"appendages\":[";
         let found = appendages(message.schema, &message.decoded);
@@ -427,7 +427,7 @@ impl Dumper<'_> {
         self.last_packet.is_none_or(|last| (last.0, last.1) != (place.file, place.number))
     }
 
-    /// Writes the line of the packet's header, unless it has been written.
+    /// Writes the packet's header line, unless it has already been written.
     fn show_header(&mut self, place: &Place) {
         if !self.header.is_empty() {
             let header = std::mem::take(&mut self.header);
@@ -539,7 +539,7 @@ impl Dumper<'_> {
     }
 
     fn text_error(&mut self, place: &Place, error: &str, bytes: &[u8]) {
-        /// Bytes of a faulty message that are shown.
+        /// Maximum bytes shown of a faulty message.
         const SHOWN_BYTES: usize = 64;
         let text = format!("! offset {}: {error}", place.offset);
         let _infallible = writeln!(self.line, "    {}", self.options.paint.bad(&text));
@@ -554,7 +554,7 @@ impl Dumper<'_> {
     }
 }
 
-/// The header's object without its end; of a packet without messages, its members from `protocol` on.
+/// Writes the header's object without its end; for a packet without messages, its members from `protocol` on.
 fn json_header(text: &mut String, header: &Header<'_>, is_alone: bool) {
     text.push_str(if is_alone { ",\"protocol\":" } else { "{\"protocol\":" });
     quote(text, header.schema.name);

@@ -1,10 +1,10 @@
 //! Threads that encode the batches of Parquet files.
 //!
-//! A [`Pool`] has one queue of [`Work`] that all writers share. A writer that finds more than
-//! [`AHEAD`] units for each thread in it encodes one itself, so the thread that reads and applies the messages helps where the
-//! encoding is the slower part, and no core waits.
+//! A [`Pool`] has one queue of [`Work`] that all writers share. A writer that finds more than [`AHEAD`] units per thread in the
+//! queue encodes one itself, so the thread that reads and applies messages helps when encoding is the bottleneck, and no core
+//! idles.
 //!
-//! Cost: one lock for a unit of 8,192 records. Memory: 550 KB for a unit of `mbo`, [`MOST_OUT`] for each thread and file at most.
+//! Cost: one lock per unit of 8,192 records. Memory: 550 KB per `mbo` unit, at most [`MOST_OUT`] units per thread and file.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,13 +14,13 @@ use std::thread::{self, JoinHandle};
 
 use tapeworks_store::apart::{Encoders, Lost, Work};
 
-/// Units that may wait for each thread before a writer encodes one itself: few enough to stay in the caches.
+/// Units that may wait, per thread, before a writer encodes one itself: few enough to stay in the caches.
 const AHEAD: usize = 4;
 
-/// Most units of one writer that are not back, for each thread. It lets the writer go on while the system delays one thread.
+/// Maximum unfinished units of one writer, per thread. It lets the writer continue while the system delays one thread.
 const MOST_OUT: usize = 32;
 
-/// A unit, and where its writer waits for it.
+/// A unit, and the channel that signals its completion to the writer.
 type Item = (Work, Sender<()>);
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// No thread panics while it has the lock, so what a poisoned one guards is whole.
+    /// Locks the queue. No thread panics while it holds the lock, so the contents of a poisoned one are intact.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,20 +56,20 @@ impl Shared {
             };
             drop(queue);
             work.encode();
-            // A writer that failed waits for nothing.
+            // A writer that failed does not wait for the result.
             let _unwanted = to.send(());
         }
     }
 }
 
-/// Threads that encode. Dropped, it waits for the units that are being encoded and forgets the others.
+/// The encoding threads. Dropping it waits for the units being encoded and discards the others.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Starts so many threads.
+    /// Starts this many threads.
     pub(crate) fn start(threads: usize) -> io::Result<Self> {
         let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
         for number in 0..threads {
@@ -80,7 +80,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// What a writer gives its work to.
+    /// Returns the handle through which a writer submits its work.
     pub(crate) fn encoders(&self) -> Box<dyn Encoders> {
         Box::new(Share { shared: self.shared.clone(), threads: self.threads.len(), out: VecDeque::new() })
     }
@@ -94,7 +94,7 @@ impl Drop for Pool {
         drop(queue);
         self.shared.change.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so, and its writer reports the lost batch.
+            // A thread that panicked has already reported that, and its writer reports the lost batch.
             let _ended = thread.join();
         }
     }
@@ -104,12 +104,12 @@ impl Drop for Pool {
 struct Share {
     shared: Arc<Shared>,
     threads: usize,
-    /// Where each unit that is given away comes back, the oldest first.
+    /// Completion signals of the submitted units, oldest first.
     out: VecDeque<Receiver<()>>,
 }
 
 impl Share {
-    /// Encodes the oldest unit that no thread has begun, if more than `most` of them wait.
+    /// Encodes the oldest queued unit if more than `most` are waiting.
     fn help(&self, most: usize) -> bool {
         let mut queue = self.shared.queue();
         let item = if queue.items.len() > most { queue.items.pop_front() } else { None };
@@ -120,7 +120,7 @@ impl Share {
         true
     }
 
-    /// Forgets what is done, in order, until at most `most` units are out: helps, or waits, for as long as there are more.
+    /// Removes finished units, in order, until at most `most` are unfinished; while there are more, it helps or waits.
     fn collect(&mut self, most: usize) -> Result<(), Lost> {
         while let Some(oldest) = self.out.front() {
             match oldest.try_recv() {
@@ -142,7 +142,7 @@ impl Encoders for Share {
         self.shared.queue().items.push_back((work, to));
         self.shared.change.notify_one();
         self.out.push_back(from);
-        // One unit at most, so that the threads still find some.
+        // One unit at most, so that work remains for the threads.
         self.help(AHEAD * self.threads);
         self.collect(MOST_OUT * self.threads)
     }

@@ -1,10 +1,10 @@
-//! FIX messages for people and programs: in TCP streams, and in log files with messages in their lines.
+//! FIX messages for people and programs: from TCP streams, and from log files with messages in their lines.
 //!
-//! A log's line may have anything before its message (a time, a session), as QuickFIX writes it. Fields end in SOH, in `|` or in `^A`.
-//! What a message is, BodyLength and CheckSum say, as on the wire. Fields are named by the declaration of this program; passwords are
-//! not shown.
+//! A log line may have anything before its message (a time, a session), as QuickFIX writes it. Fields end in SOH, `|` or `^A`.
+//! BodyLength and CheckSum determine what is a message, as on the wire. Field names come from this program's declaration;
+//! passwords are not shown.
 //!
-//! Cost: a line is copied once, to give its fields SOHs.
+//! Cost: each line is copied once, to convert its separators to SOH.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -23,22 +23,22 @@ use tapeworks_wire::fix::{
 /// The longest message, and the longest line of a log, in bytes.
 pub const LONGEST_BYTES: usize = LONGEST_FIX_BYTES;
 
-/// Tags whose values are not shown: Password and NewPassword.
+/// Tags whose values are hidden: Password and NewPassword.
 const SECRETS: [u32; 2] = [554, 925];
 
-/// What may be shown of bytes that are no message: nothing where a password may be in them.
+/// Returns the bytes of a non-message that may be shown: none if they may contain a password.
 pub(crate) fn without_secrets(bytes: &[u8]) -> &[u8] {
     let has = |tag: &[u8]| bytes.windows(tag.len()).any(|window| window == tag);
     if has(b"554=") || has(b"925=") { &[] } else { bytes }
 }
 
-/// The name of a type that is not declared.
+/// The name shown for an undeclared message type.
 pub const UNDECLARED: &str = "(undeclared)";
 
 /// A message whose length and checksum are right.
 #[derive(Clone, Copy, Debug)]
 pub struct FixMessage<'a> {
-    /// Its bytes, with SOH behind each field.
+    /// Its bytes, with SOH after each field.
     pub bytes: &'a [u8],
     /// The channel that carried it.
     pub channel: ChannelIdentity,
@@ -49,37 +49,37 @@ pub struct FixMessage<'a> {
 }
 
 impl FixMessage<'_> {
-    /// The declaration.
+    /// Returns the declaration.
     #[must_use]
     pub const fn schema() -> &'static FixSchema {
         &SCHEMA
     }
 
-    /// The name of its type in the declaration.
+    /// Returns the declared name of its type.
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         SCHEMA.message(message_type(self.bytes)).map(|message| message.name)
     }
 
-    /// MsgSeqNum (34).
+    /// Returns MsgSeqNum (34).
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         field(self.bytes, 34).and_then(|value| read_unsigned(value).ok())
     }
 
-    /// SendingTime (52).
+    /// Returns SendingTime (52).
     #[must_use]
     pub fn sending_time(&self) -> Option<Nanos> {
         field(self.bytes, 52).and_then(|value| read_timestamp(value).ok()).map(Nanos)
     }
 
-    /// Symbol (55).
+    /// Returns Symbol (55).
     #[must_use]
     pub fn symbol(&self) -> Option<Symbol> {
         field(self.bytes, 55).and_then(|value| Symbol::from_bytes(value).ok())
     }
 
-    /// Calls `show` with each field, and with what a listed value means; the error that ends them.
+    /// Calls `show` with each field and the meaning of a listed value; returns the error that ends the fields, if any.
     fn each(&self, mut show: impl FnMut(Shown<'_>)) -> Option<String> {
         for field in Fields::new(self.bytes) {
             let field = match field {
@@ -113,7 +113,7 @@ impl FixMessage<'_> {
         None
     }
 
-    /// The fields as `ClOrdID(11)=A1 Side(54)=1 Buy`, each behind `between`.
+    /// Writes the fields as `ClOrdID(11)=A1 Side(54)=1 Buy`, each after `between`.
     pub fn write_text(&self, out: &mut String, between: &str) {
         let fault = self.each(|field| {
             out.push_str(between);
@@ -131,7 +131,7 @@ impl FixMessage<'_> {
         }
     }
 
-    /// The fields as an array: `[{"tag":54,"name":"Side","value":"1","meaning":"Buy"}]`. A tag may come more than once.
+    /// Writes the fields as an array: `[{"tag":54,"name":"Side","value":"1","meaning":"Buy"}]`. A tag may occur more than once.
     pub fn write_json(&self, out: &mut String) {
         let quote = |text: &str| serde_json::to_string(text).unwrap_or_default();
         out.push('[');
@@ -155,7 +155,7 @@ impl FixMessage<'_> {
     }
 }
 
-/// A field as it is shown.
+/// A field to be shown.
 struct Shown<'a> {
     tag: u32,
     name: Option<&'static str>,
@@ -163,7 +163,7 @@ struct Shown<'a> {
     meaning: Option<&'static str>,
 }
 
-/// Why a part of a log or of a stream is no message.
+/// Why a part of a log or stream is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FixFault {
     /// The bytes are garbled.
@@ -184,7 +184,7 @@ impl fmt::Display for FixFault {
     }
 }
 
-/// A log file, line by line.
+/// Reads a log file line by line.
 #[derive(Debug)]
 pub struct LogReader {
     source: ByteSource,
@@ -195,14 +195,14 @@ pub struct LogReader {
     line: Vec<u8>,
 }
 
-/// Whether a file that begins like this is a log: its first bytes are text, and one of its lines has a message's start.
+/// Whether a file with this beginning is a log: its first bytes are text, and one of its lines contains the start of a message.
 #[must_use]
 pub fn is_log(start: &[u8]) -> bool {
     let is_text = start.iter().all(|byte| matches!(*byte, SOH | b'\t' | b'\r' | b'\n' | b' '..));
     is_text && start.split(|byte| *byte == b'\n').any(|line| message_at(line).is_some())
 }
 
-/// Where in a line a message starts, and what ends its fields.
+/// Returns where a message starts in a line, and the separator of its fields.
 fn message_at(line: &[u8]) -> Option<(usize, &'static [u8])> {
     let start = line.windows(FIX_START.len()).position(|window| window == FIX_START)?;
     let behind = line.get(start + FIX_START.len()..)?;
@@ -220,19 +220,19 @@ impl LogReader {
         Self { source, number: 0, last: Nanos(0), line: Vec::new() }
     }
 
-    /// The bytes underneath.
+    /// Returns the underlying byte source.
     #[must_use]
     pub const fn source(&self) -> &ByteSource {
         &self.source
     }
 
-    /// The bytes underneath.
+    /// Returns the underlying byte source.
     pub(crate) const fn source_mut(&mut self) -> &mut ByteSource {
         &mut self.source
     }
 
-    /// Takes a line, and calls `show` with each message in it (with SOHs), its offset in the file, and why it is none. `false` at the end
-    /// of the file. Lines without a message are skipped.
+    /// Reads a line, and calls `show` with each message in it (with SOHs), its offset in the file, and, if it is not a message, why.
+    /// Returns `false` at the end of the file. Lines without a message are skipped.
     pub(crate) fn next_line(&mut self, mut show: impl FnMut(u64, &[u8], Option<FixFault>)) -> bool {
         let offset = self.source.position();
         let mut wanted = 4_096;
@@ -258,7 +258,7 @@ impl LogReader {
         let Some((start, separator)) = message_at(line) else { return true };
         let text = line.get(start..).unwrap_or_default();
         let mut rest = text;
-        // Where the separators have two characters, offsets behind the first field are of the converted text.
+        // If the separators have two characters, offsets after the first field refer to the converted text.
         while let Some((byte, after)) = rest.split_first() {
             if let Some(after) = rest.strip_prefix(separator) {
                 self.line.push(SOH);
@@ -268,7 +268,7 @@ impl LogReader {
                 rest = after;
             }
         }
-        // Some logs leave the last separator out.
+        // Some logs omit the last separator.
         if self.line.last() != Some(&SOH) {
             self.line.push(SOH);
         }

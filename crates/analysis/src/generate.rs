@@ -1,7 +1,8 @@
-//! Files of simulated sessions: one thread makes the market's messages, and the caller's puts them into packets and writes them.
+//! Files of simulated sessions: one thread generates the market's messages, the caller's thread packs them into packets and writes
+//! them.
 //!
-//! Making a message is mostly waiting for memory; putting it into its packet is most of the rest. Two cores share that about evenly.
-//! The bytes are those that one thread alone would write.
+//! Generating a message is mostly waiting for memory; packing it is most of the rest. The two threads share the work about evenly.
+//! The output is byte-identical to that of a single thread.
 
 use std::io::{self, Write};
 
@@ -11,23 +12,23 @@ use tapeworks_time::Nanos;
 
 use crate::ahead::{Ahead, End};
 
-/// Messages of a block: with their bytes about what fits into the second-level cache.
+/// Messages per block: with their bytes, about what fits in the L2 cache.
 const BLOCK_MESSAGES: usize = 4_096;
 
-/// Messages, and their bytes one behind the other.
+/// Messages, and their bytes one after the other.
 #[derive(Default)]
 struct Block {
     messages: Vec<Generated>,
     bytes: Vec<u8>,
 }
 
-/// The messages of a generator that runs on a thread of its own.
+/// The messages of a generator that runs on a separate thread.
 struct MessagesAhead {
     ahead: Ahead<Block>,
     block: Block,
-    /// How many messages of `block` were given, and how many bytes.
+    /// Number of messages of `block` consumed, and of bytes.
     given: (usize, usize),
-    /// Why there are no more, if something failed.
+    /// The error that ended the messages, if one did.
     failed: io::Result<()>,
 }
 
@@ -38,7 +39,7 @@ impl MessagesAhead {
     }
 }
 
-/// Fills a block; says whether the session ends in it.
+/// Fills a block; returns how the session ends if it ends in it.
 fn fill(generator: &mut Generator, block: &mut Block) -> End {
     block.messages.clear();
     let mut filled = 0;
@@ -90,10 +91,10 @@ pub fn add_days(scenario: &mut Scenario, more: u16) {
     scenario.later_midnights_ns = later.map(|midnight| midnight.0).collect();
 }
 
-/// Writes the session of a scenario in this form. `sink` needs no buffer of its own.
+/// Writes a scenario's session in this form. `sink` need not be buffered.
 ///
 /// # Errors
-/// Those of [`FileForm::write`]; the system gives no thread.
+/// Those of [`FileForm::write`]; the system cannot start a thread.
 pub fn write(form: FileForm, scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     form.check(scenario).map_err(invalid)?;

@@ -1,9 +1,9 @@
-//! Whether a trade is within regular hours.
+//! Determines whether a trade is within regular hours.
 //!
 //! The most specific source decides: the trade's own condition (IEX, NYSE), then its feed's session messages (ITCH, IEX, MEMX), then
 //! the [calendar](tapeworks_feed::calendar) of the US equity markets. London's venues have no other hours.
 //!
-//! Cost: for a trade without a condition, a search among the feeds and two comparisons; a date once per day.
+//! Cost: for a trade without a condition, a search among the feeds and two comparisons; a date computation once per day.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use tapeworks_time::Nanos;
 struct Announced {
     /// Midnight in New York before the first of them.
     midnight: Nanos,
-    /// The feed announced its day, and nothing is missing since.
+    /// Whether the feed announced its day and nothing has been missing since.
     is_begun: bool,
     /// The start of market hours.
     opened: Option<Nanos>,
@@ -30,7 +30,7 @@ impl Announced {
     fn note(&mut self, session: Session, time: Nanos) {
         match session {
             Session::StartOfMessages | Session::StartOfSystemHours => self.is_begun = true,
-            // Several channels of a feed open one after the other; a session that opens after its end is another.
+            // Several channels of a feed open one after the other; a session that opens after its end is a new one.
             Session::StartOfMarketHours
                 if self.opened.is_none() || self.closed.is_some_and(|closed| time > closed) =>
             {
@@ -41,7 +41,7 @@ impl Announced {
         }
     }
 
-    /// Whether `time` is within market hours, which last as the calendar says where the messages do not.
+    /// Whether `time` is within market hours; the calendar decides what the messages leave open.
     fn is_regular(&self, time: Nanos, usual: Option<&Range<Nanos>>) -> bool {
         let has_opened = match self.opened {
             Some(opened) => time >= opened,
@@ -49,7 +49,7 @@ impl Announced {
         };
         let has_closed = match (self.closed, usual) {
             (Some(closed), _) => time >= closed,
-            // A lost message does not prolong the day, but a session that began after the usual close goes on.
+            // A lost message does not extend the day, but a session that began after the usual close continues.
             (None, Some(usual)) => time >= usual.end && self.opened.is_none_or(|opened| opened < usual.end),
             (None, None) => self.opened.is_none(),
         };
@@ -61,14 +61,14 @@ impl Announced {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct VenueHours {
     feeds: BTreeMap<Publisher, Announced>,
-    /// The day in New York of the last time asked for.
+    /// The New York day of the last time queried.
     day: Range<Nanos>,
     /// Its regular hours by the calendar.
     usual: Option<Range<Nanos>>,
 }
 
 impl VenueHours {
-    /// Takes an event that is no trade: session messages and gaps.
+    /// Takes an event other than a trade: session messages and gaps.
     #[inline]
     pub(crate) fn note(&mut self, event: &Event) {
         if matches!(event.kind, EventKind::Session | EventKind::Gap) {
@@ -110,7 +110,7 @@ impl VenueHours {
         announced.copied().unwrap_or_default().is_regular(trade.ts_event, self.usual.as_ref())
     }
 
-    /// Makes the day of `time` the current one.
+    /// Makes the day that contains `time` current.
     fn turn_to(&mut self, time: Nanos) {
         if self.day.contains(&time) {
             return;
@@ -159,7 +159,7 @@ mod tests {
             ("2025-11-14T14:30:00Z", true),
             ("2025-11-14T20:59:59.999999999Z", true),
             ("2025-11-14T21:00:00Z", false),
-            // The Friday after Thanksgiving ends at 13:00, and Thanksgiving has no hours.
+            // The Friday after Thanksgiving closes at 13:00, and Thanksgiving has no hours.
             ("2025-11-28T17:59:59Z", true),
             ("2025-11-28T18:00:00Z", false),
             ("2025-11-27T16:00:00Z", false),
@@ -194,7 +194,7 @@ mod tests {
         assert!(hours.is_regular(&within) && hours.is_regular(&beyond));
         hours.note(&of_test[2]);
         assert_eq!([before, within, beyond].map(|trade| hours.is_regular(&trade)), [false, true, false]);
-        // Another feed and another day are not concerned.
+        // Another feed and another day are unaffected.
         let other = Event { publisher: Publisher::BATS_PITCH, ..before };
         assert!(hours.is_regular(&other) && hours.is_regular(&trade("2025-11-13T15:25:00Z")));
         // A session on a Saturday, and one after the usual close.

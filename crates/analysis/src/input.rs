@@ -1,4 +1,4 @@
-//! Inputs: capture files and message files, opened by what they contain.
+//! Inputs: capture files and message files, recognized by their contents.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::ahead::Decompressed;
 use crate::fix::{LogReader, is_log};
 use crate::sessions::ReadAs;
 
-/// How much of a file is looked at to recognise it, in bytes.
+/// Number of bytes of a file that are examined to recognize it.
 const PROBE_BYTES: usize = 4096;
 
 /// Why an input cannot be used.
@@ -23,7 +23,7 @@ pub enum InputError {
     /// The file cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The file is neither a capture nor in a framing we know.
+    /// The file is neither a capture nor in a known framing.
     #[error(
         "{file}: neither a capture (pcap, pcapng) nor a file of ITCH messages or SoupBinTCP packets; it begins with {start}"
     )]
@@ -33,13 +33,13 @@ pub enum InputError {
         /// Its first bytes, in hexadecimal.
         start: String,
     },
-    /// A log of FIX messages where market data are read.
+    /// A FIX log was given where market data is expected.
     #[error("{file}: is a log of FIX messages, which only dump and stats read")]
     FixLog {
         /// The file.
         file: String,
     },
-    /// A protocol was given that files without packets do not carry.
+    /// The given protocol does not occur in files without packets.
     #[error("{file}: is a file of messages without packets, which carries ITCH, not {protocol}")]
     OtherProtocol {
         /// The file.
@@ -47,27 +47,27 @@ pub enum InputError {
         /// The protocol that the caller set.
         protocol: &'static str,
     },
-    /// An output is an input.
+    /// An output file is also an input.
     #[error("{file}: is read, and cannot be the output")]
     IsOutput {
         /// The file.
         file: String,
     },
-    /// Times cannot be compared because a file's day is unknown.
+    /// Times cannot be compared because the file's day is unknown.
     #[error("{file}: neither its name nor its messages have the day, which {why} needs; give it with --date")]
     NoDay {
         /// The file.
         file: String,
-        /// The reason that needs the day.
+        /// Why the day is needed.
         why: &'static str,
     },
-    /// A file whose day its first packet would say has none.
+    /// The file has no packet that could determine its day.
     #[error("{file}: has no packet with a time, and so no day")]
     NoPackets {
         /// The file.
         file: String,
     },
-    /// Message files of different days where only times of day are compared.
+    /// Message files are of different days, but only times of day are compared.
     #[error(
         "{file}: is of another day than {other}; times of day are compared here, so take files of one day"
     )]
@@ -77,15 +77,15 @@ pub enum InputError {
         /// The first file.
         other: String,
     },
-    /// The system gives no thread to decompress the file.
+    /// The system cannot start a thread to decompress the file.
     #[error("{file}: cannot start a thread that decompresses it: {cause}")]
     Thread {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// More files than there are numbers for.
+    /// There are more files than file numbers.
     #[error("{0} files are too many; up to 65,535 can be read at once")]
     TooMany(usize),
 }
@@ -95,32 +95,32 @@ pub enum InputError {
 pub enum Source {
     /// Captured packets.
     Capture(CaptureReader),
-    /// Messages behind their lengths.
+    /// Length-prefixed messages.
     Framed {
         /// The messages.
         reader: FramedReader,
         /// The format.
         format: FileFormat,
-        /// Midnight of the day in the file's name, if it has one.
+        /// Midnight of the day in the file's name, if the name has one.
         midnight: Option<Nanos>,
-        /// The time of the last message looked at that has one: what has none is merged behind it.
+        /// Time of the last message examined that has one; messages without a time are merged after it.
         last: Nanos,
     },
     /// A log with FIX messages in its lines.
     FixLog(LogReader),
 }
 
-/// What was recognised of the packets of a capture.
+/// What was recognized in a capture's packets.
 #[derive(Debug, Default)]
 pub(crate) struct Recognition {
     /// Packets with a known protocol: messages, heartbeats, orders.
     pub(crate) recognised: u64,
-    /// Why the first of the others has none.
+    /// Why the first unrecognized packet was not recognized.
     first_reason: Option<String>,
 }
 
 impl Recognition {
-    /// Takes note of a packet that is in no known protocol.
+    /// Records a packet in no known protocol.
     #[inline]
     pub(crate) fn reject(&mut self, reason: impl FnOnce() -> String) {
         if self.first_reason.is_none() {
@@ -129,13 +129,13 @@ impl Recognition {
     }
 }
 
-/// A capture of which no packet was recognised, so that nothing of it was read.
+/// A capture in which no packet was recognized, so that nothing in it was read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}: not one of its {packets} packets has a known protocol; the first: {reason}")]
 pub struct Unrecognised {
     /// The file.
     pub file: String,
-    /// How many packets it has.
+    /// Number of its packets.
     pub packets: u64,
     /// Why its first packet was not read.
     pub reason: String,
@@ -144,22 +144,22 @@ pub struct Unrecognised {
 /// One opened file.
 #[derive(Debug)]
 pub struct Input {
-    /// Its place among the inputs.
+    /// Its index among the inputs.
     pub file: u16,
     /// Its name as the user gave it.
     pub name: String,
     /// Its contents.
     pub source: Source,
-    /// What was recognised of a capture so far.
+    /// What has been recognized in a capture so far.
     pub(crate) recognition: Recognition,
 }
 
 impl Input {
-    /// Opens a file and recognises its contents. A capture is known by its magic number; another file by its first messages,
-    /// or, when `application` is given, taken to hold that application's messages.
+    /// Opens a file and recognizes its contents. A capture is recognized by its magic number, another file by its first messages; if
+    /// `application` is given, the latter is assumed to hold that application's messages.
     ///
     /// # Errors
-    /// [`InputError`] when the file cannot be read, is empty, or holds nothing we know.
+    /// [`InputError`] if the file cannot be read, is empty, or holds nothing known.
     pub fn open(file: u16, path: &Path, application: Option<Application>) -> Result<Self, InputError> {
         Self::of_bytes(file, path, ByteSource::open(path)?, application.map(ReadAs::Feed))
     }
@@ -187,7 +187,7 @@ impl Input {
                         let start =
                             start.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
                         let start = start.join(" ");
-                        // A file that cannot be read has no first bytes either; its own error says more.
+                        // An unreadable file has no first bytes either; its own error is more informative.
                         if let Some(error) = bytes.take_failure() {
                             return Err(error.into());
                         }
@@ -209,8 +209,8 @@ impl Input {
         Ok(Self { file, name, source, recognition: Recognition::default() })
     }
 
-    /// What there is to say of a capture that has been read to its end and of which no packet was recognised. A capture without
-    /// packets is not one.
+    /// Describes a capture that has been read to its end without recognizing any packet; `None` for other inputs and for captures
+    /// without packets.
     pub(crate) fn unrecognised(&self) -> Option<Unrecognised> {
         let Source::Capture(reader) = &self.source else { return None };
         let Recognition { recognised, first_reason } = &self.recognition;
@@ -218,7 +218,7 @@ impl Input {
         Some(Unrecognised { file: self.name.clone(), packets: reader.tally().packets, reason })
     }
 
-    /// Datagrams read so far in which damage goes unnoticed, because their checksums show nothing.
+    /// Returns the number of datagrams so far in which damage would go unnoticed because their checksums cannot show it.
     pub(crate) fn unverified(&self) -> u64 {
         match &self.source {
             Source::Capture(reader) => reader.tally().unverified,
@@ -226,7 +226,7 @@ impl Input {
         }
     }
 
-    /// The file's contents, for people.
+    /// Describes the file's contents for users.
     pub const fn format(&self) -> &'static str {
         match &self.source {
             Source::Capture(_) => "capture",
@@ -236,12 +236,12 @@ impl Input {
         }
     }
 
-    /// Whether neither its packets nor its name have the day.
+    /// Whether neither its packets nor its name determine the day.
     pub const fn is_without_day(&self) -> bool {
         matches!(self.source, Source::Framed { midnight: None, .. })
     }
 
-    /// The bytes underneath, for progress.
+    /// Returns the underlying byte source, for progress reports.
     pub fn bytes(&self) -> &ByteSource {
         match &self.source {
             Source::Capture(reader) => reader.source(),
@@ -250,11 +250,11 @@ impl Input {
         }
     }
 
-    /// The time of the next packet or message, to merge inputs; `None` at the end. A message file has its
-    /// messages' own times, from `midnight` when its name has no date.
+    /// Returns the time of the next packet or message, to merge inputs; `None` at the end. A message file uses the times in its
+    /// messages, counted from `midnight` if its name has no date.
     ///
     /// # Errors
-    /// As reading does; the error comes once, then the end.
+    /// The errors of reading; an error is returned once, then the end.
     pub fn next_time(&mut self, midnight: Option<Nanos>) -> Result<Option<Nanos>, CaptureError> {
         match &mut self.source {
             Source::Capture(reader) => Ok(reader.next_timestamp_ns()?.map(Nanos)),
@@ -268,9 +268,9 @@ impl Input {
             Source::Framed { reader, midnight: named, format, last } => {
                 let midnight = midnight.or(*named).unwrap_or_default();
                 let Some(batch) = reader.next_batch()? else { return Ok(None) };
-                // A window of nothing but end marks has no message; the next turn takes the marks and looks further.
+                // A window of only end marks has no message; the next iteration consumes the marks and looks further.
                 let bytes = batch.peek().unwrap_or_default();
-                // Of SoupBinTCP's packets only those with data have a time, in the message behind their type.
+                // Only SoupBinTCP packets with data have a time, in the message after their type.
                 let message = match format {
                     FileFormat::LengthPrefixed => bytes,
                     FileFormat::SoupBinTcp => bytes.strip_prefix(b"S").unwrap_or_default(),
@@ -284,7 +284,7 @@ impl Input {
     }
 }
 
-/// Whether none of the files that are to be written is one that is read, under whatever name.
+/// Checks that no output file is also an input, under whatever name.
 ///
 /// # Errors
 /// [`InputError::IsOutput`].
@@ -310,7 +310,7 @@ pub fn refuse_inputs<'p>(
     Ok(())
 }
 
-/// Checks that message files whose names have a date are of one day: without packets they have times of day only.
+/// Checks that all message files with a date in their names are of the same day: without packets they have only times of day.
 ///
 /// # Errors
 /// [`InputError::OtherDay`].
@@ -329,7 +329,7 @@ pub fn check_one_day(inputs: &[Input]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Opens every file, logs of FIX messages too.
+/// Opens every file, including FIX logs.
 ///
 /// # Errors
 /// The first file's error; see [`Input::open`].
@@ -337,7 +337,7 @@ pub fn open_any<P: AsRef<Path>>(paths: &[P], read_as: Option<ReadAs>) -> Result<
     open_each(paths, read_as, 0)
 }
 
-/// Opens every file of market data.
+/// Opens every file, which must hold market data.
 ///
 /// # Errors
 /// The first file's error; see [`Input::open`].
@@ -348,7 +348,7 @@ pub fn open_all<P: AsRef<Path>>(
     open_all_ahead(paths, application, 0)
 }
 
-/// Opens every file, and starts a thread for each of the first `threads` compressed files, which decompresses it ahead of its
+/// Opens every file, and starts a thread for each of the first `threads` compressed files that decompresses ahead of the file's
 /// reader.
 ///
 /// # Errors

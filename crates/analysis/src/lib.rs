@@ -1,10 +1,10 @@
-//! Files in, answers out: captures and message files become books, records, text and figures.
+//! Turns captures and message files into books, records, text and statistics.
 //!
-//! [`input`] merges the packets and messages of files by time. [`replay`] gives them to [`tapeworks_feed::Feed`],
-//! [`tapeworks_market::BookStage`] and [`tapeworks_market::NbboStage`], the stages of a live plant, and what comes out to files and a
-//! summary. [`analyser`] reads the same files by protocol alone: [`dump`] prints each message, [`stats`] counts by channel, [`study`]
-//! draws how long a queue would have been; [`sessions`] names the protocols it found. [`generate`] writes the files of simulated
-//! sessions.
+//! [`input`] merges the packets and messages of files by time. [`replay`] runs them through [`tapeworks_feed::Feed`],
+//! [`tapeworks_market::BookStage`] and [`tapeworks_market::NbboStage`], the stages of a live plant, and writes the results to files
+//! and a summary. [`analyser`] reads the same files by protocol alone: [`dump`] prints each message, [`stats`] counts by channel,
+//! [`study`] shows how long a queue would have been; [`sessions`] names the protocols that inputs can be read as. [`generate`] writes
+//! files of simulated sessions.
 
 mod ahead;
 pub mod analyser;
@@ -24,7 +24,7 @@ pub mod study;
 pub mod subjects;
 pub mod timer;
 
-/// The examples of the README, compiled.
+/// Compiles the README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,9 +1,9 @@
-//! Colours, where a terminal shows them.
+//! Terminal colors.
 
-/// Paints words for a terminal, or leaves them as they are.
+/// Colors words for a terminal, or leaves them unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Paint {
-    /// Whether to paint.
+    /// Whether to use colors.
     pub is_coloured: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Replay: captures in, books and the synthetic NBBO, files and a summary out.
+//! Replay: turns captures into books, the synthetic NBBO, files and a summary.
 //!
-//! The loop reads top to bottom: the next packet (of the file whose next is earliest), the feed, and, as soon as the
-//! batch is full, the books, the NBBO and the outlet. At full speed a batch may span packets; paced, or measured,
-//! each packet is a batch of its own, as on a live line.
+//! The loop takes the next packet (from the file whose next packet is earliest) through the feed, and, when the batch is full,
+//! through the books, the NBBO and the outlet. At full speed a batch may span packets; in a paced or measured replay, each packet
+//! is a batch, as on a live line.
 
 use std::collections::HashSet;
 use std::io;
@@ -49,11 +49,11 @@ pub use walk::{Advanced, Walk};
 /// A file to write.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Where; the ending chooses the format.
+    /// Its path; the extension determines the format.
     pub path: PathBuf,
-    /// What.
+    /// The schema of its records.
     pub schema: Schema,
-    /// How.
+    /// How it is written.
     pub options: tapeworks_store::Options,
 }
 
@@ -70,67 +70,67 @@ impl Output {
 pub struct Options {
     /// The files, merged by time.
     pub inputs: Vec<PathBuf>,
-    /// The protocol, instead of recognising it.
+    /// The protocol to use instead of recognizing it.
     pub application: Option<Application>,
-    /// The feed of ITCH channels and files; without it the multicast group names the feed.
+    /// The feed of ITCH channels and files; if it is not given, the multicast group determines the feed.
     pub publisher: Option<Publisher>,
-    /// Midnight of the day in New York, instead of the receive times' or the file name's.
+    /// Midnight of the day in New York, instead of the day of the receive times or the file name.
     pub midnight: Option<Nanos>,
-    /// The only symbols wanted.
+    /// The symbols to include, if limited.
     pub symbols: Option<HashSet<Symbol>>,
-    /// The first receive time whose records are written. Books are built from the beginning all the same.
+    /// Earliest receive time for which records are written. Books are built from the beginning regardless.
     pub from: Option<Nanos>,
     /// The receive time at which the replay ends.
     pub to: Option<Nanos>,
-    /// How many times faster than the capture's own times; `None`: as fast as it goes.
+    /// Speed relative to the capture's own times; `None` for full speed.
     pub speed: Option<f64>,
-    /// Stop at the end of the packet that reaches so many messages.
+    /// Stops at the end of the packet that reaches this many messages.
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
-    /// Whether the NBBO and the price levels that orders make are left out where no output, comparison or bar needs them. The summary lacks them then. See
-    /// [`BookStage::without_levels`].
+    /// Whether to skip the NBBO, and the price levels built from orders, if no output, comparison or bar needs them. The summary then
+    /// lacks them. See [`BookStage::without_levels`].
     pub skips_unused: bool,
-    /// Whether the names of issues are read, which no event has: [`Listing::issue_name`].
+    /// Whether to read issue names, which no event carries: [`Listing::issue_name`].
     pub reads_issue_names: bool,
-    /// When venues are under self-help: out of the NBBO.
+    /// When venues are under self-help, and so excluded from the NBBO.
     pub self_help: Vec<SelfHelp>,
-    /// What the sizes of the SIPs' quotes count.
+    /// The unit of the sizes in SIP quotes.
     pub sip_sizes: SipSizes,
-    /// Whether the service time of messages is measured (one packet or group in [`MEASURED_EVERY`]).
+    /// Whether to measure the service time of messages (one packet or group in [`MEASURED_EVERY`]).
     pub measure: bool,
-    /// Whether the NBBO is compared with the SIPs'.
+    /// Whether to compare the NBBO with the SIPs'.
     pub compare_sip: bool,
-    /// The bars that are made, if any. Only of what is received from [`Options::from`] to [`Options::to`].
+    /// The bars to build, if any; only from what is received between [`Options::from`] and [`Options::to`].
     pub bars: Option<bars::Options>,
     /// The files to write.
     pub outputs: Vec<Output>,
-    /// Threads for each kind of work, at most [`MAX_THREADS`]; 0 is 1. With 1, this thread does all. With more, this thread
-    /// applies the messages; up to `threads` - 1 others encode Parquet, and up to `threads` - 1 others decompress inputs, one
-    /// each. The files' bytes are the same.
+    /// Threads for each kind of work, at most [`MAX_THREADS`]; 0 means 1. With 1, the calling thread does everything. With more, the
+    /// calling thread applies the messages; up to `threads` - 1 others encode Parquet, and up to `threads` - 1 others decompress
+    /// inputs, one each. The output is byte-identical.
     pub threads: usize,
 }
 
-/// The most [threads](Options::threads).
+/// Maximum number of [threads](Options::threads).
 pub const MAX_THREADS: usize = 64;
 
-/// The [threads](Options::threads) that suit this machine: as many as it has processors, at most 4. With more, the one that reads and applies
-/// the messages is the slowest.
+/// Returns the number of [threads](Options::threads) that suits this machine: its number of processors, at most 4. With more, the
+/// thread that reads and applies the messages is the bottleneck.
 #[must_use]
 pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
 }
 
-/// One packet, or group of file messages, in so many is measured.
+/// One packet, or group of file messages, in this many is measured.
 pub const MEASURED_EVERY: u64 = 16;
 
-/// File messages taken together when they are measured.
+/// Number of file messages in a measured group.
 const MEASURED_GROUP: usize = BATCH;
 
-/// Packets between two reports of progress.
+/// Packets between two progress reports.
 const PROGRESS_EVERY: u64 = 4096;
 
-/// Wall time between two reports of a paced replay, and so the longest that an interruption waits.
+/// Wall time between two progress reports of a paced replay, and so the longest delay of an interruption.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a replay failed.
@@ -143,34 +143,34 @@ pub enum ReplayError {
     /// An output cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The venue that the caller sets is not that of a group in the inputs.
+    /// The venue set by the caller contradicts a multicast group in the inputs.
     #[error(transparent)]
     Venue(#[from] VenueConflict),
-    /// The system gives no threads.
+    /// The system cannot start threads.
     #[error("cannot start a thread: {0}")]
     Threads(io::Error),
 }
 
-/// How far a replay is.
+/// Progress of a replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Bytes read of the files, compressed as they lie.
+    /// Bytes of the files read so far, as stored on disk (compressed).
     pub bytes: u64,
-    /// Bytes of all files; `None` when one has no length.
+    /// Bytes of all files; `None` if the length of one is unknown.
     pub total_bytes: Option<u64>,
-    /// Messages taken.
+    /// Messages processed.
     pub messages: u64,
     /// The receive time reached.
     pub time: Nanos,
 }
 
-/// The end of updates: the files, and the facts of the summary.
+/// Consumes the updates: writes the files and collects the facts for the summary.
 struct Outlet {
     writers: Vec<Writer>,
     instruments: Instruments,
     directory: Directory,
     events_of: Vec<u64>,
-    /// Of each instrument the last NBBO with a bid and an offer, and when it came: at the end of a day no venue counts any more.
+    /// For each instrument the last NBBO with a bid and an offer, and its time: at the end of a day, no venue counts any more.
     two_sided: Vec<(Nanos, Nbbo)>,
     events: u64,
     from: Nanos,
@@ -181,7 +181,7 @@ struct Outlet {
     timer: ServiceTimer,
     comparison: Option<Box<Comparison>>,
     bars: Option<Box<Bars>>,
-    /// The channel, what is missing of it, and when the message behind the gap came: the first [`KEPT_GAPS`].
+    /// The first [`KEPT_GAPS`] gaps: the channel, the missing messages, and when the message after the gap arrived.
     gaps: Vec<(u16, Gap, Nanos)>,
     error: Option<StoreError>,
 }
@@ -224,8 +224,8 @@ impl Sink<NbboUpdate<'_>> for Outlet {
                 bars.put(&update);
             }
         }
-        // Once a message, or, where a venue groups messages, once a group: not for the numbers of symbols, for gaps, for
-        // the first halves of pairs, or for what a message of the whole venue did to each instrument.
+        // Counts once per message, or, if a venue groups messages, once per group: not for symbol mappings, gaps, or the first halves
+        // of pairs, and not for the effect of a venue-wide message on each instrument.
         let is_repeat = event.kind == EventKind::Session && event.instrument != InstrumentId::ALL;
         let is_message = !matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap);
         if event.flags().contains(Flags::LAST) && is_message && !is_repeat {
@@ -257,7 +257,8 @@ impl Outlet {
         self.directory.learn(event);
     }
 
-    /// A gap of a channel comes once for each of its publishers. What contradicts a book is a gap of one instrument, and of no channel.
+    /// Records a channel's gap, which arrives once per publisher. An event that contradicts a book is a gap of one instrument, not of
+    /// a channel.
     #[cold]
     fn keep_gap(&mut self, event: &Event) {
         let Some(gap) = event.gap().filter(|_| event.instrument == InstrumentId::ALL) else { return };
@@ -278,7 +279,7 @@ impl Outlet {
     }
 }
 
-/// Paces against a fixed anchor: a late packet does not delay the later ones.
+/// Paces against a fixed start, so that a late packet does not delay later ones.
 struct Pace {
     speed: f64,
     anchor: Option<(Instant, Nanos)>,
@@ -297,7 +298,7 @@ impl Pace {
         }
     }
 
-    /// Whether waiting for `time` would take longer than a report of progress may.
+    /// Whether waiting for `time` would take longer than the interval between progress reports.
     fn is_far(&self, time: Nanos) -> bool {
         self.anchor.is_some_and(|(start, first)| {
             let due = Duration::from_nanos((time.since(first) as f64 / self.speed) as u64);
@@ -309,10 +310,10 @@ impl Pace {
 /// The stages after the feed.
 type Market = Through<BookStage, Option<NbboStage>>;
 
-/// Where the feed's events go.
+/// The sink of the feed's events.
 type FeedSink<'s, 'e> = SelfHelpSink<'s, Inline<'e, Market, Event, Outlet>>;
 
-/// Everything that a replay runs.
+/// All stages of a replay.
 struct Run {
     feed: Feed,
     self_help: SelfHelpSchedule,
@@ -327,7 +328,7 @@ struct Run {
 }
 
 impl Run {
-    /// `has_nbbo`, `has_levels`: whether these are made.
+    /// Creates the stages. `has_nbbo`, `has_levels`: whether to build the NBBO and the price levels.
     fn new(
         options: &Options,
         capacity: Capacity,
@@ -377,7 +378,7 @@ impl Run {
         }
     }
 
-    /// Hands `work` the feed and the sink of its events.
+    /// Calls `work` with the feed and the sink for its events.
     #[inline]
     fn with_feed<T>(&mut self, work: impl FnOnce(&mut Feed, &mut FeedSink<'_, '_>) -> T) -> T {
         let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
@@ -388,7 +389,7 @@ impl Run {
         self.with_feed(|_, sink| sink.end_of_batch());
     }
 
-    /// The input has ended.
+    /// Handles the end of the input.
     fn finish(&mut self) {
         self.with_feed(|feed, sink| {
             feed.finish(sink);
@@ -396,7 +397,7 @@ impl Run {
         });
     }
 
-    /// Whether the next group is to be measured; if so, it begins.
+    /// Whether to measure the next group; if so, starts the measurement.
     #[inline]
     fn begin_measured(&mut self) -> bool {
         self.groups += 1;
@@ -419,11 +420,11 @@ impl Run {
     }
 }
 
-/// Replays. `observe` is called now and then, and may end the replay early; the output up to then is complete.
+/// Replays. `observe` is called from time to time and may end the replay early; the output up to then is complete.
 ///
 /// # Errors
-/// [`ReplayError`] when an input cannot be opened or an output cannot be written. A file that turns out to be cut or
-/// damaged does not fail the replay: see [`Summary::file_errors`].
+/// [`ReplayError`] if an input cannot be opened or an output cannot be written. A truncated or damaged file does not fail the
+/// replay: see [`Summary::file_errors`].
 pub fn replay(
     options: &Options,
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
@@ -431,7 +432,7 @@ pub fn replay(
     replay_into(options, Vec::new(), observe)
 }
 
-/// [`replay`], with writers of the caller's beside those of [`Options::outputs`]: what they have written is behind the others' in
+/// Like [`replay`], with the caller's writers in addition to those of [`Options::outputs`]. Their results follow the others in
 /// [`Summary::written`], with empty paths.
 ///
 /// # Errors
@@ -494,7 +495,7 @@ pub fn replay_into(
             if time >= run.outlet.to {
                 break;
             }
-            // Books before the window are built as fast as it goes.
+            // Books before the time window are built at full speed.
             if let Some(pace) = &mut pace
                 && time >= run.outlet.from
                 && time > Nanos(0)
@@ -576,15 +577,15 @@ pub fn replay_into(
     })
 }
 
-/// Whether the NBBO and price levels are needed, whatever the outputs.
+/// Whether the NBBO and price levels are needed regardless of the outputs.
 fn needs_all(options: &Options) -> bool {
     !options.skips_unused || options.compare_sip || options.bars.is_some()
 }
 
-/// The message files whose day is unknown.
+/// Returns the message files whose day is unknown.
 ///
 /// # Errors
-/// [`InputError::NoDay`] when their times must be compared with others.
+/// [`InputError::NoDay`] if their times must be compared with others.
 fn without_day(inputs: &[Input], options: &Options) -> Result<Vec<String>, InputError> {
     if options.midnight.is_some() {
         return Ok(Vec::new());
@@ -604,8 +605,8 @@ fn without_day(inputs: &[Input], options: &Options) -> Result<Vec<String>, Input
     }
 }
 
-/// Room for what the files can hold: at some 30 bytes a message, four times as many when compressed. A capture usually
-/// holds several venues, each of which gets this room, so a quarter of its messages is counted; tables grow.
+/// Estimates the capacity for what the files can hold: about 30 bytes per message, and four times as many messages if compressed. A
+/// capture usually holds several venues, each of which gets this capacity, so only a quarter of its messages counts; tables can grow.
 fn capacity(inputs: &[Input]) -> Capacity {
     let messages: u64 = inputs
         .iter()
@@ -622,7 +623,7 @@ fn capacity(inputs: &[Input]) -> Capacity {
 }
 
 fn progress(inputs: &[Input], total_bytes: Option<u64>, run: &Run) -> Progress {
-    // A file that is done counts whole.
+    // A finished file counts in full.
     let left: u64 = inputs
         .iter()
         .map(|input| input.bytes().total_len().unwrap_or(0).saturating_sub(input.bytes().bytes_read()))
@@ -638,16 +639,16 @@ fn progress(inputs: &[Input], total_bytes: Option<u64>, run: &Run) -> Progress {
     }
 }
 
-/// Whose turn it is.
+/// The input to take from next.
 struct Turn {
     index: usize,
-    /// The time of its next packet, if that was looked at.
+    /// Time of its next packet, if known.
     time: Option<Nanos>,
-    /// Whether no other file is left and its time does not matter: many packets can be taken in one turn.
+    /// Whether no other file is left and its time does not matter, so that many packets can be taken in one turn.
     is_alone: bool,
 }
 
-/// The file whose next packet is earliest; of equals, the first.
+/// Chooses the file whose next packet is earliest; among equals, the first.
 fn next_input(
     inputs: &mut Vec<Input>,
     options: &Options,
@@ -667,7 +668,7 @@ fn next_input(
                 }
                 index += 1;
             }
-            // Where a file ends, the places of those behind it change, but not of those before.
+            // Removing a finished input shifts the indexes of the inputs after it.
             Ok(None) => ended.add(&inputs.remove(index)),
             Err(error) => return Err((index, error)),
         }
@@ -675,7 +676,7 @@ fn next_input(
     Ok(earliest)
 }
 
-/// Takes packets of one file: one, or as many as come between two reports when it is alone. `false` at its end.
+/// Takes packets from one file: one, or all up to the next progress report if the file is alone. Returns `false` at its end.
 fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> Result<bool, CaptureError> {
     let file = input.file;
     let room = |run: &Run| options.limit.map_or(u64::MAX, |limit| limit.saturating_sub(run.messages));
@@ -689,7 +690,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                 run.saw(received);
                 match datagram {
                     Ok(mut datagram) => {
-                        // As in the statistics and the dump: less than the packet had is a cut packet.
+                        // As in the statistics and the dump, a packet that the capture truncated counts as truncated.
                         datagram.truncated |= captured.is_cut();
                         let packet = Packet {
                             file,
@@ -718,7 +719,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                             run.end_measured();
                         }
                     }
-                    // Kept until its packet is whole.
+                    // Kept for reassembly.
                     Err(HeaderError::Fragment { .. }) => {}
                     Err(error) => {
                         input.recognition.reject(|| error.to_string());
@@ -730,7 +731,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                                 kind: ProblemKind::Header(error),
                             });
                         } else {
-                            // Sound packets that are not UDP or TCP over IP: not ours.
+                            // Sound packets that are not UDP or TCP over IP are ignored.
                             run.feed.note_foreign();
                         }
                     }
@@ -744,7 +745,7 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             }
             run.messages = run.feed.messages();
         }
-        // Refused when the files were opened.
+        // Rejected when the files were opened.
         Source::FixLog(_) => return Ok(false),
         Source::Framed { reader, format, midnight, .. } => {
             let Some(batch) = reader.next_batch()? else { return Ok(false) };

@@ -1,20 +1,20 @@
-//! What inputs are read as: a feed, or a [session](tapeworks_feed::sessions) on TCP streams.
+//! What inputs can be read as: a feed, or a [session](tapeworks_feed::sessions) on TCP streams.
 
 use tapeworks_feed::Application;
 
 pub use tapeworks_feed::sessions::{Session, sessions};
 
-/// What inputs are read as, if the user says so.
+/// What inputs are read as, if the user specifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadAs {
-    /// Packets and streams are of this feed and its sessions.
+    /// Packets and streams belong to this feed and its sessions.
     Feed(Application),
-    /// Streams are of this session. Packets are recognised.
+    /// Streams belong to this session. Packets are recognized.
     Session(Session),
 }
 
 impl ReadAs {
-    /// The protocol of this name or alias; `None`: it is unknown, or is always recognised.
+    /// Returns the protocol with this name or alias; `None` if it is unknown or is always recognized.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         let session = || Session::by_name(name).filter(Session::may_be_named).map(Self::Session);

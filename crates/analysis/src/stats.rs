@@ -1,8 +1,8 @@
 //! Statistics of captures: contents, rates and gaps.
 //!
-//! Messages are counted once, even if several lines carry them; duplicates have their own count. Rates are of windows of 1 ms,
-//! 100 ms and 1 s that begin at multiples of their length; in a file without packets, by the messages' own times since midnight
-//! at the venue.
+//! Messages are counted once, even if several lines carry them; duplicates are counted separately. Rates refer to windows of 1 ms,
+//! 100 ms and 1 s that begin at multiples of their length; in a file without packets, they use the messages' own times since
+//! midnight at the venue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -23,39 +23,39 @@ use crate::subjects::{Subjects, own_time};
 use tapeworks_feed::ProblemKind;
 use tapeworks_feed::clock;
 
-/// How many problems are kept with their places; all are counted.
+/// Number of problems kept with their locations; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
 
 /// Messages of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kind {
-    /// How many, those that came again left out.
+    /// Number of messages, without repeated ones.
     pub messages: u64,
-    /// Their bytes, without framing.
+    /// Their total bytes, without framing.
     pub bytes: u64,
 }
 
-/// The greatest number of messages in a window of time.
+/// The greatest number of messages in a time window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peak {
     /// The window's length in ns.
     pub window_ns: u64,
-    /// The messages in the fullest window.
+    /// Number of messages in the fullest window.
     pub messages: u64,
-    /// When that window begins.
+    /// Start of that window.
     pub start: Nanos,
     current: u64,
     current_messages: u64,
 }
 
 impl Peak {
-    /// Looks at windows of so many ns.
+    /// Creates a peak for windows of this length in ns.
     #[must_use]
     pub const fn new(window_ns: u64) -> Self {
         Self { window_ns, messages: 0, start: Nanos(0), current: 0, current_messages: 0 }
     }
 
-    /// A message came. Times that go back count in the window that is open.
+    /// Counts a message. Times that go backward count in the current window.
     pub fn count(&mut self, time: Nanos) {
         let window = time.0 / self.window_ns;
         if window > self.current {
@@ -69,7 +69,7 @@ impl Peak {
         }
     }
 
-    /// Messages per second in the fullest window.
+    /// Returns the messages per second in the fullest window.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         self.messages as f64 * 1e9 / self.window_ns as f64
@@ -79,7 +79,7 @@ impl Peak {
 /// Counters of a channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChannelStats {
-    /// The venue: of ITCH by the multicast group, of IEX by the transport; `None` of what may carry anything.
+    /// The venue, determined for ITCH by the multicast group and for IEX by the transport; `None` if the channel may carry anything.
     pub venue: Option<Publisher>,
     /// The application's protocol, once a message has shown it.
     pub protocol: Option<&'static str>,
@@ -87,21 +87,21 @@ pub struct ChannelStats {
     pub lines: BTreeMap<SocketAddr, u64>,
     /// Packets.
     pub packets: u64,
-    /// Messages, those that came again left out.
+    /// Messages, without repeated ones.
     pub messages: u64,
-    /// Messages that came again, or after they were reported missing.
+    /// Messages repeated, or received after they were reported missing.
     pub repeated: u64,
     /// Gaps in the sequence.
     pub gaps: u64,
-    /// Messages in them.
+    /// Messages missing in them.
     pub missing: u64,
-    /// Packets that are [refused](tapeworks_feed::sequence::Arrival::is_refused). Their messages are not counted.
+    /// [Refused](tapeworks_feed::sequence::Arrival::is_refused) packets. Their messages are not counted.
     pub implausible_packets: u64,
     /// Packets without messages.
     pub heartbeats: u64,
-    /// Ends of session.
+    /// End-of-session messages.
     pub ends_of_session: u64,
-    /// First and last number of its sequence.
+    /// First and last sequence number.
     pub sequence: Option<(u64, u64)>,
 }
 
@@ -110,9 +110,9 @@ pub struct ChannelStats {
 pub struct FileStats {
     /// Its name.
     pub name: String,
-    /// Its contents, for people.
+    /// A description of its contents.
     pub format: &'static str,
-    /// Packets; of a file without packets, messages.
+    /// Number of packets; in a file without packets, of messages.
     pub packets: u64,
     /// Captured bytes of the packets, or bytes of the messages.
     pub bytes: u64,
@@ -121,11 +121,11 @@ pub struct FileStats {
 /// Something that could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// Where.
+    /// Its location.
     pub place: Place,
     /// The error.
     pub text: String,
-    /// The protocols to choose from, where several fit.
+    /// The candidate protocols, if several fit.
     pub protocols: Vec<&'static str>,
 }
 
@@ -142,32 +142,32 @@ pub struct Stats {
     pub unknown: BTreeMap<(&'static str, u64), u64>,
     /// Messages by symbol.
     pub symbols: HashMap<Symbol, u64>,
-    /// Messages about no symbol, or one that was not named.
+    /// Messages without a symbol, or with one that was never named.
     pub without_symbol: u64,
     /// First and last time.
     pub times: Option<(Nanos, Nanos)>,
-    /// Whether times count from midnight at the venue, not from 1970.
+    /// Whether times count from midnight at the venue rather than from 1970.
     pub is_time_of_day: bool,
     /// The rates.
     pub peaks: [Peak; 3],
-    /// Messages of known types and wrong lengths.
+    /// Messages of known types with wrong lengths.
     pub bad_messages: u64,
-    /// Packets and parts of packets that could not be read, gaps left out.
+    /// Packets and parts of packets that could not be read, without gaps.
     pub problems: u64,
-    /// The first of them, and the first gaps.
+    /// The first problems and the first gaps.
     pub kept: Vec<Problem>,
     /// Sound packets that are neither UDP nor TCP over IP.
     pub not_ours: u64,
-    /// Heartbeats whose protocol nothing shows.
+    /// Heartbeats of an unknown protocol.
     pub undecided_heartbeats: u64,
-    /// Datagrams in which damage goes unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
+    /// Datagrams in which damage would go unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
     pub unverified: u64,
     /// How the walk ended.
     pub ended: Ended,
 }
 
 impl Stats {
-    /// All messages, those that came again left out.
+    /// Returns the number of all messages, without repeated ones.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.kinds.values().map(|kind| kind.messages).sum::<u64>() + self.unknown.values().sum::<u64>()
@@ -179,26 +179,26 @@ impl Stats {
         self.kinds.values().map(|kind| kind.bytes).sum()
     }
 
-    /// Seconds from the first to the last time.
+    /// Returns the seconds from the first to the last time.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.times.map_or(0.0, |(first, last)| last.since(first) as f64 / 1e9)
     }
 
-    /// Messages per second between the first and the last time; `None` if there is no time between.
+    /// Returns the messages per second between the first and the last time; `None` if these are equal.
     #[must_use]
     pub fn mean_rate(&self) -> Option<f64> {
         let seconds = self.seconds();
         (seconds > 0.0).then(|| self.messages() as f64 / seconds)
     }
 
-    /// Messages missing in all channels; `u64::MAX` where damaged sequence numbers make them more.
+    /// Returns the number of missing messages over all channels, saturating at `u64::MAX`, which damaged sequence numbers can reach.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.channels.iter().map(|(_, channel)| channel.missing).fold(0, u64::saturating_add)
     }
 
-    /// The symbols with the most messages, the most first.
+    /// Returns the symbols with the most messages, busiest first.
     #[must_use]
     pub fn busiest(&self, count: usize) -> Vec<(Symbol, u64)> {
         let mut symbols: Vec<_> = self.symbols.iter().map(|(symbol, count)| (*symbol, *count)).collect();
@@ -217,7 +217,7 @@ impl Stats {
             && self.ended.is_clean()
     }
 
-    /// A time as the files have it: ISO 8601, or the time of day at the venue.
+    /// Formats a time as in the files: ISO 8601, or the time of day at the venue.
     #[must_use]
     pub fn show_time(&self, time: Nanos) -> String {
         if self.is_time_of_day {
@@ -226,7 +226,7 @@ impl Stats {
         clock::iso(time)
     }
 
-    /// The statistics for programs, with the `top` busiest symbols.
+    /// Converts the statistics to JSON for programs, with the `top` busiest symbols.
     #[must_use]
     pub fn to_json(&self, top: usize) -> Value {
         let total = self.messages();
@@ -307,7 +307,7 @@ impl Stats {
     }
 }
 
-/// Counts what is in `inputs`, merged by time. `observe` is called now and then and may end it.
+/// Counts the contents of `inputs`, merged by time. `observe` is called from time to time and may end the count.
 pub fn count(
     inputs: &mut [Input],
     read_as: Option<ReadAs>,
@@ -447,7 +447,7 @@ impl Counter<'_> {
         }
     }
 
-    /// A FIX message. Its number is of its direction, so a log, which has both, has none.
+    /// Counts a FIX message. Its number belongs to its direction, so a log, which holds both directions, has no sequence.
     fn fix(&mut self, place: &Place, message: &FixMessage<'_>) {
         let protocol = FixMessage::schema().name;
         let Some(channel) = self.channel(message.channel) else { return };
@@ -538,7 +538,7 @@ impl Counter<'_> {
                 own_time(&message.decoded)
             }
         };
-        // Times of day and times since 1970 do not mix: those that came first are shown.
+        // Times of day and times since 1970 cannot be mixed: the kind seen first is shown.
         if let Some(time) = time.filter(|_| place.time.is_none() == stats.is_time_of_day) {
             let (first, last) = stats.times.unwrap_or((time, time));
             stats.times = Some((first.min(time), last.max(time)));

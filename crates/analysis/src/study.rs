@@ -1,15 +1,15 @@
 //! The queueing study: how long would messages wait, if handling one took S nanoseconds?
 //!
-//! Messages arrive at their capture times (those of a packet all at once) at one server that takes them in order and needs the
-//! same time for each: a queue of the kind G/D/1. For each S the study gives the longest queue and the worst delay, over all and
-//! by windows of time. It shows what a mean rate hides: a feed of 100,000 messages a second comes in bursts of millions, and there
-//! a server of 1,000 ns falls behind by milliseconds.
+//! Messages arrive at their capture times (those of a packet simultaneously) at one server that takes them in order and needs the
+//! same time for each: a G/D/1 queue. For each S the study reports the longest queue and the worst delay, overall and per time
+//! window. It shows what a mean rate hides: a feed of 100,000 messages a second arrives in bursts at millions per second, and there
+//! a server with S = 1,000 ns falls behind by milliseconds.
 //!
-//! A message's *delay* is the time from its arrival to its completion, its own service included. The *queue* is how
-//! many messages are there, the one in service included, just after a message has come.
+//! A message's *delay* is the time from its arrival to its completion, including its own service. The *queue* is the number of
+//! messages present, including the one in service, just after an arrival.
 //!
-//! The recurrence is Lindley's: `done = max(arrival, done of the one before) + S`. As S is the same for all, the queue
-//! is `(done - arrival) / S`, rounded up. Cost: a few ns per message and S.
+//! The recurrence is Lindley's: `done = max(arrival, done of the previous message) + S`. As S is the same for all messages, the
+//! queue is `(done - arrival) / S`, rounded up. Cost: a few ns per message and S.
 
 use std::ops::{ControlFlow, Range};
 
@@ -25,30 +25,30 @@ use crate::stats::Peak;
 use crate::subjects::own_time;
 use tapeworks_feed::clock;
 
-/// Service times studied unless others are chosen, in ns.
+/// Default service times studied, in ns.
 pub const SERVICE_NS: [u64; 6] = [250, 500, 750, 1_000, 5_000, 10_000];
 
-/// The most service times of a study.
+/// Maximum number of service times in a study.
 pub const MAX_SERVERS: usize = 12;
 
-/// The most windows kept: with more, two become one.
+/// Maximum number of windows kept: beyond it, pairs of windows are merged.
 pub const MAX_WINDOWS: usize = 1 << 13;
 
 /// The greatest delay that the histogram records: an hour.
 const GREATEST_DELAY_NS: u64 = 3_600_000_000_000;
 
-/// A server that takes so long for each message.
+/// A server with a fixed service time.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its time for a message, in ns.
+    /// Service time per message, in ns.
     pub service_ns: u64,
     /// The longest queue, in messages.
     pub longest_queue: u64,
-    /// When that was.
+    /// When the queue was longest.
     pub longest_queue_at: Nanos,
     /// The worst delay, in ns.
     pub worst_delay_ns: u64,
-    /// When the message with the worst delay came.
+    /// When the message with the worst delay arrived.
     pub worst_delay_at: Nanos,
     /// All delays, in ns.
     pub delays: Histogram<u64>,
@@ -58,9 +58,9 @@ pub struct Server {
 /// A window of time with at least one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its place in the row of windows.
+    /// Its index in the sequence of windows.
     pub index: u64,
-    /// Messages that came in it.
+    /// Messages that arrived in it.
     pub messages: u64,
     /// For each server, the longest queue (messages) and the worst delay (ns).
     pub worst: Vec<(u64, u64)>,
@@ -82,7 +82,7 @@ pub struct Study {
     pub messages: u64,
     /// First and last arrival.
     pub times: Option<(Nanos, Nanos)>,
-    /// Whether times count from midnight at the venue, not from 1970.
+    /// Whether times count from midnight at the venue rather than from 1970.
     pub is_time_of_day: bool,
     /// The servers.
     pub servers: Vec<Server>,
@@ -90,25 +90,25 @@ pub struct Study {
     pub window_ns: u64,
     /// The windows with messages, in order.
     pub windows: Vec<Window>,
-    /// The fullest 1 ms, 100 ms and 1 s.
+    /// The fullest windows of 1 ms, 100 ms and 1 s.
     pub peaks: [Peak; 3],
-    /// Messages before or after the requested times: they are left out.
+    /// Messages outside the requested times, which are left out.
     pub outside: u64,
-    /// Messages without a time: they are left out.
+    /// Messages without a time, which are left out.
     pub without_time: u64,
     /// Gaps in the sequences of all channels.
     pub gaps: u64,
-    /// Messages in them.
+    /// Messages missing in them.
     pub missing: u64,
-    /// Messages and packets that could not be read, or not wholly.
+    /// Messages and packets that could not be read completely.
     pub problems: u64,
     /// How the walk over the files ended.
     pub ended: Ended,
 }
 
 impl Study {
-    /// A study of servers with these service times, in ns. Windows have the length `window_ns`, or one that suits the
-    /// length of the capture.
+    /// Creates a study of servers with these service times, in ns. Windows have the length `window_ns`, or one that suits the length of
+    /// the capture.
     #[must_use]
     pub fn new(service_ns: &[u64], window_ns: Option<u64>) -> Self {
         let server = |service_ns: &u64| {
@@ -141,7 +141,7 @@ impl Study {
         }
     }
 
-    /// A message comes. A time before the last one's counts as that.
+    /// Adds the arrival of a message. A time before the previous arrival counts as that arrival's time.
     pub fn arrive(&mut self, time: Nanos) {
         let (first, last) = self.times.unwrap_or((time, time));
         let time = time.max(last);
@@ -172,7 +172,7 @@ impl Study {
         }
     }
 
-    /// Two windows become one.
+    /// Merges pairs of windows.
     #[cold]
     fn widen(&mut self) {
         self.window_ns = self.window_ns.saturating_mul(2);
@@ -187,7 +187,7 @@ impl Study {
         self.windows = wide;
     }
 
-    /// Messages that were come upon, those left out too.
+    /// Returns the number of messages seen, including those left out.
     #[must_use]
     pub const fn seen(&self) -> u64 {
         self.messages + self.outside + self.without_time
@@ -199,13 +199,13 @@ impl Study {
         self.problems == 0 && self.missing == 0 && self.without_time == 0 && self.ended.is_clean()
     }
 
-    /// Seconds from the first to the last arrival.
+    /// Returns the seconds from the first to the last arrival.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.times.map_or(0.0, |(first, last)| last.since(first) as f64 / 1e9)
     }
 
-    /// The part of the time that a server is busy, 1 and above: it never catches up. 0 if there is no time between the
+    /// Returns the fraction of time that a server is busy; at 1 and above it never catches up. 0 if there is no time between the
     /// first and the last arrival.
     #[must_use]
     pub fn utilisation(&self, server: &Server) -> f64 {
@@ -213,14 +213,14 @@ impl Study {
         if seconds > 0.0 { self.messages as f64 * server.service_ns as f64 / 1e9 / seconds } else { 0.0 }
     }
 
-    /// When a window begins.
+    /// Returns the start of a window.
     #[must_use]
     pub fn start_of(&self, window: &Window) -> Nanos {
         let first = self.times.map_or(0, |(first, _)| first.0);
         Nanos(first.saturating_add(window.index.saturating_mul(self.window_ns)))
     }
 
-    /// A time as the files have it: ISO 8601, or the time of day at the venue.
+    /// Formats a time as in the files: ISO 8601, or the time of day at the venue.
     #[must_use]
     pub fn show_time(&self, time: Nanos) -> String {
         if self.is_time_of_day {
@@ -229,7 +229,7 @@ impl Study {
         clock::iso(time)
     }
 
-    /// The study for programs, windows included.
+    /// Converts the study, including its windows, to JSON for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -272,8 +272,8 @@ impl Study {
     }
 }
 
-/// Studies the messages in `inputs` that come within `times`, merged by time; those that come again are left out. `observe`
-/// is called now and then and may end it.
+/// Studies the messages in `inputs` that arrive within `times`, merged by time and without repeated ones. `observe` is called from
+/// time to time and may end the study.
 pub fn study(
     inputs: &mut [Input],
     read_as: Option<ReadAs>,
@@ -299,7 +299,7 @@ impl Visitor for Arrivals<'_> {
             Item::Header(header) => self.header(&header),
             Item::Message(message) if message.is_repeated || message.is_refused => {}
             Item::Message(message) => self.message(place, &message),
-            // Sessions of orders do not pass through the engine that is studied.
+            // The studied engine does not process order sessions.
             Item::Fix(_) => {}
             Item::Trouble(trouble, _) => self.study.problems += u64::from(trouble.is_problem()),
         }
@@ -324,7 +324,7 @@ impl Arrivals<'_> {
 
     fn message(&mut self, place: &Place, message: &Message<'_>) {
         let study = &mut self.study;
-        // The reason of a cut message follows as the trouble of its packet.
+        // The reason for a truncated message follows as its packet's trouble.
         study.problems += u64::from(message.decoded.error.is_some() && !message.is_cut);
         study.is_time_of_day |= study.times.is_none() && place.time.is_none();
         let time = place.time.or_else(|| own_time(&message.decoded));
@@ -336,7 +336,7 @@ impl Arrivals<'_> {
     }
 }
 
-/// Nanoseconds in the unit that suits them: `250 ns`, `1.5 ms`.
+/// Formats nanoseconds in a suitable unit: `250 ns`, `1.5 ms`.
 #[must_use]
 pub fn show_ns(ns: f64) -> String {
     let (value, unit) = match ns {
@@ -353,13 +353,13 @@ pub fn show_ns(ns: f64) -> String {
     format!("{value:.places$} {unit}")
 }
 
-/// A colour for each server, cold to hot, for the light and for the dark page.
+/// A color for each server, cold to hot, for light and dark pages.
 const COLOURS: [&str; MAX_SERVERS] = [
     "#2b6cb0", "#0891b2", "#0d9488", "#65a30d", "#d97706", "#dc2626", "#be185d", "#7c3aed", "#475569",
     "#854d0e", "#166534", "#1e3a8a",
 ];
 
-/// The plot's measures in pixels.
+/// The plot's dimensions in pixels.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 830.0;
@@ -383,8 +383,8 @@ impl Panel<'_> {
     }
 }
 
-/// The plot of a study as a self-contained SVG: worst delay and longest queue over time, one line per service time, on
-/// logarithmic axes. `title` names the input, `note` is the text beside the plot.
+/// Draws a study as a self-contained SVG: worst delay and longest queue over time, one line per service time, on logarithmic axes.
+/// `title` names the input, `note` is the text beside the plot.
 #[must_use]
 pub fn svg(study: &Study, title: &str, note: &str) -> String {
     let mut drawing = Drawing::new(WIDTH);
@@ -420,7 +420,7 @@ pub fn svg(study: &Study, title: &str, note: &str) -> String {
                 let (queue, delay) = window.worst.get(index).copied().unwrap_or_default();
                 (window.index, if number == 0 { delay } else { queue } as f64)
             });
-            // Between messages the line lies where a lone message would be.
+            // Between messages the line is at the value of a lone message.
             let floor = if number == 0 { server.service_ns as f64 } else { 1.0 };
             drawing.path(&path(values, study.window_ns as f64, floor, panel, &x), heat(index), 1.3);
         }
@@ -446,7 +446,7 @@ fn show_count(count: f64) -> String {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten, so that about eight fit into `span`.
+/// Returns a step of 1, 2 or 5 times a power of ten, so that about eight fit into `span`.
 fn step(span: f64) -> f64 {
     let rough = span / 8.0;
     let power = 10f64.powf(rough.log10().floor());
@@ -486,7 +486,7 @@ fn axes(drawing: &mut Drawing, panel: &Panel<'_>, span_ns: f64, x: &impl Fn(f64)
     drawing.line("axis", (LEFT, bottom), (RIGHT, bottom));
 }
 
-/// The line of one server: the worst of each pixel's windows.
+/// Returns one server's line: the worst value of each pixel's windows.
 fn path(
     windows: impl Iterator<Item = (u64, f64)>,
     window_ns: f64,
@@ -509,7 +509,7 @@ fn path(
     for (column, value) in worst.iter().enumerate() {
         let y = (panel.y(*value) * 10.0).round() / 10.0;
         let next_y = worst.get(column + 1).map(|next| (panel.y(*next) * 10.0).round() / 10.0);
-        // Points on a level stretch are left out.
+        // Points inside a level stretch are omitted.
         if last == Some(y) && next_y == Some(y) {
             continue;
         }

@@ -1,9 +1,9 @@
-//! The subject of a message: its symbol and its time, found through the schema alone.
+//! Finds a message's symbol and time through the schema alone.
 //!
-//! A message names its symbol in a text field, or by the venue's number of the day (Nasdaq's stock locate), which an
-//! earlier message of the channel has given a name.
+//! A message names its symbol in a text field, or by the venue's number for the day (Nasdaq's stock locate), which an earlier
+//! message of the channel has mapped to a symbol.
 //!
-//! Cost: a few string compares per message; made for tools, not for the engine.
+//! Cost: a few string comparisons per message; meant for tools, not for the engine.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,14 +14,14 @@ use tapeworks_wire::schema::{Decoded, Kind};
 
 use crate::analyser::Message;
 
-/// The symbols of every channel by the venue's numbers.
+/// The symbols of every channel, by the venue's numbers.
 #[derive(Debug, Default)]
 pub struct Subjects {
     by_number: HashMap<(ChannelIdentity, u64), Symbol>,
 }
 
 impl Subjects {
-    /// The symbol that `message` is about; `None` if it is about none, or about one that the channel has not named.
+    /// Returns the symbol that `message` is about; `None` if there is none, or the channel has not named it.
     pub fn symbol(&mut self, message: &Message<'_>) -> Option<Symbol> {
         let structure = message.decoded.structure?;
         let bytes = message.decoded.bytes;
@@ -48,12 +48,12 @@ impl Subjects {
     }
 }
 
-/// Whether a message is about one of the symbols wanted. A set of none wants all.
+/// Whether a symbol is wanted. Without a set, every message is wanted.
 pub fn is_wanted(wanted: Option<&HashSet<Symbol>>, symbol: Option<Symbol>) -> bool {
     wanted.is_none_or(|wanted| symbol.is_some_and(|symbol| wanted.contains(&symbol)))
 }
 
-/// The time in the message itself: since midnight at the venue, or since 1970.
+/// Returns the time in the message itself: since midnight at the venue, or since 1970.
 pub fn own_time(decoded: &Decoded<'_>) -> Option<Nanos> {
     let structure = decoded.structure?;
     let field = structure

@@ -1,12 +1,11 @@
-//! How long a message takes: the service time, message by message.
+//! Measures the service time of each message.
 //!
-//! A single server that needs less than the time between two messages never builds a queue; what counts is the time
-//! from one message's completion to the next one's. A batch shares the work of decoding and looking ahead; that share
-//! is spread evenly over its messages: `time(i) = own(i) + shared / n`, where `own(i)` is the time between the i-th
-//! completion and the one before, and `shared` what the first completion took beyond the others' mean.
+//! A server that needs less than the time between two messages never builds a queue; what matters is the time from one message's
+//! completion to the next one's. A batch shares the work of decoding and looking ahead, and that share is spread evenly over its
+//! messages: `time(i) = own(i) + shared / n`, where `own(i)` is the time between the i-th completion and the one before, and
+//! `shared` is the excess of the first completion over the mean of the others.
 //!
-//! Cost: one read of the time-stamp counter per message of a measured batch (which the figures include),
-//! nothing otherwise.
+//! Cost: one read of the time-stamp counter per message of a measured batch (included in the figures), nothing otherwise.
 
 use hdrhistogram::Histogram;
 use quanta::Clock;
@@ -14,11 +13,11 @@ use quanta::Clock;
 /// The longest time that the histogram records, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// Measures batches and collects the service time of their messages.
+/// Measures batches and collects the service times of their messages.
 #[derive(Debug)]
 pub struct ServiceTimer {
     clock: Clock,
-    /// Of the batch being measured: its start, then each completion.
+    /// Time stamps of the batch being measured: its start, then each completion.
     stamps: Vec<u64>,
     is_running: bool,
     histogram: Histogram<u64>,
@@ -31,7 +30,7 @@ impl Default for ServiceTimer {
 }
 
 impl ServiceTimer {
-    /// A timer that has measured nothing.
+    /// Creates a timer without measurements.
     #[expect(clippy::missing_panics_doc, reason = "the bounds are constants within the histogram's own")]
     #[expect(clippy::expect_used, reason = "the bounds are constants within the histogram's own")]
     pub fn new() -> Self {
@@ -44,7 +43,7 @@ impl ServiceTimer {
         }
     }
 
-    /// A batch begins.
+    /// Starts a batch.
     #[inline]
     pub fn begin(&mut self) {
         self.stamps.clear();
@@ -52,7 +51,7 @@ impl ServiceTimer {
         self.is_running = true;
     }
 
-    /// A message is done.
+    /// Records the completion of a message.
     #[inline]
     pub fn complete(&mut self) {
         if self.is_running && self.stamps.len() < self.stamps.capacity() {
@@ -60,7 +59,7 @@ impl ServiceTimer {
         }
     }
 
-    /// The batch ends: its messages' times are recorded.
+    /// Ends the batch and records the times of its messages.
     pub fn end(&mut self) {
         self.is_running = false;
         let messages = self.stamps.len() as u64 - 1;
@@ -79,7 +78,7 @@ impl ServiceTimer {
         }
     }
 
-    /// The service times, in ns.
+    /// Returns the service times, in ns.
     pub const fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }

@@ -1,20 +1,20 @@
-//! The folder of a batch: its lock, its settings, finished tasks, and tasks under way.
+//! The folder of a batch: its lock, its settings, its finished tasks, and its tasks in progress.
 //!
 //! | under `.tasks` | what it is |
 //! | --- | --- |
 //! | `run` | locked by the run that works here |
-//! | `lock` | locked by that run, except while its executor [shares](Folder::share) the folder; by all that do one task each, together |
-//! | `settings.json` | what the results were made with |
+//! | `lock` | locked by that run, except while its executor [shares](Folder::share) the folder; shared by processes that do one task each |
+//! | `settings.json` | the settings that the results were made with |
 //! | `NAME.json` | a finished task: its [`Record`] |
-//! | `NAME.work` | the files of a task under way |
+//! | `NAME.work` | the files of a task in progress |
 //! | `NAME.publishing` | the record of a task whose files are being moved into the partitions |
 //! | `NAME.lock` | locked by the process that does this task |
 //!
-//! Order on the disk: the files are whole in `NAME.work`; `NAME.publishing` names them; they are moved; `NAME.publishing` becomes
-//! `NAME.json`. A run that finds `NAME.publishing` removes the files that it names.
+//! Order of writes: the files are complete in `NAME.work`; `NAME.publishing` lists them; they are moved; `NAME.publishing` is renamed
+//! to `NAME.json`. A run that finds `NAME.publishing` removes the files that it lists.
 //!
-//! Below an address the same names are objects. `run` is a lease (`lease.rs`), there is no other lock, and the files of a task under
-//! way are in a local folder.
+//! Below an address the same names are objects. `run` is a lease (`lease.rs`), there is no other lock, and the files of a task in
+//! progress are in a local folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -34,36 +34,36 @@ use super::place::Place;
 use super::staging::Staging;
 use super::{BatchError, Settings};
 
-/// The folder of what is no result.
+/// The folder for everything that is not a result.
 const TASKS: &str = ".tasks";
 
-/// How often a process looks again at settings that another one is writing.
+/// How often a process rereads settings that another process is writing.
 const LOOKS: u32 = 200;
 
-/// The time between two of these looks.
+/// The pause between two of these reads.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// What a process does in the folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// The whole run: alone.
+    /// A whole run, exclusively.
     Alone,
-    /// Single tasks, beside other processes that do others.
+    /// Single tasks, concurrently with other processes that do other tasks.
     OneTask,
 }
 
-/// The folder, open for this process.
+/// The folder, opened by this process.
 #[derive(Debug)]
 pub struct Folder {
     place: Place,
     held: Held,
-    /// Where tasks keep their files below an address, once one has begun.
+    /// Where tasks keep their files if the results are below an address, once a task has started.
     staging: Mutex<Option<Staging>>,
-    /// Where that is made.
+    /// The folder in which that is created.
     staged_in: Option<PathBuf>,
 }
 
-/// What keeps other runs out.
+/// What excludes other runs.
 #[derive(Debug)]
 enum Held {
     Disk {
@@ -73,15 +73,15 @@ enum Held {
         /// Open, and so locked; `None` for a process that does one task.
         _run: Option<File>,
     },
-    /// `None` for a process that does one task. Two that do the same task put the same objects.
+    /// `None` for a process that does one task. Two processes that do the same task upload the same objects.
     #[cfg(feature = "cloud")]
     Cloud(Option<Lease>),
 }
 
-/// What keeps other processes from a task.
+/// Excludes other processes from a task.
 #[derive(Debug)]
 pub struct TaskLock {
-    /// Open, and so locked; a store has no locks.
+    /// Open, and so locked; `None` in a store, which has no locks.
     _file: Option<File>,
 }
 
@@ -93,9 +93,9 @@ fn is_below(path: &Path) -> bool {
 /// The records of the finished tasks of a folder, by name.
 #[derive(Debug, Default)]
 pub struct Finished {
-    /// Those that can be read.
+    /// The readable records.
     pub records: BTreeMap<String, Record>,
-    /// Why the others cannot be read.
+    /// Why the other records cannot be read.
     pub damaged: BTreeMap<String, String>,
 }
 
@@ -104,14 +104,14 @@ fn parse_or_null(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
 
-/// The file of a task under `.tasks`.
+/// Returns the name of a task's file under `.tasks`.
 fn task_file(name: &str, ending: &str) -> PathBuf {
     Path::new(TASKS).join(format!("{name}.{ending}"))
 }
 
 impl Folder {
-    /// Opens the folder at `root`, or makes it. With [`Access::Alone`] it removes what a killed run has left. With `force`, results of
-    /// other settings are removed too. With the feature `cloud`, `root` may be an address such as `s3://bucket/days`.
+    /// Opens or creates the folder at `root`. With [`Access::Alone`] it removes what a killed run has left. With `force`, it also removes
+    /// results of other settings. With the feature `cloud`, `root` may be an address such as `s3://bucket/days`.
     ///
     /// # Errors
     /// [`BatchError::Busy`], [`BatchError::OtherSettings`], [`BatchError::Io`], [`BatchError::NoCloud`], `BatchError::Cloud`.
@@ -126,16 +126,16 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Has tasks keep their files in `work` instead of the system's folder of temporary files, where the results are objects. A task keeps
-    /// its objects and its results there while it is under way.
+    /// Makes tasks keep their files in `work` instead of the system's temporary folder, if the results are objects. A task keeps its
+    /// objects and its results there while it is in progress.
     #[must_use]
     pub fn staged_in(mut self, work: Option<PathBuf>) -> Self {
         self.staged_in = work;
         self
     }
 
-    /// Lets other processes do single tasks here ([`Access::OneTask`]), until the executor that calls this has ended. Another run is
-    /// refused all the time.
+    /// Lets other processes do single tasks here ([`Access::OneTask`]), until the executor that calls this has ended. Other runs are
+    /// still refused.
     ///
     /// # Errors
     /// [`BatchError::Io`].
@@ -150,10 +150,10 @@ impl Folder {
         }
     }
 
-    /// Has the folder alone again.
+    /// Takes exclusive access again.
     ///
     /// # Errors
-    /// [`BatchError::Busy`] when a process still does a task here, or another run has taken over.
+    /// [`BatchError::Busy`] if a process is still doing a task here, or another run has taken over.
     pub(super) fn take_back(&self) -> Result<(), BatchError> {
         match &self.held {
             Held::Disk { is_shared, .. } if !is_shared.swap(false, Ordering::Relaxed) => Ok(()),
@@ -165,7 +165,7 @@ impl Folder {
         }
     }
 
-    /// Refuses to change anything once another run has taken over. In a store this is a request.
+    /// Fails if another run has taken over, before anything is changed. In a store this costs a request.
     #[allow(clippy::unnecessary_wraps)]
     fn check(&self) -> Result<(), BatchError> {
         match &self.held {
@@ -175,18 +175,18 @@ impl Folder {
         }
     }
 
-    /// Where it is: a folder, or an address.
+    /// Returns its location: a folder, or an address.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.place.root()
     }
 
-    /// Whether files of the folder are there, in the sizes that a record has.
+    /// Whether these files exist in the folder with the sizes recorded.
     pub(super) fn has(&self, outputs: &[OutputRecord]) -> Result<bool, BatchError> {
         Ok(self.have(&[outputs])?.iter().all(|has| *has))
     }
 
-    /// The same for the files of some records, in their order.
+    /// The same for the files of several records, in order.
     pub(super) fn have(&self, records: &[&[OutputRecord]]) -> Result<Vec<bool>, BatchError> {
         let names: Vec<PathBuf> =
             records.iter().copied().flatten().map(|output| output.path.clone()).collect();
@@ -198,14 +198,14 @@ impl Folder {
         Ok(records.iter().map(has).collect())
     }
 
-    /// The names of the tasks that have a file or folder with this ending, sorted.
+    /// Returns the names of the tasks that have a file or folder with this suffix, sorted.
     fn names(&self, ending: &str) -> Result<Vec<String>, BatchError> {
         let names = self.place.names(TASKS)?;
         let those = names.iter().filter_map(|name| name.strip_suffix(ending)?.strip_suffix('.'));
         Ok(those.map(str::to_owned).collect())
     }
 
-    /// Removes what a killed run has left: files that are half published, files under way, locks.
+    /// Removes what a killed run has left: partly published files, work files, locks.
     fn recover(&self) -> Result<(), BatchError> {
         for name in self.names("publishing")? {
             self.remove_publishing(&name)?;
@@ -225,11 +225,11 @@ impl Folder {
         self.place.remove(Path::new(&format!("{MANIFEST}.partial")))
     }
 
-    /// Removes what a killed process has half published of a task, or half withdrawn.
+    /// Removes a task's files that a killed process has partly published or partly withdrawn.
     fn remove_publishing(&self, name: &str) -> Result<(), BatchError> {
         let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         let Some(bytes) = self.place.read(&publishing)? else { return Ok(()) };
-        // In a store the record is put under its new name, and then removed under its old one.
+        // A rename in a store first puts the record under its new name, and then removes the old one.
         if let Some(record) = self.place.read(&finished)? {
             let whole = serde_json::from_slice::<Record>(&record).ok().filter(|_| record == bytes);
             if let Some(whole) = whole
@@ -237,7 +237,7 @@ impl Folder {
             {
                 return self.place.remove(&publishing);
             }
-            // First of all: nothing is finished whose files are not there.
+            // The record goes first: a finished task must have its files.
             self.place.remove(&finished)?;
             self.remove_outputs(&parse_or_null(&record))?;
         }
@@ -245,7 +245,7 @@ impl Folder {
         self.place.remove(&publishing)
     }
 
-    /// Compares the settings with those of the results, or keeps them if there are none.
+    /// Compares the settings with those of the results, or stores them if there are none.
     fn settle(&self, settings: &Settings, force: bool) -> Result<(), BatchError> {
         let path = Path::new(TASKS).join("settings.json");
         let text = format!("{:#}\n", settings.to_value());
@@ -254,7 +254,7 @@ impl Folder {
                 if self.place.write(&path, text.as_bytes(), false)? {
                     return Ok(());
                 }
-                // Another process that does a task here writes them.
+                // Another process that does a task here is writing them.
                 std::thread::sleep(BETWEEN_LOOKS);
                 continue;
             };
@@ -278,20 +278,20 @@ impl Folder {
         Err(busy(&self.place))
     }
 
-    /// The files that a record names, whatever settings it is of.
+    /// Removes the files that a record lists, whatever its settings.
     fn remove_outputs(&self, record: &Value) -> Result<(), BatchError> {
         let outputs = record.get("outputs").and_then(Value::as_array);
         let paths = outputs.into_iter().flatten().filter_map(|output| output.get("path")?.as_str());
         for path in paths.map(Path::new).filter(|path| is_below(path)) {
             self.place.remove(path)?;
-            // Partitions that are empty now go; another task may have a file in one.
+            // Remove partitions that are now empty; another task may have a file in one.
             self.place.remove_empty_above(path, 3);
         }
         Ok(())
     }
 
-    /// Removes the results of a finished task, if there are some. The files of a damaged record are unknown: they stay until the task is
-    /// done again, which replaces them.
+    /// Removes the results of a finished task, if any. The files of a damaged record are unknown: they stay until the task is done again,
+    /// which replaces them.
     ///
     /// # Errors
     /// [`BatchError::Io`].
@@ -300,7 +300,7 @@ impl Folder {
         let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         if let Some(bytes) = self.place.read(&finished)? {
             let record = parse_or_null(&bytes);
-            // A run that is killed from here on leaves no record of files that are not there.
+            // A run that is killed after this point leaves no record of missing files.
             self.place.rename(&finished, &publishing, &bytes)?;
             self.remove_outputs(&record)?;
             self.place.remove(&publishing)?;
@@ -308,7 +308,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The record of a finished task; `None` if it is damaged, so that the task is done again.
+    /// Returns the record of a finished task; `None` if it is missing or damaged, so that the task is done again.
     ///
     /// # Errors
     /// [`BatchError::Io`].
@@ -317,7 +317,7 @@ impl Folder {
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// The records of all finished tasks.
+    /// Returns the records of all finished tasks.
     ///
     /// # Errors
     /// [`BatchError::Io`].
@@ -339,8 +339,8 @@ impl Folder {
         Ok(all)
     }
 
-    /// Whether the files of a record have the bytes that it was made with; `None` if `observe` stops it. A missing or unreadable file
-    /// counts as damaged; an object of a store that cannot be read does not.
+    /// Whether the files of a record still have the recorded contents; `None` if `observe` stops the check. A missing or unreadable file
+    /// counts as damaged; a store's object that cannot be read does not.
     ///
     /// # Errors
     /// [`BatchError`] of the store.
@@ -364,8 +364,8 @@ impl Folder {
         Ok(Some(true))
     }
 
-    /// Locks a task for this process, beside others in the folder. The lock ends when it is dropped. A store has no locks: there two
-    /// processes may do the same task, and put the same objects.
+    /// Locks a task for this process, which may run beside others in the folder. Dropping the lock releases it. A store has no locks:
+    /// there two processes may do the same task and upload the same objects.
     ///
     /// # Errors
     /// [`BatchError::TaskBusy`] when another process is running it.
@@ -376,17 +376,17 @@ impl Folder {
         let path = self.place.path(task_file(name, "lock"));
         let file = open_lock(&path)?;
         lock(&file, &path, Access::Alone, || BatchError::TaskBusy { task: name.to_owned() })?;
-        // What a killed process has left of this task.
+        // Remove what a killed process has left of this task.
         self.remove_publishing(name)?;
         self.place.remove(&task_file(name, "publishing.partial"))?;
         Ok(TaskLock { _file: Some(file) })
     }
 
-    /// Begins a task: its earlier results are removed. Returns the local folder for its files, which is empty.
+    /// Starts a task by removing its earlier results. Returns an empty local folder for its files.
     pub(super) fn begin(&self, name: &str) -> Result<PathBuf, BatchError> {
         self.withdraw(name)?;
         let work = if self.place.is_cloud() {
-            // What a killed worker of this run has left of the task.
+            // Remove what a killed worker of this run has left of the task.
             self.remove_publishing(name)?;
             let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
             let staging = match &mut *staging {
@@ -402,24 +402,24 @@ impl Folder {
         Ok(work)
     }
 
-    /// Removes the folder of a task's files, with those that are not published.
+    /// Removes a task's work folder, including unpublished files.
     #[allow(clippy::unused_self)]
     pub(super) fn end(&self, work: &Path) {
         // What cannot be removed now is removed by the next run.
         let _left_behind_at_worst = fs::remove_dir_all(work);
     }
 
-    /// Brings the files of a task from `work` into the partitions, and records it as finished. All of them, or none.
+    /// Moves a task's files from `work` into the partitions and records the task as finished: all of it or nothing.
     pub(super) fn publish(&self, record: &Record, work: &Path) -> Result<(), BatchError> {
         self.check()?;
         let name = &record.task.name;
         let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         let published = self.publish_all(record, work, &publishing, &finished);
-        // What is there once another run has taken over may be that run's.
+        // After another run has taken over, the files may be that run's.
         if published.is_err() && self.check().is_ok() {
-            // The record first: nothing is finished whose files are not there.
+            // The record goes first: a finished task must have its files.
             let removed = self.place.remove(&finished).and_then(|()| self.remove_outputs(&record.to_value()));
-            // What cannot be removed now is removed by the next run, as `publishing` is still there.
+            // What cannot be removed now is removed by the next run, because `publishing` still exists.
             let _left_behind_at_worst = removed.and_then(|()| self.place.remove(&publishing));
         }
         published
@@ -439,18 +439,18 @@ impl Folder {
         let text = format!("{text}\n");
         self.place.write(publishing, text.as_bytes(), true)?;
         self.place.bring(work, record.outputs.iter().map(|output| &output.path))?;
-        // It may have taken long.
+        // Publishing may have taken long.
         self.check()?;
         self.place.rename(publishing, finished, text.as_bytes())
     }
 
-    /// Removes the manifest: it is of all results, which are about to change.
+    /// Removes the manifest, because it describes all results, and these are about to change.
     pub(super) fn remove_manifest(&self) -> Result<(), BatchError> {
         self.check()?;
         self.place.remove(Path::new(MANIFEST))
     }
 
-    /// Writes the manifest. Returns where.
+    /// Writes the manifest. Returns its path.
     pub(super) fn write_manifest(&self, text: &str) -> Result<PathBuf, BatchError> {
         self.check()?;
         self.place.write(Path::new(MANIFEST), text.as_bytes(), true)?;
@@ -467,7 +467,7 @@ fn lock_path(place: &Place) -> PathBuf {
     place.path(TASKS).join("lock")
 }
 
-/// Keeps other runs out of a place, which is made if it is not there.
+/// Excludes other runs from a place, creating it if it does not exist.
 fn hold(place: &Place, access: Access) -> Result<Held, BatchError> {
     #[cfg(feature = "cloud")]
     if place.is_cloud() {
@@ -491,7 +491,7 @@ fn open_lock(path: &Path) -> Result<File, BatchError> {
     file.map_err(BatchError::io(path, "cannot be locked"))
 }
 
-/// Locks the file at `path`: alone, or together with others.
+/// Locks the file at `path`, exclusively or shared.
 fn lock(
     file: &File,
     path: &Path,
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(folder.finished(&record.task.name).unwrap(), Some(record.clone()));
         assert!(folder.has(&record.outputs).unwrap() && !path("publishing").exists());
         drop(folder);
-        // The same while a part of its files is removed, or when the two are of different runs.
+        // The same if some of its files have been removed, or the two records are from different runs.
         for obstacle in ["a file is gone", "another record"] {
             fs::copy(path("json"), path("publishing")).unwrap();
             match obstacle {
@@ -607,7 +607,7 @@ mod tests {
         let record = record(2);
         let folder = Folder::open(root.path(), &record.task.settings, Access::Alone, false).unwrap();
         publish(&folder, &record).unwrap();
-        // A folder is where the first file was, so it cannot be removed: as if the run had been killed there.
+        // A folder replaces the first file, so the file cannot be removed: as if the run had been killed there.
         let obstacle = root.path().join(&record.outputs[0].path);
         fs::remove_file(&obstacle).unwrap();
         fs::create_dir(&obstacle).unwrap();
@@ -635,7 +635,7 @@ mod tests {
         assert_eq!(found, std::slice::from_ref(&obstacle));
         assert!(folder.all_finished().unwrap().records.is_empty());
         assert!(folder.names("publishing").unwrap().is_empty());
-        // Once the obstacle is gone, so is the error.
+        // Without the obstacle, there is no error.
         fs::remove_file(&obstacle).unwrap();
         publish(&folder, &record).unwrap();
         assert_eq!(folder.finished(&record.task.name).unwrap(), Some(record.clone()));

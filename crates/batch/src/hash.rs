@@ -1,4 +1,4 @@
-//! What a file is: its size, the time of its last change, its SHA-256.
+//! Identifies a file's contents by size, time of last change, and SHA-256.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-/// Bytes that are hashed between two looks at the request to stop.
+/// Bytes hashed between two checks for a stop request.
 const HASHED_BYTES: usize = 1 << 20;
 
-/// The size of a file and the time of its last change.
+/// Returns a file's size and the time of its last change.
 pub(super) fn stamp(path: &Path) -> io::Result<(u64, u64)> {
     let there = fs::metadata(path)?;
     let since = there.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Ok((there.len(), u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// The SHA-256 of a file; `None` if `observe` stops it.
+/// Returns the SHA-256 of a file; `None` if `observe` stops it.
 pub(super) fn hash(
     path: &Path,
     observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -37,7 +37,7 @@ pub(super) fn hash(
     }
 }
 
-/// The SHA-256 of bytes.
+/// Returns the SHA-256 of bytes.
 pub(super) fn hash_of(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }

@@ -1,5 +1,5 @@
-//! The right to be the run that works below an address. A store has no locks, so it is an object that its holder puts anew every
-//! [`RENEWED_EVERY`]. One that stays as it is for [`DEAD_AFTER`] is of a run that was killed.
+//! A lease: only one run at a time may write below an address. A store has no locks, so the lease is an object that its holder
+//! rewrites every [`RENEWED_EVERY`]. A lease that stays unchanged for [`DEAD_AFTER`] belongs to a run that was killed.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,34 +13,34 @@ use super::BatchError;
 /// The time between two renewals.
 const RENEWED_EVERY: Duration = Duration::from_secs(2);
 
-/// How long another run watches a lease that is not renewed before it takes it.
+/// How long another run watches an unrenewed lease before taking it over.
 const DEAD_AFTER: Duration = Duration::from_secs(12);
 
-/// The time between two looks at it.
+/// The time between two checks of the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A lease, renewed by a thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     held: Arc<Mutex<Held>>,
-    /// What ends the thread when it is closed.
+    /// Closing it ends the thread.
     until: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The object as this run has put it.
+/// The lease object as written by this run.
 #[derive(Debug)]
 struct Held {
     address: String,
     version: Version,
     renewals: u64,
-    /// What puts without an answer would have made of it.
+    /// The contents of writes that have not been confirmed.
     tried: Vec<String>,
-    /// Another run has taken it.
+    /// Another run has taken the lease.
     is_lost: bool,
 }
 
-/// What the object holds: no two are alike, so that its version changes with each.
+/// Returns contents for the object. No two are equal, so that each write changes the version.
 fn text(count: u64) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (process, now) = (std::process::id(), since.as_nanos());
@@ -48,7 +48,7 @@ fn text(count: u64) -> String {
 }
 
 impl Lease {
-    /// Takes the lease at an address; `busy` is the error while another run has it.
+    /// Takes the lease at an address; `busy` creates the error for a lease that another run holds.
     ///
     /// # Errors
     /// `busy`, [`BatchError::Cloud`], [`BatchError::Thread`].
@@ -66,7 +66,7 @@ impl Lease {
                     }
                 }
                 let before = match now {
-                    // Its holder has ended meanwhile.
+                    // Its holder has ended in the meantime.
                     None => Before::None,
                     now if now != found => return Err(busy()),
                     Some(version) => Before::Version(version),
@@ -80,7 +80,7 @@ impl Lease {
             }
             Err(error) => return Err(error.into()),
         };
-        // A store that knows no conditions gives every run the lease.
+        // A store without conditional writes would give the lease to every run.
         match cloud::write(&address, text(0), Before::None) {
             Err(CloudError::Exists { .. } | CloudError::Changed { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -99,7 +99,7 @@ impl Lease {
                 match renewed.lock().unwrap_or_else(PoisonError::into_inner).renew() {
                     Ok(true) => {}
                     Ok(false) => return,
-                    // The store does not answer. The lease is this run's as long as no other takes it.
+                    // The store does not answer. This run keeps the lease as long as no other takes it.
                     Err(_) => {}
                 }
             }
@@ -109,18 +109,18 @@ impl Lease {
         Ok(Self { held, until: Some(until), thread })
     }
 
-    /// Whether this run still has it, in the store's words of now: a run that stood still for longer than [`DEAD_AFTER`] has lost it, and
-    /// does not know before it asks.
+    /// Asks the store whether this run still holds the lease. A run that was suspended for longer than [`DEAD_AFTER`] may have lost it
+    /// without noticing.
     ///
     /// # Errors
-    /// [`BatchError::Cloud`] if the store does not say.
+    /// [`BatchError::Cloud`] if the store does not answer that.
     pub(super) fn is_held(&self) -> Result<bool, BatchError> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).renew()
     }
 }
 
 impl Held {
-    /// Puts the object anew; `false` if it is another run's.
+    /// Rewrites the object; returns `false` if it belongs to another run.
     fn renew(&mut self) -> Result<bool, BatchError> {
         if self.is_lost {
             return Ok(false);
@@ -130,7 +130,7 @@ impl Held {
         self.tried.push(text.clone());
         match cloud::write(&self.address, text, Before::Version(self.version.clone())) {
             Ok(renewed) => self.version = renewed,
-            // A put whose answer is lost is put again, here or by the next renewal, and meets itself.
+            // A write whose answer was lost is repeated, here or by the next renewal, and then finds its own object.
             Err(CloudError::Changed { .. } | CloudError::Exists { .. } | CloudError::NotFound { .. }) => {
                 let now = cloud::version(&self.address)?;
                 let text = cloud::read(&self.address)?;
@@ -154,7 +154,7 @@ impl Drop for Lease {
             let _it_cannot_panic = thread.join();
         }
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not that of another run. What cannot be removed now is taken by the next run.
+        // Never remove another run's lease. What cannot be removed now is taken over by the next run.
         if let Ok(true) = held.renew() {
             let _left_behind_at_worst = cloud::remove(&held.address);
         }

@@ -1,4 +1,4 @@
-//! Captures of many days, venues and channels become one folder of partitioned files.
+//! Converts captures of many days, venues and channels into one folder of partitioned files.
 //!
 //! [`plan`] reads the beginning of each file and groups files into [`Task`]s: one per date and channel, and one per date whose files
 //! are merged for the NBBO. A task is plain data, and its result depends only on the task and its inputs, so [`perform`] can run it on
@@ -50,7 +50,7 @@ pub use run::{Earlier, Elsewhere, Executor, Progress, Report, Step, Threads, run
 pub use settings::{MOST_BUCKETS, Settings};
 pub use task::{FailedTask, Kind, ObjectInput, Task, TaskError};
 
-/// Why a batch cannot start or continue. An error of one file or one task is a [`FailedInput`] or a [`TaskError`].
+/// Why a batch cannot start or continue. An error of a single file or task is a [`FailedInput`] or a [`TaskError`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
@@ -88,7 +88,7 @@ pub enum BatchError {
         /// Each setting that differs, with both values.
         differences: String,
     },
-    /// The folder has results of a date, from files that are not among the inputs.
+    /// The folder has results for a date from files that are not among the inputs.
     #[error("{}: has results of {date} from {file}, which is not among the readable inputs", folder.display())]
     OtherFiles {
         /// The folder.
@@ -98,7 +98,7 @@ pub enum BatchError {
         /// The first of the files.
         file: String,
     },
-    /// The folder has results of a date, from files that are of another date now.
+    /// The folder has results for a date from files that now belong to another date.
     #[error("{}: has results of {date} from {file}, whose date is {now} now", folder.display())]
     OtherDate {
         /// The folder.
@@ -117,7 +117,7 @@ pub enum BatchError {
         path: PathBuf,
         /// What failed.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// An address, in a build without the feature `cloud`.
@@ -126,20 +126,20 @@ pub enum BatchError {
         /// The address.
         address: String,
     },
-    /// An address of results that names no bucket.
+    /// An address for results that names no bucket.
     #[error("{address}: has no bucket")]
     NoBucket {
         /// The address.
         address: String,
     },
-    /// A store refuses, or does not answer.
+    /// A store refuses a request or does not answer.
     #[cfg(feature = "cloud")]
     #[error(transparent)]
     Cloud(#[from] tapeworks_cloud::CloudError),
     /// A file of the batch cannot be written.
     #[error(transparent)]
     NewFile(#[from] tapeworks_packet::new_file::NewFileError),
-    /// A file under `.tasks` is not what a run wrote.
+    /// A file under `.tasks` is not as a run writes it.
     #[error("{}: is damaged: {why}", path.display())]
     Damaged {
         /// The file.
@@ -174,8 +174,8 @@ impl BatchError {
     }
 }
 
-/// The bucket of a symbol among `buckets`: 64-bit FNV-1a of the symbol's letters (without padding), modulo `buckets`. It is part of the
-/// interface: a reader computes it to find a symbol's partition.
+/// Returns the bucket of a symbol among `buckets`: 64-bit FNV-1a of the symbol's letters (without padding), modulo `buckets`. It is
+/// part of the interface: readers compute it to find a symbol's partition.
 #[must_use]
 pub fn bucket_of(symbol: Symbol, buckets: u16) -> u16 {
     let hash = symbol.as_str().bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {

@@ -1,7 +1,7 @@
-//! What a task has made, and the manifest of all tasks.
+//! The record of a task's results, and the manifest of all tasks.
 //!
-//! Neither has a time of its making, so that the same inputs and settings give the same manifest, in whatever process and order
-//! the tasks are done.
+//! Neither contains the time of its creation, so the same inputs and settings give the same manifest, in whatever processes and
+//! order the tasks are done.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use serde_json::{Map, Value, json};
 use super::{FailedInput, FailedTask, Kind, Settings, Task};
 use tapeworks_analysis::replay::Summary;
 
-/// The manifest's name in the folder.
+/// File name of the manifest in the folder.
 pub const MANIFEST: &str = "manifest.json";
 
 /// A file that a task has read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InputRecord {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Its last change, in nanoseconds since 1970; 0 of an object, whose version the task has. Not in the manifest.
+    /// Time of its last change, in nanoseconds since 1970; 0 for an object, whose version is in the task. Not in the manifest.
     pub modified_ns: u64,
     /// Its SHA-256, in hexadecimal.
     pub sha256: String,
@@ -32,32 +32,32 @@ pub struct InputRecord {
 /// A file that a task has written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OutputRecord {
-    /// Where, below the folder.
+    /// Its path below the folder.
     pub path: PathBuf,
     /// The schema.
     pub schema: String,
     /// The bucket.
     pub bucket: u16,
-    /// How many records.
+    /// Number of records.
     pub records: u64,
-    /// In bytes.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Its SHA-256, in hexadecimal.
     pub sha256: String,
-    /// Values that the file could not hold, so that it has none in their place.
+    /// Values that did not fit the file's format and were left empty.
     pub values_out_of_range: u64,
 }
 
-/// Messages of a channel that did not come.
+/// Messages that a channel is missing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GapRecord {
     /// The channel.
     pub channel: String,
-    /// The number of the first of them.
+    /// The number of the first missing message.
     pub first: u64,
-    /// How many.
+    /// How many are missing.
     pub count: u64,
-    /// When the message behind them was received, in UTC.
+    /// When the message after them was received, in UTC.
     pub received: String,
 }
 
@@ -66,41 +66,41 @@ pub struct GapRecord {
 pub struct Record {
     /// The task.
     pub task: Task,
-    /// The channels that it found in its files.
+    /// The channels found in its files.
     pub channels: Vec<String>,
-    /// What it has read.
+    /// The files that it read.
     pub inputs: Vec<InputRecord>,
-    /// What it has written: a bucket without records has no file.
+    /// The files that it wrote: a bucket without records has no file.
     pub outputs: Vec<OutputRecord>,
-    /// The first gaps, in the order of their times: see [`KEPT_GAPS`](tapeworks_analysis::replay::KEPT_GAPS).
+    /// The first gaps, in time order: see [`KEPT_GAPS`](tapeworks_analysis::replay::KEPT_GAPS).
     pub gaps: Vec<GapRecord>,
-    /// Messages that did not come, over all channels.
+    /// Number of missing messages over all channels.
     pub missing_messages: u64,
-    /// Files that end early or are damaged; what was before the damage is taken.
+    /// Truncated or damaged files; what was before the damage is processed.
     pub damaged_files: Vec<String>,
-    /// The wanted symbols without a message.
+    /// The requested symbols without a message.
     pub unseen_symbols: Vec<String>,
-    /// Whether everything was understood and nothing was missing. A wanted symbol may be missing.
+    /// Whether everything was understood and nothing was missing. A requested symbol may be missing.
     pub is_clean: bool,
     /// The replay's counters and problems.
     pub report: Value,
 }
 
 impl Record {
-    /// What the input has and the results cannot hold, a line each: see [`Summary::lacking`].
+    /// Returns what the input has but the results cannot hold, one line each: see [`Summary::lacking`].
     pub fn lacking(&self) -> impl Iterator<Item = &str> {
         self.report["lacking"].as_array().into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// As plain data.
+    /// Converts the record to plain data.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        // Names are UTF-8: the plan has no others.
+        // All names are UTF-8: the plan accepts no others.
         serde_json::to_value(self).unwrap_or_default()
     }
 }
 
-/// A channel that two tasks of a date have: the beginnings of their files did not show it. Its records are there twice.
+/// A channel that two tasks of a date share, which the beginnings of their files did not show. Its records are present twice.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SharedChannel {
     /// The date.
@@ -111,7 +111,7 @@ pub struct SharedChannel {
     pub tasks: Vec<String>,
 }
 
-/// What of a replay's summary says how it was made, or depends on the machine: it is in no record.
+/// Fields of a replay's summary that depend on how it was run or on the machine; they are not recorded.
 const NOT_RECORDED: [&str; 11] = [
     "is_interrupted",
     "elapsed_seconds",
@@ -126,7 +126,7 @@ const NOT_RECORDED: [&str; 11] = [
     "unseen_symbols",
 ];
 
-/// The part of a replay's summary that is in a record.
+/// Returns the part of a replay's summary that is recorded.
 pub(super) fn report_of(summary: &Summary) -> Value {
     match summary.to_json() {
         Value::Object(all) => all
@@ -138,7 +138,7 @@ pub(super) fn report_of(summary: &Summary) -> Value {
     }
 }
 
-/// The channels that more than one task of a date has.
+/// Returns the channels that more than one task of a date has.
 pub(super) fn shared_channels(records: &BTreeMap<String, Record>) -> Vec<SharedChannel> {
     let mut tasks: BTreeMap<(Date, &str), Vec<String>> = BTreeMap::new();
     for record in records.values().filter(|record| record.task.kind == Kind::Channels) {
@@ -176,7 +176,7 @@ fn task(record: &Record) -> Value {
     })
 }
 
-/// The manifest, as text.
+/// Formats the manifest.
 pub(super) fn manifest(
     settings: &Settings,
     records: &BTreeMap<String, Record>,

@@ -1,22 +1,22 @@
-//! Inputs that are objects: which ones a pattern names, and how they come into local files for the code that reads captures.
+//! Inputs that are objects: which ones a pattern matches, and how they are downloaded for the code that reads captures.
 //!
-//! A listing gives each object's size and version, which the task keeps. Each request for its bytes is bound to that version, so what a task
-//! reads is what was planned, or the task fails and names the object.
+//! A listing gives each object's size and version, which the task stores. Every request for its bytes is bound to that version, so a
+//! task reads what was planned, or it fails and names the object.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The local files that stand for objects.
+/// The local copies of objects.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    /// The path of each, and its address.
+    /// The path and the address of each.
     names: Vec<(String, String)>,
 }
 
 impl Staged {
-    /// The local file for the input number `index` below `work`.
+    /// Returns the local file below `work` for input number `index`.
     pub(super) fn path(&mut self, work: &Path, index: usize, address: &Path) -> PathBuf {
-        // Never a name that leads out of the folder.
+        // A name must never lead out of the folder.
         let name = address.file_name().unwrap_or_else(|| OsStr::new("object"));
         let path = work.join("inputs").join(index.to_string()).join(name);
         self.names.push((path.display().to_string(), address.display().to_string()));
@@ -27,12 +27,12 @@ impl Staged {
         self.names.is_empty()
     }
 
-    /// A text in which the objects have their own names.
+    /// Replaces local paths in a text by the objects' addresses.
     pub(super) fn renamed(&self, text: &str) -> String {
         self.names.iter().fold(text.to_owned(), |text, (path, address)| text.replace(path, address))
     }
 
-    /// The same for all texts of a value.
+    /// Does the same for all texts in a value.
     pub(super) fn rename_all(&self, value: &mut serde_json::Value) {
         match value {
             serde_json::Value::String(text) => *text = self.renamed(text),
@@ -58,7 +58,7 @@ mod in_store {
 
     use crate::{BatchError, ObjectInput, TaskError};
 
-    /// Bytes of an object that are looked at first; four times as many each time that it takes more.
+    /// Bytes of an object examined first; four times as many on each further attempt.
     const FIRST_BYTES: u64 = 16 << 20;
 
     impl From<&ObjectInput> for Object {
@@ -77,7 +77,7 @@ mod in_store {
         }
     }
 
-    /// The objects that an address names: the one at it, or all below; a pattern names those that match.
+    /// Returns the objects that an address names: the object at the address, or all below it; a pattern names those that match.
     pub(crate) fn below(
         address: &str,
         is_match: &dyn Fn(&glob::Pattern, &str) -> bool,
@@ -92,7 +92,7 @@ mod in_store {
             let folder = start.rfind('/').and_then(|end| start.get(..=end)).unwrap_or(start);
             let folder = crate::place::in_bucket(folder)?;
             let listed = cloud::list(folder)?;
-            // A key may have such letters.
+            // A key may contain such characters.
             if let Some(object) = listed.iter().find(|object| object.address == address) {
                 return Ok(vec![object.clone().into()]);
             }
@@ -108,14 +108,14 @@ mod in_store {
         Ok(listed.iter().filter(is_wanted).cloned().map(Into::into).collect())
     }
 
-    /// Whether an object of a sorted listing stands for a folder, as consoles put it: it is empty, and others are below it.
+    /// Whether an object in a sorted listing represents a folder, as consoles create it: it is empty, and other objects are below it.
     pub(super) fn is_folder(object: &Object, listed: &[Object]) -> bool {
         let below = format!("{}/", object.address);
         let first = listed.partition_point(|other| other.address < below);
         object.size == 0 && listed.get(first).is_some_and(|other| other.address.starts_with(&below))
     }
 
-    /// Brings an object into a local file. Returns its SHA-256.
+    /// Downloads an object into a local file. Returns its SHA-256.
     pub(crate) fn bring(
         object: &ObjectInput,
         path: &Path,
@@ -135,11 +135,11 @@ mod in_store {
         Ok(hex::encode(hasher.finalize()))
     }
 
-    /// Brings the beginning of an object into a local file, and more of it until `probe` has seen enough: it says so by `true`. Returns
-    /// its last answer, or why the object cannot be used.
+    /// Downloads the beginning of an object into a local file, and more of it until `probe` returns `true` because it has seen enough.
+    /// Returns its last answer, or why the object cannot be used.
     ///
     /// # Errors
-    /// [`BatchError::Io`] when the disk is full, say, which is no fault of the object.
+    /// [`BatchError::Io`] for errors that are not the object's fault, such as a full disk.
     pub(crate) fn probed<T>(
         object: &ObjectInput,
         path: &Path,

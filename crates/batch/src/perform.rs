@@ -1,6 +1,6 @@
 //! Performs a task: replays its files into a separate folder, which [`Folder`] publishes.
 //!
-//! It needs nothing but the task: other threads, processes and hosts that see the same files and the same folder can do it.
+//! A task is self-contained: other threads, processes and hosts that see the same files and the same folder can perform it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,8 +20,8 @@ use super::place::is_address;
 use super::task::channel_key;
 use super::{BatchError, Folder, Task, TaskError, bucket_of};
 
-/// Whether a finished task has what `task` would make: it is the same task, its inputs are what they were, and its files are there. An
-/// input counts as unchanged if its size and the time of its last change are, or its size and its content.
+/// Whether a finished task is up to date: it is the same task, its inputs are unchanged, and its files exist. An input counts as
+/// unchanged if its size and the time of its last change are the same, or its size and its contents.
 ///
 /// # Errors
 /// [`TaskError::Stopped`]; [`TaskError::Batch`] if a store does not answer.
@@ -37,7 +37,7 @@ pub(super) fn is_current(
     if !folder.has(&record.outputs)? {
         return Ok(false);
     }
-    // Of an object the task itself has the version.
+    // The version of an object is part of the task.
     for input in record.inputs.iter().filter(|input| !is_address(&input.path)) {
         match stamp(&input.path) {
             Ok((size, modified)) if (size, modified) == (input.size, input.modified_ns) => {}
@@ -56,7 +56,7 @@ pub(super) fn is_current(
 /// bytes replayed so far; if it stops the task, nothing is published. Returns the record.
 ///
 /// # Errors
-/// [`TaskError`]. A file that turns out to be cut or damaged does not fail the task: the record has it.
+/// [`TaskError`]. A truncated or damaged file does not fail the task: the record reports it.
 pub fn perform(
     task: &Task,
     folder: &Folder,
@@ -75,7 +75,7 @@ pub fn perform(
     record
 }
 
-/// The task in its folder `work`: brings its objects, makes its files, publishes them.
+/// Performs the task in its work folder: downloads its objects, creates its files, and publishes them.
 fn perform_in(
     task: &Task,
     folder: &Folder,
@@ -114,7 +114,7 @@ fn perform_in(
     Ok(record)
 }
 
-/// Brings an object into a local file.
+/// Downloads an object into a local file.
 #[cfg(feature = "cloud")]
 fn bring(
     task: &Task,
@@ -130,7 +130,7 @@ fn bring(
     Ok(InputRecord { path: address.to_owned(), size: object.size, modified_ns: 0, sha256 })
 }
 
-/// Refuses what only the feature `cloud` reads.
+/// Rejects an object, which only the feature `cloud` supports.
 #[cfg(not(feature = "cloud"))]
 fn bring(
     _task: &Task,
@@ -141,8 +141,8 @@ fn bring(
     Err(BatchError::NoCloud { address: address.display().to_string() }.into())
 }
 
-/// [`perform`] in a process that does this task alone, beside other processes that do others: locks the task, and does nothing if it is
-/// finished already. Otherwise it removes the manifest, which the next run writes again.
+/// Like [`perform`], in a process that does only this task, beside other processes that do other tasks: it locks the task, and does
+/// nothing if the task is already finished. Otherwise it removes the manifest, which the next run writes again.
 ///
 /// # Errors
 /// As [`perform`], and [`BatchError::TaskBusy`].
@@ -161,7 +161,7 @@ pub fn perform_here(
     perform(task, folder, observe)
 }
 
-/// Replays the files into the folder `work`, where the files have the names that they will have below the results' folder.
+/// Replays the files into `work`, where the outputs have the names that they will have below the results' folder.
 fn make(
     task: &Task,
     files: Vec<PathBuf>,
@@ -216,7 +216,7 @@ fn make(
     Ok((summary, outputs))
 }
 
-/// Begins the files of a schema.
+/// Creates the files of a schema.
 fn open(task: &Task, schema: Schema, work: &Path) -> Result<(Writer, Parts), TaskError> {
     let settings = &task.settings;
     let mut files: Vec<Box<dyn Destination>> = Vec::new();
@@ -259,7 +259,7 @@ fn record_of(
         count: gap.count,
         received: clock::iso(gap.received),
     });
-    // The writers are the replay's guests, which its own report shows without a name.
+    // The task's writers were passed to the replay, whose own report lists them without names.
     let lost = outputs.iter().map(|output| output.values_out_of_range).fold(0, u64::saturating_add);
     Record {
         task: task.clone(),

@@ -1,9 +1,9 @@
-//! The place of results: a folder, or with the feature `cloud` objects below an address. Names are relative to it.
+//! The location of results: a folder, or, with the feature `cloud`, objects below an address. Names are relative to it.
 //!
 //! | | in a folder | in a store |
 //! | --- | --- | --- |
-//! | a file that is written | is renamed when it is whole | is put by one request |
-//! | a file that is brought | is moved | is put by one request, or in parts that the last request makes visible |
+//! | writing a file | renames it once it is complete | puts it in one request |
+//! | bringing in a file | moves it | puts it in one request, or in parts that the last request makes visible |
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,13 +17,13 @@ use super::BatchError;
 /// How often a task tries to move a file into a folder that other tasks remove while it is empty.
 const MOVES: u32 = 10_000;
 
-/// Whether a name is an address rather than one of a file.
+/// Whether a name is an address rather than a file name.
 #[must_use]
 pub fn is_address(path: &Path) -> bool {
     path.to_str().is_some_and(|name| name.contains("://"))
 }
 
-/// Refuses an address in a build that reads none.
+/// Rejects an address in a build without support for addresses.
 pub(super) fn refuse_address(path: &Path) -> Result<(), BatchError> {
     match is_address(path) && !cfg!(feature = "cloud") {
         true => Err(BatchError::NoCloud { address: path.display().to_string() }),
@@ -31,7 +31,7 @@ pub(super) fn refuse_address(path: &Path) -> Result<(), BatchError> {
     }
 }
 
-/// `**` at the end of a pattern means all files below, not the folders.
+/// Makes `**` at the end of a pattern match all files below, not the folders.
 pub(super) fn with_files(pattern: &str) -> String {
     match pattern == "**" || pattern.ends_with("/**") {
         true => format!("{pattern}/*"),
@@ -39,7 +39,7 @@ pub(super) fn with_files(pattern: &str) -> String {
     }
 }
 
-/// The one name of a file, if it is there. An address is the one name of an object.
+/// Returns the canonical name of a file, if it exists. An address is already canonical.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     if is_address(path) {
         return path.to_owned();
@@ -47,16 +47,16 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Where results go.
+/// The location of results.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     root: PathBuf,
 }
 
-/// An address without slashes behind it.
+/// Returns an address without trailing slashes.
 ///
 /// # Errors
-/// [`BatchError::NoBucket`]: it has nothing else behind its scheme, so that it would be a folder here.
+/// [`BatchError::NoBucket`] if nothing follows the scheme; it would otherwise become a local folder.
 pub(super) fn in_bucket(address: &str) -> Result<&str, BatchError> {
     let trimmed = address.trim_end_matches('/');
     match is_address(Path::new(trimmed)) {
@@ -66,7 +66,7 @@ pub(super) fn in_bucket(address: &str) -> Result<&str, BatchError> {
 }
 
 impl Place {
-    /// The folder or address `root`.
+    /// Creates the place for the folder or address `root`.
     ///
     /// # Errors
     /// [`BatchError::NoCloud`], [`BatchError::NoBucket`].
@@ -88,17 +88,17 @@ impl Place {
         is_address(&self.root)
     }
 
-    /// Where a name leads.
+    /// Returns the path of a name.
     pub(super) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.root.join(name)
     }
 
-    /// What a file holds, if it is there.
+    /// Returns the contents of a file, if it exists.
     pub(super) fn read(&self, name: &Path) -> Result<Option<Vec<u8>>, BatchError> {
         Ok(self.read_all(&[name.to_owned()])?.into_iter().next().flatten())
     }
 
-    /// What files hold, in their order.
+    /// Returns the contents of files, in order.
     pub(super) fn read_all(&self, names: &[PathBuf]) -> Result<Vec<Option<Vec<u8>>>, BatchError> {
         #[cfg(feature = "cloud")]
         if self.is_cloud() {
@@ -116,7 +116,7 @@ impl Place {
         names.iter().map(read).collect()
     }
 
-    /// The sizes of files, in their order; `None` where there is none.
+    /// Returns the sizes of files, in order; `None` for a missing one.
     pub(super) fn sizes(&self, names: &[PathBuf]) -> Result<Vec<Option<u64>>, BatchError> {
         #[cfg(feature = "cloud")]
         if self.is_cloud() {
@@ -125,7 +125,7 @@ impl Place {
         Ok(names.iter().map(|name| fs::metadata(self.path(name)).ok().map(|there| there.len())).collect())
     }
 
-    /// Writes a whole file, in place of an earlier one if `overwrite` says so. `false`: there is one already, or another process writes it.
+    /// Writes a whole file, replacing an existing one only with `overwrite`. Returns `false` if it exists, or another process is writing it.
     pub(super) fn write(&self, name: &Path, bytes: &[u8], overwrite: bool) -> Result<bool, BatchError> {
         #[cfg(feature = "cloud")]
         if self.is_cloud() {
@@ -149,7 +149,7 @@ impl Place {
         }
     }
 
-    /// Removes a file that may be gone.
+    /// Removes a file, which may already be missing.
     pub(super) fn remove(&self, name: &Path) -> Result<(), BatchError> {
         #[cfg(feature = "cloud")]
         if self.is_cloud() {
@@ -157,7 +157,7 @@ impl Place {
         }
         let path = self.path(name);
         match fs::remove_file(&path) {
-            // The second: a file is where its folder would be.
+            // `NotADirectory`: a file is where its folder would be.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(())
             }
@@ -165,7 +165,7 @@ impl Place {
         }
     }
 
-    /// Removes folders above a file that are empty. A store has no folders.
+    /// Removes empty folders above a file. A store has no folders.
     pub(super) fn remove_empty_above(&self, name: &Path, levels: usize) {
         if self.is_cloud() {
             return;
@@ -177,7 +177,7 @@ impl Place {
         }
     }
 
-    /// The names in a folder, sorted.
+    /// Returns the names in a folder, sorted.
     pub(super) fn names(&self, folder: &str) -> Result<Vec<String>, BatchError> {
         #[cfg(feature = "cloud")]
         if self.is_cloud() {
@@ -196,7 +196,7 @@ impl Place {
         Ok(names)
     }
 
-    /// Brings files from the folder `work`, where they have the same names, and waits until they stay.
+    /// Brings in files from the folder `work`, where they have the same names, and waits until they are durable.
     pub(super) fn bring<'n>(
         &self,
         work: &Path,
@@ -213,7 +213,7 @@ impl Place {
         for name in names {
             let path = self.path(name);
             move_file(&work.join(name), &path).map_err(BatchError::io(&path, "cannot be moved here"))?;
-            // The bucket, the date, the schema, and the root, which may all be new.
+            // The bucket, the date, the schema, and the root, any of which may be new.
             folders.extend(path.ancestors().skip(1).take(4).map(Path::to_owned));
         }
         for folder in folders {
@@ -222,7 +222,7 @@ impl Place {
         Ok(())
     }
 
-    /// Gives a file that holds `bytes` another name. In a store it has both for a moment.
+    /// Renames a file that holds `bytes`. In a store it briefly has both names.
     pub(super) fn rename(&self, from: &Path, to: &Path, bytes: &[u8]) -> Result<(), BatchError> {
         if self.is_cloud() {
             self.write(to, bytes, true)?;
@@ -245,23 +245,23 @@ impl Place {
     }
 }
 
-/// Waits until the disk has the names of a folder.
+/// Syncs a folder's entries to disk.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // A file system that does not sync folders.
+        // The file system does not sync folders.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         synced => synced,
     }
 }
 
-/// Moves a file into a folder, which is made if it is not there. Another task removes the folder if it is empty just then.
+/// Moves a file into a folder, which is created if needed. Another task may remove the folder while it is still empty.
 fn move_file(from: &Path, to: &Path) -> io::Result<()> {
     let folder = to.parent().unwrap_or(to);
     let mut moved = Ok(());
     for _ in 0..MOVES {
         moved = fs::create_dir_all(folder).and_then(|()| fs::rename(from, to));
         match &moved {
-            // The second: `create_dir_all` found the folder, and then found it gone.
+            // `AlreadyExists`: `create_dir_all` found the folder, which was then removed.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {}
             _ => break,
         }
@@ -304,7 +304,7 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             moves.unwrap();
         });
-        // What cannot be moved at all is an error.
+        // A file that cannot be moved at all is an error.
         assert!(move_file(&root.path().join("nowhere"), &to).is_err());
     }
 }

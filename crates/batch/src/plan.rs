@@ -1,11 +1,11 @@
-//! The plan: which files there are, what they hold, and which tasks that makes.
+//! The plan: which files there are, what they contain, and which tasks follow.
 //!
-//! A file's date and channels are what its first [`PROBED_PACKETS`] packets say. Files of a date that share a channel are one group:
-//! lines A and B, and the hours of a day. A file without a known channel is a group alone. A channel that is silent at the
-//! beginning of a file may be missed; if two tasks of a date turn out to have it, the run says so
+//! A file's first [`PROBED_PACKETS`] packets determine its date and channels. Files of a date that share a channel form one group:
+//! lines A and B, and the hours of a day. A file without a known channel is a separate group. A channel that is silent at the
+//! beginning of a file may be missed; if two tasks of a date turn out to share it, the run reports that
 //! ([`SharedChannel`](super::SharedChannel)).
 //!
-//! Cost: for each file, opening it and translating its first packets, some 10 ms.
+//! Cost: opening each file and decoding its first packets takes about 10 ms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,7 @@ use super::staging::Staging;
 use super::task::channel_key;
 use super::{BatchError, Kind, ObjectInput, Settings, Task};
 
-/// Packets of a file that are looked at.
+/// Number of packets of a file that are examined.
 const PROBED_PACKETS: u64 = 65_536;
 
 /// What to plan.
@@ -37,9 +37,9 @@ pub struct PlanOptions {
     pub patterns: Vec<String>,
     /// Patterns of files to leave out.
     pub excluded: Vec<String>,
-    /// The day of message files whose names have none.
+    /// The day of message files without a date in their names.
     pub date: Option<Date>,
-    /// Where the beginnings of objects are kept while they are looked at; the system's folder of temporary files unless given.
+    /// Where the beginnings of objects are kept while they are examined; the system's temporary folder if not given.
     pub staged_in: Option<PathBuf>,
 }
 
@@ -48,25 +48,25 @@ pub struct PlanOptions {
 pub struct FailedInput {
     /// The file.
     pub path: String,
-    /// Why, with the file and, where there is one, the packet and the offset.
+    /// Why, with the file and, if known, the packet and the offset.
     pub error: String,
 }
 
-/// What to do.
+/// The tasks to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What all tasks have in common.
+    /// The settings that all tasks share.
     pub settings: Settings,
-    /// The tasks, by their names.
+    /// The tasks, sorted by name.
     pub tasks: Vec<Task>,
-    /// The files that can be read, sorted.
+    /// The readable files, sorted.
     pub inputs: Vec<PathBuf>,
-    /// The files that cannot be used, sorted.
+    /// The unusable files, sorted.
     pub failed: Vec<FailedInput>,
 }
 
-/// Plans the tasks for what `options` names. Files below `folder`, where the results go, are left out. `observe` gets the number of files
-/// looked at and of all files.
+/// Plans the tasks for the inputs that `options` names. Files below `folder`, the destination of the results, are left out. `observe`
+/// gets the number of files examined and the total.
 ///
 /// # Errors
 /// [`BatchError::Pattern`], [`BatchError::NoMatch`], [`BatchError::Stopped`]; [`BatchError::Io`] if the beginnings of objects cannot be kept.
@@ -116,14 +116,14 @@ pub fn plan(
 }
 
 impl Plan {
-    /// The object of `tapeworks batch --dry-run --json`: each task as [`Task::from_json`] takes it.
+    /// Converts the plan to the JSON of `tapeworks batch --dry-run --json`: each task in the form that [`Task::from_json`] parses.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let tasks: Vec<_> = self.tasks.iter().map(Task::to_value).collect();
         json!({ "tasks": tasks, "failed_inputs": self.failed })
     }
 
-    /// How many files so many tasks at the same time have open at most.
+    /// Returns the maximum number of files that `jobs` concurrent tasks have open.
     #[must_use]
     pub fn open_files(&self, jobs: usize) -> u64 {
         let mut tasks: Vec<u64> = self.tasks.iter().map(Task::open_files).collect();
@@ -132,7 +132,7 @@ impl Plan {
     }
 }
 
-/// What patterns name.
+/// The files that match the patterns.
 struct Matching {
     /// Sorted, each once.
     files: Vec<PathBuf>,
@@ -141,7 +141,7 @@ struct Matching {
     failed: Vec<FailedInput>,
 }
 
-/// The files that the patterns name.
+/// Finds the files that match the patterns.
 fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError> {
     let pattern_error = |pattern: &str, error: &glob::PatternError| BatchError::Pattern {
         pattern: pattern.to_owned(),
@@ -220,7 +220,7 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError
     Ok(Matching { files: paths, objects, failed })
 }
 
-/// Why a path cannot be an input though something is there: opening a pipe or a device may block forever.
+/// Returns why an existing path cannot be an input: opening a pipe or a device may block forever.
 fn not_a_file(path: &Path) -> Option<FailedInput> {
     let is_special = fs::metadata(path).is_ok_and(|there| !there.is_file());
     let shown = path.display().to_string();
@@ -230,21 +230,21 @@ fn not_a_file(path: &Path) -> Option<FailedInput> {
     })
 }
 
-/// The objects that an address or a pattern of addresses names.
+/// Returns the objects that match an address or a pattern of addresses.
 #[cfg(feature = "cloud")]
 fn objects_of(address: &str, options: glob::MatchOptions) -> Result<Vec<ObjectInput>, BatchError> {
-    // As in folders, where each part of a pattern is of one part of the name.
+    // As in folders, each part of a pattern matches within one part of the name.
     let options = glob::MatchOptions { require_literal_separator: true, ..options };
     super::objects::below(address, &|pattern, name| pattern.matches_with(name, options))
 }
 
-/// Refuses what only the feature `cloud` reads.
+/// Rejects addresses, which only the feature `cloud` supports.
 #[cfg(not(feature = "cloud"))]
 fn objects_of(address: &str, _options: glob::MatchOptions) -> Result<Vec<ObjectInput>, BatchError> {
     refuse_address(Path::new(address)).map(|()| Vec::new())
 }
 
-/// [`probe`] of as much of an object as it takes.
+/// Runs [`probe`] on as much of an object as it needs.
 #[cfg(feature = "cloud")]
 fn probe_object(
     object: &ObjectInput,
@@ -256,7 +256,7 @@ fn probe_object(
     let path = staged.path(staging.folder(), 0, &object.path);
     let name = object.path.display().to_string();
     let probed = super::objects::probed(object, &path, || probe(&path, &name, settings, date));
-    // The next one has another name.
+    // The next object gets another name.
     let _left_at_worst = fs::remove_file(&path);
     let renamed = |error: InputError| staged.renamed(&error.to_string());
     Ok(probed?.and_then(|probed| probed.map_err(renamed)))
@@ -272,17 +272,17 @@ fn probe_object(
     Err(BatchError::NoCloud { address: object.path.display().to_string() })
 }
 
-/// What a file's beginning says.
+/// What a file's beginning shows.
 #[derive(Clone, Debug)]
 struct Probed {
     date: Date,
-    /// Neither its packets nor its name have the day.
+    /// Whether neither its packets nor its name determine the day.
     is_without_day: bool,
     channels: BTreeSet<String>,
     venues: BTreeSet<String>,
 }
 
-/// Looks at the beginning of the file at `path`, whose name is `name`. `true`: more of the file would not change the answer.
+/// Examines the beginning of the file at `path`, whose name is `name`. Returns `true` if more of the file would not change the answer.
 fn probe(
     path: &Path,
     name: &str,
@@ -300,7 +300,7 @@ fn probe_until(
     date: Option<Date>,
     is_enough: &mut bool,
 ) -> Result<Probed, InputError> {
-    // What a file is shows at its beginning.
+    // The beginning shows what kind of file it is.
     *is_enough = true;
     let mut input = Input::open(0, path, settings.protocol)?;
     let is_without_day = input.is_without_day();
@@ -311,7 +311,7 @@ fn probe_until(
     match &mut input.source {
         Source::Capture(reader) => {
             for _ in 0..PROBED_PACKETS {
-                // Damage behind the first packet is for the task to report, which takes what is before it.
+                // Damage after the first packet is for the task to report, which processes what is before it.
                 let captured = match reader.next_datagram() {
                     Ok(Some(captured)) => captured,
                     Err(error) if first.is_none() => {
@@ -363,7 +363,7 @@ fn probe_until(
     Ok(Probed { date, is_without_day, channels: keys, venues })
 }
 
-/// The tasks of files, by name.
+/// Returns the tasks for files, sorted by name.
 fn tasks_of(files: &[(PathBuf, Probed)], settings: &Settings) -> Vec<Task> {
     let mut tasks = Vec::new();
     if settings.schemas.iter().any(|schema| !schema.is_consolidated()) {
@@ -384,8 +384,8 @@ fn tasks_of(files: &[(PathBuf, Probed)], settings: &Settings) -> Vec<Task> {
     tasks
 }
 
-/// The group of each file: the place of its first file. Files of a date are of one group if they share a channel, or if both share
-/// one with a third.
+/// Returns the group of each file, as the index of the group's first file. Files of a date are in one group if they share a channel,
+/// directly or through other files.
 fn groups_of(files: &[(PathBuf, Probed)]) -> Vec<usize> {
     let mut groups: Vec<usize> = (0..files.len()).collect();
     let mut group_of: BTreeMap<(Date, &str), usize> = BTreeMap::new();
@@ -395,7 +395,7 @@ fn groups_of(files: &[(PathBuf, Probed)]) -> Vec<usize> {
             let (Some(one), Some(other)) = (groups.get(known).copied(), groups.get(index).copied()) else {
                 continue;
             };
-            // Few files and fewer joints: each joint may look at all.
+            // Files are few and merges fewer, so each merge may scan all of them.
             let (first, second) = (one.min(other), one.max(other));
             groups.iter_mut().filter(|group| **group == second).for_each(|group| *group = first);
         }
@@ -466,7 +466,7 @@ mod tests {
         let names: BTreeSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
         assert_eq!(names.len(), tasks.len());
         assert!(names.contains("2025-11-15-nbbo"), "{names:?}");
-        // A group keeps its name when another file of its channels comes.
+        // A group keeps its name when another file of its channels is added.
         let alone = tasks_of(&files[4..5], &settings());
         let two = tasks_of(&[files[4].clone(), file("g", 14, &["2"])], &settings());
         assert_eq!(

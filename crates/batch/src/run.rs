@@ -1,4 +1,4 @@
-//! A run: which tasks are left, who does them, and the manifest at the end.
+//! A run: determines which tasks are left, has an executor do them, and writes the manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -16,27 +16,27 @@ use super::perform::{is_current, perform};
 use super::place::absolute;
 use super::{BatchError, FailedTask, Folder, Plan, SharedChannel, Task, TaskError};
 
-/// The time between two reports of progress.
+/// The time between two progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 
-/// What happens while tasks are done.
+/// Events while tasks are done.
 #[derive(Debug)]
 pub enum Step<'t> {
-    /// So many bytes of all inputs are replayed, each task's files counted for it.
+    /// Total bytes of inputs replayed; a file counts once for each task that reads it.
     Replayed(u64),
     /// A task has ended. It is finished if the folder has its record.
     Ended(&'t Task, Result<(), TaskError>),
 }
 
-/// Who does tasks. The result of a task is its record in the folder, so an executor may do it in another process or on another host that
-/// sees the folder (`tapeworks batch --task`), in any order, and more than once. Before it starts the first of them it calls
-/// [`Folder::share`], and it ends when they have.
+/// Does tasks. The result of a task is its record in the folder, so an executor may do it in another process or on another host that
+/// sees the folder (`tapeworks batch --task`), in any order, and more than once. Before it starts the first of these, it calls
+/// [`Folder::share`], and it ends after they have ended.
 pub trait Executor {
-    /// Does the tasks. `watch` gets what happens, and may stop it: then tasks that have not begun do not begin, and those under way end
+    /// Does the tasks. `watch` receives the events and may stop the execution: then no further tasks start, and those in progress end
     /// without a result.
     ///
     /// # Errors
-    /// [`BatchError`] when no more tasks can be done at all.
+    /// [`BatchError`] if no more tasks can be done at all.
     fn execute(
         &self,
         tasks: &[&Task],
@@ -45,14 +45,14 @@ pub trait Executor {
     ) -> Result<(), BatchError>;
 }
 
-/// Tasks with the bytes of their inputs, the largest first, so that the last to end is a small one.
+/// Returns the tasks with the bytes of their inputs, largest first, so that the last one to end is small.
 fn largest_first<'t>(tasks: &[&'t Task]) -> Vec<(u64, &'t Task)> {
     let mut order: Vec<(u64, &Task)> = tasks.iter().map(|task| (task.input_bytes(), *task)).collect();
     order.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.name.cmp(&second.name)));
     order
 }
 
-/// Tasks that other processes do, for an executor that hears from them by the tasks' names.
+/// Tasks done by other processes, for an executor that identifies them by name.
 #[derive(Debug)]
 pub struct Elsewhere<'t> {
     tasks: Vec<(u64, &'t Task)>,
@@ -60,19 +60,19 @@ pub struct Elsewhere<'t> {
 }
 
 impl<'t> Elsewhere<'t> {
-    /// None of them has ended.
+    /// Starts with no task ended.
     #[must_use]
     pub fn new(tasks: &[&'t Task]) -> Self {
         Self { tasks: largest_first(tasks), replayed: 0 }
     }
 
-    /// The descriptions of the tasks, as `tapeworks batch --task` takes them, in the order in which they are best begun.
+    /// Returns the descriptions of the tasks, as `tapeworks batch --task` takes them, in the best order to start them.
     #[must_use]
     pub fn descriptions(&self) -> Vec<String> {
         self.tasks.iter().map(|(_, task)| task.to_value().to_string()).collect()
     }
 
-    /// Takes that a task has ended: `error` is why it has no result, `is_of_input` whether its inputs are to blame. A name of no task is ignored.
+    /// Records the end of a task: `error` is why it has no result, `is_of_input` whether its inputs are at fault. Unknown names are ignored.
     pub fn ended(
         &mut self,
         name: &str,
@@ -89,13 +89,13 @@ impl<'t> Elsewhere<'t> {
         if self.show(watch).is_break() { ControlFlow::Break(()) } else { ended }
     }
 
-    /// Shows the progress, and asks whether the run is to stop.
+    /// Reports the progress; returns whether the run is to stop.
     pub fn show(&self, watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
         watch(Step::Replayed(self.replayed))
     }
 }
 
-/// So many threads of this process, each of which does one task at a time, the largest first.
+/// Threads of this process, each of which does one task at a time, largest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Threads(pub usize);
 
@@ -157,29 +157,29 @@ impl Executor for Threads {
     }
 }
 
-/// How a run has ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Tasks that this run has done.
+    /// Number of tasks done by this run.
     pub performed: usize,
-    /// Tasks of the plan that were finished before.
+    /// Number of tasks of the plan that had been finished before.
     pub resumed: usize,
-    /// Tasks that were not begun, or stopped.
+    /// Number of tasks that were not started, or were stopped.
     pub left: usize,
-    /// Tasks that failed, by name.
+    /// Tasks that failed, sorted by name.
     pub failed: Vec<FailedTask>,
-    /// Results of tasks that the plan does not have, whose record, or with [`Earlier::verify`] whose files, are damaged.
+    /// Results of tasks outside the plan whose record is damaged or, with [`Earlier::verify`], whose files are.
     pub unsound: Vec<String>,
-    /// The finished tasks of the folder, by name: those of other dates too.
+    /// The folder's finished tasks by name, including those of other dates.
     pub records: BTreeMap<String, Record>,
-    /// Channels whose records are there twice.
+    /// Channels whose records are present twice.
     pub shared: Vec<SharedChannel>,
     /// The manifest; `None` if the user stopped the run.
     pub manifest: Option<PathBuf>,
 }
 
 impl Report {
-    /// The object of `tapeworks batch --json`. `plan` is what was run.
+    /// Converts the report to the JSON of `tapeworks batch --json`. `plan` is the plan that was run.
     #[must_use]
     pub fn to_json(&self, plan: &Plan) -> Value {
         let failed =
@@ -198,32 +198,32 @@ impl Report {
     }
 }
 
-/// What a run is about to do, and how far it is.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Bytes replayed.
     pub bytes: u64,
-    /// Bytes of the tasks to do.
+    /// Total bytes of the tasks to do.
     pub total_bytes: u64,
-    /// Tasks that have ended.
+    /// Number of tasks that have ended.
     pub ended: usize,
-    /// Tasks to do.
+    /// Number of tasks to do.
     pub tasks: usize,
 }
 
-/// What a run does with results of earlier runs.
+/// How to treat results of earlier runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Earlier {
-    /// Removes earlier results although their files are no longer among the inputs: results of the plan's dates, and of dates to which one
-    /// of their files no longer belongs.
+    /// Removes earlier results even if their files are no longer among the inputs: results of the plan's dates, and of dates that one of
+    /// their files no longer belongs to.
     pub force: bool,
-    /// Verifies every file against its recorded hash, and does the tasks of damaged ones again. Without it only sizes are compared.
+    /// Verifies every file against its recorded hash, and repeats the tasks of damaged files. Without it only sizes are compared.
     pub verify: bool,
 }
 
-/// Runs a plan: does its tasks that are not finished, and writes the manifest. Results of the plan's dates that the plan does not have
-/// any more are removed if all their files are among its inputs, or with [`Earlier::force`]. A task whose record is damaged is done again.
-/// `notice` gets a line for each task that is done again or removed; `observe` may stop the run.
+/// Runs a plan: does its unfinished tasks and writes the manifest. Results of the plan's dates that are no longer in the plan are
+/// removed if all their files are among its inputs, or with [`Earlier::force`]. A task whose record is damaged is repeated. `notice`
+/// gets a line for each task that is repeated or removed; `observe` may stop the run.
 ///
 /// # Errors
 /// [`BatchError`]. A task that fails does not fail the run: see [`Report::failed`].
@@ -273,14 +273,14 @@ pub fn run(
         notice(format!("{name}: its files are in other tasks now; its results are removed"));
         folder.withdraw(&name)?;
     }
-    // A process that does a task apart looks at sizes alone, and would take it as finished.
+    // A process that does a single task compares only sizes, and would consider it finished.
     unsound.into_iter().try_for_each(|name| folder.withdraw(name))?;
     let mut progress = Progress {
         total_bytes: left.iter().map(|task| task.input_bytes()).fold(0, u64::saturating_add),
         tasks: left.len(),
         ..Progress::default()
     };
-    // By name: an executor may do a task more than once.
+    // Sets by name, because an executor may do a task more than once.
     let names: BTreeSet<&str> = left.iter().map(|task| task.name.as_str()).collect();
     let (mut performed, mut failed) = (BTreeSet::new(), BTreeMap::new());
     let (mut ended, mut is_stopped) = (BTreeSet::new(), false);
@@ -304,7 +304,7 @@ pub fn run(
         observed
     })?;
     folder.take_back()?;
-    // A task that failed once and then not has a result.
+    // A task that failed once and then succeeded has a result.
     failed.retain(|name, _| !performed.contains(name));
     let Finished { mut records, damaged } = folder.all_finished()?;
     let mut unsound: Vec<String> =
@@ -351,7 +351,7 @@ pub fn run(
     })
 }
 
-/// Those of the tasks just done whose results are not there: another process that did the same task, and failed, has removed them.
+/// Returns those of the tasks just done whose results are missing: another process did the same task, failed, and removed them.
 fn lacking<'n>(
     folder: &Folder,
     records: &BTreeMap<String, Record>,
@@ -363,7 +363,7 @@ fn lacking<'n>(
     Ok(named.filter(|(name, has)| !has || !records.contains_key(**name)).map(|(name, _)| *name).collect())
 }
 
-/// The finished tasks that the plan does not have: those of its dates, and those of files that are of another date now.
+/// Returns the finished tasks that are not in the plan: those of its dates, and those of files that now belong to another date.
 fn superseded(
     plan: &Plan,
     folder: &Folder,

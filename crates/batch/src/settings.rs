@@ -1,4 +1,4 @@
-//! What the results of a folder are made with: the same for all of its tasks.
+//! The settings that the results of a folder are made with, shared by all of its tasks.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,13 +7,13 @@ use tapeworks_market::Symbol;
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_store::{Format, Schema};
 
-/// The most buckets. Each is an open file for each schema of a task.
+/// Maximum number of buckets. Each is an open file per schema of a task.
 pub const MOST_BUCKETS: u16 = 1_000;
 
-/// Letters of a setting that are shown.
+/// Maximum letters of a setting that are shown.
 const MOST_SHOWN: usize = 60;
 
-/// What changes the bytes of the results.
+/// The settings that affect the bytes of the results.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Plain", into = "Plain")]
 pub struct Settings {
@@ -23,9 +23,9 @@ pub struct Settings {
     pub format: Format,
     /// Partitions by symbol, 1 to [`MOST_BUCKETS`]: see [`bucket_of`](super::bucket_of).
     pub buckets: u16,
-    /// The protocol, instead of recognising it.
+    /// The protocol to use instead of recognizing it.
     pub protocol: Option<Application>,
-    /// The only symbols wanted, sorted.
+    /// The symbols to include, sorted, if limited.
     pub symbols: Option<Vec<Symbol>>,
     /// Whether venues with stale books are left out of the NBBO; otherwise they are flagged.
     pub excludes_stale_books: bool,
@@ -35,11 +35,11 @@ pub struct Settings {
     pub ignores_price_bands: bool,
 }
 
-/// The settings as they stand in a file.
+/// The settings as stored in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plain {
-    /// The version of the program, which may change the bytes too.
+    /// The program's version, which may affect the bytes too.
     program: String,
     schemas: Vec<String>,
     format: String,
@@ -101,7 +101,7 @@ impl TryFrom<Plain> for Settings {
 }
 
 impl Settings {
-    /// The rules of the NBBO.
+    /// Returns the rules of the NBBO.
     pub(crate) fn rules(&self) -> NbboRules {
         NbboRules {
             stale_books: if self.excludes_stale_books { StaleBooks::Exclude } else { StaleBooks::Flag },
@@ -111,13 +111,13 @@ impl Settings {
         }
     }
 
-    /// As plain data.
+    /// Converts the settings to plain data.
     pub(crate) fn to_value(&self) -> Value {
-        // Texts, numbers and lists of them: always possible.
+        // Strings, numbers and lists of them can always be serialized.
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Each setting in which `before`, read from a file, differs: `buckets 4, now 16`.
+    /// Describes each setting that differs from `before`, which was read from a file: `buckets 4, now 16`.
     pub(crate) fn differences(&self, before: &Value) -> Vec<String> {
         let now = self.to_value();
         let names = now.as_object().into_iter().flatten().map(|(name, _)| name.clone());

@@ -1,5 +1,5 @@
-//! Local folders for what is on its way between a store and a task. They are removed with the process that made them, and by the next one
-//! if it was killed.
+//! Local folders for files in transit between a store and a task. They are removed with the process that made them, or by the next
+//! process if that one was killed.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::BatchError;
 
-/// How the names of these folders begin.
+/// Prefix of these folders' names.
 const PREFIX: &str = "tapeworks-batch-";
 
-/// The file that the process which uses a folder has locked.
+/// The file that the process using a folder has locked.
 const LOCK: &str = "lock";
 
 /// How many names are tried.
@@ -18,7 +18,7 @@ const NAMES: u32 = 1_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A folder of this process.
+/// A folder that belongs to this process.
 #[derive(Debug)]
 pub(super) struct Staging {
     folder: PathBuf,
@@ -27,7 +27,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Makes a folder below `base`, or below the system's folder of temporary files. Those of processes that were killed go.
+    /// Creates a folder below `base`, or below the system's temporary folder. Folders of killed processes are removed.
     ///
     /// # Errors
     /// [`BatchError::Io`].
@@ -48,7 +48,7 @@ impl Staging {
             let path = folder.join(LOCK);
             let lock = File::create(&path).map_err(BatchError::io(&path, "cannot be made"))?;
             match lock.try_lock() {
-                // Another process takes it for a remain before it is locked, and removes it.
+                // Another process took it for a leftover before it was locked, and removed it.
                 Ok(()) if !path.exists() => {}
                 Err(TryLockError::WouldBlock) => {}
                 Ok(()) => return Ok(Self { folder, _lock: lock }),
@@ -72,13 +72,13 @@ impl Drop for Staging {
     }
 }
 
-/// Removes the folders whose processes have ended.
+/// Removes the folders of processes that have ended.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // A folder without a lock is just being made. What belongs to another user stays.
+        // A folder without a lock file is just being created. Other users' folders stay.
         let Ok(lock) = File::options().write(true).open(entry.path().join(LOCK)) else { continue };
         if lock.try_lock().is_ok() {
             let _left_behind_at_worst = fs::remove_dir_all(entry.path());

@@ -1,4 +1,4 @@
-//! A task: a group of files of one date into the partitions of that date.
+//! A task: converts a group of files of one date into the partitions of that date.
 //!
 //! A [`Task`] is plain data: [`perform`](super::perform()) needs nothing else.
 
@@ -15,31 +15,31 @@ use tapeworks_store::Schema;
 use super::hash::hash_of;
 use super::{BatchError, Settings};
 
-/// The most letters of a task's name.
+/// Maximum length of a task's name.
 const MOST_NAME: usize = 120;
 
-/// Venues that a task's name lists.
+/// Maximum number of venues that a task's name lists.
 const NAMED_VENUES: usize = 3;
 
-/// What a task makes.
+/// What a task produces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The schemas of the venues themselves, of files that share channels.
+    /// The schemas of individual venues, from files that share channels.
     Channels,
-    /// The schemas of the synthetic NBBO, of all files of a date.
+    /// The schemas of the synthetic NBBO, from all files of a date.
     Nbbo,
 }
 
-/// An object that a task reads, as it was listed.
+/// An object that a task reads, as listed by the store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectInput {
     /// Its address.
     pub path: PathBuf,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// What changes when the object does: its entity tag, or the time of its last change.
+    /// A value that changes when the object does: its entity tag, or the time of its last change.
     pub version: String,
 }
 
@@ -47,23 +47,23 @@ pub struct ObjectInput {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// Its name: date, venues and a hash of its channels. Its results are under this name.
+    /// Its name: date, venues and a hash of its channels. Its results are stored under this name.
     pub name: String,
-    /// What it makes.
+    /// What it produces.
     pub kind: Kind,
     /// The day in New York.
     #[serde(with = "date")]
     pub date: Date,
-    /// The channels that the beginnings of its files have.
+    /// The channels found at the beginnings of its files.
     pub channels: Vec<String>,
     /// Its files, as they were given, and the addresses of its objects.
     pub inputs: Vec<PathBuf>,
     /// The listed size and version of each input that is an object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectInput>,
-    /// Whether some of its files have no day, so that `date` is theirs.
+    /// Whether some of its files have no day of their own, so that `date` applies to them.
     pub is_day_given: bool,
-    /// What it shares with the other tasks of the folder.
+    /// The settings that it shares with the folder's other tasks.
     pub settings: Settings,
 }
 
@@ -89,35 +89,35 @@ pub enum TaskError {
     /// The replay of its files failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// An output cannot be made, read or moved.
+    /// An output cannot be created, read or moved.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// An input cannot be read, though the plan could.
+    /// An input cannot be read now, although the plan could read it.
     #[error("{file}: cannot be read: {source}")]
     Unreadable {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// An input was written while the task read it.
+    /// An input was modified while the task read it.
     #[error("{file}: changed while it was read")]
     Changed {
         /// The file.
         file: String,
     },
-    /// An input that is an object cannot be brought or read, or changed since it was listed.
+    /// An input that is an object cannot be downloaded or read, or has changed since it was listed.
     #[error("{why}")]
     OfObject {
         /// Why, with the object's address.
         why: String,
     },
-    /// The process that an executor had it done by failed, or could not do it.
+    /// The process that an executor used for the task failed, or could not do the task.
     #[error("{why}")]
     Elsewhere {
         /// Why.
         why: String,
-        /// Whether that process found its inputs to blame.
+        /// Whether that process found the inputs to be at fault.
         is_of_input: bool,
     },
     /// The user stopped it.
@@ -126,7 +126,7 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// Whether its inputs are to blame; otherwise it is the place of its results.
+    /// Whether its inputs are at fault; otherwise the location of its results is.
     #[must_use]
     pub const fn is_of_input(&self) -> bool {
         matches!(
@@ -153,7 +153,7 @@ pub struct FailedTask {
     pub error: TaskError,
 }
 
-/// The name of a channel that is the same in every file. A file without packets is a channel by its path.
+/// Returns a name for a channel that is the same in every file. A file without packets is a channel named by its path.
 pub(super) fn channel_key(
     publisher: Publisher,
     application: Application,
@@ -166,14 +166,14 @@ pub(super) fn channel_key(
     }
 }
 
-/// The letters and digits of a name, in lower case, with single dashes between them.
+/// Returns the letters and digits of a name, in lower case, with single dashes between words.
 fn slug(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
 impl Task {
-    /// The name of a task for channels of venues.
+    /// Returns the name of a task for the channels of venues.
     pub(super) fn name_of(date: Date, venues: &[&String], channels: &[String]) -> String {
         let venues: Vec<String> = match venues.len() {
             0 => vec!["unknown".to_owned()],
@@ -184,7 +184,7 @@ impl Task {
         format!("{date}-{}-{}", venues.join("-"), hash.get(..12).unwrap_or_default())
     }
 
-    /// Reads a task's description.
+    /// Parses a task's description.
     ///
     /// # Errors
     /// [`BatchError::NoTask`].
@@ -192,7 +192,7 @@ impl Task {
         let task: Self =
             serde_json::from_str(text).map_err(|error| BatchError::NoTask { why: error.to_string() })?;
         let is_letter = |letter: u8| matches!(letter, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        // It becomes the name of files.
+        // It becomes part of file names.
         let is_name = task.name.starts_with(&format!("{}-", task.date)) && task.name.bytes().all(is_letter);
         if !is_name || task.name.len() > MOST_NAME {
             return Err(BatchError::NoTask { why: format!("its name is {:?}", task.name) });
@@ -200,20 +200,20 @@ impl Task {
         Ok(task)
     }
 
-    /// Its description, for [`Task::from_json`].
+    /// Converts it to the description that [`Task::from_json`] parses.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
-        // Names are UTF-8: the plan and the description have no others.
+        // All names are UTF-8: the plan and the description accept no others.
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// The schemas that it writes.
+    /// Returns the schemas that it writes.
     pub fn schemas(&self) -> impl Iterator<Item = Schema> + '_ {
         let is_nbbo = self.kind == Kind::Nbbo;
         self.settings.schemas.iter().copied().filter(move |schema| schema.is_consolidated() == is_nbbo)
     }
 
-    /// The bytes of its files.
+    /// Returns the total size of its files in bytes.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
         let size = |path: &PathBuf| match self.object(path) {
@@ -223,19 +223,19 @@ impl Task {
         self.inputs.iter().map(size).fold(0, u64::saturating_add)
     }
 
-    /// What was listed of an input that is an object.
+    /// Returns the listed properties of an input that is an object.
     pub(super) fn object(&self, path: &Path) -> Option<&ObjectInput> {
         self.objects.iter().find(|object| object.path == path)
     }
 
-    /// How many files it has open at most: its inputs, and each output twice, once to write and once to lock.
+    /// Returns the maximum number of files that it has open: its inputs, and each output twice, once to write and once to lock.
     #[must_use]
     pub fn open_files(&self) -> u64 {
         let outputs = self.schemas().count() * usize::from(self.settings.buckets);
         (2 * outputs + self.inputs.len()) as u64
     }
 
-    /// Where the records of a schema and bucket go, below the folder.
+    /// Returns the path of the records of a schema and bucket, below the folder.
     pub(super) fn output(&self, schema: Schema, bucket: u16) -> PathBuf {
         let digits = self.settings.buckets.saturating_sub(1).to_string().len().max(2);
         let date = self.date.to_string();

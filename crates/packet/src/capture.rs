@@ -3,9 +3,8 @@
 //! [`CaptureReader`] hands out one packet at a time, as a slice of the mapped file or of the stream's buffer. The
 //! first bytes determine the format and the compression. [`Writer`] writes either format.
 //!
-//! Cost of a packet from a mapped file: its record's header is read once (16 bytes, in pcapng 28), with no copy and
-//! no allocation; the packet's own bytes are not touched. Most of the time
-//! goes into the page faults that any map has.
+//! Cost per packet of a mapped file: one read of its record header (16 bytes; 28 in pcapng), with no copy and no allocation.
+//! The packet's own bytes are not touched. Most of the time goes into page faults, as with any mapped file.
 
 mod pcap;
 mod pcapng;
@@ -22,13 +21,13 @@ pub use crate::link_type::LinkType;
 use crate::error::CaptureError;
 use crate::source::ByteSource;
 
-/// The most captured bytes that a packet may have: tcpdump's `MAXIMUM_SNAPLEN`. A file that claims more is damaged.
+/// Maximum captured length of a packet: tcpdump's `MAXIMUM_SNAPLEN`. A file that claims more is damaged.
 pub const MAX_CAPTURED_BYTES: usize = 256 << 10;
 
-/// The longest pcapng block held in memory: more is accepted only for a block that is skipped anyway.
+/// Longest pcapng block held in memory; a longer block is accepted only if it is skipped anyway.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 
-/// The kind of a file, from its first bytes.
+/// A file's format, detected from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A pcap file, of either byte order and either resolution.
@@ -40,7 +39,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Recognises the magic number at the start of `first_bytes` (four are enough), which are not compressed.
+    /// Recognizes the magic number at the start of `first_bytes` (four are enough), which must not be compressed.
     pub fn detect(first_bytes: &[u8]) -> Self {
         match first_bytes.first_chunk() {
             Some(magic) if pcap::Header::magic(*magic).is_some() => Self::Pcap,
@@ -50,7 +49,7 @@ impl FileKind {
     }
 }
 
-/// Finds the kind of the file at `path`, also inside gzip and zstd.
+/// Detects the format of the file at `path`, looking inside gzip and zstd.
 ///
 /// # Errors
 /// As [`ByteSource::open`], and [`CaptureError::Decompress`] if not even the first bytes can be decompressed.
@@ -63,25 +62,25 @@ pub fn detect(path: &Path) -> Result<FileKind, CaptureError> {
     }
 }
 
-/// The next item of the bytes ahead. A pure function of the bytes and the file's state finds it, so that mapped files, streams
-/// and tests share it.
+/// What lies ahead in the window. It depends only on the bytes and the file's state, so mapped files, streams and tests share
+/// the code that finds it.
 enum Step {
     /// A whole packet.
     Packet(Record),
-    /// So many bytes that hold no packet; they may reach beyond the window.
+    /// This many bytes hold no packet; they may reach beyond the window.
     Skip(u64),
-    /// At least so many bytes, more than were given, are needed to decide.
+    /// At least this many bytes, more than were given, are needed to decide.
     More(usize),
 }
 
-/// Where a packet lies in the window shown.
+/// Where a packet lies in the window.
 #[derive(Debug, Clone, Copy)]
 struct Record {
-    /// First of the packet's bytes.
+    /// Index of the packet's first byte.
     start: usize,
-    /// The number of captured bytes of the packet.
+    /// The packet's captured length in bytes.
     captured: usize,
-    /// First byte after the record.
+    /// Index of the first byte after the record.
     end: usize,
     timestamp_ns: u64,
     original_length: u32,
@@ -121,7 +120,7 @@ impl ByteOrder {
     }
 }
 
-/// The four bytes at `at` of an array that is longer than that: an index known at compile time, so no check remains.
+/// Returns the four bytes at `at`. `N` and the index are known at compile time, so no bounds check remains.
 #[inline(always)]
 fn four<const N: usize>(bytes: &[u8; N], at: usize) -> [u8; 4] {
     [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]

@@ -1,8 +1,8 @@
-//! How a file is compressed.
+//! Detects how a file is compressed.
 
 use std::fmt;
 
-/// The compression of a file, recognised by its first bytes and not by its name.
+/// The compression of a file, recognized by its first bytes and not by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not compressed.
@@ -13,7 +13,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// The name of a compression that is not read here, and the command that undoes it.
+/// Returns the name of a compression that is not supported and the command that decompresses it.
 pub(crate) fn unsupported(first_bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     match first_bytes {
         [0xfd, b'7', b'z', b'X', ..] => Some(("xz", "xz -d")),
@@ -25,7 +25,7 @@ pub(crate) fn unsupported(first_bytes: &[u8]) -> Option<(&'static str, &'static 
 }
 
 impl Compression {
-    /// Recognises the magic number at the start of `first_bytes`.
+    /// Recognizes the magic number at the start of `first_bytes`.
     pub fn detect(first_bytes: &[u8]) -> Self {
         match first_bytes {
             // RFC 1952, section 2.3.1: ID1, ID2, and the only compression method in use.

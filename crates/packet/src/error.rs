@@ -1,14 +1,14 @@
-//! Errors of capture files: each is one line that names the file and, where there is one, the packet and its offset.
+//! Errors of capture files. Each is one line that names the file and, if known, the packet and its offset.
 
 use std::{fmt, io};
 
 use crate::compression::Compression;
 use crate::stop;
 
-/// Why a capture or framed file cannot be opened, or cannot be read any further.
+/// Why a capture or framed file cannot be opened or read further.
 ///
 /// Offsets count bytes from the start of the file; in a compressed file, from the start of its decompressed content. A reader
-/// ends with its first error: it has delivered all packets before the error.
+/// ends at its first error, after it has delivered all packets before the error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -24,13 +24,13 @@ pub enum CaptureError {
         /// The path as the caller named it.
         file: Box<str>,
     },
-    /// The file may not be read by this user.
+    /// This user has no permission to read the file.
     #[error("{file}: permission denied")]
     Permission {
         /// The file as the caller named it.
         file: Box<str>,
     },
-    /// The file, or its decompressed content, has no bytes at all.
+    /// The file, or its decompressed content, is empty.
     #[error("{file}: is empty")]
     Empty {
         /// The file as the caller named it.
@@ -46,7 +46,7 @@ pub enum CaptureError {
         /// The operating system's error.
         cause: io::Error,
     },
-    /// A [stop of the process was requested](crate::stop) while it waited for the other end of a pipe.
+    /// A [stop of the process was requested](crate::stop) while the reader waited for the other end of a pipe.
     #[error("{file}: stopped waiting for it")]
     Stopped {
         /// The file as the caller named it.
@@ -57,14 +57,14 @@ pub enum CaptureError {
     Decompress {
         /// The file as the caller named it.
         file: Box<str>,
-        /// Which compression the file's first bytes announced.
+        /// The compression that the file's first bytes announced.
         compression: Compression,
         /// Decompressed bytes delivered before the failure.
         offset: u64,
         /// The decompressor's error.
         cause: io::Error,
     },
-    /// The file is compressed in a way that is not read here.
+    /// The file's compression is not supported.
     #[error(
         "{file}: is compressed with {compression}; only gzip and zstd are read, so decompress it first with {command}"
     )]
@@ -91,7 +91,7 @@ pub enum CaptureError {
         file: Box<str>,
         /// Bytes the header needs.
         need: u64,
-        /// Bytes there are.
+        /// Bytes in the file.
         got: u64,
     },
     /// The file ends inside a packet's record. The packets before it have been delivered.
@@ -101,9 +101,9 @@ pub enum CaptureError {
         file: Box<str>,
         /// The packet's number, from 1.
         number: u64,
-        /// Where its record (with the record's header) begins.
+        /// Offset of its record, at the record's header.
         offset: u64,
-        /// Bytes that the record needs, as far as is known.
+        /// Bytes that the record needs, as far as known.
         need: u64,
         /// Bytes left in the file.
         got: u64,
@@ -115,9 +115,9 @@ pub enum CaptureError {
         file: Box<str>,
         /// The message's number, from 1.
         number: u64,
-        /// Where its length prefix begins.
+        /// Offset of its length prefix.
         offset: u64,
-        /// Bytes that the frame needs with its length prefix.
+        /// Bytes that the frame needs, including its length prefix.
         need: u64,
         /// Bytes left in the file.
         got: u64,
@@ -131,11 +131,11 @@ pub enum CaptureError {
         file: Box<str>,
         /// The packet's number, from 1.
         number: u64,
-        /// Where its record begins.
+        /// Offset of its record.
         offset: u64,
-        /// The length claimed, in bytes.
+        /// The claimed length in bytes.
         length: u64,
-        /// The greatest length accepted, in bytes.
+        /// The longest length accepted, in bytes.
         limit: u64,
     },
     /// A pcapng block is inconsistent.
@@ -145,9 +145,9 @@ pub enum CaptureError {
         file: Box<str>,
         /// The number that the next packet would have had.
         number: u64,
-        /// Where the block begins.
+        /// Offset of the block.
         offset: u64,
-        /// The block's total length as it claims it, in bytes.
+        /// The total length that the block claims, in bytes.
         length: u32,
         /// What is wrong.
         problem: &'static str,
@@ -161,9 +161,9 @@ pub enum CaptureError {
         file: Box<str>,
         /// The packet's number, from 1.
         number: u64,
-        /// Where its block begins.
+        /// Offset of its block.
         offset: u64,
-        /// The interface named.
+        /// The interface that the packet names.
         interface: u32,
         /// How many interfaces the section has described so far.
         described: usize,
@@ -171,7 +171,7 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// The file, as the caller named it.
+    /// Returns the file as the caller named it.
     pub fn file(&self) -> &str {
         match self {
             Self::Missing { file }
@@ -192,7 +192,7 @@ impl CaptureError {
         }
     }
 
-    /// The number of the packet or message that is at fault, from 1.
+    /// Returns the number of the faulty packet or message, from 1.
     pub const fn number(&self) -> Option<u64> {
         match self {
             Self::TruncatedPacket { number, .. }
@@ -204,7 +204,7 @@ impl CaptureError {
         }
     }
 
-    /// Where in the file it is, in bytes; of a compressed file, in decompressed bytes.
+    /// Returns the offset of the error in the file, in bytes; for a compressed file, in decompressed bytes.
     pub const fn offset(&self) -> Option<u64> {
         match self {
             Self::Io { offset, .. }
@@ -218,7 +218,7 @@ impl CaptureError {
         }
     }
 
-    /// Names the usual reasons why a file does not open.
+    /// Translates an error of opening a file, naming the usual reasons.
     pub(crate) fn from_open(file: &str, cause: io::Error) -> Self {
         let file = file.into();
         match cause.kind() {
@@ -239,7 +239,7 @@ pub struct FirstBytes {
 }
 
 impl FirstBytes {
-    /// Keeps the first eight of `bytes`.
+    /// Keeps the first eight bytes of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         let length = bytes.len().min(8);
         let mut kept = [0; 8];
@@ -247,7 +247,7 @@ impl FirstBytes {
         Self { bytes: kept, length }
     }
 
-    /// The bytes kept.
+    /// Returns the bytes kept.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -1,10 +1,10 @@
-//! Files of length-prefixed messages: a big-endian 16-bit length, then the message, and so on to the end. Nasdaq's
-//! raw ITCH files are such ("BinaryFILE").
+//! Files of length-prefixed messages: a big-endian 16-bit length, then the message, repeated to the end of the file. Nasdaq
+//! publishes raw ITCH in this format ("BinaryFILE").
 //!
-//! [`FramedReader`] hands out [`Batch`]es: windows over many messages, so that a decoder can look ahead in them (decode all,
-//! prefetch all, then apply). The iterator of the batch walks the framing once: a message costs the latency of one load from
-//! the first-level cache, the operations that depend on it, and its share of the map's page faults (`walk` in `cargo xtask
-//! bench itch`). From a mapped file nothing is copied.
+//! [`FramedReader`] returns [`Batch`]es: windows over many messages, so that a decoder can look ahead (decode all, prefetch all,
+//! then apply). Iterating a batch walks the framing once: a message costs the latency of one load from the L1 cache, the
+//! operations that depend on it, and its share of the mapping's page faults (`walk` in `cargo xtask bench itch`). Nothing is
+//! copied from a mapped file.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub const LENGTH_PREFIX_BYTES: usize = 2;
 /// The longest frame: prefix and message.
 pub const MAX_FRAME_BYTES: usize = LENGTH_PREFIX_BYTES + u16::MAX as usize;
 
-/// The size of a batch unless another is chosen: half of a usual second-level cache.
+/// Default batch size: half of a typical L2 cache.
 pub const BATCH_BYTES: usize = 256 << 10;
 
 /// Reads a framed file, plain, gzip or zstd, batch by batch.
@@ -49,10 +49,10 @@ pub struct FramedReader {
     ended: bool,
 }
 
-/// How far the consumer has walked: written by the batch, read by the next one.
+/// How far the consumer has advanced: written by the batch, read by the next one.
 #[derive(Debug, Default, Clone, Copy)]
 struct Progress {
-    /// Bytes of the current batch that have been passed.
+    /// Bytes of the current batch consumed.
     walked: usize,
     messages: u64,
     end_marks: u64,
@@ -67,24 +67,24 @@ impl FramedReader {
         Ok(Self::new(ByteSource::open(path)?))
     }
 
-    /// Reads the frames in `source`, which stands before a length prefix.
+    /// Reads the frames in `source`, which must be positioned at a length prefix.
     pub fn new(source: ByteSource) -> Self {
         Self { source, batch_bytes: BATCH_BYTES, progress: Progress::default(), ended: false }
     }
 
-    /// Sets the most bytes that a batch spans; at least [`MAX_FRAME_BYTES`], so that a frame always fits.
+    /// Sets the maximum bytes that a batch spans; at least [`MAX_FRAME_BYTES`], so that a frame always fits.
     #[must_use]
     pub fn with_batch_bytes(mut self, batch_bytes: usize) -> Self {
         self.batch_bytes = batch_bytes.max(MAX_FRAME_BYTES);
         self
     }
 
-    /// The next window of messages, or `None` at the end. It begins at the first message that has not been taken from
-    /// the batch before, and holds at least one whole frame.
+    /// Returns the next window of messages, or `None` at the end. It begins at the first message not taken from the previous
+    /// batch, and holds at least one whole frame.
     ///
     /// # Errors
-    /// [`CaptureError::TruncatedFrame`] if the file ends inside a message, or the source's failure; the messages
-    /// before have been handed out, and the reader has then ended.
+    /// [`CaptureError::TruncatedFrame`] if the file ends inside a message, or the source's failure. All earlier messages have been
+    /// delivered, and the reader has then ended.
     #[inline]
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, CaptureError> {
         self.source.consume(self.progress.walked);
@@ -126,17 +126,17 @@ impl FramedReader {
         })
     }
 
-    /// Messages handed out so far.
+    /// Returns the number of messages delivered so far.
     pub fn messages(&self) -> u64 {
         self.progress.messages
     }
 
-    /// Frames of length zero skipped so far: a session's end in BinaryFILE.
+    /// Returns the number of zero-length frames skipped so far; in BinaryFILE they mark the end of a session.
     pub fn end_marks(&self) -> u64 {
         self.progress.end_marks
     }
 
-    /// The source of the bytes: the file's name, its length and how far it has been read.
+    /// Returns the byte source: the file's name, its length, and how far it has been read.
     pub fn source(&self) -> &ByteSource {
         &self.source
     }
@@ -145,17 +145,16 @@ impl FramedReader {
 /// One message of a framed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Where the message's first byte (after its length) lies in the file, or in the decompressed content of a
-    /// compressed file.
+    /// Offset of the message's first byte (after its length) in the file, or in the decompressed content of a compressed file.
     pub offset: u64,
     /// The message without its length; never empty.
     pub bytes: &'a [u8],
 }
 
-/// A window over many messages. Iterate it to take them; they stay readable as long as the batch's window is borrowed, so
-/// several can be held at once. The next batch begins with the messages that were not taken.
+/// A window over many messages. Iterate over it to take them; they stay readable for as long as the window is borrowed, so
+/// several can be held simultaneously. The next batch begins with the messages that were not taken.
 ///
-/// Frames of length zero mark a session's end and are skipped and counted.
+/// Zero-length frames, which mark the end of a session, are skipped and counted.
 #[derive(Debug)]
 pub struct Batch<'a> {
     window: &'a [u8],
@@ -164,13 +163,13 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// The bytes from the next frame's length prefix on; the last frame in them may be cut.
+    /// Returns the bytes from the next frame's length prefix on; the last frame in them may be incomplete.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         &self.window[self.progress.walked..]
     }
 
-    /// Offset of the first of [`Batch::bytes`] in the file, or in the decompressed content of a compressed file.
+    /// Returns the offset of the first of [`Batch::bytes`] in the file, or in the decompressed content of a compressed file.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.offset + self.progress.walked as u64
@@ -178,7 +177,7 @@ impl<'a> Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// The message that [`next`](Iterator::next) would take, without taking it.
+    /// Returns the message that [`next`](Iterator::next) would return, without consuming it.
     pub fn peek(&self) -> Option<&'a [u8]> {
         let mut rest = self.window.get(self.progress.walked..)?;
         loop {
@@ -214,10 +213,10 @@ impl<'a> Iterator for Batch<'a> {
     }
 }
 
-/// Writes `message` with its length before it.
+/// Writes `message`, prefixed with its length.
 ///
 /// # Errors
-/// What `sink` says; [`io::ErrorKind::InvalidInput`] for a message longer than 65,535 bytes.
+/// Errors of `sink`; [`io::ErrorKind::InvalidInput`] for a message longer than 65,535 bytes.
 pub fn write_frame(sink: &mut impl Write, message: &[u8]) -> io::Result<()> {
     let Ok(length) = u16::try_from(message.len()) else {
         return Err(io::Error::new(

@@ -1,20 +1,20 @@
 //! Capture files and network headers, zero-copy.
 //!
-//! From a file on disk to the bytes that an exchange sent:
+//! The path from a file on disk to the bytes that an exchange sent:
 //!
 //! | module | what it does |
 //! | --- | --- |
 //! | [`source`] | opens a file, a pipe or standard input; maps plain files, streams gzip and zstd in bounded memory |
-//! | [`capture`] | pcap and pcapng: one packet at a time, with its time, number and offset; the writer for both |
-//! | [`framed`] | files of length-prefixed messages (Nasdaq's raw ITCH), in batches that a decoder can look ahead in |
-//! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers, fragments and UDP checksums; [`net::build`] writes headers, [`net::rewrite`] changes them |
-//! | [`pool`] | packet buffers that several stages hold at once; a stage copies one only to change it |
-//! | [`live`] | UDP sockets and network interfaces, straight into those buffers and out of them (Linux) |
-//! | [`tcp`] | puts the payload of TCP segments back in order |
-//! | [`new_file`] | makes a file that gets its name when it is whole, one run at a time |
+//! | [`capture`] | reads pcap and pcapng one packet at a time, with its time, number and offset; writes both |
+//! | [`framed`] | reads files of length-prefixed messages (Nasdaq's raw ITCH) in batches that let a decoder look ahead |
+//! | [`net`] | parses Ethernet, VLAN, Linux cooked, IP, UDP and TCP headers, fragments and checksums; [`net::build`], [`net::rewrite`] write them |
+//! | [`pool`] | packet buffers that several stages share; a stage copies one only to change it |
+//! | [`live`] | receives from UDP sockets and network interfaces into those buffers, and sends from them (Linux) |
+//! | [`tcp`] | reassembles the payload of TCP segments |
+//! | [`new_file`] | writes a file that gets its name once it is complete, one run at a time |
 //! | [`stop`] | stops calls that wait for a pipe |
 //!
-//! Nothing here depends on an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
+//! Nothing here depends on an exchange's protocol. Nothing allocates per packet except out-of-order TCP segments.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -47,7 +47,7 @@ pub mod tcp;
 
 pub use error::{CaptureError, FirstBytes};
 
-/// The examples of the README, compiled.
+/// Compiles the README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The link layer of a packet's first byte: the LINKTYPE_ value of the capture file (<https://www.tcpdump.org/linktypes.html>).
+/// The link layer that a packet begins with: the capture file's LINKTYPE_ value (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
@@ -11,19 +11,19 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet.
     pub const ETHERNET: Self = Self(1);
-    /// An IPv4 or IPv6 packet with nothing before it.
+    /// A bare IPv4 or IPv6 packet.
     pub const RAW: Self = Self(101);
     /// OpenBSD loopback: four bytes of address family in network byte order.
     pub const LOOP: Self = Self(108);
-    /// Linux "cooked" capture, version 1 (16 bytes), as of the `any` device.
+    /// Linux "cooked" capture, version 1 (16 bytes), as the `any` device produces it.
     pub const LINUX_SLL: Self = Self(113);
     /// Per-packet information (PPI), which names the link layer after it.
     pub const PPI: Self = Self(192);
     /// Endace's extensible record format, which names the link layer after it.
     pub const ERF: Self = Self(197);
-    /// An IPv4 packet with nothing before it.
+    /// A bare IPv4 packet.
     pub const IPV4: Self = Self(228);
-    /// An IPv6 packet with nothing before it.
+    /// A bare IPv6 packet.
     pub const IPV6: Self = Self(229);
     /// Linux "cooked" capture, version 2 (20 bytes).
     pub const LINUX_SLL2: Self = Self(276);

@@ -1,16 +1,16 @@
-//! Packets from the network and onto it, straight into and out of packet buffers (Linux).
+//! Receives packets from the network into packet buffers and sends packets from them (Linux).
 //!
 //! | type | what it is | how | a packet's time |
 //! | --- | --- | --- | --- |
-//! | [`UdpReceiver`] | a UDP socket, multicast groups too | `recvmmsg` | the kernel's, in ns |
+//! | [`UdpReceiver`] | a UDP socket, including multicast groups | `recvmmsg` | the kernel's, in ns |
 //! | [`PacketReceiver`] | every frame of a network interface | AF_PACKET: a TPACKET_V3 ring in shared memory | the kernel's, in ns |
-//! | `XdpReceiver` | the frames of a queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
+//! | `XdpReceiver` | the frames of one queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
 //! | `DpdkReceiver` | the frames of a device that the program drives itself; with the feature `dpdk` | DPDK | the clock's |
-//! | `UringReceiver` | a UDP socket; with the feature `io-uring` | io_uring: a request for many datagrams, and provided buffers | the clock's |
-//! | [`Sender`] | UDP payloads to an address, or whole frames out of an interface | `sendmmsg` | |
+//! | `UringReceiver` | a UDP socket; with the feature `io-uring` | io_uring: one request for many datagrams, with provided buffers | the clock's |
+//! | [`Sender`] | UDP payloads to an address, or whole frames to an interface | `sendmmsg` | |
 //!
-//! None of them starts a thread; only a [`Sender`] with a full socket blocks; after the opening only error messages are
-//! allocated. The kernel counts what it drops; the receivers return its counts.
+//! None of them starts a thread. Only a [`Sender`] whose socket is full blocks. After opening, only error messages allocate. The
+//! kernel counts the packets that it drops; the receivers return its counts.
 
 mod dpdk;
 mod frames;
@@ -40,15 +40,15 @@ pub use xdp::{MAX_XDP_FRAMES, XdpMode, XdpOptions};
 
 use crate::pool::Packet;
 
-/// The most messages that one call of the kernel takes or gives.
+/// Maximum number of messages in one system call.
 pub const MAX_BATCH: usize = 64;
 
-/// The outcome of a received packet.
+/// The outcome of receiving a packet.
 #[derive(Debug)]
 pub enum Received {
-    /// It is in a buffer.
+    /// The packet is in a buffer.
     Packet(Packet),
-    /// It was longer than a buffer, and is gone.
+    /// The packet was longer than a buffer and is lost.
     TooLong,
 }
 

@@ -1,13 +1,13 @@
 //! Network headers: from a captured packet to the UDP or TCP payload in it, without copying.
 //!
 //! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback, raw IP, PPI and ERF;
-//! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293). It looks
-//! through what switches and taps put around a packet: MPLS, GRE, ERSPAN I to III, VXLAN, IP in IP, FabricPath, and
-//! Arista's timestamp header. [`Receiver`] also puts IP fragments together and compares UDP checksums.
+//! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293). It also
+//! removes what switches and taps put around a packet: MPLS, GRE, ERSPAN I to III, VXLAN, IP in IP, FabricPath, and
+//! Arista's timestamp header. [`Receiver`] also reassembles IP fragments and verifies UDP checksums.
 //!
-//! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) takes a straight path
-//! over its 42 or 46 bytes of headers, one or two cache lines. All other packets take the general path. [`parse`] does not
-//! look at checksums.
+//! Cost: an exchange multicast packet (Ethernet with or without a VLAN tag, IPv4 without options, UDP) takes a fast path over
+//! its 42 or 46 bytes of headers, one or two cache lines. All other packets take the general path. [`parse`] does not verify
+//! checksums.
 
 pub mod build;
 mod checksums;
@@ -26,28 +26,28 @@ pub use checksums::{Checksums, MAX_EARLY, MAX_SCORE, MISFIT_COST, TRUSTED_SCORE}
 pub use fragments::{Defragmenter, MAX_AGE_NS, MAX_PENDING, Origin};
 pub use receiver::Receiver;
 
-/// The payload of a UDP datagram or TCP segment, and where it goes.
+/// The payload of a UDP datagram or TCP segment, with its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Sender.
+    /// The sender.
     pub source: SocketAddr,
-    /// Receiver; for market data usually a multicast group.
+    /// The receiver; for market data usually a multicast group.
     pub destination: SocketAddr,
-    /// VLAN identifier (12 bits) of the innermost tag, if there is a tag.
+    /// VLAN identifier (12 bits) of the innermost tag, if any.
     pub vlan: Option<u16>,
-    /// UDP or TCP, with the fields of TCP's header.
+    /// UDP, or TCP with its header fields.
     pub transport: Transport,
     /// The payload, without any Ethernet padding or trailer.
     pub payload: &'a [u8],
-    /// Where the payload begins in the packet's bytes; of a [reassembled](Defragmenter) datagram, in its first fragment.
+    /// Offset of the payload in the packet's bytes; for a [reassembled](Defragmenter) datagram, in its first fragment.
     pub payload_offset: usize,
-    /// The headers announce more payload than there is: the capture cut the packet, or it is the first fragment of a larger
+    /// The headers announce more payload than is present: the capture truncated the packet, or it is the first fragment of a larger
     /// datagram. The captured part is usable.
     pub truncated: bool,
 }
 
 impl Datagram<'_> {
-    /// The bytes of a packet from the UDP header of its datagram on, which [`Checksums::check`] needs; arbitrary bytes for TCP.
+    /// Returns a packet's bytes from the datagram's UDP header on, as [`Checksums::check`] needs them; for TCP, arbitrary bytes.
     #[inline]
     #[must_use]
     pub fn from_udp_header<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
@@ -55,7 +55,7 @@ impl Datagram<'_> {
     }
 }
 
-/// The transport header, as far as a consumer of the payload needs it.
+/// The transport header, as far as consumers of the payload need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// UDP.
@@ -64,7 +64,7 @@ pub enum Transport {
     Tcp(TcpHeader),
 }
 
-/// A segment's facts from its TCP header.
+/// The fields of a segment's TCP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpHeader {
     /// Sequence number of the first payload byte (of the SYN itself, if that flag is set).
@@ -80,15 +80,15 @@ pub struct TcpHeader {
 pub struct TcpFlags(pub u8);
 
 impl TcpFlags {
-    /// No more bytes from the sender.
+    /// The sender has no more bytes.
     pub const FIN: Self = Self(0x01);
-    /// Synchronise sequence numbers: a connection begins.
+    /// Synchronize sequence numbers: a connection begins.
     pub const SYN: Self = Self(0x02);
-    /// The connection is dropped.
+    /// The connection is reset.
     pub const RST: Self = Self(0x04);
-    /// Hand the bytes on at once.
+    /// Deliver the bytes immediately.
     pub const PSH: Self = Self(0x08);
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: Self = Self(0x10);
 
     /// Whether all flags of `other` are set.
@@ -106,7 +106,7 @@ impl std::ops::BitOr for TcpFlags {
     }
 }
 
-/// The header at which something stopped a packet from being read.
+/// The header at which parsing stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
     /// Ethernet, Linux cooked or loopback.
@@ -139,7 +139,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Why a packet gives no datagram. [`HeaderError::is_malformed`] distinguishes damage from sound packets of another kind.
+/// Why a packet yields no datagram. [`HeaderError::is_malformed`] distinguishes damage from sound packets of another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -148,11 +148,11 @@ pub enum HeaderError {
     TooShort {
         /// Which header.
         layer: Layer,
-        /// Where it begins in the packet.
+        /// Its offset in the packet.
         offset: usize,
         /// Bytes it needs.
         need: usize,
-        /// Bytes there are.
+        /// Bytes left.
         got: usize,
     },
     /// A header's length field is inconsistent.
@@ -160,11 +160,11 @@ pub enum HeaderError {
     BadLength {
         /// Which header.
         layer: Layer,
-        /// Where it begins in the packet.
+        /// Its offset in the packet.
         offset: usize,
         /// The length it states, in bytes.
         length: usize,
-        /// The least it can be, in bytes.
+        /// The minimum, in bytes.
         minimum: usize,
     },
     /// The IP version differs from the link layer's.
@@ -172,7 +172,7 @@ pub enum HeaderError {
     BadVersion {
         /// Which header was expected.
         layer: Layer,
-        /// Where it begins in the packet.
+        /// Its offset in the packet.
         offset: usize,
         /// The version found.
         version: u8,
@@ -180,10 +180,10 @@ pub enum HeaderError {
     /// An unsupported link layer.
     #[error("{0} is not supported")]
     UnsupportedLink(LinkType),
-    /// A sound packet that is not IP, such as ARP; or an IEEE 802.3 length, for values up to 1500.
+    /// A sound packet that is not IP, such as ARP; values up to 1500 are an IEEE 802.3 length.
     #[error("not IP: EtherType {ethertype:#06x}")]
     NotIp {
-        /// The packet's type in the link layer.
+        /// The packet's EtherType.
         ethertype: u16,
     },
     /// A sound IP packet that is neither UDP nor TCP, such as IGMP (2) or ICMP (1).
@@ -192,15 +192,15 @@ pub enum HeaderError {
         /// The IP protocol number.
         protocol: u8,
     },
-    /// A fragment of an IP packet. [`parse`] reads a first fragment, which has the ports, and returns this for the others;
+    /// A fragment of an IP packet. [`parse`] parses a first fragment, which has the ports, and returns this error for the others;
     /// a [`Defragmenter`] returns it for every fragment that it keeps.
     #[error("fragment of IP packet {identification} from byte {fragment_offset}")]
     Fragment {
         /// The identification that all fragments of the packet share.
         identification: u32,
-        /// Where in the packet's payload this fragment belongs, in bytes.
+        /// Offset of this fragment in the packet's payload, in bytes.
         fragment_offset: u32,
-        /// More fragments follow.
+        /// Whether more fragments follow.
         more: bool,
     },
     /// A [`Defragmenter`] gave up on a packet.
@@ -210,42 +210,42 @@ pub enum HeaderError {
     Incomplete {
         /// The packet's sender.
         sender: IpAddr,
-        /// Where it goes.
+        /// The packet's destination.
         receiver: IpAddr,
         /// The identification that all fragments of the packet share.
         identification: u32,
-        /// Bytes of its payload that came.
+        /// Bytes of its payload that arrived.
         present: u32,
     },
-    /// The UDP checksum does not fit the datagram, although the checksums of its flow generally fit: a byte is damaged. Only
-    /// [`Checksums`] finds this.
+    /// The UDP checksum does not match the datagram, although its flow's checksums generally match: a byte is damaged. Only
+    /// [`Checksums`] detects this.
     #[error(
         "UDP header at byte {offset} states checksum {stated:#06x}, but the datagram has {computed:#06x}: {}",
         if *is_used { "it was used, since its flow's checksums could not be trusted yet" } else { "it is discarded" }
     )]
     Checksum {
-        /// Where the header begins in the packet; of a reassembled datagram, in its first fragment.
+        /// Offset of the UDP header in the packet; for a reassembled datagram, in its first fragment.
         offset: usize,
         /// The checksum in the header.
         stated: u16,
         /// The checksum computed from the captured bytes.
         computed: u16,
-        /// The datagram was used: its flow became trusted later. Otherwise it is discarded.
+        /// Whether the datagram was used because its flow became trusted only later. Otherwise it is discarded.
         is_used: bool,
     },
-    /// More headers around each other than any network makes.
+    /// More nested headers than any network produces.
     #[error("too many headers around each other")]
     TooDeep,
 }
 
 impl HeaderError {
-    /// Whether this is a report about a packet that was handed out before: see
+    /// Whether this reports an earlier packet that has already been returned: see
     /// [`CapturedDatagram`](crate::capture::CapturedDatagram::packet).
     pub const fn is_of_earlier(&self) -> bool {
         matches!(self, Self::Incomplete { .. } | Self::Checksum { is_used: true, .. })
     }
 
-    /// Whether the packet is damaged, cut or incomplete, rather than sound and of a kind that carries no UDP or TCP payload.
+    /// Whether the packet is damaged, truncated or incomplete, rather than a sound packet that carries no UDP or TCP payload.
     pub fn is_malformed(&self) -> bool {
         match self {
             Self::TooShort { .. }
@@ -265,7 +265,7 @@ impl HeaderError {
 /// Finds the UDP or TCP payload in a captured packet.
 ///
 /// # Errors
-/// A [`HeaderError`] with the place; offsets count from the packet's first byte.
+/// A [`HeaderError`] with the location; offsets count from the packet's first byte.
 #[inline]
 pub fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
     if link_type == LinkType::ETHERNET
@@ -276,8 +276,8 @@ pub fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderEr
     headers::parse(link_type, bytes)
 }
 
-/// The straight path: Ethernet with at most one tag, IPv4 without options or fragments, UDP, whole. `None` for
-/// anything else.
+/// The fast path: a complete packet of Ethernet with at most one tag, IPv4 without options or fragments, and UDP. Returns
+/// `None` for anything else.
 #[inline]
 fn parse_usual(bytes: &[u8]) -> Option<Datagram<'_>> {
     let link = bytes.first_chunk::<18>()?;
@@ -291,7 +291,7 @@ fn parse_usual(bytes: &[u8]) -> Option<Datagram<'_>> {
     }
 }
 
-/// IPv4 and UDP headers of 28 bytes together, from `at` on.
+/// Parses the 28 bytes of IPv4 and UDP headers at `at`.
 #[inline(always)]
 fn parse_ipv4_udp(bytes: &[u8], at: usize, vlan: Option<u16>) -> Option<Datagram<'_>> {
     let packet = bytes.get(at..)?;
@@ -302,7 +302,7 @@ fn parse_ipv4_udp(bytes: &[u8], at: usize, vlan: Option<u16>) -> Option<Datagram
         && head[9] == headers::PROTOCOL_UDP
         && be_u16(6) & headers::IPV4_FRAGMENT_BITS == 0
         && be_u16(22) != headers::VXLAN_PORT
-        // Both lengths agree; `get` below checks that the payload is there.
+        // Both lengths agree; `get` below checks that the payload is present.
         && total_length == usize::from(be_u16(24)) + 20;
     if !usual {
         return None;
@@ -320,13 +320,13 @@ fn parse_ipv4_udp(bytes: &[u8], at: usize, vlan: Option<u16>) -> Option<Datagram
     })
 }
 
-/// The Ethernet address that an IPv4 multicast group is sent to (RFC 1112, section 6.4).
+/// Returns the Ethernet address of an IPv4 multicast group (RFC 1112, section 6.4).
 pub fn multicast_mac(group: Ipv4Addr) -> [u8; 6] {
     let [_, second, third, fourth] = group.octets();
     [0x01, 0x00, 0x5e, second & 0x7f, third, fourth]
 }
 
-/// The Ethernet address that an IPv6 multicast group is sent to (RFC 2464, section 7).
+/// Returns the Ethernet address of an IPv6 multicast group (RFC 2464, section 7).
 pub fn multicast_mac_v6(group: Ipv6Addr) -> [u8; 6] {
     let [.., third, fourth, fifth, sixth] = group.octets();
     [0x33, 0x33, third, fourth, fifth, sixth]

@@ -1,4 +1,4 @@
-//! Columns to arrays of Arrow.
+//! Converts columns to Arrow arrays.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const UTC: &str = "UTC";
 /// A decimal price, as in Parquet.
 const DECIMAL: DataType = DataType::Decimal128(18, 9);
 
-/// A column as Arrow describes it.
+/// Describes a column for Arrow.
 pub(crate) fn field(column: &Description) -> Field {
     let of_kind = match column.kind {
         Kind::Unsigned(8) => DataType::UInt8,
@@ -38,17 +38,17 @@ pub(crate) fn field(column: &Description) -> Field {
     Field::new(&column.name, of_kind, column.is_optional)
 }
 
-/// The arrays of a batch, and the texts that its keys stand for.
+/// The arrays of a batch, and the texts that their keys refer to.
 #[derive(Default)]
 pub(crate) struct Arrays {
     arrays: Vec<ArrayRef>,
-    /// The texts of each column, of which only the text columns have some. An array is made anew only when there is a new text.
+    /// The texts of each column; only text columns have any. An array is rebuilt only when there is a new text.
     texts: Vec<Arc<StringArray>>,
     zone: Option<Arc<str>>,
 }
 
 impl Arrays {
-    /// Takes note of what the dictionaries, one for each column, have. To be called before the columns of a batch are put.
+    /// Learns the new texts of the dictionaries, one per column. Call it before adding the columns of a batch.
     pub(crate) fn learn(&mut self, dictionaries: &[Dictionary]) {
         self.texts.resize_with(dictionaries.len(), || Arc::new(StringArray::from_iter_values([""; 0])));
         for (texts, dictionary) in self.texts.iter_mut().zip(dictionaries) {
@@ -58,12 +58,12 @@ impl Arrays {
         }
     }
 
-    /// Takes the arrays of a batch out.
+    /// Takes the arrays of a batch.
     pub(crate) fn take(&mut self) -> Vec<ArrayRef> {
         std::mem::take(&mut self.arrays)
     }
 
-    /// Puts the values of the next column. Those that are defined are in `values`; None: all are.
+    /// Adds the values of the next column. `values` holds the defined ones; without `defined`, all are.
     pub(crate) fn push(&mut self, kind: Kind, defined: Option<&[u32]>, values: &Values<'_>) {
         let nulls = defined.map(|defined| defined.iter().map(|is| *is != 0).collect::<NullBuffer>());
         let array: ArrayRef = match values {
@@ -108,7 +108,7 @@ impl Arrays {
     }
 }
 
-/// `values` at the places that are defined, and zero at the others.
+/// Spreads `values` over the defined positions, with zero at the others.
 fn spread<T: Copy, U: ArrowNativeType>(
     values: &[T],
     defined: Option<&[u32]>,

@@ -1,4 +1,4 @@
-//! Batches of records on their way to a reader in the same process.
+//! Batches of records for a reader in the same process.
 
 use std::io;
 use std::path::Path;
@@ -18,24 +18,24 @@ use crate::summary::Summary;
 use crate::symbols::{Named, Symbols};
 use crate::target::Target;
 
-/// Takes batches in their order.
+/// Receives batches in order.
 pub trait BatchSink: Send {
     /// Takes a batch, and may wait until there is room.
     ///
     /// # Errors
-    /// [`Closed`] when nothing takes batches any more.
+    /// [`Closed`] if nothing receives batches any more.
     fn put(&mut self, batch: RowBatch) -> Result<(), Closed>;
 }
 
-/// Nothing takes batches any more.
+/// Nothing receives batches any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
-/// A batch of records as the writer has them, in rows. A [`BatchMaker`] makes columns of them, on the thread that has it.
+/// A batch of records in rows, as the writer has them. A [`BatchMaker`] converts it to columns, on its own thread.
 pub struct RowBatch(Box<dyn Pending>);
 
 impl RowBatch {
-    /// The number of records.
+    /// Returns the number of records.
     pub fn records(&self) -> usize {
         self.0.records()
     }
@@ -47,7 +47,7 @@ impl std::fmt::Debug for RowBatch {
     }
 }
 
-/// A batch whose record type is forgotten.
+/// A batch with its record type erased.
 trait Pending: Send {
     fn records(&self) -> usize;
     fn make(
@@ -59,12 +59,12 @@ trait Pending: Send {
 
 struct PendingOf<R> {
     rows: Rows<R>,
-    /// The symbols that it can name and the batches before it cannot.
+    /// The symbols that this batch can name and earlier ones cannot.
     symbols: Vec<Symbol>,
     spare: Spare<R>,
 }
 
-/// Rows to be used again, as fresh memory costs more than what is written to it.
+/// Rows to be reused, because fresh memory costs more than what is written to it.
 type Spare<R> = Arc<Mutex<Vec<Rows<R>>>>;
 
 impl<R: Row> Pending for PendingOf<R> {
@@ -86,7 +86,7 @@ impl<R: Row> Pending for PendingOf<R> {
     }
 }
 
-/// Hands batches to a sink, in rows: who takes them makes the columns.
+/// Passes batches of rows to a sink, whose receiver makes the columns.
 pub(crate) struct Batches<R> {
     sink: Box<dyn BatchSink>,
     named: Named,
@@ -98,7 +98,7 @@ impl<R: Row> Batches<R> {
         Self { sink, named: Named::default(), spare: Arc::default() }
     }
 
-    /// The records in `rows`, which are empty then.
+    /// Takes the records out of `rows`, leaving them empty.
     fn cut(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> RowBatch {
         let empty = lock(&self.spare).pop();
         let rows = rows.replace(empty.unwrap_or_else(Rows::new));
@@ -133,10 +133,11 @@ impl<R: Row> Encode<R> for Batches<R> {
     }
 }
 
-/// Makes record batches of Apache Arrow of the [row batches](RowBatch) of one writer, in the order in which they came: a text has the
-/// number of its first appearance.
+/// Converts the [row batches](RowBatch) of one writer to Arrow record batches, in the order in which they were written: a text gets
+/// the number of its first appearance.
 ///
-/// Cost: of `mbo`, a third of what reading a file of ITCH to record batches costs on one thread. Another can do it meanwhile.
+/// Cost: for `mbo`, a third of the single-threaded cost of reading an ITCH file into record batches. Another thread can do it in
+/// parallel.
 pub struct BatchMaker {
     batcher: Batcher,
     symbols: Vec<Symbol>,
@@ -151,14 +152,14 @@ impl std::fmt::Debug for BatchMaker {
 }
 
 impl BatchMaker {
-    /// For the batches of a writer of this schema. Their columns are those of [`arrow_schema`](crate::arrow_schema).
+    /// Creates a maker for a writer of this schema. The columns are those of [`arrow_schema`](crate::arrow_schema).
     #[must_use]
     pub fn new(schema: Schema, prices: Prices) -> Self {
         let batcher = Batcher::new(arrow_schema(schema, prices), prices);
         Self { batcher, symbols: Vec::new(), records: 0, out_of_range: 0 }
     }
 
-    /// The columns of a batch.
+    /// Makes the columns of a batch.
     ///
     /// # Errors
     /// [`StoreError::Encode`]: the batch is of another schema.
@@ -172,7 +173,7 @@ impl BatchMaker {
         Ok(made)
     }
 
-    /// Values so far that had to become null, as their columns cannot hold them.
+    /// Returns the number of values so far that became null because their columns cannot hold them.
     pub const fn out_of_range(&self) -> u64 {
         self.out_of_range
     }

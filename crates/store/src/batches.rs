@@ -17,7 +17,7 @@ use crate::shape::{self, Shape};
 use crate::symbols::Symbols;
 use crate::target::{Destination, Scratch};
 
-/// The columns of the batches of `schema`: names and order are those of a Parquet file.
+/// Returns the columns of the batches of `schema`: names and order are those of a Parquet file.
 pub fn arrow_schema(schema: Schema, prices: Prices) -> SchemaRef {
     struct Describe(Schema, Prices);
     impl shape::Use for Describe {
@@ -30,15 +30,15 @@ pub fn arrow_schema(schema: Schema, prices: Prices) -> SchemaRef {
     shape::of_schema(schema, Describe(schema, prices))
 }
 
-/// Makes batches of records that come ready-made, from a plant or another server of the DBN live protocol. They have no columns
-/// for the channel sequence and the line, which no record has.
+/// Makes batches of received records, which come from a plant or another server of the DBN live protocol. They have no columns for
+/// the channel sequence and the line, which records lack.
 ///
-/// A batch holds consecutive records of one schema, so that nothing changes its order.
+/// A batch holds consecutive records of one schema, so that the order is preserved.
 pub struct ReceivedBatches {
     /// By record type.
     tables: HashMap<u8, (Schema, Box<dyn Received>)>,
     symbols: HashMap<u32, String>,
-    /// The record type of the batch that is being filled.
+    /// The record type of the batch being filled.
     open: Option<u8>,
 }
 
@@ -48,9 +48,9 @@ impl std::fmt::Debug for ReceivedBatches {
     }
 }
 
-/// A table of received records whose type is forgotten.
+/// A table of received records with its type erased.
 trait Received: Send {
-    /// Takes a record. `true` when the batch is full.
+    /// Takes a record. Returns `true` when the batch is full.
     fn put(&mut self, record: RecordRef<'_>) -> bool;
     fn batch(&mut self, symbols: &HashMap<u32, String>) -> Result<Option<RecordBatch>, Failure>;
 }
@@ -79,7 +79,7 @@ impl<R: Row> Received for TableOf<R> {
 }
 
 impl ReceivedBatches {
-    /// For records of these schemas; records of others are left out. Of two schemas whose records look alike, the first counts.
+    /// Creates batches for records of these schemas; other records are left out. If two schemas have the same records, the first counts.
     #[must_use]
     pub fn new(schemas: &[Schema], prices: Prices) -> Self {
         struct Open(Schema, Prices);
@@ -101,13 +101,13 @@ impl ReceivedBatches {
         Self { tables, symbols: HashMap::new(), open: None }
     }
 
-    /// Takes a record. Returns a batch when this one does not belong to it, or fills it.
+    /// Takes a record. Returns a batch if the record does not belong to it, or fills it.
     ///
     /// # Errors
     /// [`StoreError::Encode`].
     pub fn put(&mut self, record: RecordRef<'_>) -> Result<Option<(Schema, RecordBatch)>, StoreError> {
         if let Some(mapping) = record.get::<SymbolMappingMsg>() {
-            // What came before has its symbols from before.
+            // Earlier records keep the earlier symbols.
             let ended = self.take();
             let symbol = mapping.stype_out_symbol().unwrap_or_default();
             self.symbols.insert(mapping.hd.instrument_id, symbol.to_owned());
@@ -120,11 +120,11 @@ impl ReceivedBatches {
         let ended = if self.open.is_some_and(|open| open != rtype) { self.take()? } else { None };
         self.open = Some(rtype);
         let is_full = self.tables.get_mut(&rtype).is_some_and(|(_, table)| table.put(record));
-        // A batch that ends here has at least this record's batch behind it, which is then not full.
+        // A batch that ends here is followed by the batch of this record, which is then not full.
         if ended.is_none() && is_full { self.take() } else { Ok(ended) }
     }
 
-    /// The records taken so far that are in no batch yet.
+    /// Returns the records taken so far that are not in a batch yet.
     ///
     /// # Errors
     /// [`StoreError::Encode`].
@@ -138,7 +138,7 @@ impl ReceivedBatches {
     }
 }
 
-/// In place of a file: batches go to no file.
+/// Stands for the file of a writer whose batches go to no file.
 #[derive(Debug)]
 pub(crate) struct InMemory;
 

@@ -1,13 +1,13 @@
-//! DBN for a stream: records as soon as they are known, and the messages around them.
+//! DBN streams: records as soon as they are final, and the messages around them.
 //!
-//! A [`RecordBuilder`] makes the records of one [`Schema`] of the updates that a [`Writer`](crate::Writer) would get, and appends
-//! their bytes to a [`Batch`]. The records are those of the files, byte for byte. Each has the number of its
-//! event, so that two builders of the same events can hand over to each other without a gap or a repetition.
+//! A [`RecordBuilder`] makes the records of one [`Schema`] from the updates that a [`Writer`](crate::Writer) would get, and appends
+//! their bytes to a [`Batch`]. The records are byte-identical to those in files. Each has the number of its event, so that two
+//! builders of the same events can hand over to each other without gaps or repetitions.
 //!
-//! A record is handed out when no group of events is open: only then is it known which record of the group is the last.
-//! A group whose end does not come within 10 ms of receive time, or whose venue loses messages, is given up, in files too.
+//! A record is released only when no group of events is open, because only then is the group's last record known. A group whose end
+//! does not arrive within 10 ms of receive time, or whose venue loses messages, is given up, in files too.
 //!
-//! Cost: per update what the [`Writer`](crate::Writer) costs, and a copy of the record's bytes.
+//! Cost: per update what the [`Writer`](crate::Writer) costs, plus a copy of the record's bytes.
 
 use std::ffi::c_char;
 
@@ -27,7 +27,7 @@ use crate::rows::Rows;
 use crate::schema::Schema;
 use crate::shape::{self, Shape, consolidated_pair, levels_of};
 
-/// The bytes by which a record with a time of sending is longer.
+/// Extra bytes of a record that carries its time of sending.
 pub const TS_OUT_BYTES: usize = 8;
 
 /// A record in a [`Batch`].
@@ -35,9 +35,9 @@ pub const TS_OUT_BYTES: usize = 8;
 pub struct Item {
     /// The number of its event.
     pub event: u64,
-    /// The time by which records of its schema are ordered, in nanoseconds UTC.
+    /// The time that orders records of its schema, in nanoseconds UTC.
     pub time: u64,
-    /// Its instrument; [`InstrumentId::ALL`] for a whole venue.
+    /// Its instrument; [`InstrumentId::ALL`] for a venue-wide record.
     pub instrument: InstrumentId,
     /// DBN's number of the feed.
     pub publisher: u16,
@@ -55,17 +55,17 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// All records, one after the other.
+    /// Returns all records, one after the other.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where each record is and what it is about, in the order of their events.
+    /// Returns the location and subject of each record, in event order.
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// The bytes of a record of this batch.
+    /// Returns the bytes of a record of this batch.
     pub fn record(&self, item: &Item) -> &[u8] {
         self.bytes.get(item.start..item.start + item.length).unwrap_or_default()
     }
@@ -75,7 +75,7 @@ impl Batch {
         self.items.is_empty()
     }
 
-    /// Forgets the records; the memory stays.
+    /// Discards the records but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.items.clear();
@@ -83,7 +83,7 @@ impl Batch {
 
     fn push(&mut self, event: u64, record: &impl dbn::Record) {
         let bytes = record.as_ref();
-        // The numbers of files are ours plus one, and 0 for a whole venue, which wraps to `ALL`.
+        // Files number instruments from 1, and a whole venue 0, which wraps to `ALL`.
         let instrument = InstrumentId((record.instrument_id() as u32).wrapping_sub(1));
         self.items.push(Item {
             event,
@@ -109,12 +109,12 @@ impl std::fmt::Debug for RecordBuilder {
 }
 
 impl RecordBuilder {
-    /// A builder that has seen nothing yet.
+    /// Creates a builder that has seen no update.
     pub fn new(schema: Schema) -> Self {
         Self { table: shape::of_schema(schema, Boxed) }
     }
 
-    /// Takes the update of the event with the number `event`, and appends what is known now to `batch`.
+    /// Takes the update of the event numbered `event`, and appends the records that are final now to `batch`.
     #[inline]
     pub fn put(&mut self, event: u64, update: &NbboUpdate<'_>, instruments: &Instruments, batch: &mut Batch) {
         self.table.put(event, update, instruments, batch);
@@ -131,17 +131,17 @@ impl RecordBuilder {
         self.table.restore(state, carried);
     }
 
-    /// The number of the first event of which records are held for the end of their group.
+    /// Returns the number of the first event whose records are held until their group ends.
     pub fn held(&self) -> Option<u64> {
         self.table.held()
     }
 
-    /// Hands out the held records, whether or not their group has ended.
+    /// Releases the held records, whether or not their group has ended.
     pub fn release(&mut self, batch: &mut Batch) {
         self.table.release(batch);
     }
 
-    /// Appends the records at `now` of schemas that hold more than the books do: the last trade.
+    /// Appends the records at `now` of schemas that keep more state than the books do: the last trade.
     fn snapshot(&self, now: Nanos, part: &Part<'_>, batch: &mut Batch) {
         self.table.snapshot(now, part, batch);
     }
@@ -174,7 +174,7 @@ impl shape::Use for Boxed {
 }
 
 impl<S: Shape> MakingOf<S> {
-    /// Hands out the records before the first of a group that is open.
+    /// Releases the records before the first open group.
     #[cold]
     #[inline(never)]
     fn release_final(&mut self, batch: &mut Batch) {
@@ -272,44 +272,44 @@ pub fn snapshot(
     }
 }
 
-/// Bytes of records that are a unit of work, about an order.
+/// Bytes of records that make up a unit of work, about one order.
 const UNIT_BYTES: usize = 64;
 
-/// Table bytes that can be scanned in the time one unit of records takes.
+/// Bytes of a table that can be scanned in the time of one unit of records.
 const UNIT_TABLE_BYTES: usize = 512;
 
-/// About the most parts of a snapshot: each part of `mbo` reads the order table again.
+/// Approximate maximum number of parts of a snapshot: each part of `mbo` reads the order table again.
 const MOST_PARTS: usize = 64;
 
-/// How a snapshot is divided, so that no part of it takes long.
+/// How a snapshot is divided so that no part takes long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Division {
     /// The number after the last instrument of each part, in ascending order; `u32::MAX` for the last part.
     pub ends: Vec<u32>,
-    /// Units of work to read tables, for each part and once for the division; the records come on top.
+    /// Units of work for reading tables, per part and once for the division; the records come on top.
     pub reading: usize,
 }
 
-/// Units of work of records.
+/// Returns the units of work for this many bytes of records.
 pub const fn work_of(bytes: usize) -> usize {
     bytes.div_ceil(UNIT_BYTES)
 }
 
-/// The text of the system message that follows the last part of a snapshot.
+/// Returns the text of the system message that follows the last part of a snapshot.
 pub fn finished_snapshot(schema: Schema) -> String {
     format!("Finished {schema} snapshot")
 }
 
-/// The schema of a snapshot that this record, a system message, declares finished.
+/// Returns the schema whose snapshot this record, a system message, declares finished.
 pub fn schema_of_finished_snapshot(record: &dbn::RecordRef<'_>) -> Option<Schema> {
     let text = record.get::<dbn::SystemMsg>()?.msg().ok()?;
     text.strip_prefix("Finished ")?.strip_suffix(" snapshot")?.parse().ok()
 }
 
-/// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument are
-/// more, or the parts would be more than 64.
+/// Divides a snapshot of the wanted instruments into parts of at most `most` units of work, unless the records of one instrument
+/// exceed that, or there would be more than 64 parts.
 ///
-/// Cost: for several instruments, `mbo` reads the order table once; the other schemas look at each instrument once.
+/// Cost: for several instruments, `mbo` reads the order table once; the other schemas visit each instrument once.
 pub fn divide(
     schema: Schema,
     state: &State<'_>,
@@ -363,7 +363,7 @@ pub fn divide(
     Division { ends, reading }
 }
 
-/// What a record of a snapshot says of its origin: the time of the last event, and the feed.
+/// Returns the origin of a snapshot record: the time of the last event, and the feed.
 fn origin(book: BookRef<'_>, now: Nanos) -> Event {
     let mut event = Event::new(EventKind::Other, book.publisher(), book.instrument());
     (event.ts_event, event.ts_recv) = (now, now);
@@ -454,14 +454,14 @@ fn consolidated(state: &State<'_>, part: &Part<'_>, batch: &mut Batch) {
     }
 }
 
-/// What a system message is about, with DBN's numbers.
+/// The subject of a system message, with DBN's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SystemCode {
     /// Nothing was sent for a while.
     Heartbeat,
-    /// A subscription was taken.
+    /// A subscription was accepted.
     SubscriptionAcknowledged,
-    /// The client falls behind.
+    /// The client is falling behind.
     SlowReaderWarning,
     /// A replay has caught up with the present.
     ReplayCompleted,
@@ -471,10 +471,10 @@ pub enum SystemCode {
     Other,
 }
 
-/// What an error message is about, with DBN's numbers.
+/// The subject of an error message, with DBN's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorCode {
-    /// Symbols are not known.
+    /// Symbols are unknown.
     SymbolResolutionFailed,
     /// A subscription cannot be served.
     InvalidSubscription,
@@ -482,13 +482,13 @@ pub enum ErrorCode {
     ReplayDataAgedOut,
     /// The server failed.
     InternalError,
-    /// Records were left out, as the client was too slow.
+    /// Records were skipped because the client was too slow.
     SkippedRecords,
     /// Any other: DBN has no number for it.
     Other,
 }
 
-/// Appends the head of a stream of any records: dataset, start, and whether records carry the time of their sending.
+/// Appends the head of a stream of any records: dataset, start, and whether records carry their time of sending.
 pub fn head(dataset: &str, start: Nanos, has_ts_out: bool, bytes: &mut Vec<u8>) -> Result<(), HeadError> {
     let metadata = Metadata::builder()
         .version(dbn::DBN_VERSION)
@@ -504,20 +504,20 @@ pub fn head(dataset: &str, start: Nanos, has_ts_out: bool, bytes: &mut Vec<u8>) 
         .map_err(|error| HeadError { dataset: dataset.to_owned(), reason: error.to_string() })
 }
 
-/// The head of a stream cannot hold its dataset.
+/// The dataset does not fit the head of a stream.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("dataset '{dataset}' has no place in the head of a DBN stream: {reason}")]
 pub struct HeadError {
     /// The dataset.
     pub dataset: String,
-    /// What the encoder said.
+    /// The encoder's error.
     pub reason: String,
 }
 
-/// The most bytes of a text in a message.
+/// Maximum bytes of a text in a message.
 const TEXT_BYTES: usize = 300;
 
-/// As much of `text` as has room in a message.
+/// Returns as much of `text` as fits in a message.
 fn fitting(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
 }
@@ -526,7 +526,7 @@ fn append(record: &impl dbn::Record, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(record.as_ref());
 }
 
-/// Appends a system message; a text beyond 300 bytes is cut.
+/// Appends a system message; a text of more than 300 bytes is truncated.
 pub fn system(time: Nanos, code: SystemCode, text: &str, bytes: &mut Vec<u8>) {
     let code = match code {
         SystemCode::Heartbeat => return append(&dbn::SystemMsg::heartbeat(time.0), bytes),
@@ -566,7 +566,7 @@ impl From<ErrorCode> for dbn::ErrorCode {
     }
 }
 
-/// Appends an error message; a text beyond 300 bytes is cut.
+/// Appends an error message; a text of more than 300 bytes is truncated.
 pub fn error(time: Nanos, code: ErrorCode, text: &str, bytes: &mut Vec<u8>) {
     append(&dbn::ErrorMsg::new(time.0, Some(code.into()), fitting(text), true), bytes);
 }
@@ -595,7 +595,7 @@ pub fn symbol_mapping(
     }
 }
 
-/// Appends `record`, the bytes of one record, with the time of its sending.
+/// Appends `record`, the bytes of one record, with its time of sending.
 pub fn with_ts_out(record: &[u8], sent: Nanos, bytes: &mut Vec<u8>) {
     let Some((length, rest)) = record.split_first() else { return };
     // Lengths are in words of 32 bits; the longest record has 130 of them.
@@ -604,7 +604,7 @@ pub fn with_ts_out(record: &[u8], sent: Nanos, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&sent.0.to_le_bytes());
 }
 
-/// The instrument that files number `number`; `None` for 0, which is none.
+/// Returns the instrument that files number `number`; `None` for 0, which is no instrument.
 pub const fn instrument_of(number: u32) -> Option<InstrumentId> {
     match number.checked_sub(1) {
         Some(index) => Some(InstrumentId(index)),
@@ -622,7 +622,7 @@ mod tests {
     use super::*;
     use crate::rows::HELD_NS;
 
-    /// A builder of `mbp-1` behind books of its own.
+    /// A builder of `mbp-1` with separate books.
     struct Line {
         market: Through<BookStage, NbboStage>,
         instruments: Instruments,
@@ -638,7 +638,7 @@ mod tests {
             Self { market, instruments, builder: RecordBuilder::new(Schema::Mbp1), next: 0 }
         }
 
-        /// The events and flags of the records that `event` brings out.
+        /// Returns the events and flags of the records that `event` releases.
         fn put(&mut self, event: Event) -> Vec<(u64, u8)> {
             let Self { market, instruments, builder, next } = self;
             let mut batch = Batch::default();
@@ -655,7 +655,7 @@ mod tests {
         batch.items().iter().map(|item| (item.event, batch.record(item)[flags])).collect()
     }
 
-    /// A price level of a group of which more follows, unless `flags` say that it is the last.
+    /// A price level of an unfinished group, unless `flags` mark it as the last.
     fn level(time: u64, price: u32, flags: Flags) -> Event {
         let mut event = Event::new(EventKind::Level, Publisher::IEXG_DEEP, InstrumentId(0));
         (event.ts_event, event.ts_recv) = (Nanos(time), Nanos(time));

@@ -1,7 +1,7 @@
-//! The file while it is written, and its way to its final name.
+//! The file while it is written, and how it gets its final name.
 //!
-//! The file itself is a [`NewFile`], or what a caller gives. A DBN file begins with values that are known at its end, so its records
-//! go to a scratch file first.
+//! The file itself is a [`NewFile`], or supplied by the caller. A DBN file begins with values that are known only at its end, so its
+//! records go to a scratch file first.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -13,28 +13,28 @@ use tapeworks_packet::new_file::{self, NewFile};
 use crate::error::StoreError;
 use crate::format::Format;
 
-/// The buffer before the file: large writes pass it by.
+/// Size of the buffer before the file; large writes bypass it.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file to come, for [`Writer::create_into`](crate::Writer::create_into). Dropped before it is complete, it leaves what its maker
-/// wants.
+/// A file to be written, for [`Writer::create_into`](crate::Writer::create_into). The implementation decides what is left if it is
+/// dropped before it is complete.
 pub trait Destination: Debug + Send {
-    /// The file, as errors name it; its ending chooses the format.
+    /// Returns the path that errors show; its extension determines the format.
     fn path(&self) -> &Path;
 
-    /// What writes into the file, from its beginning. It is called once.
+    /// Opens the file for writing from its beginning. Called once.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     fn open(&mut self) -> io::Result<Box<dyn Write + Send>>;
 
-    /// A file that is gone when it is closed: what writes into it, and what reads from its beginning when all is written.
+    /// Creates a file that disappears when it is closed: a writer, and a reader from its beginning for when everything is written.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     fn scratch(&mut self) -> io::Result<Scratch>;
 
-    /// Waits until the disk has the file. Returns its length in bytes.
+    /// Waits until the file is on disk. Returns its length in bytes.
     ///
     /// # Errors
     /// [`StoreError::File`].
@@ -79,10 +79,10 @@ impl Destination for NewFile {
     }
 }
 
-/// A file to come.
+/// A file to be written.
 pub(crate) struct Target {
     file: Box<dyn Destination>,
-    /// The records of a DBN file until its head is known.
+    /// The records of a DBN file, until its head is known.
     scratch: Option<Box<dyn Read + Send>>,
     is_in_place: bool,
 }
@@ -102,7 +102,7 @@ impl Output {
         })
     }
 
-    /// Writes out all that is buffered, with the end of the compressed frame. Nothing can be written after.
+    /// Writes all buffered bytes and the end of the compressed frame. Nothing can be written afterwards.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(file) => file.flush(),
@@ -131,7 +131,7 @@ impl Write for Output {
 }
 
 impl Target {
-    /// Begins the file at `path`, which is for this run alone from now on.
+    /// Creates the file at `path`, exclusively for this run from now on.
     pub(crate) fn new(path: &Path, format: Format, overwrite: bool) -> Result<Self, StoreError> {
         if new_file::is_stdout(path) && !format.is_text() && io::stdout().is_terminal() {
             return Err(StoreError::Terminal { format: format.name() });
@@ -141,12 +141,12 @@ impl Target {
         Ok(Self { is_in_place, ..Self::of(Box::new(file)) })
     }
 
-    /// Begins a file of the caller's.
+    /// Uses a file supplied by the caller.
     pub(crate) fn of(file: Box<dyn Destination>) -> Self {
         Self { file, scratch: None, is_in_place: false }
     }
 
-    /// Whether somebody may read what is written before it is whole.
+    /// Whether the file may be read before it is complete.
     pub(crate) const fn is_in_place(&self) -> bool {
         self.is_in_place
     }
@@ -159,13 +159,13 @@ impl Target {
         StoreError::Write { path: self.path().to_owned(), records: 0, source }
     }
 
-    /// What writes into the file.
+    /// Opens the file for writing.
     pub(crate) fn open(&mut self, zstd_level: Option<i32>) -> Result<Output, StoreError> {
         let opened = self.file.open().and_then(|file| Output::new(file, zstd_level));
         opened.map_err(|source| self.write_error(source))
     }
 
-    /// What writes into the scratch file.
+    /// Opens the scratch file for writing.
     pub(crate) fn open_scratch(&mut self, zstd_level: Option<i32>) -> Result<Output, StoreError> {
         let opened =
             self.file.scratch().and_then(|(file, scratch)| Ok((scratch, Output::new(file, zstd_level)?)));
@@ -177,7 +177,7 @@ impl Target {
     /// Appends the scratch file to `output`.
     pub(crate) fn append_scratch(&mut self, output: &mut Output) -> io::Result<()> {
         let Some(mut scratch) = self.scratch.take() else { return Ok(()) };
-        // Past the compressor: what is in it is encoded already.
+        // Bypass the compressor: the contents are already encoded.
         let Output::Plain(plain) = output else {
             return io::copy(&mut scratch, output).map(|_| ());
         };

@@ -1,4 +1,4 @@
-//! The writer: one schema to one file.
+//! The writer: writes one schema to one file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -25,8 +25,8 @@ use crate::target::{Destination, Target};
 
 /// Writes the records of one schema to one file.
 ///
-/// The file appears under its name only when [`Writer::finish`] has returned; before, it is a partial file beside
-/// it, which dropping the writer removes. To end early (on Ctrl-C), call `finish`: the file holds what came so far.
+/// The file appears under its name only after [`Writer::finish`] has returned. Before that it is a partial file beside it, which
+/// dropping the writer removes. To end early (on Ctrl-C), call `finish`: the file then holds what has been written so far.
 pub struct Writer {
     table: Box<dyn Table>,
 }
@@ -38,8 +38,8 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Opens a file for `schema`; the ending of `path` chooses the format, unless [`Options::format`] does. `-` is standard
-    /// output. What else may be at `path`: see [`new_file`](tapeworks_packet::new_file).
+    /// Opens a file for `schema`; the extension of `path` determines the format, unless [`Options::format`] does. `-` is standard
+    /// output. For what happens if `path` exists, see [`new_file`](tapeworks_packet::new_file).
     ///
     /// # Errors
     /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], [`StoreError::Terminal`], [`StoreError::File`], and
@@ -48,8 +48,8 @@ impl Writer {
         Self::create_with(path, schema, options, None)
     }
 
-    /// [`Writer::create`] for a file whose batches `encoders` encode, if its format is one for that (Parquet). The file's bytes
-    /// are the same. An error of the disk may come some batches later than it would.
+    /// Like [`Writer::create`], but `encoders` encode the batches if the format supports that (Parquet). The file's bytes are the same.
+    /// A disk error may be reported some batches later.
     ///
     /// # Errors
     /// As [`Writer::create`].
@@ -72,7 +72,7 @@ impl Writer {
         Self::begin(Target::new(path, format, options.overwrite)?, format, schema, options, encoders)
     }
 
-    /// Writes a file of the caller's for `schema`.
+    /// Writes a file supplied by the caller for `schema`.
     ///
     /// # Errors
     /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], and [`StoreError::Write`] for a head that cannot be written.
@@ -85,12 +85,11 @@ impl Writer {
         Self::begin(Target::of(file), format, schema, options, None)
     }
 
-    /// Writes the records of `schema` to several files of the caller's: each record to the file that `part_of` names for its symbol, the
-    /// first file counting as 0. The files together have the records that one file would have, with the same
-    /// flags and instrument numbers. `path` names them all where an error is of none alone. What went into each
-    /// file is in [`Parts`] when [`Writer::finish`] has returned.
+    /// Writes the records of `schema` to several files supplied by the caller: each record to the file whose index `part_of` returns for
+    /// its symbol. Together the files have the records of a single file, with the same flags and instrument numbers. `path` names them
+    /// all in errors that concern no single file. After [`Writer::finish`] has returned, [`Parts`] says what went into each file.
     ///
-    /// Cost: one copy of each record more than with one file.
+    /// Cost: one more copy of each record than with one file.
     ///
     /// # Errors
     /// As [`Writer::create_into`].
@@ -123,8 +122,8 @@ impl Writer {
         Ok((Self { table: shape::of_schema(schema, open)? }, written))
     }
 
-    /// Hands the records of `schema` to `sink`, in batches of which a [`BatchMaker`](crate::BatchMaker) makes record batches of Apache
-    /// Arrow. Values that it cannot hold are counted there, and not in [`Summary::out_of_range`].
+    /// Passes the records of `schema` to `sink` in batches, which a [`BatchMaker`](crate::BatchMaker) converts to Arrow record batches.
+    /// Values that it cannot hold are counted there, not in [`Summary::out_of_range`].
     #[cfg(feature = "arrow")]
     pub fn create_batches(schema: Schema, sink: Box<dyn BatchSink>) -> Self {
         struct Batched(Box<dyn BatchSink>);
@@ -152,44 +151,42 @@ impl Writer {
 
     /// Takes one update. `instruments` names its instrument; it may grow between calls.
     ///
-    /// Cost: see the [crate's documentation](crate#cost). Nothing is allocated here; each batch of records allocates
-    /// when it is encoded.
+    /// Cost: see the [crate's documentation](crate#cost). Nothing is allocated here; each batch of records allocates when it is encoded.
     ///
     /// # Errors
-    /// [`StoreError::Write`] or [`StoreError::Encode`] when the batch that this update filled cannot be written;
+    /// [`StoreError::Write`] or [`StoreError::Encode`] if the batch that this update filled cannot be written;
     /// [`StoreError::Failed`] from then on.
     #[inline]
     pub fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError> {
         self.table.put(update, instruments)
     }
 
-    /// Takes note of an event of which this file is to have no records as it is another feed's. With it the flag LAST is that
-    /// which a stream of all feeds has: [`live`](crate::live).
+    /// Notes an event that gets no record in this file because it belongs to another feed. This keeps the flag LAST as it is in a stream
+    /// of all feeds: [`live`](crate::live).
     #[inline]
     pub fn pass(&mut self, event: &Event) {
         self.table.pass(event);
     }
 
-    /// Takes note of an update from before the file's window, without a record: the first records need
-    /// its quotes and last trades.
+    /// Notes an update from before the file's time window without writing a record: the first records need its quotes and last trades.
     #[inline]
     pub fn watch(&mut self, update: &NbboUpdate<'_>) {
         self.table.watch(update);
     }
 
-    /// Limits the records to a window of receive time, before any update is taken or noted. The updates from before it go to
-    /// [`Writer::watch`]. A record of an interval (`bbo-1m`) is in the window if its end is, also if the change came before.
+    /// Limits the records to a window of receive time; call it before any update is taken or noted. Pass earlier updates to
+    /// [`Writer::watch`]. An interval's record (`bbo-1m`) is in the window if its end is, even if the change came earlier.
     pub fn set_window(&mut self, window: Range<Nanos>) {
         self.table.set_window(window);
     }
 
-    /// Goes on from a state, as if the writer had taken note of every update before it. To be called before any other update is
-    /// taken or noted, or behind updates that are missing for good.
+    /// Continues from a state, as if the writer had noted every update before it. Call it before any other update is taken or noted, or
+    /// after updates that are missing for good.
     pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
         self.table.restore(state, carried);
     }
 
-    /// What went into the file so far. Records in a batch that is not written yet are not counted.
+    /// Returns what has been written to the file so far. Records in an unwritten batch are not counted.
     pub fn summary(&self) -> &Summary {
         self.table.summary()
     }
@@ -197,13 +194,13 @@ impl Writer {
     /// Completes the file and gives it its name.
     ///
     /// # Errors
-    /// As [`Writer::put`], and [`StoreError::File`] when it cannot have its name.
+    /// As [`Writer::put`], and [`StoreError::File`] if the file cannot get its name.
     pub fn finish(self, instruments: &Instruments) -> Result<Summary, StoreError> {
         self.table.finish(instruments)
     }
 }
 
-/// A writer whose record type is forgotten.
+/// A writer with its record type erased.
 trait Table: Send {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError>;
     fn watch(&mut self, update: &NbboUpdate<'_>);
@@ -217,13 +214,13 @@ trait Table: Send {
 struct TableOf<S: Shape> {
     shape: S,
     rows: Rows<S::Row>,
-    /// None once a batch could not be written.
+    /// `None` after a batch could not be written.
     encoder: Option<Box<dyn Encode<S::Row>>>,
     summary: Summary,
     target: Target,
 }
 
-/// Opens a file for the shape that its schema has.
+/// Opens a file for the shape of its schema.
 struct Open<'a> {
     target: Target,
     format: Format,
@@ -246,7 +243,7 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
     Ok(table(shape, target, encoder))
 }
 
-/// Begins a file: what encodes records into it.
+/// Starts a file: returns the encoder for its records.
 fn encoder_of<S: Shape + 'static>(
     target: &mut Target,
     format: Format,
@@ -286,7 +283,7 @@ fn error(target: &Target, records: u64, failure: Failure) -> StoreError {
 }
 
 impl<S: Shape> TableOf<S> {
-    /// Counts the size of an event that is beyond 32 bits, where this file has it.
+    /// Counts an event's size beyond 32 bits, if this file contains it.
     #[cold]
     #[inline(never)]
     fn count_lost_size(&mut self, event: &Event, has_record: bool) {
@@ -313,7 +310,7 @@ impl<S: Shape> TableOf<S> {
                 Ok(())
             }
             Err(failure) => {
-                // An encoder that failed amid a batch cannot go on.
+                // An encoder that failed in the middle of a batch cannot continue.
                 self.encoder = None;
                 self.rows.clear();
                 Err(error(&self.target, self.summary.records, failure))
@@ -350,7 +347,7 @@ impl<S: Shape> Table for TableOf<S> {
     }
 
     fn restore(&mut self, state: &State<'_>, carried: &Carried) {
-        // As a stream does, which is begun anew here.
+        // As in a stream, which restarts here.
         self.rows.forget_open();
         self.shape.restore(state, carried);
     }

@@ -1,4 +1,4 @@
-//! Shows what the walk over packets delivers, item by item.
+//! Passes what the packet walk delivers to a visitor, item by item.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use super::{Header, Item, Message, Noticing, Trouble};
 use crate::fix::{FixFault, FixMessage, without_secrets};
 use crate::sessions::ReadAs;
 
-/// What an analyser keeps of a channel.
+/// An analyser's state of a channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
     sequenced: Sequenced,
@@ -45,7 +45,7 @@ impl Channel {
         self.publisher = publisher;
     }
 
-    /// Takes note of a packet with so many messages.
+    /// Records a packet with `count` messages.
     pub(crate) const fn takes(&mut self, count: u64) {
         self.has_messages |= count > 0;
     }
@@ -72,33 +72,33 @@ impl RoutedChannel for Channel {
         self.has_messages
     }
 
-    /// Always A: each packet is shown with its destination.
+    /// Always line A: each packet is shown with its destination.
     fn line_of(&mut self, _destination: SocketAddr) -> Line {
         Line::A
     }
 }
 
-/// The numbers of one direction of a TCP connection.
+/// Sequence numbers of one direction of a TCP connection.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
     session: Numbers,
     soup: Option<u64>,
 }
 
-/// How far a file without packets is.
+/// Position in a file without packets.
 #[derive(Debug, Default)]
 struct FramedFile {
     frames: u64,
     next_sequence: Option<u64>,
 }
 
-/// Finds protocols and messages in packets and frames.
+/// Finds the protocols and messages in packets and frames.
 pub(super) struct Analyser {
-    /// The feed that the user sets.
+    /// The feed set by the user.
     forced: Option<Application>,
     walk: Walk<Channel, Direction>,
     framed: HashMap<u16, FramedFile>,
-    /// A SoupBinTCP packet with its length before it.
+    /// A SoupBinTCP packet, prefixed with its length.
     scratch: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ impl Analyser {
         Self { forced, walk: Walk::new(forced, None, streams), framed: HashMap::new(), scratch: Vec::new() }
     }
 
-    /// Shows a captured packet.
+    /// Visits the items of a captured packet.
     pub(super) fn packet(
         &mut self,
         file: u16,
@@ -127,7 +127,7 @@ impl Analyser {
         let place = Place { file, number: packet.number, offset: packet.offset, time: Some(received) };
         let datagram = match datagram {
             Ok(datagram) => datagram,
-            // Kept until its packet is whole.
+            // Kept for reassembly.
             Err(HeaderError::Fragment { .. }) => return ControlFlow::Continue(()),
             Err(error) if error.is_malformed() => {
                 return visitor.visit(&place, Item::Trouble(&Trouble::Headers(error), packet.bytes));
@@ -138,13 +138,13 @@ impl Analyser {
         };
         let cut = packet.is_cut().then_some((packet.bytes.len(), packet.original_length));
         let offset = packet.offset + datagram.payload_offset as u64;
-        // A TCP segment may lack nothing but padding.
+        // In a truncated TCP segment, only padding may be missing.
         let is_cut = cut.is_some() && matches!(datagram.transport, net::Transport::Udp);
         let datagram = Datagram { truncated: datagram.truncated || is_cut, ..datagram };
         self.datagram(&Packet { file, number: packet.number, offset, received, datagram }, cut, visitor)
     }
 
-    /// Shows a datagram or segment. `cut`: bytes kept and original length, if truncated.
+    /// Visits the items of a datagram or segment. `cut`: bytes kept and original length, if the packet is truncated.
     pub(super) fn datagram(
         &mut self,
         packet: &Packet<'_>,
@@ -160,19 +160,19 @@ impl Analyser {
         showing.flow
     }
 
-    /// The destinations whose protocol was inferred.
+    /// Returns the destinations whose protocol was inferred.
     pub(super) fn inferred(&self) -> impl Iterator<Item = (SocketAddr, &'static str)> {
         self.walk.inferred().map(|(destination, application)| (destination, application.spec().name))
     }
 
-    /// The end of a file, or of all captures: shows the packets and bytes that still waited.
+    /// Handles the end of a file, or of all captures: visits the packets and bytes that were still waiting.
     pub(super) fn end(&mut self, visitor: &mut Noticing<'_>) -> ControlFlow<()> {
         let mut showing = Showing { visitor, cut: None, flow: ControlFlow::Continue(()) };
         self.walk.finish(&mut showing);
         showing.flow
     }
 
-    /// Shows a message of a file without packets, or a SoupBinTCP packet without its length.
+    /// Visits a message of a file without packets, or a SoupBinTCP packet without its length.
     pub(super) fn frame(
         &mut self,
         file: u16,
@@ -193,7 +193,7 @@ impl Analyser {
             }
             FileFormat::SoupBinTcp => {
                 self.scratch.clear();
-                // A frame's length was two bytes, so it fits.
+                // A frame's length prefix has two bytes, so this fits.
                 let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
                 self.scratch.extend_from_slice(&length.to_be_bytes());
                 self.scratch.extend_from_slice(bytes);
@@ -206,15 +206,15 @@ impl Analyser {
     }
 }
 
-/// The publisher of a channel, if its bytes or its destination say it.
+/// Returns a channel's publisher, if its bytes or its destination determine it.
 pub(crate) fn publisher_of(application: Application, destination: SocketAddr) -> Option<Publisher> {
     let spec = application.spec();
     let destination = Some(destination);
     (!spec.is_presumed(None, destination)).then(|| spec.publisher(None, destination))
 }
 
-/// The application of a message that a SoupBinTCP stream carries in messages of this name, where the feeds have not recognised it: the
-/// first one that can read it.
+/// Returns the schema of a message in a SoupBinTCP stream whose own messages have this name, if the feeds have not recognized the
+/// stream: the first schema that can decode the message.
 fn carried_by_soup(within: &str, bytes: &[u8]) -> Option<&'static Schema> {
     let is_carried = |protocol: &&&tapeworks_wire::Protocol| match protocol.role {
         Role::Application(carriers) => carriers.iter().any(|carrier| {
@@ -236,7 +236,7 @@ struct Carrier {
 }
 
 impl Carrier {
-    /// A packet of it whose header has this schema.
+    /// Returns the header of one of its packets, with this schema.
     fn header<'a>(&self, schema: &'static Schema, packet: &'a [u8]) -> Header<'a> {
         Header {
             schema,
@@ -253,10 +253,10 @@ impl Carrier {
     }
 }
 
-/// Shows a visitor what the walk delivers, until the visitor stops.
+/// Passes what the walk delivers to a visitor, until the visitor stops.
 struct Showing<'a, 'v> {
     visitor: &'a mut Noticing<'v>,
-    /// Of the current packet, if truncated: bytes kept and original length.
+    /// Bytes kept and original length of the current packet, if it is truncated.
     cut: Option<(usize, u32)>,
     flow: ControlFlow<()>,
 }
@@ -364,7 +364,7 @@ impl Showing<'_, '_> {
         }
     }
 
-    /// Shows a message that belongs to no numbered packet.
+    /// Visits a message that belongs to no numbered packet.
     fn message(
         &mut self,
         place: &Place,
@@ -379,7 +379,7 @@ impl Showing<'_, '_> {
         self.put(place, Item::Message(message));
     }
 
-    /// A packet of a channel. Returns how many whole messages it has, if its header promises more.
+    /// Visits a channel's packet. Returns the number of complete messages in it, if its header promises more.
     fn packet<T: Transport>(
         &mut self,
         channel: &Channel,
@@ -409,8 +409,8 @@ impl Showing<'_, '_> {
         self.blocks(&place, schema_of, is_end, &header, read.header_bytes, read.blocks.clone(), payload, cut)
     }
 
-    /// A packet's header and the messages in it. `is_end`: whether a packet may end with these bytes behind its messages. Returns how many whole
-    /// messages it has, if its header promises more.
+    /// Visits a packet's header and messages. `is_end`: whether a packet may end with the bytes after its messages. Returns the number
+    /// of complete messages in it, if its header promises more.
     #[expect(clippy::too_many_arguments, reason = "two calls; each argument is of another kind")]
     fn blocks<Prefix: LengthPrefix>(
         &mut self,
@@ -456,7 +456,7 @@ impl Showing<'_, '_> {
             whole += 1;
         }
         let is_overcounted = broken.is_some() && is_end(blocks.trailing());
-        // What a count promises behind the end may never have been sent.
+        // Messages that an excessive count promises after the end may never have been sent.
         let lost = if is_overcounted { 0 } else { header.messages.saturating_sub(whole) };
         match (cut, broken) {
             (Some((kept, original)), broken) => {
@@ -470,7 +470,7 @@ impl Showing<'_, '_> {
         broken.map(|_| whole)
     }
 
-    /// A SoupBinTCP packet, with its length before it.
+    /// Visits a SoupBinTCP packet, prefixed with its length.
     fn soup_packet(
         &mut self,
         place: &Place,
@@ -502,9 +502,9 @@ impl Showing<'_, '_> {
             *next_sequence = next_sequence.and_then(|number| number.checked_add(1));
         }
         let place = place.plus(3);
-        // Unsequenced messages of clients are orders, not market data.
+        // Unsequenced messages come from clients and are orders, not market data.
         let market = application.filter(|_| is_sequenced).map(|application| {
-            // The end of a snapshot is in none of the protocols of its messages.
+            // The end-of-snapshot message belongs to none of the protocols that a snapshot carries.
             let is_end = glimpse50::Message::decode(bytes).is_ok();
             if is_end { &glimpse50::SCHEMA } else { application.spec().schema }
         });
@@ -519,7 +519,7 @@ impl Showing<'_, '_> {
         }
     }
 
-    /// A packet of a session, and the messages in it.
+    /// Visits a session's packet and the messages in it.
     fn session_packet(
         &mut self,
         place: &Place,
@@ -550,7 +550,7 @@ impl Showing<'_, '_> {
                     let header = Header {
                         schema: T::SCHEMA,
                         decoded: T::fields(packet),
-                        // Messages of the session have no numbers.
+                        // Session messages have no numbers.
                         first_sequence: (first > 0).then_some(first),
                         messages: count,
                         ..header

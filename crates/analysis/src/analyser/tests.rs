@@ -9,7 +9,7 @@ use tapeworks_session::{Content, SessionId, Stream};
 use super::*;
 use crate::{input, stats, study};
 
-/// Counts the headers and the troubles.
+/// Counts headers and troubles.
 #[derive(Default)]
 struct Counted {
     headers: usize,
@@ -27,7 +27,7 @@ impl Visitor for Counted {
     }
 }
 
-/// Shows `visitor` a stream that comes in pieces of so many bytes.
+/// Shows `visitor` a stream in pieces of this many bytes.
 fn show_stream(stream: &[u8], piece: usize, visitor: &mut dyn Visitor) {
     let mut analyser = Analyser::new(None);
     let visitor = &mut Noticing::known(visitor);
@@ -57,7 +57,7 @@ fn packet<'p>(transport: Transport, destination: &str, payload: &'p [u8]) -> Pac
 
 #[test]
 fn a_first_packet_in_two_segments_is_waited_for() {
-    // A login, and a stream of something else of which less than a packet comes.
+    // A login, and a different stream of which less than a packet arrives.
     let login = [[0, 31, b'A'].as_slice(), b"SESSION1  ", format!("{:>20}", 1).as_bytes()].concat();
     for (bytes, expected) in [(&login[..], (1, 0)), (&login[..7], (0, 1))] {
         let mut counted = Counted::default();
@@ -85,7 +85,7 @@ impl Visitor for Named {
     }
 }
 
-/// What the analyser finds in a stream that comes in pieces of so many bytes.
+/// What the analyser finds in a stream that arrives in pieces of this many bytes.
 fn named(stream: &[u8], piece: usize) -> Vec<(&'static str, String)> {
     let mut named = Named::default();
     show_stream(stream, piece, &mut named);
@@ -161,7 +161,7 @@ fn a_destination_that_changes_its_feed_is_read_as_the_feed_of_each_session() {
         stream.payload().to_vec()
     };
     let (mut analyser, mut schemas) = (Analyser::new(None), Schemas::default());
-    // TOPS, DEEP, and a protocol that no feed here takes.
+    // TOPS, DEEP, and a protocol that no feed supports.
     for payload in [0x8003, 0x8004, 0x8003, 0x8006].map(payload_of) {
         let packet = packet(Transport::Udp, "239.0.0.1:2", &payload);
         assert!(analyser.datagram(&packet, None, &mut Noticing::known(&mut schemas)).is_continue());
@@ -172,7 +172,7 @@ fn a_destination_that_changes_its_feed_is_read_as_the_feed_of_each_session() {
     );
 }
 
-/// A file of System Events at these times of day.
+/// Creates a file of System Events at these times of day.
 fn events_at(folder: &std::path::Path, name: &str, times: impl Iterator<Item = u64>) -> std::path::PathBuf {
     let mut bytes = Vec::new();
     for time in times {
@@ -189,7 +189,7 @@ fn events_at(folder: &std::path::Path, name: &str, times: impl Iterator<Item = u
 fn message_files_are_merged_by_time() {
     let folder = tempfile::tempdir().unwrap();
     let morning = 34_200_000_000_000;
-    // Both span the same second, a message of one between two messages of the other.
+    // Both cover the same second; each message of one file lies between two messages of the other.
     let one = events_at(folder.path(), "a.itch", (0..500).map(|number| morning + number * 2_000_000));
     let other =
         events_at(folder.path(), "b.itch", (0..500).map(|number| morning + number * 2_000_000 + 1_000_000));

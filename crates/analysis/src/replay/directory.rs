@@ -1,4 +1,4 @@
-//! The symbols of a day, and what each venue says of them.
+//! The symbols of a day, with each venue's information about them.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::{InstrumentId, Publisher};
 use tapeworks_time::Nanos;
 
-/// What a feed says of an instrument.
+/// A feed's information about an instrument.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
     /// Its last definition.
     pub definition: Option<Definition>,
-    /// The last status that says whether it trades, and when it came.
+    /// The last trading status, and when it arrived.
     pub status: Option<(Nanos, Status)>,
-    /// Whether a short-sale price test restricts it, by the last message that says so.
+    /// Whether a short-sale price test restricts it, according to the last message about that.
     pub is_short_sell_restricted: Option<bool>,
-    /// A SIP's last price bands.
+    /// The last price bands of a SIP.
     pub bands: Option<PriceBands>,
-    /// The last word of a SIP on how its national best stands to them.
+    /// How a SIP's national best last stood relative to the bands.
     pub standing: Option<Standing>,
-    /// The name of the issue, where the feed sends one and the replay [reads them](super::Options::reads_issue_names).
+    /// The issue name, if the feed sends one and the replay [reads them](super::Options::reads_issue_names).
     pub issue_name: Option<Box<str>>,
 }
 
-/// What feeds say of instruments, by instrument and feed.
+/// The feeds' information about instruments, by instrument and feed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Directory(BTreeMap<(InstrumentId, Publisher), Listing>);
 
 impl Directory {
-    /// Whether events of a kind say something of an instrument that belongs here.
+    /// Whether events of this kind carry information for the directory.
     #[inline]
     pub(super) const fn takes(kind: EventKind) -> bool {
         matches!(
@@ -42,7 +42,7 @@ impl Directory {
         )
     }
 
-    /// Takes an event. One of another kind, or of no single instrument, says nothing.
+    /// Learns from an event. Events of other kinds, or about no single instrument, are ignored.
     pub(super) fn learn(&mut self, event: &Event) {
         if event.instrument >= InstrumentId::UNKNOWN || !Self::takes(event.kind) {
             return;
@@ -63,12 +63,12 @@ impl Directory {
         }
     }
 
-    /// Takes the name of an issue.
+    /// Sets an issue name.
     pub(super) fn name(&mut self, instrument: InstrumentId, publisher: Publisher, name: Box<str>) {
         self.0.entry((instrument, publisher)).or_default().issue_name = Some(name);
     }
 
-    /// What each feed says of an instrument, by the feeds' numbers.
+    /// Returns each feed's information about an instrument, ordered by feed number.
     pub fn of(&self, instrument: InstrumentId) -> impl Iterator<Item = (Publisher, &Listing)> {
         let of_one = (instrument, Publisher(0))..=(instrument, Publisher(u16::MAX));
         self.0.range(of_one).map(|((_, publisher), listing)| (*publisher, listing))

@@ -1,7 +1,7 @@
-//! The names of issues, which no event has room for: read from the messages by the schema alone, beside the feed.
+//! Issue names, which no event has room for: read from the messages by schema alone, beside the feed.
 //!
-//! Cost per packet: one address compare for feeds without names; every feed's check for unknown destinations; otherwise one type lookup per
-//! message.
+//! Cost per packet: one address comparison for feeds without names; every feed's check for unknown destinations; otherwise one type
+//! lookup per message.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ use tapeworks_wire::DecodeError;
 use super::Options;
 use crate::analyser::{Channel, publisher_of};
 
-/// Reads names from what a replay takes.
+/// Reads issue names from the packets of a replay.
 pub(super) struct IssueNames {
     walk: Walk<Channel, ()>,
     found: Found,
 }
 
-/// What was read so far.
+/// The names read so far.
 struct Found {
-    /// The publisher that the user sets.
+    /// The publisher set by the user.
     named: Option<Publisher>,
     /// The last name of each symbol and publisher.
     names: BTreeMap<(Symbol, Publisher), Box<str>>,
@@ -41,14 +41,14 @@ impl IssueNames {
         }
     }
 
-    /// Takes a packet. The whole messages of a truncated one are read. What comes by TCP, or in a file without packets, is of a feed without names.
+    /// Takes a packet. Complete messages of a truncated packet are read. Feeds over TCP, and files without packets, have no names.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
         if matches!(packet.datagram.transport, net::Transport::Udp) {
             self.walk.packet(packet, &mut self.found);
         }
     }
 
-    /// The names by symbol and feed.
+    /// Returns the names by symbol and feed.
     pub(super) fn finish(mut self) -> impl Iterator<Item = ((Symbol, Publisher), Box<str>)> {
         self.walk.finish(&mut self.found);
         self.found.names.into_iter()
@@ -110,7 +110,7 @@ impl WalkSink for Found {
 }
 
 impl Found {
-    /// Takes the name of a message of the directory.
+    /// Reads the name from a directory message.
     fn learn(&mut self, feed: &FeedSpec, of_packet: Option<Publisher>, message: &[u8]) -> Option<()> {
         let structure = feed.schema.message(feed.schema.tag_of(message)?)?;
         let Naming { directory, issue_name, symbol, suffix, .. } = feed.naming;

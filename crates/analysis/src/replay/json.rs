@@ -10,7 +10,7 @@ use tapeworks_market::{Flags, Level};
 use super::{Busy, Summary};
 
 impl Summary {
-    /// All of it for programs, with the first 100 gaps and problems. [`crate::replay`] has the meaning of the fields.
+    /// Converts the summary to JSON for programs, with the first 100 gaps and problems. [`crate::replay`] documents the fields.
     pub fn to_json(&self) -> Value {
         let times = &self.service_times;
         let level = |level: Option<Level>| {

@@ -34,26 +34,26 @@ pub struct ChannelSummary {
     pub counters: ChannelCounters,
     /// Duplicate, late and missing messages.
     pub sequence: SequenceCounters,
-    /// Destinations that carried it.
+    /// Number of destinations that carried it.
     pub lines: usize,
-    /// Nothing says of which venue it is: [`FeedSpec::is_presumed`](tapeworks_feed::FeedSpec::is_presumed).
+    /// Whether nothing shows which venue it belongs to: [`FeedSpec::is_presumed`](tapeworks_feed::FeedSpec::is_presumed).
     pub is_venue_presumed: bool,
 }
 
-/// Messages of a channel that did not come.
+/// Messages that a channel is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GapSummary {
-    /// The channel, by its place in [`Summary::channels`].
+    /// The channel, by its index in [`Summary::channels`].
     pub channel: usize,
-    /// The number of the first of them.
+    /// The number of the first missing message.
     pub first: u64,
-    /// How many.
+    /// How many are missing.
     pub count: u64,
-    /// When the message behind them was received.
+    /// When the message after them was received.
     pub received: Nanos,
 }
 
-/// The first gaps are kept with their places; each channel counts all of its own.
+/// Maximum number of gaps kept individually; each channel counts all of its gaps.
 pub const KEPT_GAPS: usize = 1_000;
 
 /// The books of a feed at the end.
@@ -61,13 +61,13 @@ pub const KEPT_GAPS: usize = 1_000;
 pub struct FeedSummary {
     /// The feed.
     pub publisher: Publisher,
-    /// What went through.
+    /// Counters of its books.
     pub counters: BookCounters,
     /// Orders resting at the end.
     pub orders: usize,
-    /// Books that were contradicted at the end: events did not fit them, so that they differ from the venue's.
+    /// Contradicted books at the end: events did not fit them, so they differ from the venue's.
     pub contradicted: usize,
-    /// How often a table had to grow.
+    /// Number of times that a table had to grow.
     pub growths: u64,
 }
 
@@ -84,37 +84,37 @@ pub struct Top {
     pub is_stale: bool,
 }
 
-/// A busy instrument at the end.
+/// A busy instrument, as of the end.
 #[derive(Clone, Debug)]
 pub struct Busy {
     /// Its symbol.
     pub symbol: Symbol,
     /// Events about it.
     pub events: u64,
-    /// The tops of the feeds that have a book of it; those of orders [may be left out](super::Options::skips_unused).
+    /// The tops of the feeds that have a book for it; books built from orders [may be left out](super::Options::skips_unused).
     pub tops: Vec<Top>,
     /// The NBBO, unless it [is left out](super::Options::skips_unused).
     pub nbbo: Option<Nbbo>,
-    /// The last NBBO that had a bid and an offer, and when it came; at the end of a day there is none any more.
+    /// The last NBBO with a bid and an offer, and its time; at the end of a day there is none any more.
     pub last_two_sided: Option<(Nanos, Nbbo)>,
 }
 
-/// Counters of the readers, all files together.
+/// Counters of the readers, summed over all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounters {
     /// Packets of captures.
     pub packets: u64,
-    /// Packets in blocks that have no time; they got that of the packet before.
+    /// Packets in blocks without a timestamp; they got that of the previous packet.
     pub without_time: u64,
-    /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
+    /// Packets with a time before 1970 or after 2554, clamped to that range.
     pub time_out_of_range: u64,
-    /// Datagrams in which damage goes unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
+    /// Datagrams in which damage would go unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
     pub unverified: u64,
-    /// Marks of the end of a session in message files.
+    /// End-of-session marks in message files.
     pub end_marks: u64,
 }
 
-/// The inputs that are done.
+/// Totals of the finished inputs.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     pub(super) counters: FileCounters,
@@ -122,13 +122,13 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// An input has come to its end.
+    /// Adds an input that has reached its end.
     pub(super) fn add(&mut self, input: &Input) {
         self.leave(input);
         self.unrecognised.extend(input.unrecognised());
     }
 
-    /// An input is left before its end.
+    /// Adds an input that was not read to its end.
     pub(super) fn leave(&mut self, input: &Input) {
         let counters = &mut self.counters;
         match &input.source {
@@ -148,40 +148,40 @@ impl Ended {
 /// A file written.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// What.
+    /// The schema of its records.
     pub schema: Schema,
-    /// How much.
+    /// The writer's summary.
     pub summary: tapeworks_store::Summary,
 }
 
 /// The summary of a replay.
 #[derive(Debug)]
 pub struct Summary {
-    /// The files, by their place.
+    /// The files, by index.
     pub files: Vec<String>,
     /// Counters of the readers.
     pub file_counters: FileCounters,
     /// Message files of an unknown day: their times count from 1970-01-01.
     pub without_day: Vec<String>,
-    /// Errors that ended a file early; the packets before were taken.
+    /// Errors that ended a file early; the packets before them were processed.
     pub file_errors: Vec<CaptureError>,
-    /// The captures of which no packet was recognised.
+    /// The captures in which no packet was recognized.
     pub unrecognised: Vec<Unrecognised>,
-    /// Destinations whose protocol was inferred because no other fits their packets, with that protocol.
+    /// Destinations whose protocol was inferred, because their packets fit no other, with that protocol.
     pub inferred: Vec<(SocketAddr, &'static str)>,
-    /// Whether it was stopped before the end of its inputs.
+    /// Whether the replay was stopped before the end of its inputs.
     pub is_interrupted: bool,
     /// Messages of all channels.
     pub messages: u64,
-    /// Events made of them.
+    /// Number of events produced.
     pub events: u64,
-    /// Wall time of the whole, reading and writing included.
+    /// Total wall time, including reading and writing.
     pub elapsed: Duration,
-    /// Service times of the messages measured, in ns, reading excluded, writing included.
+    /// Service times of the measured messages in ns, excluding reading, including writing.
     pub service_times: Histogram<u64>,
-    /// Of a paced replay: how much too late the latest packet was.
+    /// For a paced replay, the greatest lateness of a packet.
     pub worst_lateness: Option<Duration>,
     /// The first and the last receive time.
     pub times: Option<(Nanos, Nanos)>,
@@ -191,38 +191,37 @@ pub struct Summary {
     pub gaps: Vec<GapSummary>,
     /// The books of every feed.
     pub feeds: Vec<FeedSummary>,
-    /// Counters of input.
+    /// Counters of the feed's input.
     pub feed_counters: FeedCounters,
-    /// Symbols that are no symbols: blank, or not ASCII.
+    /// Invalid symbols: blank, or not ASCII.
     pub unreadable_symbols: u64,
     /// The problems.
     pub problems: Problems,
-    /// The NBBO's changes, unless it [is left out](super::Options::skips_unused).
+    /// Counts of the NBBO's changes, unless it [is left out](super::Options::skips_unused).
     pub nbbo: Option<NbboCounts>,
-    /// Changes of feeds that did not count for the NBBO: see [`tapeworks_market::NbboStage::ignored`].
+    /// Changes by feeds that do not count for the NBBO: see [`tapeworks_market::NbboStage::ignored`].
     pub nbbo_ignored: u64,
-    /// The symbols that were seen, in the order of their numbers.
+    /// The symbols seen, in the order of their numbers.
     pub symbols: Vec<Symbol>,
-    /// What the venues say of them.
+    /// The venues' information about the symbols.
     pub directory: Directory,
-    /// The requested symbols without a message, in order. Without meaning where the replay ended
-    /// early.
+    /// The requested symbols without a message, in order. Meaningless if the replay ended early.
     pub unseen_symbols: Vec<Symbol>,
-    /// The busiest instruments, the busiest first.
+    /// The busiest instruments, busiest first.
     pub busiest: Vec<Busy>,
-    /// The NBBO beside the SIPs', if [requested](super::Options::compare_sip).
+    /// The comparison of the NBBO with the SIPs', if [requested](super::Options::compare_sip).
     pub comparison: Option<Comparison>,
-    /// The bars, where they were asked for.
+    /// The bars, if requested.
     pub bars: Option<Bars>,
     /// The files written.
     pub written: Vec<Written>,
 }
 
-/// How many of the busiest instruments a summary has.
+/// Number of busiest instruments in a summary.
 pub const BUSIEST: usize = 10;
 
 impl Summary {
-    /// Wall nanoseconds per message.
+    /// Returns the wall time per message in nanoseconds.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.messages > 0).then(|| self.elapsed.as_nanos() as f64 / self.messages as f64)
     }
@@ -239,7 +238,7 @@ impl Summary {
             && self.feeds.iter().all(|feed| feed.counters.rejected() + feed.counters.instruments_beyond == 0)
     }
 
-    /// What the input has and an output cannot hold, one line for each output: `mbo` has no record for price levels and quotes.
+    /// Returns what the input has but an output cannot hold, one line per output: `mbo` has no record for price levels and quotes.
     pub fn lacking(&self) -> impl Iterator<Item = String> {
         self.written.iter().filter_map(|written| {
             let count = written.summary.skipped(Skip::NotOrderByOrder);
@@ -253,24 +252,24 @@ impl Summary {
         })
     }
 
-    /// What is wrong with whole files, a line each.
+    /// Returns what is wrong with whole files, one line each.
     pub fn complaints(&self) -> impl Iterator<Item = String> {
         let damaged = self.file_errors.iter().map(ToString::to_string);
         damaged.chain(self.unrecognised.iter().map(ToString::to_string))
     }
 
-    /// Values that a file could not hold, so that it has none in their place.
+    /// Returns the number of values that did not fit a file's format and were left empty.
     pub fn values_lost(&self) -> u64 {
         self.written.iter().map(|written| written.summary.out_of_range).sum()
     }
 
-    /// Messages that did not come, over all channels; `u64::MAX` where damaged sequence numbers make them more.
+    /// Returns the number of missing messages over all channels, saturating at `u64::MAX`, which damaged sequence numbers can reach.
     pub fn missing_messages(&self) -> u64 {
         self.channels.iter().map(|channel| channel.sequence.missing_messages).fold(0, u64::saturating_add)
     }
 }
 
-/// The summary of what went through `run`; the loop fills in the rest.
+/// Builds the summary of what went through `run`; the loop fills in the rest.
 pub(super) fn summarise(run: Run, options: &Options) -> Summary {
     let Run { feed, market, mut outlet, issue_names, .. } = run;
     for ((symbol, publisher), name) in issue_names.into_iter().flat_map(|names| names.finish()) {
@@ -286,7 +285,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
     if let Some(comparison) = &mut comparison {
         comparison.finish();
     }
-    // Events of message files have their own times.
+    // Events of message files use the times in the messages.
     let of_events = (outlet.last > Nanos(0)).then_some((outlet.first, outlet.last));
     let channels = feed
         .channels()

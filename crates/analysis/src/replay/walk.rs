@@ -1,4 +1,4 @@
-//! A replay step by step: its books and NBBO between packets.
+//! A step-by-step replay: its books and NBBO can be read between packets.
 
 use tapeworks_feed::{Packet, ProblemKind, VenueConflict};
 use tapeworks_market::{BookStage, Instruments, NbboStage};
@@ -14,9 +14,9 @@ use super::{
 use crate::input::Input;
 use crate::replay::summary::summarise;
 
-/// Books and the synthetic NBBO while packets come: of files, which are merged by time, or of the caller's.
+/// Books and the synthetic NBBO while packets arrive: from files, merged by time, or from the caller.
 ///
-/// What concerns outputs and pace in [`Options`] has no meaning here.
+/// The fields of [`Options`] about outputs and pace have no effect here.
 pub struct Walk {
     options: Options,
     inputs: Vec<Input>,
@@ -24,19 +24,19 @@ pub struct Walk {
     without_day: Vec<String>,
     file_errors: Vec<CaptureError>,
     ended: Ended,
-    /// Finds the datagrams in frames of the caller's.
+    /// Finds the datagrams in the caller's frames.
     receiver: Receiver,
     is_interrupted: bool,
-    /// Packets of the caller's.
+    /// Number of the caller's packets.
     packets: u64,
 }
 
-/// How far [`Walk::advance`] came.
+/// How far [`Walk::advance`] got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advanced {
-    /// It took as many packets as it may, and there may be more.
+    /// It processed the maximum number of packets; there may be more.
     Most,
-    /// The next packet is not before the time.
+    /// The next packet is not before the given time.
     Until,
     /// The files have ended.
     Ended,
@@ -49,10 +49,10 @@ impl std::fmt::Debug for Walk {
 }
 
 impl Walk {
-    /// Opens the files of `options`, of which there may be none.
+    /// Opens the files of `options`, if any.
     ///
     /// # Errors
-    /// [`ReplayError`] when an input cannot be opened.
+    /// [`ReplayError`] if an input cannot be opened.
     pub fn open(options: Options) -> Result<Self, ReplayError> {
         let inputs = input::open_all(&options.inputs, options.application)?;
         let without_day = without_day(&inputs, &options)?;
@@ -70,8 +70,8 @@ impl Walk {
         })
     }
 
-    /// Takes the packets (or messages of a file without packets) that were received before `until`, at most `most` of them. A file
-    /// that turns out to be cut or damaged ends there: see [`Summary::file_errors`].
+    /// Processes the packets (or messages, in a file without packets) received before `until`, at most `most` of them. A truncated or
+    /// damaged file ends there: see [`Summary::file_errors`].
     pub fn advance(&mut self, until: Nanos, most: u64) -> Advanced {
         let advanced = self.advance_unflushed(until, most);
         self.run.flush();
@@ -112,7 +112,7 @@ impl Walk {
         }
     }
 
-    /// Takes a packet of the caller's.
+    /// Processes a packet from the caller.
     pub fn packet(&mut self, received: Nanos, datagram: Datagram<'_>) {
         self.packets += 1;
         self.take(self.packets, received, datagram);
@@ -128,8 +128,8 @@ impl Walk {
         self.run.messages = self.run.feed.messages();
     }
 
-    /// Takes a captured frame of the caller's, or keeps it as a fragment. Damaged frames are counted, by their headers and
-    /// checksums; sound frames that are not UDP or TCP over IP are skipped.
+    /// Processes a captured frame from the caller, or keeps it as a fragment. Frames with damaged headers or checksums are counted;
+    /// sound frames that are not UDP or TCP over IP are skipped.
     pub fn frame(&mut self, link_type: LinkType, bytes: &[u8], received: Nanos) {
         let mut receiver = std::mem::take(&mut self.receiver);
         while receiver.is_pending()
@@ -147,43 +147,43 @@ impl Walk {
         self.receiver = receiver;
     }
 
-    /// Counts a damaged frame of the caller's.
+    /// Counts a damaged frame from the caller.
     fn note(&mut self, origin: Origin, error: HeaderError) {
         let kind = ProblemKind::Header(error);
         self.run.feed.note(tapeworks_feed::Problem { file: 0, packet: origin.number, offset: 0, kind });
     }
 
-    /// The first group that contradicts [`Options::publisher`]; its packets are not read.
+    /// Returns the first multicast group that contradicts [`Options::publisher`]; its packets are not read.
     pub const fn venue_conflict(&self) -> Option<VenueConflict> {
         self.run.feed.venue_conflict()
     }
 
-    /// The books.
+    /// Returns the books.
     pub fn books(&self) -> &BookStage {
         &self.run.market.first
     }
 
-    /// The synthetic NBBO, unless it [is left out](Options::skips_unused).
+    /// Returns the synthetic NBBO, unless it [is left out](Options::skips_unused).
     pub const fn nbbo(&self) -> Option<&NbboStage> {
         self.run.market.second.as_ref()
     }
 
-    /// The instruments so far.
+    /// Returns the instruments seen so far.
     pub fn instruments(&self) -> &Instruments {
         &self.run.outlet.instruments
     }
 
-    /// Messages taken.
+    /// Returns the number of messages processed.
     pub fn messages(&self) -> u64 {
         self.run.messages
     }
 
-    /// The receive time of the last packet.
+    /// Returns the receive time of the last packet.
     pub fn time(&self) -> Option<Nanos> {
         self.run.times.map(|(_, last)| last)
     }
 
-    /// The summary, as of a replay that ends here.
+    /// Ends the replay and returns its summary.
     pub fn finish(mut self) -> Summary {
         while let Some((origin, error)) = self.receiver.take_report(None) {
             self.note(origin, error);

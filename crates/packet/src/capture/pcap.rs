@@ -8,7 +8,7 @@ pub(super) const RECORD_HEADER_BYTES: usize = 16;
 pub(super) const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// The file header's facts about every record.
+/// The fields of the file header that apply to every record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
     order: ByteOrder,
@@ -18,7 +18,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The byte order and the nanoseconds of a time unit, by magic number.
+    /// Returns the byte order and the nanoseconds per time unit for a magic number.
     pub(super) fn magic(bytes: [u8; 4]) -> Option<(ByteOrder, u32)> {
         for order in [ByteOrder::Little, ByteOrder::Big] {
             match order.u32(bytes) {

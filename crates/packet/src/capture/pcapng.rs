@@ -1,5 +1,5 @@
-//! The pcapng format: blocks, of which the enhanced, simple and obsolete packet blocks hold packets, the section header sets
-//! the byte order, and the interface descriptions set link type and time unit. Other blocks are skipped.
+//! The pcapng format, a sequence of blocks. Enhanced, simple and obsolete packet blocks hold packets, the section header sets
+//! the byte order, and interface descriptions set the link type and time unit. Other blocks are skipped.
 
 use super::{ByteOrder, Fault, LinkType, MAX_BLOCK_BYTES, MAX_CAPTURED_BYTES, Record, Step, four};
 
@@ -17,33 +17,33 @@ const OPTION_TIME_OFFSET: u16 = 14;
 /// Every block has a type, the total length, and the length again at the end.
 pub(super) const BLOCK_FRAME_BYTES: usize = 12;
 
-/// The facts about later packets from the sections and interfaces read so far.
+/// State from the sections and interfaces read so far that later packets need.
 #[derive(Debug)]
 pub(super) struct Sections {
     order: ByteOrder,
     interfaces: Vec<Interface>,
-    /// The time of the last packet that had one, for the simple packet blocks, which have none.
+    /// Time of the last packet that had one; simple packet blocks, which carry no time, inherit it.
     last_timestamp_ns: u64,
-    /// Simple packet blocks seen: packets without a time of their own.
+    /// Simple packet blocks seen: packets without a timestamp.
     pub(super) without_time: u64,
-    /// Times that do not fit 64 bits of nanoseconds since 1970 and were moved to the nearest that does.
+    /// Times that do not fit in 64 bits of nanoseconds since 1970 and were clamped to the nearest that does.
     pub(super) time_out_of_range: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Interface {
     link_type: LinkType,
-    /// Most bytes kept of a packet; 0 for no limit.
+    /// Maximum bytes kept of a packet; 0 for no limit.
     snap_length: u32,
     unit: TimeUnit,
     offset_seconds: i64,
 }
 
-/// The conversion of an interface's ticks to nanoseconds.
+/// How to convert an interface's ticks to nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeUnit {
     Multiply(u64),
-    /// Finer than a nanosecond: only fractions of our unit are lost.
+    /// Ticks finer than a nanosecond: the remainder is dropped.
     Divide(u64),
     /// A tick is 2 to the minus n seconds.
     Binary(u8),
@@ -52,13 +52,13 @@ enum TimeUnit {
 impl TimeUnit {
     const MICROSECOND: Self = Self::Multiply(1_000);
 
-    /// Reads option if_tsresol: the negative power of ten, or of two if the top bit is set.
+    /// Parses option if_tsresol: a negative power of ten, or of two if the top bit is set.
     fn from_option(value: u8) -> Self {
         let power = u32::from(value & 0x7f);
         match value {
             0x80.. => Self::Binary(value & 0x7f),
             0..=9 => Self::Multiply(10_u64.pow(9 - power)),
-            // 10^19 is the last power in 64 bits; ticks finer than that are below one nanosecond altogether.
+            // 10^19 is the largest power of ten in 64 bits; finer ticks never add up to a nanosecond.
             _ => Self::Divide(10_u64.checked_pow(power - 9).unwrap_or(u64::MAX)),
         }
     }
@@ -89,7 +89,7 @@ impl Sections {
         let Some(head) = window.first_chunk::<BLOCK_FRAME_BYTES>() else {
             return Ok(Step::More(BLOCK_FRAME_BYTES));
         };
-        // The section header's type is the same in both byte orders; the bytes behind it give the order.
+        // The section header's type is the same in both byte orders; the bytes after it give the order.
         if four(head, 0) == SECTION_HEADER.to_be_bytes() {
             self.order = match u32::from_le_bytes(four(head, 8)) {
                 BYTE_ORDER_MAGIC => ByteOrder::Little,
@@ -137,7 +137,7 @@ impl Sections {
         }
     }
 
-    /// A section header: interfaces are numbered anew.
+    /// Starts a section: interface numbers restart at 0.
     #[cold]
     fn begin_section(&mut self, body: &[u8], length: u32) -> Result<Step, Fault> {
         let Some(fixed) = body.first_chunk::<16>() else {
@@ -193,7 +193,7 @@ impl Sections {
         Ok(Step::Skip(u64::from(length)))
     }
 
-    /// Interface, time (high, low), captured length, original length, then the packet.
+    /// Parses an enhanced packet: interface, time (high, low), captured length, original length, then the packet.
     #[inline]
     fn enhanced(&mut self, body: &[u8], end: usize) -> Result<Step, Fault> {
         let Some(fixed) = body.first_chunk::<20>() else {
@@ -206,7 +206,7 @@ impl Sections {
         self.timed_packet(interface, fixed, body.len() - 20, end)
     }
 
-    /// Interface and drop count (16 bits each) where the enhanced packet has the interface; the rest is the same.
+    /// Parses an obsolete packet: 16 bits each of interface and drop count instead of the interface; the rest is the same.
     #[cold]
     fn obsolete(&mut self, body: &[u8], end: usize) -> Result<Step, Fault> {
         let Some(fixed) = body.first_chunk::<20>() else {
@@ -255,7 +255,7 @@ impl Sections {
         Ok(Step::Packet(Record { start: 28, captured, end, timestamp_ns, original_length, link_type }))
     }
 
-    /// Only the original length, then the packet, cut to the first interface's snap length.
+    /// Parses a simple packet: the original length, then the packet, cut to the first interface's snap length.
     #[cold]
     fn simple(&mut self, body: &[u8], end: usize) -> Result<Step, Fault> {
         let length = end as u32;

@@ -1,4 +1,4 @@
-//! The reader: shows the format's step the bytes ahead until it finds a packet, and hands that out.
+//! The reader: shows the bytes ahead to the format's parser until it finds a packet, and returns that packet.
 
 use std::path::Path;
 
@@ -7,26 +7,26 @@ use crate::error::{CaptureError, FirstBytes};
 use crate::net::{Datagram, HeaderError, Origin, Receiver};
 use crate::source::ByteSource;
 
-/// One packet as the capture file has it. Its bytes are those of the file, not copied.
+/// One packet of a capture file. Its bytes are borrowed from the file, not copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturedPacket<'a> {
     /// The packet's number in the file, from 1, as Wireshark counts.
     pub number: u64,
-    /// Where its first captured byte lies in the file, or in the decompressed content of a compressed file.
+    /// Offset of its first captured byte in the file, or in the decompressed content of a compressed file.
     pub offset: u64,
     /// When it was captured, in nanoseconds since 1970-01-01 00:00 UTC. A pcapng simple packet block has no time: it
     /// gets the time of the packet before it (0 if there is none) and is counted in [`Tally::without_time`].
     pub timestamp_ns: u64,
-    /// The link layer of the first byte.
+    /// The link layer that the packet's bytes begin with.
     pub link_type: LinkType,
-    /// Bytes that the packet had on the line; more than `bytes` if the capture cut it.
+    /// The packet's length on the wire; more than `bytes` if the capture truncated it.
     pub original_length: u32,
-    /// The bytes captured.
+    /// The captured bytes.
     pub bytes: &'a [u8],
 }
 
 impl CapturedPacket<'_> {
-    /// Whether the capture kept less than the packet had.
+    /// Whether the capture truncated the packet.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_length as usize
@@ -36,47 +36,48 @@ impl CapturedPacket<'_> {
 /// A captured packet and the datagram in it.
 #[derive(Debug, Clone, Copy)]
 pub struct CapturedDatagram<'a> {
-    /// The packet. A datagram in fragments comes with the packet that completed it, which then has the number, offset and time of
-    /// the first fragment. For [`HeaderError::Incomplete`], and for a [`HeaderError::Checksum`] whose datagram was used,
-    /// it has no bytes, the number and offset of the packet at fault (of the fragment that was captured first), and the time at
+    /// The packet. A datagram reassembled from fragments comes with the packet that completed it, with the number, offset and time
+    /// of the first fragment. For [`HeaderError::Incomplete`], and for a [`HeaderError::Checksum`] whose datagram was used, the
+    /// packet has no bytes; it has the number and offset of the packet at fault (the fragment captured first) and the time at
     /// which the damage became certain.
     pub packet: CapturedPacket<'a>,
-    /// The datagram, or why there is none. [`HeaderError::Fragment`] means that the packet is kept for a later one.
+    /// The datagram, or why there is none. [`HeaderError::Fragment`] means that the reader keeps the packet for reassembly.
     pub datagram: Result<Datagram<'a>, HeaderError>,
 }
 
 /// A reader's counters, for the user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets handed out.
+    /// Packets returned.
     pub packets: u64,
-    /// Captured bytes handed out.
+    /// Captured bytes returned.
     pub bytes: u64,
-    /// Packets of which the capture kept less than they had.
+    /// Packets that the capture truncated.
     pub cut: u64,
-    /// Packets in blocks that have no time.
+    /// Packets in blocks without a timestamp.
     pub without_time: u64,
-    /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
+    /// Packets with a time before 1970 or after 2554, clamped to that range.
     pub time_out_of_range: u64,
-    /// Datagrams in which damage goes unnoticed: see [`Checksums::unverified`](crate::net::Checksums::unverified).
+    /// Datagrams in which damage would go unnoticed: see [`Checksums::unverified`](crate::net::Checksums::unverified).
     pub unverified: u64,
 }
 
 /// Reads a pcap or pcapng file, plain, gzip or zstd, packet by packet.
 ///
-/// The packets before a damaged or cut place are handed out first, then the error, once; after that the file has ended. Packets
-/// are borrowed: each is valid until the next call. Plain files are mapped; see [`ByteSource`] for files that change meanwhile.
+/// If the file is damaged or truncated, the reader returns the packets before that place, then the error, once, and then ends.
+/// Packets are borrowed: each is valid until the next call. Plain files are mapped; see [`ByteSource`] for files that change
+/// while they are read.
 #[derive(Debug)]
 pub struct CaptureReader {
     source: ByteSource,
     format: Format,
-    /// The next packet, found but not handed out yet.
+    /// The next packet, found but not returned yet.
     found: Option<Record>,
     tally: Tally,
     ended: bool,
-    /// Finds the datagrams, if [`CaptureReader::next_datagram`] is used.
+    /// Finds the datagrams when [`CaptureReader::next_datagram`] is used.
     receiver: Receiver,
-    /// The time of the last packet handed out.
+    /// Time of the last packet returned.
     last_timestamp_ns: u64,
 }
 
@@ -86,7 +87,7 @@ enum Format {
     PcapNg(pcapng::Sections),
 }
 
-/// Takes the packet that `record` describes out of the window.
+/// Consumes the packet that `record` describes from the window.
 #[inline]
 fn hand_out<'a>(source: &'a mut ByteSource, tally: &mut Tally, record: Record) -> CapturedPacket<'a> {
     let offset = source.position() + record.start as u64;
@@ -113,7 +114,7 @@ impl CaptureReader {
         Self::new(ByteSource::open(path)?)
     }
 
-    /// Reads the capture in `source`, which stands at its beginning.
+    /// Reads the capture in `source`, which must be at its beginning.
     ///
     /// # Errors
     /// [`CaptureError::Empty`], [`CaptureError::UnknownFormat`], [`CaptureError::TruncatedHeader`], or the source's
@@ -158,10 +159,10 @@ impl CaptureReader {
         })
     }
 
-    /// The next packet, or `None` at the end.
+    /// Returns the next packet, or `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with the file at this place; the reader has then ended.
+    /// What is wrong with the file at this point; the reader has then ended.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<CapturedPacket<'_>>, CaptureError> {
         if !self.find()? {
@@ -170,9 +171,9 @@ impl CaptureReader {
         Ok(self.found.take().map(|record| hand_out(&mut self.source, &mut self.tally, record)))
     }
 
-    /// The next packet and the UDP or TCP payload in it, or `None` at the end. Puts IP fragments together and
-    /// compares UDP checksums. A datagram that stays incomplete is reported as [`HeaderError::Incomplete`], and one that was used
-    /// before its flow's checksums could be trusted as [`HeaderError::Checksum`], between packets or at the end.
+    /// Returns the next packet and the UDP or TCP payload in it, or `None` at the end. It reassembles IP fragments and verifies UDP
+    /// checksums. A datagram that stays incomplete is reported as [`HeaderError::Incomplete`], and a damaged one that was used
+    /// before its flow's checksums could be trusted as [`HeaderError::Checksum`]; both come between packets or at the end.
     ///
     /// # Errors
     /// As [`CaptureReader::next_packet`].
@@ -198,7 +199,7 @@ impl CaptureReader {
         }))
     }
 
-    /// Damage of an earlier packet that is certain before the next one.
+    /// Returns a report about an earlier packet whose damage is certain before the next packet.
     #[cold]
     #[inline(never)]
     fn take_report(&mut self) -> Option<CapturedDatagram<'static>> {
@@ -215,15 +216,15 @@ impl CaptureReader {
         Some(CapturedDatagram { packet, datagram: Err(error) })
     }
 
-    /// Goes back to the first packet, without opening the file again. Returns `false` and stays where it is for a stream
-    /// (compressed file, pipe).
+    /// Rewinds to the first packet without reopening the file. Returns `false`, and stays where it is, for a stream (compressed
+    /// file, pipe).
     pub fn rewind(&mut self) -> bool {
         if !self.source.rewind() {
             return false;
         }
         match &mut self.format {
             Format::Pcap(_) => {
-                // If the file has become shorter than its header, the read of the first packet reports it.
+                // If the file is now shorter than its header, reading the first packet reports it.
                 self.source.fill(pcap::FILE_HEADER_BYTES);
                 self.source.consume(pcap::FILE_HEADER_BYTES);
             }
@@ -234,7 +235,7 @@ impl CaptureReader {
         true
     }
 
-    /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: for merging
+    /// Returns the time of the next packet, in nanoseconds since 1970-01-01 00:00 UTC, without consuming the packet; used to merge
     /// captures by time. `None` at the end, after the last [report of an earlier packet](CapturedDatagram::packet).
     ///
     /// # Errors
@@ -246,7 +247,7 @@ impl CaptureReader {
         Ok(self.found.map(|record| record.timestamp_ns).or_else(last))
     }
 
-    /// Counters of the packets handed out so far.
+    /// Returns the counters for the packets returned so far.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally { unverified: self.receiver.unverified(), ..self.tally };
         if let Format::PcapNg(sections) = &self.format {
@@ -256,12 +257,12 @@ impl CaptureReader {
         tally
     }
 
-    /// The source of the bytes: the file's name, its length and how far it has been read.
+    /// Returns the byte source: the file's name, its length, and how far it has been read.
     pub fn source(&self) -> &ByteSource {
         &self.source
     }
 
-    /// Looks for the next packet unless it has been found already; `false` at the end.
+    /// Looks for the next packet unless one has already been found; returns `false` at the end.
     #[inline]
     fn find(&mut self) -> Result<bool, CaptureError> {
         if self.found.is_some() {
@@ -299,7 +300,7 @@ impl CaptureReader {
         }
     }
 
-    /// The source has ended: cleanly, by a failure of its own, or inside a record.
+    /// Handles the end of the source: a clean end, a failure of the source, or an end inside a record.
     #[cold]
     fn end(&mut self, need: u64, got: u64) -> Result<bool, CaptureError> {
         self.ended = true;

@@ -1,4 +1,4 @@
-//! The writer: pcap or pcapng, into anything that takes bytes.
+//! The writer: pcap or pcapng, into any sink of bytes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::new_file::{CompressedFile, NewFileError};
 
 use super::{ByteOrder, LinkType, MAX_CAPTURED_BYTES, pcap, pcapng};
 
-/// Which format a [`Writer`] writes.
+/// The format that a [`Writer`] writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// pcap.
@@ -17,13 +17,13 @@ pub enum Format {
     PcapNg,
 }
 
-/// The unit of the times in the file.
+/// The time unit in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resolution {
-    /// Nanoseconds: nothing is lost.
+    /// Nanoseconds, lossless.
     #[default]
     Nanoseconds,
-    /// Microseconds, for tools that know nothing finer: the last three digits of the nanoseconds are cut off.
+    /// Microseconds, for tools that support nothing finer: the last three digits of the nanoseconds are dropped.
     Microseconds,
 }
 
@@ -34,9 +34,9 @@ pub struct WriterOptions {
     pub format: Format,
     /// The unit of time.
     pub resolution: Resolution,
-    /// The link layer of the packets' first byte.
+    /// The link layer that the packets' bytes begin with.
     pub link_type: LinkType,
-    /// Write numbers with their most significant byte first.
+    /// Writes numbers big-endian.
     pub big_endian: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for WriterOptions {
 }
 
 impl Format {
-    /// The format by the ending of a file's name: `.pcap` or `.pcapng`, each also with `.gz` or `.zst` behind it.
+    /// Returns the format for a file name's extension: `.pcap` or `.pcapng`, optionally followed by `.gz` or `.zst`.
     pub fn from_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
@@ -64,8 +64,8 @@ impl Format {
     }
 }
 
-/// Writes packets as a capture file: into a file with [`Writer::create`], or into any sink with [`Writer::new`]. Give it a
-/// buffered sink; it writes each record in up to three pieces and allocates nothing.
+/// Writes packets as a capture file: into a file with [`Writer::create`], or into any sink with [`Writer::new`]. The sink should
+/// be buffered, because each record is written in up to three pieces. Writing allocates nothing.
 ///
 /// ```
 /// use tapeworks_packet::capture::{CaptureReader, Writer, WriterOptions};
@@ -90,9 +90,9 @@ pub struct Writer<W: Write> {
 }
 
 impl Writer<CompressedFile> {
-    /// Begins a capture at `path`: pcapng if the name says so ([`Format::from_path`]), otherwise pcap, both with nanoseconds
-    /// and Ethernet; compressed if it ends in `.gz` or `.zst`. `-` is standard output. A file that exists is not replaced. The
-    /// file is `NAME.partial` until [`Writer::close`]; a writer that is dropped before leaves no file.
+    /// Creates a capture at `path`: pcapng if the name says so ([`Format::from_path`]), otherwise pcap, both with nanoseconds
+    /// and Ethernet; compressed if the name ends in `.gz` or `.zst`. `-` is standard output. An existing file is not replaced. The
+    /// file is `NAME.partial` until [`Writer::close`]; a writer that is dropped before that leaves no file.
     ///
     /// ```
     /// use tapeworks_packet::capture::{CaptureReader, Writer};
@@ -119,7 +119,7 @@ impl Writer<CompressedFile> {
         Self::new(file, options).map_err(|source| NewFileError::Write { path: path.to_owned(), source })
     }
 
-    /// Writes the buffered bytes, gives the file its name, and returns its number of packets.
+    /// Writes the buffered bytes, gives the file its name, and returns the number of packets.
     ///
     /// # Errors
     /// As [`CompressedFile::finish`].
@@ -134,7 +134,7 @@ impl<W: Write> Writer<W> {
     /// Writes the file's header to `sink`.
     ///
     /// # Errors
-    /// What `sink` says.
+    /// Errors of `sink`.
     pub fn new(mut sink: W, options: WriterOptions) -> io::Result<Self> {
         let order = if options.big_endian { ByteOrder::Big } else { ByteOrder::Little };
         match options.format {
@@ -144,18 +144,18 @@ impl<W: Write> Writer<W> {
         Ok(Self { sink, options, order, packets: 0 })
     }
 
-    /// Writes a packet captured whole at `timestamp_ns` (nanoseconds since 1970-01-01 00:00 UTC).
+    /// Writes a complete packet captured at `timestamp_ns` (nanoseconds since 1970-01-01 00:00 UTC).
     ///
     /// # Errors
-    /// What the sink says; [`io::ErrorKind::InvalidInput`] for a packet longer than [`MAX_CAPTURED_BYTES`] or, in
+    /// Errors of the sink; [`io::ErrorKind::InvalidInput`] for a packet longer than [`MAX_CAPTURED_BYTES`] or, in
     /// pcap, a time after the year 2106.
     #[inline]
     pub fn write_packet(&mut self, timestamp_ns: u64, bytes: &[u8]) -> io::Result<()> {
-        // A longer packet is refused below, so the conversion loses nothing.
+        // A longer packet is rejected below, so the conversion loses nothing.
         self.write_cut_packet(timestamp_ns, bytes, bytes.len() as u32)
     }
 
-    /// Writes a packet of `original_length` bytes on the line, of which the capture has only `bytes`.
+    /// Writes a packet that had `original_length` bytes on the wire, of which only `bytes` were captured.
     ///
     /// # Errors
     /// As [`Writer::write_packet`].
@@ -179,20 +179,20 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Packets written.
+    /// Returns the number of packets written.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// The sink, for a caller that decides when its buffer is emptied.
+    /// Returns the sink, for a caller that decides when to flush its buffer.
     pub fn sink_mut(&mut self) -> &mut W {
         &mut self.sink
     }
 
-    /// Flushes the sink and gives it back.
+    /// Flushes the sink and returns it.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Errors of the sink.
     pub fn finish(mut self) -> io::Result<W> {
         self.sink.flush()?;
         Ok(self.sink)
@@ -261,7 +261,7 @@ fn write_pcap_header(sink: &mut impl Write, order: ByteOrder, options: WriterOpt
     sink.write_all(&header)
 }
 
-/// One section header, of unknown length, and one interface description, with the time unit as its only option.
+/// Writes one section header, of unknown length, and one interface description, whose only option is the time unit.
 fn write_pcapng_header(sink: &mut impl Write, order: ByteOrder, options: WriterOptions) -> io::Result<()> {
     let mut section = [0; 28];
     order.put_u32(&mut section, 0, pcapng::SECTION_HEADER);
@@ -288,7 +288,7 @@ fn write_pcapng_header(sink: &mut impl Write, order: ByteOrder, options: WriterO
 }
 
 impl ByteOrder {
-    /// Writes `value` at `at`, which lies inside `bytes` by at least its width: every caller's offset is a constant.
+    /// Writes `value` at `at`. Every caller's offset is a constant that leaves room for it.
     fn put_u32(self, bytes: &mut [u8], at: usize, value: u32) {
         bytes[at..at + 4].copy_from_slice(&match self {
             Self::Little => value.to_le_bytes(),

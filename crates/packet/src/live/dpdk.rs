@@ -1,33 +1,33 @@
-//! Frames of a device that the program reads itself, without the kernel (DPDK).
+//! Frames of a device that the program reads itself, bypassing the kernel (DPDK).
 //!
-//! The options are in every build; the receiver is part of a build with the feature `dpdk`.
+//! The options are in every build; the receiver needs the feature `dpdk`.
 
 #[cfg(feature = "dpdk")]
 pub(super) mod receiver;
 #[cfg(all(test, feature = "dpdk"))]
 mod tests;
 
-/// The most buffers that a device may have.
+/// Maximum number of buffers of a device.
 pub const MAX_DPDK_BUFFERS: u32 = 1 << 20;
 
-/// Options for reading a device by DPDK.
+/// Options for reading a device through DPDK.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DpdkOptions {
-    /// The device as DPDK names it, with its own options: a card (`0000:01:00.0`) that a driver of DPDK holds, or a virtual one
+    /// The device as DPDK names it, with its device options: a card (`0000:01:00.0`) bound to a DPDK driver, or a virtual device
     /// (`net_af_packet0,iface=eth1`, `net_pcap0,rx_pcap=day.pcap`).
     pub device: String,
-    /// Arguments for DPDK's environment, as its programs take them (`--no-huge`, `-m`, `256`). They count once for a process.
+    /// Arguments for DPDK's environment, as its programs take them (`--no-huge`, `-m`, `256`). They apply once per process.
     pub arguments: Vec<String>,
-    /// Buffers of 2,048 bytes, which frames wait in: at most [`MAX_DPDK_BUFFERS`]. A frame may take several.
+    /// Buffers of 2,048 bytes for frames that wait: at most [`MAX_DPDK_BUFFERS`]. A frame may take several.
     pub buffers: u32,
-    /// Places of the card's receive ring, as near as the device can.
+    /// Descriptors in the card's receive ring, as near as the device allows.
     pub descriptors: u16,
-    /// Receives frames to other machines too. Otherwise those to all groups come.
+    /// Receives frames addressed to other machines as well. Otherwise frames to all multicast groups arrive.
     pub promiscuous: bool,
 }
 
 impl DpdkOptions {
-    /// 16,384 buffers, 4,096 places in the card's ring, promiscuous, no arguments.
+    /// 16,384 buffers, 4,096 descriptors, promiscuous, no arguments.
     pub fn new(device: impl Into<String>) -> Self {
         Self {
             device: device.into(),

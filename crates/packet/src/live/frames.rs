@@ -1,4 +1,4 @@
-//! The frames of a network interface, by each way.
+//! Frames of a network interface, received by any of the supported methods.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -36,21 +36,21 @@ pub enum FrameReceiver {
     Dpdk(Box<DpdkReceiver>),
 }
 
-/// What an interface's receiver has counted.
+/// Counters of an interface's receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameCounts {
-    /// By AF_PACKET: the kernel's, and the frames whose checksum the receiver completed.
+    /// By AF_PACKET: the kernel's counters, and the number of frames whose checksum the receiver completed.
     Packet(PacketStatistics, u64),
-    /// By AF_XDP: frames that the kernel dropped.
+    /// By AF_XDP: frames dropped by the kernel.
     #[cfg(feature = "af-xdp")]
     Xdp(u64),
-    /// By DPDK: frames that the device dropped.
+    /// By DPDK: frames dropped by the device.
     #[cfg(feature = "dpdk")]
     Dpdk(u64),
 }
 
 impl FrameCounts {
-    /// Frames that the kernel, or the device, dropped.
+    /// Returns the number of frames dropped by the kernel or the device.
     pub const fn drops(&self) -> u64 {
         match self {
             Self::Packet(statistics, _) => statistics.drops,
@@ -77,10 +77,10 @@ impl FrameReceiver {
         })
     }
 
-    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were.
+    /// Takes up to `most` available frames, passes each to `each`, and returns their number.
     ///
     /// # Errors
-    /// [`InterfaceError`]; not that there is none.
+    /// [`InterfaceError`]; having no frame is not an error.
     pub fn receive(
         &mut self,
         pool: &mut Pool,
@@ -97,7 +97,7 @@ impl FrameReceiver {
         }
     }
 
-    /// Whether frames wait in the ring.
+    /// Whether frames are waiting in the ring.
     pub fn is_ready(&mut self) -> bool {
         match self {
             Self::Packet(receiver) => receiver.is_ready(),
@@ -108,7 +108,7 @@ impl FrameReceiver {
         }
     }
 
-    /// Whether nothing wakes who waits by its descriptor: it must be looked at again and again.
+    /// Whether its descriptor never becomes ready, so that the receiver must be polled.
     pub const fn is_polled(&self) -> bool {
         match self {
             Self::Packet(_) => false,
@@ -119,7 +119,7 @@ impl FrameReceiver {
         }
     }
 
-    /// Whether the interface is still there and up.
+    /// Checks that the interface still exists and is up.
     ///
     /// # Errors
     /// [`InterfaceError`] when it is not.
@@ -133,7 +133,7 @@ impl FrameReceiver {
         }
     }
 
-    /// The kernel's counts up to now.
+    /// Returns the kernel's counters up to now.
     ///
     /// # Errors
     /// [`InterfaceError`].
@@ -151,7 +151,7 @@ impl FrameReceiver {
 }
 
 impl AsFd for FrameReceiver {
-    /// For waiting until there is something to receive.
+    /// Returns the descriptor to wait on until there is something to receive.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Packet(receiver) => receiver.as_fd(),

@@ -7,17 +7,17 @@ use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use crate::capture::LinkType;
 
-/// Why an interface cannot be read or written, in one line that names it.
+/// Why an interface cannot be read or written: one line that names the interface.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
-    /// There is none of this name.
+    /// No interface has this name.
     #[error("there is no interface '{name}'; there are {}", names().join(", "))]
     Missing {
         /// The name.
         name: String,
     },
-    /// This user may not.
+    /// The user lacks permission.
     #[error(
         "interface {name}: not permitted to {doing}: it needs the capability {capability} (run as root, or give it to the \
          program by setcap)"
@@ -25,18 +25,18 @@ pub enum InterfaceError {
     Permission {
         /// The interface's name.
         name: String,
-        /// The use that needs it.
+        /// The operation that needs it.
         doing: &'static str,
         /// The capability, by its name in `capabilities(7)`.
         capability: &'static str,
     },
-    /// It is switched off, or was while packets were read or written.
+    /// The interface is down, or went down while packets were read or written.
     #[error("interface {name} is down")]
     Down {
         /// The interface's name.
         name: String,
     },
-    /// It was there once.
+    /// The interface no longer exists.
     #[error("interface {name} is gone")]
     Gone {
         /// The interface's name.
@@ -52,7 +52,7 @@ pub enum InterfaceError {
         /// The type's number (`linux/if_arp.h`).
         hardware: u16,
     },
-    /// The operating system refused something else.
+    /// Another error of the operating system.
     #[error("interface {name}: cannot {doing}: {cause}")]
     Io {
         /// The interface's name.
@@ -64,16 +64,16 @@ pub enum InterfaceError {
     },
 }
 
-/// The names of the interfaces that there are, in the kernel's order.
+/// Returns the names of all interfaces, in the kernel's order.
 pub fn names() -> Vec<String> {
     let mut names = Vec::new();
-    // SAFETY: gives null or an array that ends with an entry of null, which is ours until it is given back.
+    // SAFETY: returns null, or an array that ends with a null entry and is ours until it is freed.
     let all = unsafe { libc::if_nameindex() };
     if all.is_null() {
         return names;
     }
     let mut at = all;
-    // SAFETY: `at` walks the array and stops at its last entry; each name before is a string that ends with zero.
+    // SAFETY: `at` walks the array and stops at its last entry; each name before that is a NUL-terminated string.
     unsafe {
         while !(*at).if_name.is_null() {
             names.push(CStr::from_ptr((*at).if_name).to_string_lossy().into_owned());
@@ -84,23 +84,23 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Whether there is an interface of this name.
+/// Whether an interface of this name exists.
 pub fn exists(name: &str) -> bool {
     index(name).is_some()
 }
 
-/// The number of the interface, which stays the same as long as it exists.
+/// Returns the index of the interface, which stays the same for as long as the interface exists.
 pub(super) fn index(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a string that ends with zero.
+    // SAFETY: a NUL-terminated string.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index != 0).then_some(index)
 }
 
-/// Whether the interface `name`, which had the number `number`, is switched on. `socket` is any but one of AF_XDP.
+/// Whether the interface `name`, which had index `number`, is up. `socket` may be any socket except one of AF_XDP.
 ///
 /// # Errors
-/// [`InterfaceError::Gone`]; what else the operating system says.
+/// [`InterfaceError::Gone`], and other errors of the operating system.
 #[cfg(feature = "af-xdp")]
 pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, InterfaceError> {
     if index(name) != Some(number) {
@@ -111,7 +111,7 @@ pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, In
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: the request holds a name that ends with zero, since an interface has it; the kernel writes the flags into it.
+    // SAFETY: the request holds a NUL-terminated name, because an interface has that name; the kernel writes the flags into it.
     let result =
         unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(socket), libc::SIOCGIFFLAGS, &raw mut request) };
     if result != 0 {
@@ -122,7 +122,7 @@ pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, In
     Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
 }
 
-/// A raw socket and the interface that it is, or will be, bound to.
+/// A raw socket, and the interface that it is or will be bound to.
 #[derive(Debug)]
 pub(super) struct RawSocket {
     pub(super) socket: Socket,
@@ -131,7 +131,7 @@ pub(super) struct RawSocket {
 }
 
 impl RawSocket {
-    /// A socket that receives no frames until it is bound.
+    /// Opens a socket that receives no frames until it is bound.
     pub(super) fn open(name: &str) -> Result<Self, InterfaceError> {
         let Some(index) = index(name) else {
             return Err(InterfaceError::Missing { name: name.to_owned() });
@@ -141,7 +141,7 @@ impl RawSocket {
         Ok(Self { socket, name: name.to_owned(), index })
     }
 
-    /// Binds it: from now on it gets the frames of `protocol` (`ETH_P_ALL`: all; 0: none, it only sends). Returns the
+    /// Binds the socket: from now on it receives the frames of `protocol` (`ETH_P_ALL`: all; 0: none, it only sends). Returns the
     /// link type of the frames.
     pub(super) fn bind(&self, protocol: libc::c_int) -> Result<LinkType, InterfaceError> {
         let mut storage = SockAddrStorage::zeroed();
@@ -155,7 +155,7 @@ impl RawSocket {
         self.socket.bind(&address).map_err(|cause| self.failed("bind to it", cause))?;
         self.check()?;
         let bound = self.socket.local_addr().map_err(|cause| self.failed("read its type", cause))?;
-        // SAFETY: an address of AF_PACKET, in a storage larger than a `sockaddr_ll`; any bytes are a valid one.
+        // SAFETY: an address of AF_PACKET, in storage larger than a `sockaddr_ll`; any bytes are a valid one.
         let hardware = unsafe { &*bound.as_ptr().cast::<libc::sockaddr_ll>() }.sll_hatype;
         match hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(LinkType::ETHERNET),
@@ -164,7 +164,7 @@ impl RawSocket {
         }
     }
 
-    /// Whether the interface is still there and up, as far as the socket knows.
+    /// Checks that the interface still exists and is up, as far as the socket knows.
     pub(super) fn check(&self) -> Result<(), InterfaceError> {
         match self.socket.take_error() {
             Ok(None) => Ok(()),
@@ -172,14 +172,14 @@ impl RawSocket {
         }
     }
 
-    /// The error that `cause` means for this interface.
+    /// Returns what `cause` means for this interface.
     #[cold]
     pub(super) fn failed(&self, doing: &'static str, cause: io::Error) -> InterfaceError {
         failed(&self.name, self.index, doing, cause)
     }
 }
 
-/// The error that `cause` means for the interface `name`, which had the number `index`.
+/// Returns what `cause` means for the interface `name`, which had index `number`.
 #[cold]
 pub(super) fn failed(name: &str, number: u32, doing: &'static str, cause: io::Error) -> InterfaceError {
     let is_there = index(name) == Some(number);

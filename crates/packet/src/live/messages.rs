@@ -1,6 +1,6 @@
-//! Many messages with one call of the kernel: `recvmmsg` and `sendmmsg`, and their headers.
+//! Many messages per system call: `recvmmsg` and `sendmmsg`, and their headers.
 //!
-//! The headers are allocated once. Their pointers are set before each call and of no meaning after it.
+//! The headers are allocated once. Their pointers are set before each call and are meaningless after it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,10 +13,10 @@ use socket2::{SockAddr, SockAddrStorage};
 use super::MAX_BATCH;
 use crate::pool::Blank;
 
-/// Bytes for the control messages of a datagram: its time (32) and the drops before it (24).
+/// Bytes for a datagram's control messages: its time (32) and the drops before it (24).
 const CONTROL_BYTES: usize = 64;
 
-/// Aligned as control messages are.
+/// Aligned like control messages.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_BYTES]);
@@ -29,7 +29,7 @@ pub(super) struct Incoming {
     control: Box<[Control]>,
 }
 
-// SAFETY: the pointers in it are used only inside of `receive`, which sets them anew.
+// SAFETY: the pointers in it are used only inside `receive`, which sets them again on each call.
 unsafe impl Send for Incoming {}
 
 impl std::fmt::Debug for Incoming {
@@ -38,20 +38,20 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// The control messages of a datagram.
+/// A received datagram's length and control messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrived {
-    /// Bytes of the payload.
+    /// Payload length in bytes.
     pub(super) length: usize,
-    /// It was longer than its room.
+    /// Whether it was longer than its room.
     pub(super) is_cut: bool,
     /// When the kernel received it, in ns since 1970.
     pub(super) timestamp_ns: Option<u64>,
-    /// The kernel's drops before it, since the socket was opened; the counter wraps. Absent while there are none.
+    /// Number of datagrams that the kernel dropped before it since the socket was opened; the counter wraps. `None` while it is zero.
     pub(super) drops: Option<u32>,
 }
 
-/// Headers of no meaning.
+/// Creates headers without content.
 fn empty_headers() -> Box<[libc::mmsghdr]> {
     // SAFETY: zero is a valid value of every field: no address, no buffer, no control message.
     let empty: libc::mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -73,8 +73,8 @@ impl Incoming {
         }
     }
 
-    /// One `recvmmsg` of a socket that does not block, into the blanks, `before` bytes behind the beginning of each.
-    /// Returns how many datagrams came; [`Incoming::arrived`] describes each.
+    /// Calls `recvmmsg` once on a non-blocking socket, into the blanks, each at offset `before`. Returns the number of datagrams
+    /// received; [`Incoming::arrived`] describes each.
     pub(super) fn receive(
         &mut self,
         socket: &impl AsRawFd,
@@ -116,7 +116,7 @@ impl Incoming {
         Ok(got)
     }
 
-    /// The control messages of the datagram `index` of the last call, which is below the number returned.
+    /// Parses the control messages of datagram `index` of the last call, which must be below the number returned.
     #[inline]
     pub(super) fn arrived(&self, index: usize) -> Arrived {
         let message = &self.headers[index];
@@ -124,8 +124,8 @@ impl Incoming {
         let (mut timestamp_ns, mut drops) = (None, None);
         let control = &self.control[index].0;
         let mut at = 0;
-        // Each control message: its header, which states the length of both, then the data, then the next on a boundary
-        // of the header's first field.
+        // Each control message is its header, which states the length of both, then the data; the next one is aligned like the
+        // header's first field.
         while let Some((head, data)) = control_message(control, at, header.msg_controllen) {
             match (head.cmsg_level, head.cmsg_type) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
@@ -155,27 +155,27 @@ impl Incoming {
         }
     }
 
-    /// The sender of the datagram `index` of the last call.
+    /// Returns the sender of datagram `index` of the last call.
     #[inline]
     pub(super) fn sender(&self, index: usize) -> Option<SocketAddr> {
         let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: the storage is a wrapper of a `sockaddr_storage`.
+        // SAFETY: the storage wraps a `sockaddr_storage`.
         unsafe { *storage.view_as::<libc::sockaddr_storage>() = self.senders[index] };
         // SAFETY: the kernel wrote an address of this length, at most the storage's.
         unsafe { SockAddr::new(storage, self.headers[index].msg_hdr.msg_namelen) }.as_socket()
     }
 }
 
-/// The control message at `at`, if there is one whole in the first `length` bytes: its header and its data.
+/// Returns the header and data of the control message at `at`, if it is complete within the first `length` bytes.
 #[inline]
 fn control_message(control: &[u8], at: usize, length: usize) -> Option<(libc::cmsghdr, &[u8])> {
     let rest = control.get(..length)?.get(at..)?;
     if rest.len() < size_of::<libc::cmsghdr>() {
         return None;
     }
-    // SAFETY: there are as many bytes, and any are valid integers.
+    // SAFETY: `rest` has this many bytes, and any bytes are valid integers.
     let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
-    // The header's size is a multiple of the alignment, so the data follows at once.
+    // The header's size is a multiple of the alignment, so the data follows immediately.
     Some((header, rest.get(size_of::<libc::cmsghdr>()..header.cmsg_len)?))
 }
 
@@ -185,7 +185,7 @@ pub(super) struct Outgoing {
     parts: Box<[libc::iovec]>,
 }
 
-// SAFETY: the pointers in it are used only inside of `send`, which sets them anew.
+// SAFETY: the pointers in it are used only inside `send`, which sets them again on each call.
 unsafe impl Send for Outgoing {}
 
 impl std::fmt::Debug for Outgoing {
@@ -199,8 +199,8 @@ impl Outgoing {
         Self { headers: empty_headers(), parts: empty_rooms() }
     }
 
-    /// Sends each message, [`MAX_BATCH`] with a call, to an address or to where the socket is bound; reports the result of
-    /// each, in their order.
+    /// Sends each message, up to [`MAX_BATCH`] per call, to an address or to where the socket is bound, and reports the result of
+    /// each, in order.
     pub(super) fn send<'b>(
         &mut self,
         socket: &impl AsRawFd,
@@ -243,7 +243,7 @@ impl Outgoing {
                         done += sent;
                     }
                     _ => {
-                        // The first of them is the one that was refused.
+                        // The first unsent message is the one that was refused.
                         let error = io::Error::last_os_error();
                         if error.kind() != io::ErrorKind::Interrupted {
                             each(Err(error));

@@ -1,4 +1,4 @@
-//! Socket options that the sockets' libraries do not know.
+//! Socket options that the socket libraries do not support.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ pub(super) fn set<T: Copy>(
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as the socket is borrowed; the kernel reads at most the bytes of `value`.
+    // SAFETY: the descriptor stays open while the socket is borrowed; the kernel reads at most the bytes of `value`.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -23,7 +23,7 @@ pub(super) fn set<T: Copy>(
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option into `value`; bytes that the kernel does not write stay as they are.
+/// Reads an option into `value`; bytes that the kernel does not write keep their value.
 ///
 /// # Safety
 /// Any bytes are a valid `T`.
@@ -34,8 +34,8 @@ pub(super) unsafe fn get<T: Copy>(
     mut value: T,
 ) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the descriptor is open as long as the socket is borrowed; the kernel writes at most `length` bytes into
-    // `value`, and the caller promises that they are valid whatever they are.
+    // SAFETY: the descriptor stays open while the socket is borrowed; the kernel writes at most `length` bytes into
+    // `value`, and the caller promises that any bytes are valid.
     let got = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     };

@@ -1,17 +1,17 @@
-//! Frames of a network interface out of a ring that the kernel shares (AF_PACKET, TPACKET_V3).
+//! Frames of a network interface, from a ring shared with the kernel (AF_PACKET, TPACKET_V3).
 //!
-//! The kernel writes frames into blocks of the ring, one after the other, and hands a block over when it is full or when its
-//! timeout is over. [`PacketReceiver`] walks the blocks in their order, copies each frame into a packet buffer, and hands each
-//! block back with its last frame. Frames without a buffer wait in the ring; when the whole ring is full the kernel drops
-//! frames and counts them.
+//! The kernel writes frames into the ring's blocks, one block after the other, and hands a block over when it is full or its
+//! timeout expires. [`PacketReceiver`] walks the blocks in order, copies each frame into a packet buffer, and hands each block
+//! back after its last frame. Frames without a buffer wait in the ring; when the whole ring is full, the kernel drops frames
+//! and counts them.
 //!
-//! A frame comes as it was on the line: a VLAN tag that the kernel or the card took off is put back, and a checksum that
-//! the kernel had left to the card (frames of this machine, over `lo` or a veth pair) is completed. Not undone is the
-//! joining of segments by the card or the kernel (GRO, LRO): switch it off with `ethtool -K` where frames count.
+//! A frame is restored to what was on the wire: a VLAN tag that the kernel or the card removed is put back, and a checksum that
+//! the kernel had left to the card (frames of this machine, over `lo` or a veth pair) is completed. Segments coalesced by the
+//! card or the kernel (GRO, LRO) are not split again: switch that off with `ethtool -K` where single frames matter.
 //!
-//! Cost: no call of the kernel per frame or block; one copy of the frame, with its header read from a line that lies
-//! before it. Memory: `blocks * block_bytes`, in the kernel. Latency: up to the block's timeout, at least a millisecond
-//! where traffic does not fill a block sooner.
+//! Cost: no system call per frame or block; one copy of the frame, whose header is read from the cache line before it.
+//! Memory: `blocks * block_bytes`, in the kernel. Latency: up to the block's timeout, at least a millisecond, unless traffic
+//! fills a block sooner.
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,31 +27,31 @@ use crate::net::layout::Layout;
 use crate::net::rewrite::{self, TAG_BYTES};
 use crate::pool::{Description, Pool};
 
-/// Where the two Ethernet addresses end, and a tag goes.
+/// Where the two Ethernet addresses end and a VLAN tag goes.
 const MACS_BYTES: usize = 12;
 
 /// IEEE 802.1Q: the type of a tag whose own EtherType the kernel does not report.
 const ETHERTYPE_VLAN: u16 = 0x8100;
 
-/// How an interface is read.
+/// Options for reading an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketOptions {
     /// The interface's name.
     pub interface: String,
-    /// Bytes of a block: a multiple of the page size. A frame longer than a block is cut.
+    /// Bytes per block: a multiple of the page size. A frame longer than a block is truncated.
     pub block_bytes: usize,
-    /// How many blocks the ring has.
+    /// Number of blocks in the ring.
     pub blocks: usize,
-    /// How long the kernel waits for more frames before it hands over a block that has some, in milliseconds, at least 1.
+    /// How long the kernel waits for more frames before it hands over a partly filled block, in milliseconds; at least 1.
     pub block_timeout_ms: u32,
-    /// Receives the interface's frames to other machines too.
+    /// Receives frames addressed to other machines as well.
     pub promiscuous: bool,
-    /// Takes also the frames that leave by the interface.
+    /// Also receives the frames that leave through the interface.
     pub outgoing: bool,
 }
 
 impl PacketOptions {
-    /// 64 blocks of 256 KiB, handed over after a millisecond; promiscuous; frames that come in only.
+    /// 64 blocks of 256 KiB, handed over after a millisecond; promiscuous; incoming frames only.
     pub fn new(interface: impl Into<String>) -> Self {
         Self {
             interface: interface.into(),
@@ -64,18 +64,18 @@ impl PacketOptions {
     }
 }
 
-/// The kernel's counters since the opening.
+/// The kernel's counters since the interface was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketStatistics {
-    /// Frames that came to the socket, those dropped among them.
+    /// Frames that reached the socket, including dropped ones.
     pub packets: u64,
     /// Frames that the kernel dropped because the ring was full.
     pub drops: u64,
-    /// How often the ring was full.
+    /// Number of times that the ring was full.
     pub freezes: u64,
 }
 
-/// The frames of a network interface. It never blocks.
+/// Receives the frames of a network interface. It never blocks.
 #[derive(Debug)]
 pub struct PacketReceiver {
     raw: RawSocket,
@@ -83,9 +83,9 @@ pub struct PacketReceiver {
     block_bytes: usize,
     blocks: usize,
     link_type: LinkType,
-    /// The block that is walked, or that will come next.
+    /// The current block, or the next one to come.
     block: usize,
-    /// Where the next frame's header lies in it, and how many frames there are from there on.
+    /// Offset of the next frame's header in the block, and the number of frames left from there.
     at: usize,
     left: u32,
     completed_checksums: u64,
@@ -93,7 +93,7 @@ pub struct PacketReceiver {
 }
 
 impl AsFd for PacketReceiver {
-    /// To wait by: the kernel reports it readable when it hands over a block.
+    /// Returns the descriptor to wait on: the kernel reports it readable when it hands over a block.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.raw.socket.as_fd()
     }
@@ -103,7 +103,7 @@ impl PacketReceiver {
     /// Opens the interface: from now on its frames go into the ring.
     ///
     /// # Errors
-    /// [`InterfaceError`]; the capability needed is `CAP_NET_RAW`.
+    /// [`InterfaceError`]; it needs the capability `CAP_NET_RAW`.
     pub fn open(wanted: &PacketOptions) -> Result<Self, InterfaceError> {
         let raw = RawSocket::open(&wanted.interface)?;
         let set = |doing, name, value: libc::c_int| {
@@ -159,49 +159,49 @@ impl PacketReceiver {
         })
     }
 
-    /// The link layer of its frames.
+    /// Returns the link layer of its frames.
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
 
-    /// Whether there are frames to take: one load.
+    /// Whether frames are available: one load.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.left > 0 || self.is_handed_over()
     }
 
-    /// Whether the interface is still there and up. Frames from before it went are still in the ring.
+    /// Checks that the interface still exists and is up. Frames received before it went down are still in the ring.
     ///
     /// # Errors
-    /// [`InterfaceError`], once.
+    /// [`InterfaceError`], reported once.
     pub fn check(&self) -> Result<(), InterfaceError> {
         self.raw.check()
     }
 
-    /// The kernel's counters since the opening. It is a system call.
+    /// Returns the kernel's counters since the interface was opened. This is a system call.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn statistics(&mut self) -> Result<PacketStatistics, InterfaceError> {
         let none = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         // SAFETY: three integers.
         let since =
             unsafe { options::get(&self.raw.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, none) };
         let since = since.map_err(|cause| self.raw.failed("read its counts", cause))?;
-        // The kernel begins anew with each question.
+        // The kernel resets its counters with each query.
         self.statistics.packets += u64::from(since.tp_packets);
         self.statistics.drops += u64::from(since.tp_drops);
         self.statistics.freezes += u64::from(since.tp_freeze_q_cnt);
         Ok(self.statistics)
     }
 
-    /// Frames whose checksum the kernel had left to the card, and which was completed.
+    /// Returns the number of frames whose checksum the kernel had left to the card and the receiver completed.
     pub fn completed_checksums(&self) -> u64 {
         self.completed_checksums
     }
 
-    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
-    /// buffer it takes none: the frames stay in the ring.
+    /// Takes up to `most` available frames, passes each to `each`, and returns their number. Without a free buffer it takes none:
+    /// the frames stay in the ring.
     ///
     /// # Errors
     /// [`InterfaceError::Io`] if the ring is damaged.
@@ -263,32 +263,32 @@ impl PacketReceiver {
         Ok(taken)
     }
 
-    /// Where the block begins that is walked or comes next.
+    /// Returns the start of the current block.
     fn block_start(&self) -> *mut u8 {
         // SAFETY: `block` is below `blocks`, and the ring has `blocks * block_bytes` bytes.
         unsafe { self.ring.as_mut_ptr().add(self.block * self.block_bytes) }
     }
 
-    /// The owner of the block.
+    /// Returns the word that says who owns the block.
     fn status(&self) -> &AtomicU32 {
         const AT: usize =
             offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
-        // SAFETY: a block begins with its description, on a page; both sides access this word atomically.
+        // SAFETY: a block begins with its description, on a page boundary; both sides access this word atomically.
         unsafe { AtomicU32::from_ptr(self.block_start().add(AT).cast()) }
     }
 
     #[inline]
     fn is_handed_over(&self) -> bool {
-        // Acquire: the kernel's writes into the block happen before.
+        // Acquire: the kernel's writes into the block happen before this.
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Begins the next block; `false` if the kernel still has it.
+    /// Starts the next block; returns `false` if the kernel still owns it.
     fn next_block(&mut self) -> Result<bool, InterfaceError> {
         if !self.is_handed_over() {
             return Ok(false);
         }
-        // SAFETY: a block begins with its description, on a page, and is ours until it is handed back.
+        // SAFETY: a block begins with its description, on a page boundary, and is ours until it is handed back.
         let header = unsafe {
             let block = self.block_start().cast::<libc::tpacket_block_desc>();
             ptr::read(&raw const (*block).hdr.bh1)
@@ -298,7 +298,7 @@ impl PacketReceiver {
         Ok(true)
     }
 
-    /// Gives the block to the kernel and goes on to the next.
+    /// Hands the block back to the kernel and moves on to the next.
     fn hand_back(&mut self) {
         self.left = 0;
         // Release: reads of the block happen before the kernel writes into it.
@@ -306,14 +306,14 @@ impl PacketReceiver {
         self.block = if self.block + 1 == self.blocks { 0 } else { self.block + 1 };
     }
 
-    /// The next frame of the block; `None` if it does not lie inside.
+    /// Returns the next frame of the block; `None` if it does not lie inside.
     #[inline]
     fn frame(&self) -> Option<Frame<'_>> {
         let room = self.block_bytes.checked_sub(self.at)?;
         if room < size_of::<libc::tpacket3_hdr>() {
             return None;
         }
-        // SAFETY: `at` and a header behind it lie inside the block, which is ours until it is handed back.
+        // SAFETY: `at` and a header after it lie inside the block, which is ours until it is handed back.
         let (start, header) = unsafe {
             let start = self.block_start().add(self.at).cast_const();
             (start, start.cast::<libc::tpacket3_hdr>().read_unaligned())
@@ -322,7 +322,7 @@ impl PacketReceiver {
         if offset > room || length > room - offset {
             return None;
         }
-        // SAFETY: the bytes lie inside the block, as was checked; the kernel does not write them until the block is
+        // SAFETY: the bytes lie inside the block, as checked above; the kernel does not write them until the block is
         // handed back, which takes `&mut self` and so ends this borrow.
         let bytes = unsafe { slice::from_raw_parts(start.add(offset), length) };
         Some(Frame { header, bytes })
@@ -343,7 +343,7 @@ struct Frame<'r> {
 }
 
 impl Frame<'_> {
-    /// The VLAN tag that was taken off it, with its EtherType.
+    /// Returns the VLAN tag that was removed from the frame, with its EtherType.
     #[inline]
     fn tag(&self, link_type: LinkType) -> Option<[u8; TAG_BYTES]> {
         if self.header.tp_status & libc::TP_STATUS_VLAN_VALID == 0
@@ -355,7 +355,7 @@ impl Frame<'_> {
         let has_type = self.header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
         let ethertype = if has_type { self.header.hv1.tp_vlan_tpid } else { ETHERTYPE_VLAN };
         let [first, second] = ethertype.to_be_bytes();
-        // The control information is of 16 bits.
+        // The control information has 16 bits.
         let [third, fourth] = (self.header.hv1.tp_vlan_tci as u16).to_be_bytes();
         Some([first, second, third, fourth])
     }

@@ -1,4 +1,4 @@
-//! Packets onto the network: many with one call of the kernel.
+//! Sends packets onto the network, many per system call.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -10,45 +10,45 @@ use super::interface::{self, InterfaceError, RawSocket};
 use super::messages::Outgoing;
 use crate::capture::LinkType;
 
-/// How long to wait for a full socket before refusing a packet.
+/// How long to wait for a full socket before giving up on a packet.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The outcome of sending a packet.
 #[derive(Debug)]
 pub enum Sent {
-    /// The kernel has taken it.
+    /// The kernel accepted it.
     Taken,
     /// It is longer than the interface or UDP permits.
     TooLong,
     /// The socket or the interface's queue was full.
     QueueFull,
-    /// The kernel or its firewall will not send this packet: it is shorter than its headers, or a rule forbids it.
+    /// The kernel or its firewall refuses this packet: it is shorter than its headers, or a rule forbids it.
     Refused,
-    /// No packet can be sent any more: the interface is gone, or there is no route to the address.
+    /// Nothing can be sent any more: the interface no longer exists, or there is no route to the address.
     Failed(io::Error),
 }
 
-/// Sends UDP payloads to an address, or whole frames out of an interface. Waits while the socket is full, half a second
-/// at most.
+/// Sends UDP payloads to an address, or whole frames to an interface. When the socket is full, it waits for at most half a
+/// second.
 ///
-/// Cost: a call of the kernel for up to [`MAX_BATCH`](super::MAX_BATCH) packets; the kernel copies them.
+/// Cost: one system call for up to [`MAX_BATCH`](super::MAX_BATCH) packets; the kernel copies them.
 #[derive(Debug)]
 pub struct Sender {
     socket: Socket,
     to: Option<SockAddr>,
-    /// The kernel has the destination, and does not look up the route each time.
+    /// The kernel knows the destination and does not look up the route for each packet.
     is_connected: bool,
-    /// Of an interface: its name and number.
+    /// For an interface: its name and index.
     interface: Option<(String, u32)>,
     outgoing: Outgoing,
 }
 
 impl Sender {
-    /// Sends UDP payloads from a port that the kernel chooses to `to`; `hops` is how far multicast over IPv4 goes (the
-    /// kernel's default is 1).
+    /// Creates a sender of UDP payloads to `to`, from a port that the kernel chooses. `hops` limits how far IPv4 multicast travels
+    /// (the kernel's default is 1).
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn udp(to: SocketAddr, hops: Option<u32>) -> io::Result<Self> {
         let any: SocketAddr = match to {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -64,14 +64,14 @@ impl Sender {
         Ok(Self { socket, to, is_connected: false, interface: None, outgoing: Outgoing::new() })
     }
 
-    /// As [`Sender::udp`]; a multicast group is sent to out of the interface with the address `interface`, and programs
-    /// on this machine receive it too. `hops` may be 0: then it stays on the machine.
+    /// Like [`Sender::udp`], but sends to a multicast group through the interface with the address `interface`; programs on this
+    /// machine receive it too. With 0 `hops` the packets stay on the machine.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn udp_out_of(to: SocketAddrV4, hops: u32, interface: Ipv4Addr) -> io::Result<Self> {
         let mut sender = Self::udp(to.into(), Some(hops))?;
-        // A connected socket gets an error when no program listens at an address; a group gives no such error.
+        // A connected socket reports an error if no program listens at an address; a multicast group reports none.
         if to.ip().is_multicast() {
             sender.socket.set_multicast_if_v4(&interface)?;
             sender.socket.set_multicast_loop_v4(true)?;
@@ -81,10 +81,10 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Sends whole frames out of the interface `name`; also returns the link type that they must have.
+    /// Creates a sender of whole frames to the interface `name`; also returns the link type that the frames must have.
     ///
     /// # Errors
-    /// [`InterfaceError`]; the capability needed is `CAP_NET_RAW`.
+    /// [`InterfaceError`]; it needs the capability `CAP_NET_RAW`.
     pub fn interface(name: &str) -> Result<(Self, LinkType), InterfaceError> {
         let raw = RawSocket::open(name)?;
         let link_type = raw.bind(0)?;
@@ -96,7 +96,7 @@ impl Sender {
         Ok((Self { socket, to: None, is_connected: true, interface, outgoing: Outgoing::new() }, link_type))
     }
 
-    /// Sends each packet and reports the result of each, in their order.
+    /// Sends each packet and reports the result of each, in order.
     pub fn send<'b>(&mut self, packets: impl IntoIterator<Item = &'b [u8]>, mut each: impl FnMut(Sent)) {
         let is_frames = self.interface.is_some();
         let to = self.to.as_ref().filter(|_| !self.is_connected);
@@ -106,9 +106,9 @@ impl Sender {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EMSGSIZE) => Sent::TooLong,
                     Some(libc::ENOBUFS | libc::EAGAIN) => Sent::QueueFull,
-                    // A firewall's answer.
+                    // A firewall rejected it.
                     Some(libc::EPERM) => Sent::Refused,
-                    // A frame that is shorter than its headers.
+                    // The frame is shorter than its headers.
                     Some(libc::EINVAL) if is_frames => Sent::Refused,
                     _ => Sent::Failed(error),
                 },
@@ -116,7 +116,7 @@ impl Sender {
         });
     }
 
-    /// Describes an error that ends the sending, in one line.
+    /// Describes an error that ends sending, in one line.
     pub fn describe(&self, error: io::Error) -> String {
         match (&self.interface, &self.to) {
             (Some((name, index)), _) => interface::failed(name, *index, "send", error).to_string(),

@@ -1,4 +1,4 @@
-//! Frames between two ends of a veth pair, each test in a network namespace of its own; and over `lo`.
+//! Frames between the two ends of a veth pair, each test in a separate network namespace; and over `lo`.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -15,22 +15,22 @@ use crate::net::build::FrameBuilder;
 use crate::net::rewrite::push_tag;
 use crate::pool::Pool;
 
-/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where that
-/// is not permitted the test prints that it is skipped; any other failure fails the test.
+/// Runs `test` on a thread in a new network namespace with a veth pair, `in` and `out`, for this test only. Without permission
+/// the test prints that it is skipped; any other failure fails the test.
 pub(super) fn with_veth(test: impl FnOnce() + Send) {
     let ip = |arguments: &str| {
         let status = Command::new("ip").args(arguments.split(' ')).status();
         assert!(status.is_ok_and(|status| status.success()), "ip {arguments}");
     };
     let run = || {
-        // SAFETY: the call takes no pointers; the namespace is this thread's alone and goes with it.
+        // SAFETY: the call takes no pointers; the namespace belongs to this thread alone and ends with it.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             let why = std::io::Error::last_os_error();
             assert_eq!(why.kind(), std::io::ErrorKind::PermissionDenied, "no network namespace: {why}");
             eprintln!("SKIPPED: no network namespace ({why}): frames of a veth pair are not tested");
             return;
         }
-        // No frames but ours: where there is no such file, there is no IPv6.
+        // Only our frames: if the file does not exist, neither does IPv6.
         let _absent_at_worst = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         ip("link set lo up");
         ip("link add in type veth peer name out");
@@ -45,7 +45,7 @@ pub(super) fn with_veth(test: impl FnOnce() + Send) {
     });
 }
 
-/// Frames of a few lengths, numbered.
+/// Numbered frames of a few lengths.
 pub(super) fn frames(count: usize) -> Vec<Vec<u8>> {
     let ends = ("10.0.0.1:5000".parse().unwrap(), "233.54.12.111:26477".parse().unwrap());
     let mut builder = FrameBuilder::to_group([2, 0, 0, 0, 0, 1], ends.0, ends.1);
@@ -71,7 +71,7 @@ pub(super) fn all_taken(sent: &[Sent]) -> bool {
     sent.iter().all(|sent| matches!(sent, Sent::Taken))
 }
 
-/// Receives until there are `wanted`, or some seconds are over.
+/// Receives until `wanted` packets have arrived or a few seconds have passed.
 fn receive(receiver: &mut PacketReceiver, pool: &mut Pool, wanted: usize) -> Vec<Received> {
     let began = Instant::now();
     let mut all = Vec::new();
@@ -86,8 +86,8 @@ fn receive(receiver: &mut PacketReceiver, pool: &mut Pool, wanted: usize) -> Vec
     all
 }
 
-/// Receives up to seven at a time until there are `wanted`, or some seconds are over. `turn` says whether there were some, and how many
-/// came.
+/// Receives up to seven at a time until `wanted` packets have arrived or a few seconds have passed. `turn` returns whether some
+/// were available, and how many it received.
 #[cfg(any(feature = "af-xdp", feature = "dpdk"))]
 pub(super) fn by_sevens(
     wanted: usize,
@@ -138,7 +138,7 @@ fn frames_come_as_they_were_sent_with_the_time_of_the_kernel() {
         }
         assert_eq!(receiver.statistics().unwrap(), PacketStatistics { packets: 3000, drops: 0, freezes: 0 });
         assert_eq!(receiver.statistics().unwrap().packets, 3000, "counts since the opening");
-        // The other end sees what it sends only if that is requested.
+        // The sending end sees its own frames only if that is requested.
         let mut sends = PacketReceiver::open(&PacketOptions::new("in")).unwrap();
         let all = PacketOptions { outgoing: true, ..PacketOptions::new("in") };
         let mut sends_too = PacketReceiver::open(&all).unwrap();
@@ -211,8 +211,8 @@ fn frames_without_room_in_the_ring_are_counted_and_later_ones_received() {
     });
 }
 
-/// Receives `sent`, each frame longer than the one before, with three buffers of the length of number `longest`; looks
-/// once while all are held. Returns how many came and how many were reported as too long.
+/// Receives `sent`, each frame longer than the one before, with three buffers as long as frame `longest`; polls once while all
+/// of them are held. Returns how many were received and how many were reported as too long.
 pub(super) fn fitting_and_too_long(
     sent: &[Vec<u8>],
     longest: usize,
@@ -432,7 +432,7 @@ mod xdp {
                 let mut seen = 0;
                 for round in 1..=3 {
                     assert!(all_taken(&send(&mut sender, &frames(500))));
-                    // The kernel may deliver them later, on a busy machine much later.
+                    // The kernel may deliver them later; on a busy machine, much later.
                     let began = Instant::now();
                     while receiver.drops().unwrap() < 436 * round && began.elapsed() < Duration::from_secs(10)
                     {

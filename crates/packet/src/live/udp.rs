@@ -1,12 +1,12 @@
-//! UDP sockets: many datagrams with one call of the kernel, straight into packet buffers.
+//! UDP sockets: many datagrams per system call, straight into packet buffers.
 //!
-//! [`UdpReceiver`] listens at an address or joins a multicast group and takes up to [`MAX_BATCH`] datagrams with one
-//! `recvmmsg`. With each comes the time at which the kernel received it (`SO_TIMESTAMPNS`) and how many it had dropped
-//! before it because the socket's buffer was full (`SO_RXQ_OVFL`). A datagram has lost its headers; an Ethernet, an IP and a
-//! UDP header can be put before it again, so that filters and captures see a packet.
+//! [`UdpReceiver`] listens on an address or joins a multicast group and takes up to [`MAX_BATCH`] datagrams with one
+//! `recvmmsg`. Each comes with the time at which the kernel received it (`SO_TIMESTAMPNS`) and the number of datagrams that the
+//! kernel has dropped so far because the socket's buffer was full (`SO_RXQ_OVFL`). A datagram arrives without its headers;
+//! Ethernet, IP and UDP headers can be put back before it so that filters and captures see a packet.
 //!
-//! Cost: a system call for a batch, some 1 us and 0.2 us for each datagram; the kernel copies the payload into the buffer.
-//! New headers sum the payload once, for the checksum.
+//! Cost: one system call per batch, about 1 us plus 0.2 us per datagram; the kernel copies the payload into the buffer.
+//! Adding headers sums the payload once, for the checksum.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -20,29 +20,29 @@ use crate::capture::LinkType;
 use crate::net::build::{FrameBuilder, UDP_V6_HEADERS_BYTES, udp_v6_in_place};
 use crate::pool::{Blank, Description, Pool};
 
-/// Bytes of the headers that are put before an IPv4 payload.
+/// Bytes of headers put before an IPv4 payload.
 const UDP_V4_HEADERS_BYTES: usize = 42;
 
-/// The Ethernet address of packets without a known one: a local address that no card has.
+/// Ethernet address for packets whose address is unknown: a locally administered one that no card has.
 const UNKNOWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
-/// How a [`UdpReceiver`] listens.
+/// Options of a [`UdpReceiver`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// The address and port to listen at; a multicast group is joined.
+    /// The address and port to listen on; a multicast group is joined.
     pub listen: SocketAddr,
-    /// The address of the interface to join an IPv4 group on; the kernel's choice unless given.
+    /// The address of the interface on which to join an IPv4 group; the kernel chooses if it is not given.
     pub interface: Option<Ipv4Addr>,
-    /// Bytes of the kernel's buffer; its default unless given. It may grant less.
+    /// Size of the kernel's buffer in bytes; its default if not given. The kernel may grant less.
     pub receive_buffer_bytes: Option<usize>,
-    /// Puts Ethernet, IP and UDP headers before each payload.
+    /// Adds Ethernet, IP and UDP headers before each payload.
     pub with_headers: bool,
-    /// How long the kernel looks at the network card itself when the socket is empty, in us (`SO_BUSY_POLL`); 0 or
-    /// nothing where the card or the kernel cannot.
+    /// How long the kernel polls the network card when the socket is empty, in us (`SO_BUSY_POLL`); 0 for not at all. Ignored
+    /// where the card or the kernel does not support it.
     pub busy_poll_us: u32,
 }
 
-/// A socket that datagrams come from. It never blocks.
+/// A socket that receives datagrams. It never blocks.
 #[derive(Debug)]
 pub struct UdpReceiver {
     socket: UdpSocket,
@@ -53,16 +53,16 @@ pub struct UdpReceiver {
     drops: Drops,
 }
 
-/// What the kernel has dropped since the opening.
+/// Counts the datagrams that the kernel has dropped since the socket was opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct Drops {
-    /// Its own counter, which wraps.
+    /// The kernel's counter, which wraps.
     counter: u32,
     all: u64,
 }
 
 impl Drops {
-    /// The kernel's counter stands, or stood a while ago, at `counter`.
+    /// Accounts for the kernel's counter being at `counter`, now or a while ago.
     fn count(&mut self, counter: u32) {
         let more = counter.wrapping_sub(self.counter);
         if more < 1 << 31 {
@@ -76,14 +76,14 @@ impl UdpReceiver {
     /// Opens the socket. Payloads without headers get the link type `payload_link`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn open(options: UdpOptions, payload_link: LinkType) -> io::Result<Self> {
         let socket = open_socket(&options)?;
         socket.set_nonblocking(true)?;
         let on: libc::c_int = 1;
         options::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
         options::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
-        // The port may have been the kernel's choice.
+        // The kernel may have chosen the port.
         let options = UdpOptions { listen: socket.local_addr()?, ..options };
         Ok(Self {
             socket,
@@ -95,36 +95,36 @@ impl UdpReceiver {
         })
     }
 
-    /// Where it listens: with the port that the kernel chose, if it did. New headers have it as destination.
+    /// Returns the address it listens on, including a port that the kernel chose. Added headers have it as their destination.
     pub fn local_address(&self) -> SocketAddr {
         self.options.listen
     }
 
-    /// The size of the kernel's buffer in bytes. It may be less than requested, and it includes the kernel's overhead: twice
-    /// the granted size.
+    /// Returns the size of the kernel's buffer in bytes. It may be less than requested, and it includes the kernel's overhead: it
+    /// is twice the granted size.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         socket2::SockRef::from(&self.socket).recv_buffer_size()
     }
 
-    /// Sends a datagram from this socket, so that the answer comes to it.
+    /// Sends a datagram from this socket, so that the answer arrives here.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
         self.socket.send_to(bytes, to).map(|_| ())
     }
 
-    /// Datagrams that the kernel dropped because its buffer was full, as of the last datagram received: each carries the counter.
+    /// Returns how many datagrams the kernel dropped because its buffer was full, as of the last datagram received: each carries the counter.
     pub fn drops(&self) -> u64 {
         self.drops.all
     }
 
-    /// As [`UdpReceiver::drops`], up to now: a query of the kernel (`SO_MEMINFO`).
+    /// Like [`UdpReceiver::drops`], but current: it queries the kernel (`SO_MEMINFO`).
     pub fn query_drops(&mut self) -> u64 {
-        /// Index in the kernel's answer (`linux/sock_diag.h`).
+        /// Index in the array that the kernel returns (`linux/sock_diag.h`).
         const SK_MEMINFO_DROPS: usize = 8;
         // SAFETY: an array of integers.
         let read = unsafe { options::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9]) };
@@ -134,11 +134,11 @@ impl UdpReceiver {
         self.drops.all
     }
 
-    /// Takes up to `most` datagrams that are there now and hands each to `each`. Returns how many there were. Without a free
-    /// buffer it takes none: the datagrams stay in the kernel.
+    /// Takes up to `most` available datagrams, passes each to `each`, and returns their number. Without a free buffer it takes
+    /// none: the datagrams stay in the kernel.
     ///
     /// # Errors
-    /// What the operating system says; not that there is none.
+    /// Errors of the operating system; having no datagram is not an error.
     pub fn receive(
         &mut self,
         pool: &mut Pool,
@@ -192,22 +192,22 @@ impl UdpReceiver {
 }
 
 impl std::os::fd::AsFd for UdpReceiver {
-    /// For waiting until there is something to receive.
+    /// Returns the descriptor to wait on until there is something to receive.
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// A socket with these options, which blocks.
+/// Opens a blocking socket with these options.
 pub(super) fn open_socket(options: &UdpOptions) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(options.listen), Type::DGRAM, Some(Protocol::UDP))?;
     let group = options.listen.ip();
     if group.is_multicast() {
-        // Several programs may listen to one group.
+        // Several programs may listen to the same group.
         socket.set_reuse_address(true)?;
     }
     if let Some(bytes) = options.receive_buffer_bytes {
-        // Beyond the system's limit (`net.core.rmem_max`) with the capability `CAP_NET_ADMIN` only.
+        // Exceeding the system's limit (`net.core.rmem_max`) needs the capability `CAP_NET_ADMIN`.
         let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         if options::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &wanted).is_err() {
             socket.set_recv_buffer_size(bytes)?;
@@ -228,20 +228,20 @@ pub(super) fn open_socket(options: &UdpOptions) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// The clock: for packets that come without the kernel's time.
+/// Returns the clock's time, for packets that come without the kernel's.
 pub(super) fn now_ns() -> u64 {
-    // Until the year 2554.
+    // Overflows in the year 2554.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Puts headers before a payload of `length` bytes that lies behind their room; returns the packet's length.
+/// Writes headers before a payload of `length` bytes that lies after their room; returns the packet's length.
 fn put_headers(from: SocketAddrV4, to: SocketAddrV4, length: usize, room: &mut [u8]) -> usize {
     let mut builder = if to.ip().is_multicast() {
         FrameBuilder::to_group(UNKNOWN_MAC, from, to)
     } else {
         FrameBuilder::new(UNKNOWN_MAC, UNKNOWN_MAC, from, to)
     };
-    // A datagram that has come fits IPv4, and was received behind the headers' room.
+    // A received datagram fits IPv4, and was received after the headers' room.
     builder.udp_in_place(length, room).unwrap_or(0)
 }
 
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Receives until there are `wanted`, or some seconds are over.
+    /// Receives until `wanted` packets have arrived or a few seconds have passed.
     fn receive(receiver: &mut UdpReceiver, pool: &mut Pool, wanted: usize) -> Vec<Received> {
         let began = Instant::now();
         let mut all = Vec::new();
@@ -330,7 +330,7 @@ mod tests {
         let kept = receive(&mut receiver, &mut pool, 1).len() as u64;
         assert_eq!(receiver.drops(), 0, "what came was sent before the first drop");
         assert_eq!(receiver.query_drops(), 200 - kept);
-        // The next datagram carries the count of those dropped before it.
+        // The next datagram carries the number of drops before it.
         sender.send_to(&[0; 10], receiver.local_address()).unwrap();
         let mut fresh = UdpReceiver { drops: Drops::default(), ..receiver };
         assert_eq!(receive(&mut fresh, &mut pool, 1).len(), 1);
@@ -350,7 +350,7 @@ mod tests {
     fn the_time_is_that_at_which_the_kernel_received_it() {
         let mut receiver = UdpReceiver::open(options("127.0.0.1:0", true), PAYLOAD).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // The kernel stamps packets only after the first request for stamps, and takes a moment to begin.
+        // The kernel timestamps packets only after the first request for timestamps, and takes a moment to start.
         let mut pool = Pool::new(4, 256);
         let before_ns = now_ns();
         for _ in 0..100 {

@@ -1,14 +1,15 @@
-//! UDP datagrams by io_uring: requests and completions in memory that the program shares with the kernel.
+//! UDP datagrams through io_uring: requests and completions in memory shared with the kernel.
 //!
-//! One request stays for many datagrams (*multishot*, Linux 6.0). The kernel takes the buffer of each from a ring of *provided buffers* (5.19),
-//! which are the blanks of a packet pool. Where the kernel lacks either, each datagram is a request of its own, one after the other.
+//! One request serves many datagrams (*multishot*, Linux 6.0). The kernel takes a buffer for each from a ring of *provided
+//! buffers* (5.19), which are blanks of a packet pool. If the kernel lacks either, each datagram takes a separate request, one
+//! after the other.
 //!
-//! The kernel does its work when the receiving thread enters it ([`UringReceiver::receive`] without a completion at hand), not when a datagram comes
-//! (`IORING_SETUP_DEFER_TASKRUN`, 6.1): the thread is not interrupted. Such a ring belongs to one thread. So what is opened first is a [`UringSocket`],
-//! which goes from thread to thread; a [`UringReceiver`] stays.
+//! The kernel does its work when the receiving thread enters it ([`UringReceiver::receive`] with no completion at hand), not
+//! when a datagram arrives (`IORING_SETUP_DEFER_TASKRUN`, 6.1), so the thread is not interrupted. Such a ring belongs to one
+//! thread. Therefore opening returns a [`UringSocket`], which may move between threads; a [`UringReceiver`] may not.
 //!
-//! Cost: one system call for all datagrams that are there, like `recvmmsg`; it has no headers to fill, and no request to read. A packet's time is
-//! the clock's, and what the kernel drops is not counted.
+//! Cost: one system call for all available datagrams, like `recvmmsg`, but with no headers to fill and no request for the kernel to
+//! read. A packet's time is the clock's, and the kernel's drops are not counted.
 
 use std::io;
 use std::marker::PhantomData;
@@ -25,30 +26,30 @@ use super::{MAX_BATCH, Received};
 use crate::capture::LinkType;
 use crate::pool::{Blank, Description, Pool};
 
-/// Buffers that the kernel has at a time. A power of two.
+/// Number of buffers that the kernel holds. A power of two.
 const BUFFERS: u16 = MAX_BATCH as u16;
 
-/// The number of the group of provided buffers; there is one.
+/// Number of the only group of provided buffers.
 const GROUP: u16 = 0;
 
-/// What completions of the receiving request carry.
+/// User data of the receiving request's completions.
 const RECEIVE: u64 = 1;
-/// What the completion of its cancellation carries.
+/// User data of the cancellation's completion.
 const CANCEL: u64 = 2;
 
-/// The kernel hands over completions (`IORING_ENTER_GETEVENTS`, `linux/io_uring.h`).
+/// Makes the kernel deliver completions (`IORING_ENTER_GETEVENTS`, `linux/io_uring.h`).
 const GET_EVENTS: u32 = 1;
 
 /// How a [`UringReceiver`] requests datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UringMode {
-    /// One request for all, with provided buffers.
+    /// One request for all datagrams, with provided buffers.
     Multishot,
-    /// A request for each. There is one at a time, since several may overtake each other.
+    /// One request per datagram. Only one is in flight, because several could overtake each other.
     Single,
 }
 
-/// A socket for io_uring, which any thread may make a receiver of.
+/// A socket for io_uring that any thread may turn into a receiver.
 #[derive(Debug)]
 pub struct UringSocket {
     socket: UdpSocket,
@@ -60,31 +61,33 @@ impl UringSocket {
     /// Opens the socket. Payloads get the link type `payload_link`.
     ///
     /// # Errors
-    /// What the operating system says; [`io::ErrorKind::InvalidInput`] for [`UdpOptions::with_headers`], as io_uring does not say who sent a datagram.
+    /// Errors of the operating system; [`io::ErrorKind::InvalidInput`] for [`UdpOptions::with_headers`], because io_uring does not
+    /// report a datagram's sender.
     pub fn open(options: UdpOptions, payload_link: LinkType) -> io::Result<Self> {
         if options.with_headers {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "io_uring receives no headers"));
         }
-        // It blocks: a request to a socket that does not would end at once.
+        // A blocking socket: on a non-blocking one, a request would end immediately.
         let socket = udp::open_socket(&options)?;
         let address = socket.local_addr()?;
         Ok(Self { socket, address, payload_link })
     }
 
-    /// Where it listens: with the port that the kernel chose, if it did.
+    /// Returns the address it listens on, including a port that the kernel chose.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The receiver, for this thread.
+    /// Turns the socket into a receiver for this thread.
     ///
     /// # Errors
-    /// What the operating system says: `ENOSYS` of a kernel without io_uring, `EPERM` where it is forbidden (`kernel.io_uring_disabled`, seccomp).
+    /// Errors of the operating system: `ENOSYS` if the kernel has no io_uring, `EPERM` if it is forbidden
+    /// (`kernel.io_uring_disabled`, seccomp).
     pub fn receiver(self) -> io::Result<UringReceiver> {
         self.receiver_of(UringMode::Multishot)
     }
 
-    /// As [`UringSocket::receiver`], of a mode. The mode is [`UringMode::Single`] where the kernel lacks the other.
+    /// Like [`UringSocket::receiver`], with a given mode. It falls back to [`UringMode::Single`] if the kernel lacks multishot.
     ///
     /// # Errors
     /// As [`UringSocket::receiver`].
@@ -111,13 +114,13 @@ impl UringSocket {
     }
 }
 
-/// The ring of requests and that of completions.
+/// Creates the submission and completion rings.
 fn ring() -> io::Result<IoUring> {
     let completions = 4 * u32::from(BUFFERS);
     let mut builder = IoUring::builder();
     builder.setup_cqsize(completions).setup_single_issuer().setup_defer_taskrun();
     match builder.build(u32::from(BUFFERS)) {
-        // Before Linux 6.1.
+        // Linux before 6.1.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             IoUring::builder().setup_cqsize(completions).build(u32::from(BUFFERS))
         }
@@ -132,12 +135,12 @@ struct Provided {
 }
 
 impl Provided {
-    /// Registers an empty one; `None` where the kernel has none.
+    /// Registers an empty ring; `None` if the kernel does not support one.
     fn register(ring: &IoUring) -> io::Result<Option<Self>> {
-        // Of whole pages, as the kernel requires, and all zero: a valid value of every field.
+        // Whole pages, as the kernel requires, and all zero, which is a valid value of every field.
         let mut memory = MmapMut::map_anon(usize::from(BUFFERS) * size_of::<BufRingEntry>())?;
         let address = memory.as_mut_ptr() as u64;
-        // SAFETY: the memory has room for so many entries, and stays until the ring is gone: `UringReceiver` drops the ring first, or leaks both.
+        // SAFETY: the memory has room for this many entries, and outlives the ring: `UringReceiver` drops the ring first, or leaks both.
         let registered = unsafe { ring.submitter().register_buf_ring_with_flags(address, BUFFERS, GROUP, 0) };
         match registered {
             Ok(()) => Ok(Some(Self { memory, tail: 0 })),
@@ -146,12 +149,12 @@ impl Provided {
         }
     }
 
-    /// Writes a buffer behind the tail: for the kernel once [`Provided::publish`] is called.
+    /// Writes a buffer at the tail. The kernel sees it after [`Provided::publish`].
     fn add(&mut self, id: u16, blank: &mut Blank) {
         let room = blank.room_mut();
         let index = usize::from(self.tail % BUFFERS);
         let entries = self.memory.as_mut_ptr().cast::<BufRingEntry>();
-        // SAFETY: the index is below `BUFFERS`, and the mapping is aligned to a page. The kernel reads no entry behind the tail, and writes none.
+        // SAFETY: the index is below `BUFFERS`, and the mapping is page-aligned. The kernel reads no entry past the tail, and writes none.
         let entry = unsafe { &mut *entries.add(index) };
         entry.set_addr(room.as_mut_ptr() as u64);
         entry.set_len(u32::try_from(room.len()).unwrap_or(u32::MAX));
@@ -159,7 +162,7 @@ impl Provided {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Hands the buffers before the tail to the kernel.
+    /// Publishes the buffers before the tail to the kernel.
     fn publish(&mut self) {
         let first = self.memory.as_ptr().cast::<BufRingEntry>();
         // SAFETY: `first` is the ring's first entry, so this is the ring's tail: aligned, alive, and read by the kernel atomically.
@@ -169,21 +172,21 @@ impl Provided {
     }
 }
 
-/// Takes datagrams off a socket by io_uring.
+/// Receives datagrams from a socket through io_uring.
 pub struct UringReceiver {
-    // Dropped before the memory that the kernel knows of.
+    // Dropped before the memory that the kernel uses.
     ring: IoUring,
     buffers: Option<Provided>,
-    /// The kernel may write into a blank here until the completion that names its place.
+    /// The kernel may write into a blank here until the completion that names its index.
     blanks: Vec<Option<Blank>>,
-    /// Places without a blank.
+    /// Indexes without a blank.
     missing: Vec<u16>,
-    /// Whether the kernel has a request that has not ended.
+    /// Whether the kernel has an unfinished request.
     is_requested: bool,
     socket: UdpSocket,
     address: SocketAddr,
     payload_link: LinkType,
-    /// The ring belongs to the thread that made it.
+    /// The ring belongs to the thread that created it.
     of_this_thread: PhantomData<*const ()>,
 }
 
@@ -198,29 +201,29 @@ impl std::fmt::Debug for UringReceiver {
 }
 
 impl UringReceiver {
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How it requests datagrams. A kernel may turn out to lack multishot only with the first request.
+    /// Returns how it requests datagrams. Only the first request shows that a kernel lacks multishot.
     pub fn mode(&self) -> UringMode {
         if self.buffers.is_some() { UringMode::Multishot } else { UringMode::Single }
     }
 
-    /// Sends a datagram from this socket, so that the answer comes to it.
+    /// Sends a datagram from this socket, so that the answer arrives here.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
         self.socket.send_to(bytes, to).map(|_| ())
     }
 
-    /// Takes up to `most` datagrams that are there now and hands each to `each`. Returns how many there were. Up to 64 blanks of the pool are with the
-    /// kernel; without a free one the datagrams stay in the kernel.
+    /// Takes up to `most` available datagrams, passes each to `each`, and returns their number. The kernel holds up to 64 blanks of
+    /// the pool; without a free one the datagrams stay in the kernel.
     ///
     /// # Errors
-    /// What the operating system says; not that there is none.
+    /// Errors of the operating system; having no datagram is not an error.
     pub fn receive(
         &mut self,
         pool: &mut Pool,
@@ -241,11 +244,11 @@ impl UringReceiver {
                 continue;
             };
             let Some((blank, length)) = self.completed(&completion, pool)? else {
-                // The request has ended without a datagram: a new one may find some.
+                // The request ended without a datagram: a new one may find some.
                 is_asked &= self.is_requested;
                 continue;
             };
-            // One request, one datagram: the next request.
+            // In single mode, one request yields one datagram: submit the next request.
             is_asked &= self.is_requested;
             count += 1;
             if length > pool.packet_bytes() {
@@ -260,7 +263,7 @@ impl UringReceiver {
         Ok(count)
     }
 
-    /// Gives the kernel blanks of the pool, and a request if it has none. Nothing is submitted yet.
+    /// Gives the kernel blanks from the pool, and a request if it has none. Nothing is submitted yet.
     fn offer(&mut self, pool: &mut Pool) -> io::Result<()> {
         let has_new = !self.missing.is_empty();
         while let Some(place) = self.missing.pop() {
@@ -284,7 +287,7 @@ impl UringReceiver {
             return Ok(());
         }
         let socket = Fd(self.socket.as_raw_fd());
-        // `MSG_TRUNC`: the length is that of the datagram, even if its buffer is shorter.
+        // `MSG_TRUNC`: the result is the datagram's length, even if its buffer is shorter.
         let request = match (&self.buffers, self.blanks.first_mut()) {
             (Some(_), _) => opcode::RecvMulti::new(socket, GROUP).flags(libc::MSG_TRUNC).build(),
             (None, Some(Some(blank))) => {
@@ -301,19 +304,19 @@ impl UringReceiver {
 
     /// Puts a request into the ring.
     fn push(&mut self, request: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: the socket is open as long as the ring is. A buffer that the request names, or takes from those provided, is a blank in `blanks`; it
-        // stays there untouched until the completion that names it, and `drop` waits for the end of the request or leaks them.
+        // SAFETY: the socket is open as long as the ring is. A buffer that the request names, or takes from those provided, is a blank in
+        // `blanks`; it stays there untouched until the completion that names it, and `drop` waits for the end of the request or leaks them.
         unsafe { self.ring.submission().push(request) }.map_err(io::Error::other)
     }
 
-    /// Submits what is in the ring, and lets the kernel complete what it can. It does not wait.
+    /// Submits the queued requests and lets the kernel complete what it can. It does not wait.
     fn enter(&mut self) -> io::Result<()> {
         let requests = self.ring.submission().len() as u32;
         // SAFETY: there is no argument; for the requests see `push`.
         let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(requests, 0, GET_EVENTS, None) };
         match entered {
             Ok(_) => Ok(()),
-            // A signal came, or the kernel is short of memory for the moment: next time.
+            // A signal arrived, or the kernel is temporarily short of memory: retry on the next call.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {
                 Ok(())
             }
@@ -321,7 +324,7 @@ impl UringReceiver {
         }
     }
 
-    /// What a completion brought: a datagram in a blank, and its length. `None`: none.
+    /// Returns the datagram of a completion, in a blank, with its length; `None` if it brought none.
     fn completed(
         &mut self,
         completion: &cqueue::Entry,
@@ -336,19 +339,19 @@ impl UringReceiver {
                 };
                 let kept = place.and_then(|place| Some((place, self.blanks.get_mut(usize::from(place))?)));
                 let Some((place, kept)) = kept else {
-                    // An empty datagram takes no buffer from the kernel. Without a blank it is lost, and nothing is lost with it.
+                    // The kernel takes no buffer for an empty datagram. Without a free blank it is dropped, but it has no bytes to lose.
                     return Ok(pool.blank().ok().map(|blank| (blank, length as usize)));
                 };
                 self.missing.push(place);
                 Ok(kept.take().map(|blank| (blank, length as usize)))
             }
             error => match -error {
-                // All buffers were in use; or the request ended as it may.
+                // All buffers were in use, or the request ended in an expected way.
                 libc::ENOBUFS | libc::EAGAIN | libc::EINTR | libc::ECANCELED => Ok(None),
-                // Linux 5.19 has provided buffers and no multishot.
+                // Linux 5.19 has provided buffers but no multishot.
                 libc::EINVAL if self.buffers.is_some() && !self.is_requested => {
                     self.ring.submitter().unregister_buf_ring(GROUP)?;
-                    // The kernel does not know the buffers any more.
+                    // The kernel no longer knows the buffers.
                     self.buffers = None;
                     self.blanks.truncate(1);
                     self.missing.retain(|place| usize::from(*place) < self.blanks.len());
@@ -359,14 +362,14 @@ impl UringReceiver {
         }
     }
 
-    /// Ends the request that the kernel has, if it does; whether it has none now.
+    /// Cancels the kernel's request, if it has one; returns whether it has none now.
     fn cancel(&mut self) -> bool {
         let request = opcode::AsyncCancel::new(RECEIVE).build().user_data(CANCEL);
         if self.is_requested && self.push(&request).is_err() {
             return false;
         }
         let mut is_answered = false;
-        // A cancellation is answered at once; the completions before it may fill the ring several times.
+        // A cancellation is answered immediately; the completions before it may fill the ring several times.
         for _ in 0..1_000 {
             if !self.is_requested {
                 return true;
@@ -388,7 +391,7 @@ impl UringReceiver {
 impl Drop for UringReceiver {
     fn drop(&mut self) {
         if !self.cancel() {
-            // The kernel may still write: better lost than written over.
+            // The kernel may still write into the buffers: leak them rather than reuse them.
             std::mem::forget(std::mem::take(&mut self.blanks));
             std::mem::forget(self.buffers.take());
         }
@@ -414,7 +417,7 @@ mod tests {
         }
     }
 
-    /// A receiver and a socket that sends to it; `None` where the kernel refuses io_uring.
+    /// Returns a receiver and a socket that sends to it; `None` if the kernel refuses io_uring.
     fn receiver(mode: UringMode) -> Option<(UringReceiver, UdpSocket)> {
         let socket = UringSocket::open(options(), PAYLOAD).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -428,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Receives until there are `wanted`, or some seconds are over.
+    /// Receives until `wanted` packets have arrived or a few seconds have passed.
     fn receive(receiver: &mut UringReceiver, pool: &mut Pool, most: usize, wanted: usize) -> Vec<Received> {
         let began = Instant::now();
         let mut all = Vec::new();
@@ -446,7 +449,7 @@ mod tests {
             let Some((mut receiver, sender)) = receiver(mode) else { return };
             let mut pool = Pool::new(256, 512);
             let mut number = 0u32;
-            // More than the kernel has buffers, of many lengths, empty ones among them.
+            // More datagrams than the kernel has buffers, of many lengths, including empty ones.
             for burst in 0..8 {
                 for _ in 0..50 {
                     let length = (number as usize * 37) % 300;
@@ -496,7 +499,7 @@ mod tests {
             }
             let mut numbers = Vec::new();
             for _ in 0..4 {
-                // Held until the end of the turn: the pool is empty then.
+                // Held until the end of the iteration, so the pool is empty.
                 let held = receive(&mut receiver, &mut pool, 64, if numbers.len() == 8 { 2 } else { 4 });
                 assert_eq!(receiver.receive(&mut pool, 64, 0, |_| panic!("no buffer is free")).unwrap(), 0);
                 for received in &held {

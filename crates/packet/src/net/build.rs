@@ -1,8 +1,7 @@
-//! Headers written: a payload becomes an Ethernet frame with IPv4 and UDP or TCP around it, or IPv6 and UDP, checksums
-//! included.
+//! Builds headers: turns a payload into an Ethernet frame of IPv4 with UDP or TCP, or of IPv6 with UDP, including checksums.
 //!
-//! Per frame a [`FrameBuilder`] writes 42 bytes of headers (46 with a tag, 54 and 58 for TCP) and sums the payload
-//! once, eight bytes at a step. It allocates nothing: frames go into the caller's buffer.
+//! Per frame a [`FrameBuilder`] writes 42 bytes of headers (46 with a tag; 54 and 58 for TCP) and sums the payload once,
+//! eight bytes at a time. It allocates nothing: frames go into the caller's buffer.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
@@ -20,7 +19,7 @@ const TCP_BYTES: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The caller's buffer does not hold headers and payload.
+    /// The caller's buffer cannot hold the headers and the payload.
     #[error("the frame needs {need} bytes, the buffer has {got}")]
     BufferTooSmall {
         /// Bytes that the frame needs.
@@ -28,12 +27,12 @@ pub enum BuildError {
         /// Bytes that the buffer has.
         got: usize,
     },
-    /// The payload is longer than IPv4's 16-bit length can hold.
+    /// The payload does not fit IPv4's 16-bit length.
     #[error("a payload of {length} bytes is over the limit of {limit}")]
     PayloadTooLong {
         /// The payload's length in bytes.
         length: usize,
-        /// The longest possible, in bytes.
+        /// The maximum, in bytes.
         limit: usize,
     },
 }
@@ -56,7 +55,7 @@ pub enum BuildError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct FrameBuilder {
-    /// Ethernet header and, perhaps, a tag.
+    /// The Ethernet header and an optional tag.
     link: [u8; 18],
     link_length: usize,
     source: SocketAddrV4,
@@ -66,7 +65,7 @@ pub struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// Frames from `source` to `destination` between these two Ethernet addresses.
+    /// Builds frames from `source` to `destination` between these two Ethernet addresses.
     pub fn new(
         source_mac: [u8; 6],
         destination_mac: [u8; 6],
@@ -80,12 +79,12 @@ impl FrameBuilder {
         Self { link, link_length: 14, source, destination, time_to_live: 32, identification: 0 }
     }
 
-    /// Frames to a multicast group; the group gives the Ethernet address.
+    /// Builds frames to a multicast group, whose Ethernet address follows from the group.
     pub fn to_group(source_mac: [u8; 6], source: SocketAddrV4, group: SocketAddrV4) -> Self {
         Self::new(source_mac, super::multicast_mac(*group.ip()), source, group)
     }
 
-    /// Puts an IEEE 802.1Q tag with this VLAN identifier (its low 12 bits) into each frame.
+    /// Adds an IEEE 802.1Q tag with this VLAN identifier (its low 12 bits) to each frame.
     #[must_use]
     pub fn with_vlan(mut self, vlan: u16) -> Self {
         self.link[12..14].copy_from_slice(&headers::ETHERTYPE_VLAN.to_be_bytes());
@@ -95,14 +94,14 @@ impl FrameBuilder {
         self
     }
 
-    /// Sets the hops that a frame may live for; 32 unless set.
+    /// Sets the time to live in hops; the default is 32.
     #[must_use]
     pub fn with_time_to_live(mut self, hops: u8) -> Self {
         self.time_to_live = hops;
         self
     }
 
-    /// Bytes of headers before the payload of a UDP frame.
+    /// Returns the size of the headers before the payload of a UDP frame.
     pub fn udp_headers_bytes(&self) -> usize {
         self.link_length + IPV4_BYTES + UDP_HEADER_BYTES
     }
@@ -118,8 +117,8 @@ impl FrameBuilder {
         self.udp_in_place(payload.len(), buffer)
     }
 
-    /// Writes UDP headers before a payload of `payload_length` bytes that lies in `buffer` already, from
-    /// [`FrameBuilder::udp_headers_bytes`] on; returns the frame's length. Saves the copy.
+    /// Writes UDP headers before a payload of `payload_length` bytes that is already in `buffer`, from
+    /// [`FrameBuilder::udp_headers_bytes`] on; returns the frame's length. This saves the copy.
     ///
     /// # Errors
     /// [`BuildError`], with `buffer` unchanged.
@@ -128,13 +127,13 @@ impl FrameBuilder {
         let frame = self.check(start, payload_length, buffer)?;
         let buffer = &mut buffer[..frame];
         let udp = self.write_ipv4(headers::PROTOCOL_UDP, UDP_HEADER_BYTES + payload_length, buffer);
-        // A UDP length fits 16 bits because IPv4's, which is longer, was checked to.
+        // A UDP length fits 16 bits because IPv4's, which is larger, was checked to fit.
         udp[..2].copy_from_slice(&self.source.port().to_be_bytes());
         udp[2..4].copy_from_slice(&self.destination.port().to_be_bytes());
         udp[4..6].copy_from_slice(&((UDP_HEADER_BYTES + payload_length) as u16).to_be_bytes());
         udp[6..8].fill(0);
         let checksum = match self.transport_checksum(headers::PROTOCOL_UDP, udp) {
-            // RFC 768: zero stands for "no checksum", so a sum of zero is sent as its other form.
+            // RFC 768: zero means "no checksum", so a sum of zero is sent in its other form.
             0 => 0xffff,
             checksum => checksum,
         };
@@ -165,7 +164,7 @@ impl FrameBuilder {
         Ok(frame)
     }
 
-    /// The length of a frame whose payload begins at `start`, if IPv4 and the buffer can hold it.
+    /// Returns the length of a frame whose payload begins at `start`, if IPv4 and the buffer can hold it.
     fn check(&self, start: usize, payload_length: usize, buffer: &[u8]) -> Result<usize, BuildError> {
         let limit = usize::from(u16::MAX) - (start - self.link_length);
         if payload_length > limit {
@@ -178,7 +177,7 @@ impl FrameBuilder {
         Ok(need)
     }
 
-    /// Writes the Ethernet and IPv4 headers into `frame`, which was checked to have the room, and returns the rest.
+    /// Writes the Ethernet and IPv4 headers into `frame`, which must have room for them, and returns the rest.
     fn write_ipv4<'a>(&mut self, protocol: u8, transport_length: usize, frame: &'a mut [u8]) -> &'a mut [u8] {
         let (link, frame) = frame.split_at_mut(self.link_length);
         link.copy_from_slice(&self.link[..self.link_length]);
@@ -199,7 +198,7 @@ impl FrameBuilder {
         transport
     }
 
-    /// The checksum over IPv4's pseudo header (RFC 768, RFC 9293 section 3.1) and `transport`, header and payload.
+    /// Computes the checksum over IPv4's pseudo header (RFC 768, RFC 9293 section 3.1) and `transport`, header and payload.
     fn transport_checksum(&self, protocol: u8, transport: &[u8]) -> u16 {
         let pseudo = sum(&self.source.ip().octets())
             + sum(&self.destination.ip().octets())
@@ -209,12 +208,12 @@ impl FrameBuilder {
     }
 }
 
-/// Bytes of the headers that [`udp_v6_in_place`] writes: Ethernet, IPv6, UDP.
+/// Size of the headers that [`udp_v6_in_place`] writes: Ethernet, IPv6, UDP.
 pub const UDP_V6_HEADERS_BYTES: usize = 14 + IPV6_BYTES + UDP_HEADER_BYTES;
 
-/// Writes Ethernet, IPv6 and UDP headers before a payload of `payload_length` bytes that lies in `buffer` already, from
-/// [`UDP_V6_HEADERS_BYTES`] on; returns the frame's length. A group's Ethernet address follows from the group; without a
-/// group the frame has `mac` twice.
+/// Writes Ethernet, IPv6 and UDP headers before a payload of `payload_length` bytes that is already in `buffer`, from
+/// [`UDP_V6_HEADERS_BYTES`] on; returns the frame's length. A multicast group's Ethernet address follows from the group; for any
+/// other destination, `mac` is both source and destination.
 ///
 /// # Errors
 /// [`BuildError`], with `buffer` unchanged.
@@ -238,7 +237,7 @@ pub fn udp_v6_in_place(
     link[6..12].copy_from_slice(&mac);
     link[12..14].copy_from_slice(&headers::ETHERTYPE_IPV6.to_be_bytes());
     let (ipv6, udp) = packet.split_at_mut(IPV6_BYTES);
-    // It fits 16 bits, as was checked.
+    // It fits 16 bits, as checked above.
     let length = ((UDP_HEADER_BYTES + payload_length) as u16).to_be_bytes();
     ipv6[..4].copy_from_slice(&[0x60, 0, 0, 0]);
     ipv6[4..6].copy_from_slice(&length);
@@ -251,7 +250,7 @@ pub fn udp_v6_in_place(
     udp[4..6].copy_from_slice(&length);
     udp[6..8].fill(0);
     let pseudo = sum(&ipv6[8..40]) + u64::from(headers::PROTOCOL_UDP) + udp.len() as u64;
-    // RFC 8200, section 8.1: zero is written as its other form.
+    // RFC 8200, section 8.1: a sum of zero is sent in its other form.
     let checksum = match !fold(pseudo + sum(udp)) {
         0 => 0xffff,
         checksum => checksum,

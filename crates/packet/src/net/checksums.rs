@@ -1,68 +1,68 @@
-//! UDP checksums, and the flows whose checksums can be trusted.
+//! Verifies UDP checksums, and decides which flows' checksums can be trusted.
 //!
-//! A datagram whose checksum does not fit is damaged only if its sender fills checksums in and nobody has rewritten the packet
-//! since. Captures made on a sender often hold the unfinished sums that it left to its network card, and anonymised captures hold
-//! the sums of other addresses. [`Checksums`] therefore judges each flow (both addresses and ports) by a score: a datagram that
-//! fits adds 1, up to [`MAX_SCORE`], and a misfit takes [`MISFIT_COST`], down to 0.
+//! A wrong checksum means damage only if the sender fills checksums in and nobody has rewritten the packet since. Captures made
+//! on a sender often hold unfinished checksums that it left to its network card, and anonymized captures hold the checksums of
+//! other addresses. [`Checksums`] therefore scores each flow (both addresses and ports): a match adds 1, up to [`MAX_SCORE`], and
+//! a mismatch subtracts [`MISFIT_COST`], down to 0.
 //!
-//! | the flow | a misfit |
+//! | the flow | a mismatch |
 //! | --- | --- |
 //! | is trusted: its score has reached [`TRUSTED_SCORE`], and has not been 0 since | is damage: the datagram is discarded, as a network stack does |
-//! | is not trusted | is used. Once the flow is trusted it is reported, unless there were more than [`MAX_EARLY`]: then the flow's checksums did not fit in general |
+//! | is not trusted | is used. Once the flow is trusted, it is reported, unless there were more than [`MAX_EARLY`]: mismatches are then normal |
 //!
-//! So a flow stays trusted while fewer than one in eight of its datagrams are misfits, and eight misfits in a row always end it.
-//! A flow with more than [`MAX_EARLY`] misfits must reach [`MAX_SCORE`] to be trusted again: a second tap that captures the same
-//! flow with unfinished sums, in turns with the first one or in bursts, keeps it from being trusted.
+//! So a flow stays trusted while fewer than one in eight of its datagrams mismatch, and eight mismatches in a row always end the
+//! trust. A flow with more than [`MAX_EARLY`] mismatches must reach [`MAX_SCORE`] to be trusted again: a second tap that captures
+//! the same flow with unfinished checksums, alternating with the first one or in bursts, keeps the flow from being trusted.
 //!
-//! A sum that differs from the right one by the same amount in each datagram, as after a change of addresses, is no evidence
-//! that the sums are finished: a line's heartbeats can be identical for minutes, and then their unfinished sums differ equally too.
+//! A checksum that is off by the same amount in every datagram, as after a change of addresses, is no evidence that checksums are
+//! finished: a line's heartbeats can be identical for minutes, and then their unfinished checksums are off equally too.
 //!
-//! TCP's checksums are not compared: receivers merge segments, and the merged ones keep unfinished sums between segments that fit.
+//! TCP checksums are not verified: receivers merge segments, and the merged ones keep unfinished checksums among correct ones.
 //!
-//! Cost: some 170 instructions and a quarter of one for each byte. The flow is found in one or two cache lines of a table of 64 KiB, which
-//! is allocated by the first datagram with a checksum.
+//! Cost: about 170 instructions plus a quarter of one per byte. The flow is found in one or two cache lines of a 64 KiB table,
+//! which is allocated for the first datagram that has a checksum.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Datagram, HeaderError, Origin, Transport, headers};
 
-/// The score from which a flow is trusted.
+/// The score at which a flow becomes trusted.
 pub const TRUSTED_SCORE: u8 = 8;
 
-/// The highest score of a flow.
+/// Maximum score of a flow.
 pub const MAX_SCORE: u8 = 64;
 
-/// How much a misfit takes from the score of its flow.
+/// How much a mismatch subtracts from its flow's score.
 pub const MISFIT_COST: u8 = 8;
 
-/// The most misfits of a flow that are damage if the flow becomes trusted after them.
+/// Maximum mismatches of an untrusted flow that count as damage if the flow becomes trusted after them.
 pub const MAX_EARLY: u32 = 8;
 
-/// The most misfits of all flows that wait for their flow to become trusted; a further one displaces the oldest.
+/// Maximum mismatches, over all flows, that wait for their flow to become trusted; another one displaces the oldest.
 const MAX_EARLY_OF_ALL: usize = 256;
 
-/// Binary logarithm of the sets of flows.
+/// Binary logarithm of the number of sets of flows.
 const SET_BITS: u32 = 9;
 
-/// Flows in a set. A new flow displaces the one with the lowest score.
+/// Flows per set. A new flow displaces the one with the lowest score.
 const WAYS: usize = 4;
 
-/// Bytes of a UDP header.
+/// Size of a UDP header.
 pub(super) const UDP_HEADER_BYTES: usize = 8;
 
-/// Datagrams from one socket to another.
+/// The datagrams from one socket to another.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
-    /// Its addresses and ports: see [`key_of`]. 0 is a free place.
+    /// Its addresses and ports: see [`key_of`]. 0 marks a free entry.
     key: u128,
-    /// Misfits since the flow was last trusted.
+    /// Mismatches since the flow was last trusted.
     early: u32,
     score: u8,
     is_trusted: bool,
 }
 
-/// A misfit of a flow that is not trusted.
+/// A mismatch in an untrusted flow.
 #[derive(Debug)]
 struct Early {
     key: u128,
@@ -70,7 +70,7 @@ struct Early {
     misfit: Misfit,
 }
 
-/// A checksum that does not fit.
+/// A mismatching checksum.
 #[derive(Debug, Clone, Copy)]
 struct Misfit {
     offset: usize,
@@ -85,7 +85,7 @@ impl Misfit {
     }
 }
 
-/// Compares the UDP checksums of packets; see the module.
+/// Verifies the UDP checksums of packets; see the module.
 #[derive(Debug, Default)]
 pub struct Checksums {
     flows: Option<Box<Flows>>,
@@ -93,13 +93,13 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Checksums without flows, with the memory for them: checking datagrams that fit then never allocates.
+    /// Allocates the flow table in advance: checking datagrams that match then never allocates.
     pub fn preallocated() -> Self {
         Self { flows: Some(Box::default()), unverified: 0 }
     }
 
-    /// Compares the checksum of `datagram`, whose UDP header and payload are at the start of `udp`. Datagrams without a
-    /// checksum, cut datagrams and TCP segments pass.
+    /// Verifies the checksum of `datagram`, whose UDP header and payload are at the start of `udp`. Datagrams without a checksum,
+    /// truncated datagrams and TCP segments pass.
     ///
     /// # Errors
     /// [`HeaderError::Checksum`] if the datagram must be discarded.
@@ -113,9 +113,9 @@ impl Checksums {
             return Ok(());
         };
         let stated = u16::from_be_bytes([header[6], header[7]]);
-        // RFC 768: zero stands for "no checksum". IPv6 does not allow that (RFC 8200, section 8.1), so there it is a misfit.
+        // RFC 768: zero means "no checksum". IPv6 does not allow that (RFC 8200, section 8.1), so there it is a mismatch.
         let has_none = stated == 0 && datagram.source.is_ipv4();
-        // A length of 0 was left to the network card, and the checksum with it.
+        // A length of 0 was left to the network card, and so was the checksum.
         if has_none || header[4..6] == [0, 0] {
             self.unverified += 1;
             return Ok(());
@@ -134,33 +134,33 @@ impl Checksums {
         Ok(())
     }
 
-    /// Whether misfits wait for [`Checksums::take_report`].
+    /// Whether mismatches wait for [`Checksums::take_report`].
     #[inline]
     pub fn has_reports(&self) -> bool {
         self.flows.as_ref().is_some_and(|flows| !flows.reports.is_empty())
     }
 
-    /// The next misfit that was used before its flow became trusted: where its packet is, and the error.
+    /// Returns the next mismatch that was used before its flow became trusted: where its packet is, and the error.
     pub fn take_report(&mut self) -> Option<(Origin, HeaderError)> {
         self.flows.as_mut()?.reports.pop_front()
     }
 
-    /// Datagrams in which a damaged byte goes unnoticed: they have no checksum, or one that does not fit in a flow whose
-    /// checksums generally do not.
+    /// Returns the number of datagrams in which a damaged byte would go unnoticed: they have no checksum, or a wrong one in a flow
+    /// whose checksums are wrong in general.
     pub const fn unverified(&self) -> u64 {
         self.unverified
     }
 }
 
-/// The place of a flow: its set, and where it is in the set.
+/// The position of a flow: its set, and its index in the set.
 type Place = (usize, usize);
 
-/// The flows and their misfits.
+/// The flow table and the mismatches.
 #[derive(Debug)]
 struct Flows {
     table: Vec<[Flow; WAYS]>,
     early: VecDeque<Early>,
-    /// Misfits whose flow has become trusted, not reported yet.
+    /// Mismatches whose flow has become trusted, not reported yet.
     reports: VecDeque<(Origin, HeaderError)>,
 }
 
@@ -175,7 +175,7 @@ impl Default for Flows {
 }
 
 impl Flows {
-    /// The place of a flow in the table; a new flow gets one.
+    /// Returns the position of a flow in the table; a new flow gets one.
     #[inline]
     fn find(&mut self, key: u128) -> Place {
         let mixed = (key as u64 ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -203,7 +203,7 @@ impl Flows {
         self.table.get_mut(set)?.get_mut(way)
     }
 
-    /// A checksum of the flow at `at` fits. Returns how many earlier misfits turn out to be damage.
+    /// Counts a match of the flow at `at`. Returns how many earlier mismatches turn out to be damage.
     #[inline]
     fn count_fitting(&mut self, at: Place) -> u64 {
         let Some(flow) = self.at(at).filter(|flow| flow.score < MAX_SCORE) else { return 0 };
@@ -219,7 +219,7 @@ impl Flows {
         }
     }
 
-    /// A checksum of the flow at `at` does not fit.
+    /// Counts a mismatch of the flow at `at`.
     ///
     /// # Errors
     /// [`HeaderError::Checksum`] if the flow is trusted.
@@ -245,7 +245,7 @@ impl Flows {
         Ok(())
     }
 
-    /// A flow has become trusted after a few misfits. Returns how many it reports.
+    /// Reports the few mismatches of a flow that has become trusted. Returns their number.
     #[cold]
     #[inline(never)]
     fn report_early(&mut self, key: u128) -> u64 {
@@ -262,7 +262,7 @@ impl Flows {
     }
 }
 
-/// A flow's addresses and ports as a number: exact for IPv4, mixed for IPv6.
+/// Encodes a flow's addresses and ports as a number: exact for IPv4, mixed for IPv6.
 #[inline]
 fn key_of(datagram: &Datagram<'_>) -> u128 {
     let ports = u128::from(datagram.source.port()) << 16 | u128::from(datagram.destination.port());
@@ -282,7 +282,7 @@ fn key_of(datagram: &Datagram<'_>) -> u128 {
     }
 }
 
-/// The checksum of a datagram whose words, with the stated checksum, have the sum `total`.
+/// Computes the checksum of a datagram whose words, including the stated checksum, add up to `total`.
 #[cold]
 fn computed(total: u16, stated: u16) -> u16 {
     // Adding the complement subtracts.
@@ -292,7 +292,7 @@ fn computed(total: u16, stated: u16) -> u16 {
     }
 }
 
-/// The sum over the pseudo header (RFC 768; RFC 8200, section 8.1) of a datagram of `length` bytes, of words with swapped bytes.
+/// Sums the pseudo header (RFC 768; RFC 8200, section 8.1) of a datagram of `length` bytes, in byte-swapped words.
 #[inline]
 fn swapped_pseudo_sum(datagram: &Datagram<'_>, length: usize) -> u64 {
     let addresses = match (datagram.source, datagram.destination) {
@@ -306,22 +306,22 @@ fn swapped_pseudo_sum(datagram: &Datagram<'_>, length: usize) -> u64 {
         // No packet has addresses of two versions.
         _ => 0,
     };
-    // Of a longer datagram the upper half of the length counts too, but no header states it.
+    // For a longer datagram the upper half of the length counts too, but no header states it.
     addresses
         + u64::from(u16::from(headers::PROTOCOL_UDP).swap_bytes())
         + u64::from((length as u16).swap_bytes())
 }
 
-/// The sum of the big-endian 16-bit words of `bytes`, the last padded with zero (RFC 1071), in the low 16 bits; 0 only if all
-/// bytes are 0. Sums of parts can be added if all but the last have an even length.
+/// Sums the big-endian 16-bit words of `bytes`, the last padded with zero (RFC 1071), into the low 16 bits; 0 only if all bytes
+/// are 0. Partial sums can be added if all parts but the last have an even length.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     u64::from(fold(swapped_sum(bytes)).swap_bytes())
 }
 
-/// As [`sum`], of words with swapped bytes, and not folded: below 2^34. The sum of swapped words is the swapped sum (RFC 1071,
+/// Like [`sum`], but over byte-swapped words and not folded: below 2^34. The sum of swapped words is the swapped sum (RFC 1071,
 /// section 2).
 ///
-/// Words of eight bytes are added with their carries, in two chains at a time.
+/// It adds eight-byte words with their carries, in two chains at a time.
 #[inline]
 fn swapped_sum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<32>();
@@ -337,7 +337,7 @@ fn swapped_sum(bytes: &[u8]) -> u64 {
     }
     let last = match bytes.last_chunk::<8>() {
         _ if rest.is_empty() => 0,
-        // The last eight bytes, without those that are in the sum already.
+        // The last eight bytes, without those already in the sum.
         Some(last) => u64::from_le_bytes(*last) >> (u64::BITS as usize - 8 * rest.len()),
         None => rest.iter().rev().fold(0, |last, byte| last << 8 | u64::from(*byte)),
     };

@@ -1,11 +1,11 @@
-//! Puts the fragments of IP packets together (RFC 791, section 3.2; RFC 8200, section 4.5).
+//! Reassembles fragmented IP packets (RFC 791, section 3.2; RFC 8200, section 4.5).
 //!
-//! A [`Defragmenter`] reads packets as [`parse`](super::parse) does, but keeps fragments until their packet is whole, whatever
-//! their order. It keeps at most [`MAX_PENDING`] packets of 64 KiB for at most [`MAX_AGE_NS`]. What is incomplete by then, or
-//! at the end of the capture, is reported with the place of its first fragment. Fragments that overlap with other bytes make
-//! their packet incomplete too (RFC 5722).
+//! A [`Defragmenter`] reads packets like [`parse`](super::parse), but keeps fragments until their packet is complete, in whatever
+//! order they arrive. It keeps at most [`MAX_PENDING`] packets of 64 KiB for at most [`MAX_AGE_NS`]. A packet that is incomplete
+//! by then, or at the end of the capture, is reported at the location of its first fragment. Fragments that overlap with different
+//! bytes make their packet incomplete too (RFC 5722).
 //!
-//! Cost: nothing for a whole packet on the straight path; a fragment is copied once, or twice if it is the last.
+//! Cost: nothing for an unfragmented packet on the fast path; a fragment is copied once, or twice if it is the last.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -14,25 +14,25 @@ use super::headers::{self, Cursor, Found, Network, Part};
 use super::{Datagram, HeaderError, parse_usual};
 use crate::link_type::LinkType;
 
-/// The most packets that wait for fragments; a further one displaces the oldest.
+/// Maximum number of packets waiting for fragments; another one displaces the oldest.
 pub const MAX_PENDING: usize = 64;
 
-/// How many whole packets are remembered.
+/// Number of completed packets that are remembered.
 const MAX_DONE: usize = 16;
 
-/// How long a packet waits for its fragments. A sender sends them back to back, and at a market's rates the 16 bits of
-/// IPv4's identification repeat within seconds.
+/// How long a packet waits for its fragments. A sender sends them back to back, and at market data rates IPv4's 16-bit
+/// identification repeats within seconds.
 pub const MAX_AGE_NS: u64 = 1_000_000_000;
 
 /// The longest payload of an IP packet.
 const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
 
-/// The place of a packet, for reports about its fragments.
+/// The location of a packet, for reports about its fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The packet's number.
     pub number: u64,
-    /// Where its bytes begin.
+    /// Offset of its bytes.
     pub offset: u64,
     /// When it was captured.
     pub timestamp_ns: u64,
@@ -44,31 +44,31 @@ struct Key {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
-    /// IPv6 does not compare it, since the first fragment alone knows it (RFC 8200, section 4.5).
+    /// `None` for IPv6, where only the first fragment knows it (RFC 8200, section 4.5).
     protocol: Option<u8>,
     vlan: Option<u16>,
 }
 
-/// The fragment that has the transport header.
+/// The fragment with the transport header.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     origin: Origin,
-    /// Where the IP packet's payload begins in it.
+    /// Offset of the IP packet's payload in it.
     payload_offset: usize,
     /// The transport protocol.
     protocol: u8,
 }
 
-/// A packet that waits for fragments.
+/// A packet waiting for fragments.
 #[derive(Debug)]
 struct Pending {
     key: Key,
-    /// The place of the fragment that came first.
+    /// Location of the fragment that arrived first.
     origin: Origin,
     /// Known from the fragment at offset 0.
     head: Option<Head>,
     bytes: Vec<u8>,
-    /// What is present, as ranges in order that do not touch.
+    /// Ranges of bytes present, in order, with gaps between them.
     present: Vec<(usize, usize)>,
     /// The payload's length, known from the last fragment.
     length: Option<usize>,
@@ -76,7 +76,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Takes a fragment's bytes.
+    /// Adds a fragment's bytes.
     fn take(&mut self, part: Part, head: Head, bytes: &[u8]) {
         let start = part.offset as usize;
         let end = start + bytes.len();
@@ -130,19 +130,19 @@ impl Pending {
     }
 }
 
-/// Reads packets and puts their fragments together; see the module.
+/// Reads packets and reassembles fragments; see the module.
 #[derive(Debug, Default)]
 pub struct Defragmenter {
-    /// The oldest first.
+    /// Oldest first.
     pending: Vec<Pending>,
-    /// Packets that were displaced or contradicted, not reported yet.
+    /// Displaced or contradicted packets, not reported yet.
     lost: Vec<(Origin, HeaderError)>,
-    /// The packets that became whole last, the latest at the end. Where a tap shows each packet twice, the second copy's
-    /// fragments are not a new packet.
+    /// The packets completed most recently, newest last. If a tap captures each packet twice, the fragments of the second copy are
+    /// not taken for a new packet.
     done: VecDeque<Done>,
 }
 
-/// A packet that is whole.
+/// A completed packet.
 #[derive(Debug)]
 struct Done {
     key: Key,
@@ -151,7 +151,7 @@ struct Done {
 }
 
 impl Done {
-    /// Whether a fragment is a copy of a part of this packet.
+    /// Whether a fragment duplicates a part of this packet.
     fn holds(&self, key: &Key, part: Part, bytes: &[u8], now_ns: u64) -> bool {
         let start = part.offset as usize;
         let end = start + bytes.len();
@@ -163,8 +163,8 @@ impl Done {
 }
 
 impl Defragmenter {
-    /// Finds the UDP or TCP payload in a captured packet, or in the packet that it completes. With it comes the place of the
-    /// packet: `origin`, or that of the fragment with the transport header.
+    /// Finds the UDP or TCP payload in a captured packet, or in the packet that it completes. It also returns the packet's location:
+    /// `origin`, or that of the fragment with the transport header.
     ///
     /// # Errors
     /// As [`parse`](super::parse); [`HeaderError::Fragment`] for a fragment that was kept.
@@ -178,7 +178,7 @@ impl Defragmenter {
         self.parse_with_transport(link_type, bytes, origin).map(|(datagram, _, origin)| (datagram, origin))
     }
 
-    /// As [`Defragmenter::parse`], with the bytes of the packet from the datagram's UDP header on; with arbitrary bytes for TCP.
+    /// Like [`Defragmenter::parse`], but also returns the packet's bytes from the UDP header on; for TCP, arbitrary bytes.
     #[inline]
     pub(super) fn parse_with_transport<'a>(
         &'a mut self,
@@ -222,12 +222,12 @@ impl Defragmenter {
                 let payload_offset = head.payload_offset + datagram.payload_offset;
                 Ok((Datagram { payload_offset, ..datagram }, transport, head.origin))
             }
-            // A fragmented packet in a fragmented tunnel.
+            // A fragmented packet inside a fragmented tunnel.
             Found::Fragment(..) => Err(HeaderError::TooDeep),
         }
     }
 
-    /// Keeps a fragment. If its packet is whole now, that is the last one done, and its head is returned.
+    /// Keeps a fragment. If that completes its packet, the packet becomes the last one in `done`, and its head is returned.
     fn keep(&mut self, network: &Network<'_>, part: Part, vlan: Option<u16>, origin: Origin) -> Option<Head> {
         let Network { source, destination, protocol, payload, .. } = *network;
         let key = Key {
@@ -237,7 +237,7 @@ impl Defragmenter {
             protocol: destination.is_ipv4().then_some(protocol),
             vlan,
         };
-        // The last bytes of a cut fragment are missing, so more follow.
+        // The last bytes of a truncated fragment are missing, so more must follow.
         let part = Part { more: part.more || network.truncated, ..part };
         let bytes = payload.rest();
         let bytes = if part.more { &bytes[..bytes.len() / 8 * 8] } else { bytes };
@@ -259,7 +259,7 @@ impl Defragmenter {
         Some(head)
     }
 
-    /// Makes room for a packet.
+    /// Adds a packet, displacing the oldest if there are too many.
     fn begin(&mut self, key: Key, origin: Origin) -> usize {
         if self.pending.len() == MAX_PENDING {
             self.lost.push(self.pending.remove(0).report());
@@ -276,14 +276,14 @@ impl Defragmenter {
         self.pending.len() - 1
     }
 
-    /// Whether packets wait for fragments, or are lost and not reported yet.
+    /// Whether packets are waiting for fragments, or are lost and not reported yet.
     #[inline]
     pub fn is_pending(&self) -> bool {
         !self.pending.is_empty() || !self.lost.is_empty()
     }
 
-    /// A packet that is incomplete for good at `now_ns` (`None`: at the end of the input): where its first fragment lies, and
-    /// an [error](HeaderError::Incomplete) that says what is missing.
+    /// Returns a packet that is finally incomplete at `now_ns` (`None`: at the end of the input): the location of its first fragment,
+    /// and an [error](HeaderError::Incomplete) that says what is missing.
     #[cold]
     pub fn take_lost(&mut self, now_ns: Option<u64>) -> Option<(Origin, HeaderError)> {
         if !self.lost.is_empty() {

@@ -1,4 +1,4 @@
-//! The general path: every link layer, tag, tunnel, option, extension and fragment, one header after another.
+//! The general path: handles every link layer, tag, tunnel, option, extension and fragment, one header after another.
 
 mod tunnel;
 
@@ -11,9 +11,9 @@ pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// IEEE 802.1Q.
 pub(super) const ETHERTYPE_VLAN: u16 = 0x8100;
-/// IEEE 802.1ad, for the outer of two tags, and its older forms.
+/// IEEE 802.1ad, for the outer of two tags, and its predecessor.
 const ETHERTYPES_OUTER_VLAN: [u16; 2] = [0x88a8, 0x9100];
-/// Of a tag's first 16 bits; the others are priority.
+/// Identifier bits of a tag's first 16 bits; the others are priority.
 pub(super) const VLAN_IDENTIFIER_BITS: u16 = 0x0fff;
 
 /// An IPv4 packet in an IP packet (RFC 2003).
@@ -36,13 +36,13 @@ pub(super) const EXTENSION_FRAGMENT: u8 = 44;
 pub(super) const EXTENSION_AUTHENTICATION: u8 = 51;
 pub(super) const EXTENSION_DESTINATION: u8 = 60;
 
-/// "More fragments" and the fragment offset; "do not fragment" is of no interest.
+/// "More fragments" and the fragment offset; "do not fragment" does not matter.
 pub(super) const IPV4_FRAGMENT_BITS: u16 = 0x3fff;
 
-/// The most headers in a packet. A mirrored packet in a tunnel has about ten.
+/// Maximum number of headers in a packet. A mirrored packet in a tunnel has about ten.
 const MAX_LAYERS: u32 = 24;
 
-/// A packet's bytes and how far they have been read.
+/// A packet's bytes and the current position.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) bytes: &'a [u8],
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// The header of `N` bytes here, not passed yet.
+    /// Returns the header of `N` bytes at the current position, without advancing.
     fn header<const N: usize>(&self, layer: Layer) -> Result<&'a [u8; N], HeaderError> {
         self.rest().first_chunk().ok_or_else(|| self.too_short(layer, N))
     }
@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The facts of an IP header, and the bytes after it.
+/// The fields of an IP header, and the bytes after it.
 #[derive(Clone, Copy)]
 pub(super) struct Network<'a> {
     pub(super) source: IpAddr,
@@ -76,9 +76,9 @@ pub(super) struct Network<'a> {
     pub(super) protocol: u8,
     /// Starts at the transport header and ends where the IP packet or the capture ends.
     pub(super) payload: Cursor<'a>,
-    /// The capture ends before the IP packet does.
+    /// The capture ends before the IP packet.
     pub(super) truncated: bool,
-    /// Set unless the packet is whole.
+    /// Set if the packet is a fragment.
     pub(super) part: Option<Part>,
 }
 
@@ -86,14 +86,14 @@ pub(super) struct Network<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) identification: u32,
-    /// Where its bytes belong in the whole packet's payload.
+    /// Offset of its bytes in the whole packet's payload.
     pub(super) offset: u32,
-    /// More fragments follow.
+    /// Whether more fragments follow.
     pub(super) more: bool,
 }
 
 impl Part {
-    /// The error for a fragment that cannot be read alone.
+    /// Returns the error for a fragment that cannot be parsed alone.
     pub(super) const fn error(self) -> HeaderError {
         let Self { identification, offset, more } = self;
         HeaderError::Fragment { identification, fragment_offset: offset, more }
@@ -103,13 +103,13 @@ impl Part {
 /// The result of walking a packet's headers.
 pub(super) enum Found<'a> {
     Datagram(Datagram<'a>),
-    /// A fragment, possibly of a tunnel's outer packet, and the VLAN it came on.
+    /// A fragment, possibly of a tunnel's outer packet, and its VLAN.
     Fragment(Network<'a>, Option<u16>),
 }
 
 pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, HeaderError> {
     let mut found = walk(link_type, bytes)?;
-    // Of a fragmented tunnel in a fragmented packet only the innermost transport header matters.
+    // If a fragmented tunnel carries a fragmented packet, only the innermost transport header matters.
     for _ in 0..MAX_LAYERS {
         match found {
             Found::Datagram(datagram) => return Ok(datagram),
@@ -124,12 +124,12 @@ pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, H
     Err(HeaderError::TooDeep)
 }
 
-/// Walks the headers of a packet, through any tunnels.
+/// Walks a packet's headers, through any tunnels.
 pub(super) fn walk(link_type: LinkType, bytes: &[u8]) -> Result<Found<'_>, HeaderError> {
     descend(Ahead::Link(link_type), Cursor { bytes, at: 0 }, None, MAX_LAYERS)
 }
 
-/// Walks the headers after an IP header, such as a reassembled packet's.
+/// Walks the headers after an IP header, for example those of a reassembled packet.
 pub(super) fn walk_payload(mut network: Network<'_>, vlan: Option<u16>) -> Result<Found<'_>, HeaderError> {
     if network.destination.is_ipv6() {
         extensions(&mut network)?;
@@ -145,7 +145,7 @@ enum Ahead<'a> {
     Payload(Network<'a>),
 }
 
-/// Passes one header after another until it reaches a transport header, at most `layers` of them.
+/// Advances over headers until it reaches a transport header, at most `layers` of them.
 fn descend<'a>(
     mut ahead: Ahead<'a>,
     mut cursor: Cursor<'a>,
@@ -177,7 +177,7 @@ fn descend<'a>(
                             return Ok(Found::Datagram(datagram));
                         };
                         return match descend(Ahead::Link(LinkType::ETHERNET), inner, vlan, left) {
-                            // Something else that is sent to this port.
+                            // Another protocol uses this port.
                             Err(error) if error.is_malformed() => Ok(Found::Datagram(datagram)),
                             found => found,
                         };
@@ -194,17 +194,17 @@ fn descend<'a>(
     Err(HeaderError::TooDeep)
 }
 
-/// The facts of the link layer.
+/// The fields of the link layer.
 pub(super) struct Link {
-    /// The EtherType behind its header and tags.
+    /// The EtherType after its header and tags.
     pub(super) ethertype: u16,
-    /// The identifier of the innermost tag.
+    /// Identifier of the innermost tag.
     vlan: Option<u16>,
-    /// How many tags there are, of four bytes each, before the cursor.
+    /// Number of tags, of four bytes each, before the cursor.
     pub(super) tags: u8,
 }
 
-/// Passes the link layer's header and VLAN tags.
+/// Advances over the link layer's header and VLAN tags.
 pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link, HeaderError> {
     let ethertype = match link_type {
         LinkType::ETHERNET => {
@@ -225,8 +225,8 @@ pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link,
         LinkType::NULL | LinkType::LOOP => {
             let family = *cursor.header::<4>(Layer::Link)?;
             cursor.at += 4;
-            // The byte order of BSD loopback is that of the capturing machine, which is not in the file; families
-            // are small numbers, so the larger reading is the wrong one.
+            // The byte order of BSD loopback is that of the capturing machine, which the file does not record; families are small
+            // numbers, so the larger interpretation is the wrong one.
             let family = u32::from_be_bytes(family).min(u32::from_le_bytes(family));
             match family {
                 2 => ETHERTYPE_IPV4,
@@ -237,7 +237,7 @@ pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link,
         }
         LinkType::IPV4 => ETHERTYPE_IPV4,
         LinkType::IPV6 => ETHERTYPE_IPV6,
-        // Some systems wrote 12 and 14 for raw IP before it had its own number.
+        // Some systems wrote 12 and 14 for raw IP before it had a registered number.
         LinkType::RAW | LinkType(12 | 14) => match cursor.header::<1>(Layer::Ipv4)?[0] >> 4 {
             6 => ETHERTYPE_IPV6,
             _ => ETHERTYPE_IPV4,
@@ -263,7 +263,7 @@ const fn is_tag(ethertype: u16) -> bool {
         || ethertype == ETHERTYPES_OUTER_VLAN[1]
 }
 
-/// Passes VLAN tags.
+/// Advances over VLAN tags.
 fn tags(mut ethertype: u16, cursor: &mut Cursor<'_>) -> Result<Link, HeaderError> {
     let mut vlan = None;
     let mut tags = 0u8;
@@ -288,7 +288,7 @@ fn ipv4(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         return Err(cursor.bad_length(Layer::Ipv4, header_length, 20));
     }
     let total_length = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
-        // A sender whose card splits packets writes 0: the captured length counts.
+        // A sender that leaves segmentation to its card writes 0: use the captured length.
         0 => cursor.rest().len().max(header_length),
         length => length,
     };
@@ -323,7 +323,7 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         return Err(HeaderError::BadVersion { layer: Layer::Ipv6, offset: cursor.at, version });
     }
     let end = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
-        // A jumbogram, or a sender whose card splits packets: the captured length counts.
+        // A jumbogram, or a sender that leaves segmentation to its card: use the captured length.
         0 => cursor.bytes.len(),
         length => cursor.at + 40 + length,
     };
@@ -344,7 +344,7 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
     Ok(network)
 }
 
-/// Passes IPv6's extension headers, up to a fragment's own bytes.
+/// Advances over IPv6's extension headers, up to a fragment's bytes.
 fn extensions(network: &mut Network<'_>) -> Result<(), HeaderError> {
     let payload = &mut network.payload;
     // Each extension header is at least 8 bytes long, so this ends with the packet.
@@ -378,7 +378,7 @@ fn udp<'a>(network: &Network<'a>, vlan: Option<u16>) -> Result<Datagram<'a>, Hea
     let header = network.payload.header::<8>(Layer::Udp)?;
     let room = bytes.len() - at;
     let length = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
-        // As in IP: the length was left to the card, or does not fit (RFC 2675, section 4).
+        // As for IP: the length was left to the card, or does not fit (RFC 2675, section 4).
         0 => room,
         length => length,
     };

@@ -1,9 +1,9 @@
-//! The offsets of a packet's headers: found once, then used to read and rewrite fields.
+//! The offsets of a packet's headers: computed once, then used to read and rewrite fields.
 //!
-//! [`Layout::of`] never fails: it returns as much as it could find, and why it stopped. Filters and rewriters
-//! use it; [`parse`](super::parse) gives the payload.
+//! [`Layout::of`] never fails: it returns as much as it could find, and flags why it stopped. Filters and rewriters use it;
+//! [`parse`](super::parse) returns the payload.
 //!
-//! Cost: the headers are walked once, one or two cache lines; a layout is 20 bytes, and reading an address by it is one
+//! Cost: one walk over the headers, one or two cache lines. A layout has 20 bytes, and reading an address through it is one
 //! load.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::headers::{self, Cursor};
 use crate::link_type::LinkType;
 
-/// Which network header a packet has.
+/// The kind of a packet's network header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Network {
-    /// No known one: ARP, a damaged packet, an unsupported link type.
+    /// None or unknown: ARP, a damaged packet, an unsupported link type.
     #[default]
     Other,
     /// IPv4.
@@ -23,51 +23,51 @@ pub enum Network {
     V6,
 }
 
-/// Which part of an IP packet this is.
+/// Whether a packet is whole or a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragment {
-    /// The whole of it.
+    /// A whole packet.
     #[default]
     Whole,
-    /// The first fragment: it has the transport header.
+    /// The first fragment, which has the transport header.
     First,
-    /// A later fragment: it has no ports.
+    /// A later fragment, which has no ports.
     Later,
 }
 
-/// Offsets of a packet's headers, from its first byte. A header counts only if it is complete.
+/// Offsets of a packet's headers, from its first byte. Only complete headers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Where the IP header begins; valid only if `network` names one.
+    /// Offset of the IP header; valid only if `network` names one.
     pub network_offset: u16,
-    /// Where the TCP or UDP header begins, 0 if there is none (another protocol, a later fragment, a cut packet).
+    /// Offset of the TCP or UDP header, 0 if there is none (another protocol, a later fragment, a truncated packet).
     pub transport_offset: u16,
-    /// Where the checksum lies that covers the IP addresses too: TCP's, UDP's, UDP-Lite's, DCCP's, and ICMP's over IPv6.
-    /// 0 if there is none here.
+    /// Offset of the checksum that also covers the IP addresses: that of TCP, UDP, UDP-Lite, DCCP, or ICMP over IPv6. 0 if there
+    /// is none.
     pub checksum_offset: u16,
-    /// Where the outermost VLAN tag begins (its identifier, behind its EtherType), 0 if there is none.
+    /// Offset of the outermost VLAN tag (its identifier, after its EtherType), 0 if there is none.
     pub tag_offset: u16,
-    /// The EtherType behind the tags, 0 if the link layer could not be read.
+    /// The EtherType after the tags, 0 if the link layer could not be parsed.
     pub ethertype: u16,
-    /// The IP protocol behind IPv6's extension headers; of use only if `network` names one.
+    /// The IP protocol after IPv6's extension headers; meaningful only if `network` names a version.
     pub protocol: u8,
-    /// How many VLAN tags there are.
+    /// Number of VLAN tags.
     pub tags: u8,
-    /// The IP version, if its header is whole and sound.
+    /// The IP version, if its header is complete and sound.
     pub network: Network,
     /// Whether the IP packet is a fragment.
     pub fragment: Fragment,
-    /// The first 12 bytes are the destination's and the source's Ethernet addresses.
+    /// Whether the first 12 bytes are the destination and source Ethernet addresses.
     pub is_ethernet: bool,
-    /// The packet ends inside a header, or the header is inconsistent.
+    /// Whether the packet ends inside a header, or a header is inconsistent.
     pub is_malformed: bool,
-    /// A source route, a routing header or a home address: the transport checksum covers other addresses than those
-    /// of the IP header (RFC 8200, section 8.1).
+    /// Whether there is a source route, a routing header or a home address: the transport checksum then covers addresses other than
+    /// those in the IP header (RFC 8200, section 8.1).
     pub is_routed: bool,
 }
 
 impl Layout {
-    /// Walks the headers of a packet.
+    /// Walks a packet's headers.
     #[inline]
     pub fn of(link_type: LinkType, bytes: &[u8]) -> Self {
         let mut layout = Self { is_ethernet: link_type == LinkType::ETHERNET, ..Self::default() };
@@ -79,7 +79,7 @@ impl Layout {
         };
         layout.ethertype = link.ethertype;
         layout.tags = link.tags;
-        // At most as many tags as fit before 64 KiB; a packet of more is no packet.
+        // At most as many tags as fit in 64 KiB; nothing with more is a packet.
         let Ok(at) = u16::try_from(cursor.at) else {
             layout.is_malformed = true;
             return layout;
@@ -157,7 +157,7 @@ impl Layout {
                 headers::EXTENSION_AUTHENTICATION => 8 + usize::from(start[1]) * 4,
                 _ => 8 + usize::from(start[1]) * 8,
             };
-            // Segments left: the destination in the header is not the last one.
+            // Segments are left: the destination in the header is not the last one.
             self.is_routed |= self.protocol == headers::EXTENSION_ROUTING && start[3] > 0;
             self.is_routed |= self.protocol == headers::EXTENSION_DESTINATION
                 && has_home_address(rest.get(2..length).unwrap_or_default());
@@ -174,7 +174,7 @@ impl Layout {
         self.find_transport(cursor.at + at, end.saturating_sub(at));
     }
 
-    /// `room` bytes of the IP packet are there from `at` on.
+    /// Finds the transport header at `at`, of which the IP packet has `room` bytes.
     fn find_transport(&mut self, at: usize, room: usize) {
         if self.fragment == Fragment::Later {
             return;
@@ -196,19 +196,19 @@ impl Layout {
         }
     }
 
-    /// Whether the packet is TCP, ports or not.
+    /// Whether the packet is TCP, even if its ports are missing.
     #[inline]
     pub fn is_tcp(&self) -> bool {
         self.network != Network::Other && self.protocol == headers::PROTOCOL_TCP
     }
 
-    /// Whether the packet is UDP, ports or not.
+    /// Whether the packet is UDP, even if its ports are missing.
     #[inline]
     pub fn is_udp(&self) -> bool {
         self.network != Network::Other && self.protocol == headers::PROTOCOL_UDP
     }
 
-    /// Source and destination port of a TCP or UDP packet whose transport header is there.
+    /// Returns the source and destination ports of a TCP or UDP packet, if its transport header is present.
     #[inline]
     pub fn ports(&self, bytes: &[u8]) -> Option<(u16, u16)> {
         if self.transport_offset == 0 {
@@ -218,7 +218,7 @@ impl Layout {
         Some((u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]])))
     }
 
-    /// Source and destination address of an IP packet.
+    /// Returns the source and destination addresses of an IP packet.
     #[inline]
     pub fn addresses(&self, bytes: &[u8]) -> Option<(IpAddr, IpAddr)> {
         let header = bytes.get(usize::from(self.network_offset)..)?;
@@ -236,7 +236,7 @@ impl Layout {
         }
     }
 
-    /// The identifier (12 bits) of the outermost VLAN tag.
+    /// Returns the identifier (12 bits) of the outermost VLAN tag.
     #[inline]
     pub fn vlan(&self, bytes: &[u8]) -> Option<u16> {
         if self.tags == 0 {
@@ -246,7 +246,7 @@ impl Layout {
         Some(u16::from_be_bytes(*tag) & headers::VLAN_IDENTIFIER_BITS)
     }
 
-    /// Source and destination Ethernet address.
+    /// Returns the source and destination Ethernet addresses.
     #[inline]
     pub fn macs(&self, bytes: &[u8]) -> Option<([u8; 6], [u8; 6])> {
         if !self.is_ethernet {
@@ -257,7 +257,7 @@ impl Layout {
         Some((source, destination))
     }
 
-    /// The payload of a UDP packet, up to its length field and to the captured bytes.
+    /// Returns the payload of a UDP packet, limited by its length field and by the captured bytes.
     #[inline]
     pub fn udp_payload<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         if self.transport_offset == 0 || !self.is_udp() {
@@ -270,14 +270,14 @@ impl Layout {
     }
 }
 
-/// Extension headers of IPv6 that have a length: hop-by-hop options, routing, fragment, authentication, destination
-/// options, mobility, host identity, shim6.
+/// Whether `protocol` is an IPv6 extension header with a length: hop-by-hop options, routing, fragment, authentication,
+/// destination options, mobility, host identity, shim6.
 fn is_extension(protocol: u8) -> bool {
     matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
-/// Whether IPv4 options hold a source route (RFC 791, section 3.1) that is not at its end: the header's destination is
-/// then only the next hop.
+/// Whether IPv4 options hold an unfinished source route (RFC 791, section 3.1): the header's destination is then only the next
+/// hop.
 fn has_source_route(mut options: &[u8]) -> bool {
     while let [kind, rest @ ..] = options {
         match (kind, rest) {
@@ -293,7 +293,7 @@ fn has_source_route(mut options: &[u8]) -> bool {
     false
 }
 
-/// Whether IPv6 destination options hold a home address (RFC 6275, section 6.3), which stands for the source.
+/// Whether IPv6 destination options hold a home address (RFC 6275, section 6.3), which replaces the source.
 fn has_home_address(mut options: &[u8]) -> bool {
     while let [kind, rest @ ..] = options {
         match (kind, rest) {

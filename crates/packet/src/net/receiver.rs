@@ -1,10 +1,10 @@
-//! Packets read as the IP layer of a host reads them.
+//! Reads packets the way a host's IP layer does.
 
 use super::{Checksums, Datagram, Defragmenter, HeaderError, Origin};
 use crate::link_type::LinkType;
 
-/// Finds the datagrams in packets: puts [fragments together](Defragmenter) and discards datagrams whose
-/// [checksum](Checksums) shows damage. All readers of captures do so through this type.
+/// Finds the datagrams in packets: it [reassembles fragments](Defragmenter) and discards datagrams whose
+/// [checksum](Checksums) shows damage. All readers of captures use this type.
 #[derive(Debug, Default)]
 pub struct Receiver {
     fragments: Defragmenter,
@@ -12,8 +12,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Finds the UDP or TCP payload in a captured packet, or in the packet that it completes. With it comes the place of the
-    /// packet: `origin`, or the place of the fragment with the transport header.
+    /// Finds the UDP or TCP payload in a captured packet, or in the packet that it completes. It also returns the packet's location:
+    /// `origin`, or that of the fragment with the transport header.
     ///
     /// # Errors
     /// As [`parse`](super::parse); [`HeaderError::Fragment`] for a fragment that was kept, and [`HeaderError::Checksum`]
@@ -30,21 +30,21 @@ impl Receiver {
         Ok((datagram, origin))
     }
 
-    /// Whether [`Receiver::take_report`] may have something to report.
+    /// Whether [`Receiver::take_report`] may return something.
     #[inline]
     pub fn is_pending(&self) -> bool {
         self.fragments.is_pending() || self.checksums.has_reports()
     }
 
-    /// Damage found only after its packet was read. Either a fragmented packet is still [incomplete](HeaderError::Incomplete) at
-    /// `now_ns` (`None` at the end of the input), reported at the place of its first fragment, or a datagram that was used turned
+    /// Returns damage found only after its packet was read. Either a fragmented packet is still [incomplete](HeaderError::Incomplete)
+    /// at `now_ns` (`None` at the end of the input), reported at the location of its first fragment; or a datagram that was used turned
     /// out to have a wrong [checksum](HeaderError::Checksum).
     #[cold]
     pub fn take_report(&mut self, now_ns: Option<u64>) -> Option<(Origin, HeaderError)> {
         self.checksums.take_report().or_else(|| self.fragments.take_lost(now_ns))
     }
 
-    /// As [`Checksums::unverified`].
+    /// See [`Checksums::unverified`].
     pub const fn unverified(&self) -> u64 {
         self.checksums.unverified()
     }

@@ -1,23 +1,23 @@
-//! Headers rewritten in place, with the checksums that cover them.
+//! Rewrites headers in place, with the checksums that cover them.
 //!
-//! A [`Rewrite`] has the new fields; [`Rewrite::apply`] writes them into a packet whose [`Layout`] is known. Checksums follow
-//! by incremental update (RFC 1624, equation 3) from the old checksum and the changed 16-bit words. So the payload is not read,
-//! a packet that the capture cut keeps a right checksum, and a wrong checksum stays wrong by the same amount.
+//! A [`Rewrite`] has the new fields; [`Rewrite::apply`] writes them into a packet whose [`Layout`] is known. Checksums are
+//! updated incrementally (RFC 1624, equation 3) from the old checksum and the changed 16-bit words. So the payload is not read,
+//! a packet that the capture truncated keeps a correct checksum, and a wrong checksum stays wrong by the same amount.
 //!
 //! | checksum | covers | rule |
 //! | --- | --- | --- |
-//! | IPv4's | the IPv4 header | always updated |
-//! | TCP's, UDP's, UDP-Lite's, DCCP's, ICMPv6's | addresses, ports | updated where the packet has it: whole packets and first fragments |
-//! | UDP's, zero | nothing (RFC 768) | stays zero; an update that gives zero is written as `0xffff` |
+//! | IPv4 | the IPv4 header | always updated |
+//! | TCP, UDP, UDP-Lite, DCCP, ICMPv6 | addresses, ports | updated if the packet has it: whole packets and first fragments |
+//! | UDP, zero | nothing (RFC 768) | stays zero; an update that yields zero is written as `0xffff` |
 //!
-//! A later fragment has no ports and no transport checksum: its addresses are rewritten, its ports cannot be, and [`Unfit`]
-//! says so. Where a source route or a routing header is not at its end, the transport checksum covers the last destination
-//! and not the one in the IP header (RFC 8200, section 8.1); the same holds for a home address. Only the IP header is
-//! then rewritten.
+//! A later fragment has no ports and no transport checksum: its addresses are rewritten, but its ports cannot be, and [`Unfit`]
+//! reports that. With an unfinished source route or routing header, the transport checksum covers the final destination and not
+//! the one in the IP header (RFC 8200, section 8.1); a home address has the same effect on the source. Only the IP header is
+//! rewritten then.
 //!
-//! [`complete_checksum`] is for packets that were never on a line: it reads the payload.
+//! [`complete_checksum`] is for packets that were never on a wire: it reads the payload.
 //!
-//! Cost: an address is two words (IPv6: eight) subtracted and added, a port one; one or two cache lines are written.
+//! Cost: an address subtracts and adds two words (IPv6: eight), a port one; one or two cache lines are written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,17 +25,17 @@ use super::checksums::{fold, sum};
 use super::headers;
 use super::layout::{Fragment, Layout, Network};
 
-/// Bytes of a VLAN tag with the EtherType behind it.
+/// Size of a VLAN tag, including the EtherType after it.
 pub const TAG_BYTES: usize = 4;
 
-/// A packet's new fields; `None` leaves a field as it is.
+/// The new fields of a packet; `None` leaves a field unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rewrite {
     /// Source Ethernet address.
     pub source_mac: Option<[u8; 6]>,
     /// Destination Ethernet address.
     pub destination_mac: Option<[u8; 6]>,
-    /// Identifier of the outermost VLAN tag, 12 bits; its priority stays.
+    /// Identifier of the outermost VLAN tag, 12 bits; its priority is kept.
     pub vlan: Option<u16>,
     /// Source address of IPv4 packets.
     pub source_v4: Option<Ipv4Addr>,
@@ -51,30 +51,30 @@ pub struct Rewrite {
     pub destination_port: Option<u16>,
 }
 
-/// The fields of a [`Rewrite`] that a packet has no place for.
+/// The fields of a [`Rewrite`] that a packet does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unfit {
     /// Ethernet addresses: the packet has another link layer.
     pub mac: bool,
     /// The VLAN identifier: the packet has no tag.
     pub vlan: bool,
-    /// The addresses: the packet is not IP, or of the other version.
+    /// The addresses: the packet is not IP, or has the other IP version.
     pub address: bool,
-    /// The ports: neither TCP nor UDP, or the header is cut off.
+    /// The ports: the packet is neither TCP nor UDP, or its header is truncated.
     pub port: bool,
-    /// The ports: a later fragment, which goes as its first fragment went but for them.
+    /// The ports: the packet is a later fragment, which is otherwise rewritten like its first fragment.
     pub fragment: bool,
 }
 
 impl Unfit {
-    /// Whether all requested changes have been written.
+    /// Whether all requested changes were written.
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }
 }
 
 impl Rewrite {
-    /// The source address that packets of this one's version get.
+    /// Sets the source address for packets of this address's IP version.
     #[must_use]
     pub fn with_source(mut self, address: IpAddr) -> Self {
         match address {
@@ -84,7 +84,7 @@ impl Rewrite {
         self
     }
 
-    /// The destination address that packets of this one's version get.
+    /// Sets the destination address for packets of this address's IP version.
     #[must_use]
     pub fn with_destination(mut self, address: IpAddr) -> Self {
         match address {
@@ -94,8 +94,7 @@ impl Rewrite {
         self
     }
 
-    /// Writes the fields into `bytes`, whose layout `layout` does not change. It skips and returns the fields that the packet
-    /// has no place for.
+    /// Writes the fields into `bytes`; `layout` stays valid. It skips and returns the fields that the packet does not have.
     pub fn apply(&self, bytes: &mut [u8], layout: &Layout) -> Unfit {
         let mut unfit = Unfit::default();
         self.apply_link(bytes, layout, &mut unfit);
@@ -148,7 +147,7 @@ impl Rewrite {
             return;
         }
         let source = self.source_v4.map(|address| (12, address.octets()));
-        // On a source route the destination that the transport checksum covers is another one.
+        // With a source route, the transport checksum covers another destination.
         let destination = self.destination_v4.map(|address| (16, address.octets()));
         let mut header = Change::default();
         let mut transport = Change::default();
@@ -206,7 +205,7 @@ impl Rewrite {
     }
 }
 
-/// The 16-bit word `at` bytes behind `start`.
+/// Returns the 16-bit word at `start + at`.
 fn word_mut(bytes: &mut [u8], start: u16, at: usize) -> Option<&mut [u8; 2]> {
     bytes.get_mut(usize::from(start) + at..)?.first_chunk_mut()
 }
@@ -227,9 +226,9 @@ fn update_transport(bytes: &mut [u8], layout: &Layout, change: Change) {
     }
 }
 
-/// Completes the checksum of a TCP or UDP packet whose sender has left that to the network card: the field has the sum of the
+/// Completes the checksum of a TCP or UDP packet whose sender left that to the network card: the field holds the sum of the
 /// pseudo header alone, as the kernel leaves it (`CHECKSUM_PARTIAL`). Returns `false` and changes nothing if the field has
-/// another value, or the packet is a fragment or cut.
+/// another value, or the packet is a fragment or truncated.
 pub fn complete_checksum(bytes: &mut [u8], layout: &Layout) -> bool {
     if layout.fragment != Fragment::Whole || layout.transport_offset == 0 || layout.checksum_offset == 0 {
         return false;
@@ -262,12 +261,12 @@ pub fn complete_checksum(bytes: &mut [u8], layout: &Layout) -> bool {
     }
 }
 
-/// The sum of `~m + m'` over the words that change (RFC 1624, equation 3).
+/// The sum of `~m + m'` over the changed words (RFC 1624, equation 3).
 #[derive(Debug, Clone, Copy, Default)]
 struct Change(u64);
 
 impl Change {
-    /// Takes in that `old` becomes `new`; both have the same, even, length and begin on a word.
+    /// Records that `old` becomes `new`; both have the same, even, length and begin on a word boundary.
     fn replace(&mut self, old: &[u8], new: &[u8]) {
         let (old, _) = old.as_chunks::<2>();
         let (new, _) = new.as_chunks::<2>();
@@ -276,7 +275,7 @@ impl Change {
         }
     }
 
-    /// The checksum that follows `old`: `~(~HC + ~m + m')`.
+    /// Returns the checksum that replaces `old`: `~(~HC + ~m + m')`.
     fn update(self, old: [u8; 2]) -> [u8; 2] {
         if self.0 == 0 {
             return old;
@@ -289,8 +288,8 @@ impl Change {
     }
 }
 
-/// Puts an IEEE 802.1Q tag with identifier `vlan` (12 bits) and priority 0 outermost into an Ethernet frame. `frame` begins
-/// with [`TAG_BYTES`] free bytes; afterwards the frame fills them too. Returns `false` and changes nothing if it is too short
+/// Inserts an IEEE 802.1Q tag with identifier `vlan` (12 bits) and priority 0 as the outermost tag of an Ethernet frame. `frame`
+/// begins with [`TAG_BYTES`] free bytes, which the frame fills afterwards. Returns `false` and changes nothing if it is too short
 /// for a frame.
 pub fn push_tag(frame: &mut [u8], vlan: u16) -> bool {
     if frame.len() < TAG_BYTES + 14 {
@@ -302,8 +301,8 @@ pub fn push_tag(frame: &mut [u8], vlan: u16) -> bool {
     true
 }
 
-/// Takes the outermost tag out of an Ethernet frame that has one; afterwards the frame begins [`TAG_BYTES`] later. Returns
-/// `false` and changes nothing if there is no tag.
+/// Removes the outermost tag from an Ethernet frame that has one; afterwards the frame begins [`TAG_BYTES`] later. Returns `false`
+/// and changes nothing if there is no tag.
 pub fn pop_tag(frame: &mut [u8], layout: &Layout) -> bool {
     if !layout.is_ethernet || layout.tags == 0 || frame.len() < TAG_BYTES + 14 {
         return false;

@@ -1,5 +1,5 @@
-//! Tests of the headers: built packets are parsed again and checked by smoltcp; the straight path agrees with the general one;
-//! every cut and every changed byte gives an error and no panic.
+//! Tests of the headers: built packets are parsed again and checked by smoltcp; the fast path agrees with the general one;
+//! truncated and altered packets give errors and never panic.
 
 use std::net::SocketAddrV6;
 
@@ -99,7 +99,7 @@ fn smoltcp_reads_the_segments_that_we_build() {
 
 #[test]
 fn a_udp_checksum_of_zero_is_sent_in_its_other_form() {
-    // Of all two-byte payloads one makes the sum zero.
+    // Exactly one two-byte payload makes the sum zero.
     let zero_forms = (0..=u16::MAX)
         .filter(|payload| {
             let frame = udp_frame(&mut builder(), &payload.to_be_bytes());
@@ -246,12 +246,12 @@ fn packets_of_other_kinds_are_distinguished_from_damage() {
     assert_eq!(ethernet(&frame), Err(error));
 }
 
-/// What the tunnels of the tests carry.
+/// The frame that the tests' tunnels carry.
 fn carried() -> Vec<u8> {
     udp_frame(&mut builder().with_vlan(7), b"carried")
 }
 
-/// `contents` in an IPv4 packet of this protocol, behind Ethernet.
+/// Wraps `contents` in an IPv4 packet of this protocol and an Ethernet frame.
 fn in_ipv4(protocol: u8, contents: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0];
     frame.extend((20 + contents.len() as u16).to_be_bytes());
@@ -260,7 +260,7 @@ fn in_ipv4(protocol: u8, contents: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// `contents` behind Ethernet with this type.
+/// Wraps `contents` in an Ethernet frame of this type.
 fn in_ethernet(ethertype: u16, contents: &[&[u8]]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     frame.extend(ethertype.to_be_bytes());
@@ -332,7 +332,7 @@ fn packets_in_tunnels_are_found() {
         assert_eq!(&packet[datagram.payload_offset..], b"carried", "{name}");
         for cut in 0..packet.len() - 7 {
             let cut = parse(link_type, &packet[..cut]).map(|datagram| datagram.destination.port());
-            // VXLAN is a datagram itself.
+            // VXLAN is itself a datagram.
             assert!(cut.is_err_and(|error| error.is_malformed()) || name == "VXLAN", "{name}, {cut:?}");
         }
     }
@@ -356,7 +356,7 @@ fn headers_without_end_are_an_error() {
     assert_eq!(ethernet(&frame), Err(HeaderError::TooDeep));
 }
 
-/// The IPv4 packet in `frame` in fragments of so many bytes.
+/// Splits the IPv4 packet in `frame` into fragments of this many bytes.
 fn fragments(frame: &[u8], bytes: usize) -> Vec<Vec<u8>> {
     let payload = &frame[34..];
     let pieces = payload.chunks(bytes).enumerate().map(|(index, piece)| {
@@ -371,7 +371,7 @@ fn fragments(frame: &[u8], bytes: usize) -> Vec<Vec<u8>> {
     pieces.collect()
 }
 
-/// The IPv6 packet in `frame` in fragments of so many bytes.
+/// Splits an IPv6 packet into fragments of this many bytes.
 fn fragments_v6(packet: &[u8], bytes: usize) -> Vec<Vec<u8>> {
     let payload = &packet[40..];
     let pieces = payload.chunks(bytes).enumerate().map(|(index, piece)| {
@@ -392,7 +392,7 @@ const fn at(number: u64, timestamp_ns: u64) -> Origin {
     Origin { number, offset: 0, timestamp_ns }
 }
 
-/// The payload that these fragments give together; all but the last must be kept.
+/// Returns the payload reassembled from these fragments; all but the last must be kept.
 fn together<'d>(
     defragmenter: &'d mut Defragmenter,
     link_type: LinkType,
@@ -419,7 +419,7 @@ fn fragments_in_any_order_are_put_together() {
             let datagram = together(&mut defragmenter, link_type, &parts).expect("whole");
             assert_eq!((datagram.payload, datagram.truncated), (&payload[..], false));
             assert!(!defragmenter.is_pending());
-            // The tap's second copy of them is no other packet.
+            // A tap's second copy of them is not a new packet.
             for part in parts {
                 let again = defragmenter.parse(link_type, part, at(3, 5));
                 assert!(matches!(again, Err(HeaderError::Fragment { .. })));
@@ -482,7 +482,7 @@ fn the_packets_that_wait_for_fragments_are_bounded() {
     assert_eq!(displaced.collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Frames of any kind with a few bytes changed and the end cut off: close enough to right to reach every branch.
+/// Frames of any kind with a few bytes changed and the end cut off: close enough to valid to reach every branch.
 fn bent_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let links = prop::sample::select(vec![0_u16, 1, 1, 1, 1, 12, 101, 108, 113, 228, 229, 276]);
     let kinds = 0_u8..4;

@@ -1,10 +1,10 @@
-//! The receive queue of a device under DPDK.
+//! The receive queue of a DPDK device.
 //!
-//! DPDK's environment starts with the first device that a process opens, once, and stays until the process ends. It would pin its caller
-//! to a core and write to standard error; neither happens here. Its own threads sleep.
+//! DPDK's environment starts once, with the first device that a process opens, and stays until the process ends. By default it
+//! would pin the calling thread to a core and write to standard error; both are prevented here. Its own threads sleep.
 //!
-//! Cost: a look at the card's ring by a call within the process, no call of the kernel; one copy of the frame. Nothing wakes who waits
-//! for a device: it must be looked at again and again. The time of a frame is the clock's when it was taken.
+//! Cost: polling the card's ring is a function call, not a system call; each frame is copied once. Nothing wakes a thread that
+//! waits for a device, so the device must be polled. A frame's time is the clock's when it was taken from the ring.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -22,10 +22,10 @@ use super::{DpdkOptions, MAX_DPDK_BUFFERS};
 use crate::capture::LinkType;
 use crate::pool::{Description, Pool};
 
-/// The most of DPDK's log that an error shows.
+/// Maximum bytes of DPDK's log shown in an error.
 const LOG_BYTES: usize = 256;
 
-/// A frame that is ours until it is given back: the layout of the shim's.
+/// A frame that belongs to us until it is returned. The layout matches the shim's.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Frame {
@@ -61,18 +61,18 @@ unsafe extern "C" {
 
 /// DPDK's environment.
 enum Environment {
-    /// It has not started yet.
+    /// Not started yet.
     Idle,
-    /// It runs, with these arguments.
+    /// Running with these arguments.
     Runs(Vec<String>),
-    /// It cannot start, and cannot be tried again.
+    /// Failed to start; it cannot be retried.
     Failed(c_int, String),
 }
 
-/// The one of this process. Devices are opened and closed one at a time.
+/// This process's environment. The lock ensures that devices are opened and closed one at a time.
 static ENVIRONMENT: Mutex<Environment> = Mutex::new(Environment::Idle);
 
-/// What DPDK has logged since the last call.
+/// Returns what DPDK has logged since the last call.
 fn logged() -> String {
     let mut line = [0; LOG_BYTES];
     // SAFETY: the shim writes at most `LOG_BYTES` bytes, and ends them with zero.
@@ -83,13 +83,13 @@ fn logged() -> String {
     line.to_string_lossy().into_owned()
 }
 
-/// The error of a negative number of errno.
+/// Converts a negated errno into an error.
 fn cause(result: c_int, line: &str) -> io::Error {
     let error = io::Error::from_raw_os_error(-result);
     if line.is_empty() { error } else { io::Error::new(error.kind(), format!("{error}: DPDK says: {line}")) }
 }
 
-/// Starts DPDK's environment, or finds that it runs with the same arguments.
+/// Starts DPDK's environment, or verifies that it already runs with the same arguments.
 fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::Error> {
     match environment {
         Environment::Runs(arguments) if *arguments == wanted.arguments => return Ok(()),
@@ -100,9 +100,9 @@ fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::
         Environment::Failed(result, line) => return Err(cause(*result, line)),
         Environment::Idle => {}
     }
-    // Nothing is shared with other processes, and only one core takes part, the one that this thread may use first.
+    // Nothing is shared with other processes, and only one core takes part: the first one that this thread may use.
     let core = allowed_cores().ok().and_then(|cores| cores.first().copied()).unwrap_or(0);
-    // Without huge pages DPDK refuses the first way.
+    // Without huge pages DPDK refuses `--in-memory`.
     let alone = if wanted.arguments.iter().any(|argument| argument == "--no-huge") {
         "--no-shconf"
     } else {
@@ -113,14 +113,14 @@ fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::
     let is_card =
         |device: &str| device.trim_start_matches("pci:").starts_with(|first: char| first.is_ascii_digit());
     if is_card(&wanted.device) {
-        // Only this card: others stay with who has them.
+        // Probe only this card: other cards stay with their owners.
         let card = wanted.device.trim_start_matches("pci:").to_owned();
         all.extend(["-a".to_owned(), card]);
     } else {
         all.push("--no-pci".to_owned());
     }
     all.extend(wanted.arguments.iter().cloned());
-    // DPDK keeps some of them, and its reader of options changes their order: they are never given back.
+    // DPDK keeps some of the arguments, and its option parser reorders them: they are never freed.
     let mut pointers = Vec::with_capacity(all.len() + 1);
     for argument in all {
         let text =
@@ -130,7 +130,7 @@ fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::
     pointers.push(ptr::null_mut());
     let pointers = pointers.leak();
     let count = (pointers.len() - 1) as c_int;
-    // SAFETY: `count` texts that end with zero and stay for good, then null, as `main` has them. The lock lets one thread in, once.
+    // SAFETY: `count` NUL-terminated strings that are never freed, then null, as `main` gets them. The lock lets one thread in, once.
     let result = unsafe { tapeworks_dpdk_start(count, pointers.as_mut_ptr()) };
     let line = logged();
     if result == 0 {
@@ -142,17 +142,17 @@ fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::
     Err(failed)
 }
 
-/// The frames of a device under DPDK. It never blocks.
+/// Receives the frames of a DPDK device. It never blocks.
 #[derive(Debug)]
 pub struct DpdkReceiver {
     name: String,
     port: u16,
     memory: *mut c_void,
-    /// Frames that were taken and not handed on yet: from `next` to `end`.
+    /// Frames taken from the ring and not delivered yet: from `next` to `end`.
     frames: [Frame; MAX_BATCH],
     next: usize,
     end: usize,
-    /// Nothing comes by it: who waits by a descriptor has one to name.
+    /// Never becomes ready; it exists so that callers that wait on descriptors have one.
     never: UnixDatagram,
 }
 
@@ -160,7 +160,7 @@ pub struct DpdkReceiver {
 unsafe impl Send for DpdkReceiver {}
 
 impl AsFd for DpdkReceiver {
-    /// A descriptor that is never ready: see [`Self::is_ready`].
+    /// Returns a descriptor that is never ready: see [`Self::is_ready`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.never.as_fd()
     }
@@ -170,13 +170,13 @@ impl Drop for DpdkReceiver {
     fn drop(&mut self) {
         self.give_back(self.end);
         let _one_at_a_time = ENVIRONMENT.lock();
-        // SAFETY: both are this receiver's, and it holds no frame any more.
+        // SAFETY: both belong to this receiver, which holds no frame any more.
         unsafe { tapeworks_dpdk_close(self.port, self.memory) };
     }
 }
 
 impl DpdkReceiver {
-    /// Starts DPDK's environment if it is the first, opens the device and starts it.
+    /// Starts DPDK's environment if this is the first device, then opens and starts the device.
     ///
     /// # Errors
     /// [`InterfaceError::Io`], with what DPDK logged.
@@ -189,11 +189,11 @@ impl DpdkReceiver {
         }
         let device = CString::new(name.as_str()).map_err(|error| failed("name it", error.into()))?;
         let never = UnixDatagram::unbound().map_err(|cause| failed("open a socket to wait by", cause))?;
-        // A panic under the lock leaves nothing half done that would matter.
+        // A panic while holding the lock leaves nothing half done that would matter.
         let mut environment = ENVIRONMENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         start(&mut environment, wanted).map_err(|cause| failed("start DPDK for it", cause))?;
         let (mut port, mut memory, mut doing) = (0, ptr::null_mut(), ptr::null());
-        // SAFETY: a text that ends with zero; the shim writes the three results.
+        // SAFETY: a NUL-terminated string; the shim writes the three results.
         let result = unsafe {
             tapeworks_dpdk_open(
                 device.as_ptr(),
@@ -208,19 +208,19 @@ impl DpdkReceiver {
         let line = logged();
         drop(environment);
         if result != 0 {
-            // SAFETY: the shim gives a literal of its own.
+            // SAFETY: the shim returns one of its own string literals.
             let doing: &'static CStr = unsafe { CStr::from_ptr(doing) };
             return Err(failed(doing.to_str().unwrap_or("open it"), cause(result, &line)));
         }
         Ok(Self { name, port, memory, frames: [Frame::NONE; MAX_BATCH], next: 0, end: 0, never })
     }
 
-    /// What its frames begin with.
+    /// Returns the link type of its frames.
     pub fn link_type(&self) -> LinkType {
         LinkType::ETHERNET
     }
 
-    /// Whether there are frames to take. It takes them off the card's ring if none was left.
+    /// Whether frames are available. If none is left, it polls the card's ring.
     pub fn is_ready(&mut self) -> bool {
         if self.next == self.end {
             self.take();
@@ -228,7 +228,7 @@ impl DpdkReceiver {
         self.next < self.end
     }
 
-    /// Whether the device is still there.
+    /// Checks that the device still exists.
     ///
     /// # Errors
     /// [`InterfaceError::Gone`].
@@ -240,10 +240,10 @@ impl DpdkReceiver {
         }
     }
 
-    /// Frames that the device dropped: its ring was full, no buffer was free, or the frame was damaged.
+    /// Returns how many frames the device dropped: its ring was full, no buffer was free, or the frame was damaged.
     ///
     /// # Errors
-    /// What DPDK says.
+    /// Errors of DPDK.
     pub fn drops(&self) -> Result<u64, InterfaceError> {
         let (mut came, mut dropped) = (0, 0);
         // SAFETY: the port is open; the shim writes the two results.
@@ -257,27 +257,27 @@ impl DpdkReceiver {
         }
     }
 
-    /// Takes what is there off the card's ring. None is left from before.
+    /// Takes the available frames from the card's ring. No earlier frame may be left.
     fn take(&mut self) {
-        // SAFETY: the port is open, and the array has as many places.
+        // SAFETY: the port is open, and the array has `MAX_BATCH` entries.
         let count = unsafe { tapeworks_dpdk_take(self.port, self.frames.as_mut_ptr(), MAX_BATCH as u16) };
         (self.next, self.end) = (0, usize::from(count).min(MAX_BATCH));
     }
 
-    /// Gives the frames from `next` to `end` back to the device's pool.
+    /// Returns the frames from `next` to `end` to the device's pool.
     fn give_back(&mut self, end: usize) {
         if let Some(frames) = self.frames.get_mut(self.next..end) {
-            // SAFETY: the frames were taken, and are given back once: `next` moves behind them.
+            // SAFETY: the frames were taken, and are returned once: `next` moves past them.
             unsafe { tapeworks_dpdk_give_back(frames.as_mut_ptr(), frames.len() as u16) };
             self.next = end;
         }
     }
 
-    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
-    /// buffer it takes none: the frames stay in the device's memory.
+    /// Takes up to `most` available frames, passes each to `each`, and returns their number. Without a free buffer it takes none:
+    /// the frames stay in the device's memory.
     ///
     /// # Errors
-    /// None so far.
+    /// None at present.
     pub fn receive(
         &mut self,
         pool: &mut Pool,
@@ -299,10 +299,10 @@ impl DpdkReceiver {
                 at += 1;
                 continue;
             }
-            // The room has as many bytes as a packet of the pool, which `length` is at most.
+            // The room is as long as the pool's packets, and `length` is not longer.
             let Some(room) = blank.room_mut().get_mut(..length) else { break };
             if frame.bytes.is_null() {
-                // SAFETY: the frame is ours, and the room has its length.
+                // SAFETY: the frame is ours, and the room is as long as the frame.
                 let copied = unsafe { tapeworks_dpdk_copy(frame, room.as_mut_ptr(), frame.length) };
                 if copied == 0 {
                     each(Received::TooLong);
@@ -310,7 +310,7 @@ impl DpdkReceiver {
                     continue;
                 }
             } else {
-                // SAFETY: the frame is ours until it is given back, and has its bytes in one piece.
+                // SAFETY: the frame is ours until it is returned, and its bytes are contiguous.
                 room.copy_from_slice(unsafe { std::slice::from_raw_parts(frame.bytes, length) });
             }
             let description = Description {

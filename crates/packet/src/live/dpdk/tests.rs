@@ -1,4 +1,4 @@
-//! Frames out of DPDK's virtual devices: a veth pair by `net_af_packet`, a capture by `net_pcap`.
+//! Frames from DPDK's virtual devices: a veth pair through `net_af_packet`, a capture through `net_pcap`.
 //!
 //! The environment starts once for all tests of a process, without huge pages.
 
@@ -20,7 +20,7 @@ fn options(device: &str) -> DpdkOptions {
     DpdkOptions { arguments, buffers: 4_096, ..DpdkOptions::new(device) }
 }
 
-/// The end of a veth pair as a device of this name: each test has one of its own.
+/// Returns the options for one end of a veth pair. Each test uses a separate device name.
 fn veth(name: &str) -> DpdkOptions {
     options(&format!("net_af_packet_{name},iface=out,framecnt=4096,blocksz=65536"))
 }
@@ -134,7 +134,7 @@ fn a_device_that_cannot_be_opened_is_an_error_that_says_why() {
 #[test]
 fn frames_that_the_device_had_no_room_for_are_counted() {
     with_veth(|| {
-        // `net_af_packet` of DPDK 22.11 does not count its drops; `net_pcap` has those of the kernel.
+        // `net_af_packet` of DPDK 22.11 does not count its drops; `net_pcap` reports the kernel's.
         let mut receiver = DpdkReceiver::open(&options("net_pcap_small,rx_iface=out")).unwrap();
         let (mut sender, _) = Sender::interface("in").unwrap();
         let (sent, mut count) = (frames(3_000), 0);

@@ -1,10 +1,10 @@
-//! The AF_XDP socket: memory shared with the kernel, a ring of frames that came, a ring of free frames.
+//! The AF_XDP socket: memory shared with the kernel, a ring of received frames, and a ring of free frames.
 //!
-//! Opening attaches the program of libxdp, which sends the frames of one queue of the interface to the socket instead of the
-//! kernel's stack; dropping detaches it. A killed process leaves it attached: `ip link set NAME xdp off` detaches it.
+//! Opening attaches libxdp's program, which redirects the frames of one queue of the interface from the kernel's stack to the
+//! socket; dropping detaches it. A killed process leaves it attached: `ip link set NAME xdp off` detaches it.
 //!
-//! Cost: no call of the kernel while frames come; one copy of the frame. The kernel gives neither a receive time nor the
-//! VLAN tag that a card has taken off: the time is that of the call that took the frame.
+//! Cost: no system call while frames arrive; one copy of the frame. The kernel reports neither a receive time nor the VLAN tag
+//! that a card has removed: the time is that of the call that took the frame.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -26,28 +26,28 @@ use super::{XdpMode, XdpOptions};
 use crate::capture::LinkType;
 use crate::pool::{Blank, Description, Pool};
 
-/// Bytes of a frame's place: 256 of them are the program's, so a frame has up to 3,840.
+/// Bytes per frame slot, of which 256 are reserved for the program, so a frame has up to 3,840.
 const FRAME_BYTES: u32 = 4096;
 
-/// Descriptors of the rings for sending, which are not used.
+/// Descriptors in the transmit rings, which are not used.
 const UNUSED_RING: u32 = 64;
 
-/// The kernel lets go of a queue some milliseconds after its socket was closed: how often opening is tried, and how long
-/// it pauses in between.
+/// The kernel releases a queue some milliseconds after its socket was closed. This is how often opening is tried, and the pause
+/// between attempts.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The requirements of opening.
+/// Capabilities needed for opening.
 const CAPABILITY: &str = "CAP_NET_RAW (and CAP_NET_ADMIN and CAP_BPF)";
 
-/// The frames of one queue of a network interface. It never blocks.
+/// Receives the frames of one queue of a network interface. It never blocks.
 #[derive(Debug)]
 pub struct XdpReceiver {
     name: String,
     number: u32,
     came: RxQueue,
     free: FillQueue,
-    /// Reads the interface's flags, which a socket of AF_XDP cannot.
+    /// Reads the interface's flags, which an AF_XDP socket cannot.
     asking: socket2::Socket,
     /// Belongs to the socket.
     _sent: CompQueue,
@@ -56,11 +56,11 @@ pub struct XdpReceiver {
     frames: Vec<FrameDesc>,
 }
 
-/// Stops the libraries from writing to standard error; they return their errors all the same.
+/// Stops the libraries from writing to standard error; they still return their errors.
 fn silence_the_libraries() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: each takes a function or none, and there is no other thread in here.
+        // SAFETY: each takes a function or none, and `ONCE` lets only one thread in.
         unsafe {
             libxdp_sys::libxdp_set_print(None);
             libbpf_sys::libbpf_set_print(None);
@@ -69,7 +69,7 @@ fn silence_the_libraries() {
 }
 
 impl AsFd for XdpReceiver {
-    /// To wait by: the kernel reports it readable when a frame has come.
+    /// Returns the descriptor to wait on: the kernel reports it readable when a frame has arrived.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the socket is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.came.fd().as_raw_fd()) }
@@ -77,7 +77,7 @@ impl AsFd for XdpReceiver {
 }
 
 impl XdpReceiver {
-    /// Opens the queue: from now on its frames come here, and not to the kernel's stack.
+    /// Opens the queue: from now on its frames arrive here, not in the kernel's stack.
     ///
     /// # Errors
     /// [`InterfaceError`].
@@ -150,18 +150,18 @@ impl XdpReceiver {
         Ok(receiver)
     }
 
-    /// What its frames begin with.
+    /// Returns the link type of its frames.
     pub fn link_type(&self) -> LinkType {
         LinkType::ETHERNET
     }
 
-    /// Whether there are frames to take: one load.
+    /// Whether frames are available: one load.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         self.came.nb_avail_exact() > 0
     }
 
-    /// Whether the interface is still there and up.
+    /// Checks that the interface still exists and is up.
     ///
     /// # Errors
     /// [`InterfaceError`].
@@ -173,11 +173,11 @@ impl XdpReceiver {
         }
     }
 
-    /// Frames that the kernel dropped because no chunk of the shared memory was free, or because they were longer than a chunk.
-    /// It is a system call. A driver counts its own drops (`ethtool -S`).
+    /// Returns how many frames the kernel dropped because no chunk of the shared memory was free or because they were longer than a
+    /// chunk. This is a system call. A driver counts its own drops (`ethtool -S`).
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn drops(&self) -> Result<u64, InterfaceError> {
         let statistics = self.came.fd().xdp_statistics();
         let statistics = statistics
@@ -185,11 +185,11 @@ impl XdpReceiver {
         Ok(statistics.rx_dropped() + statistics.rx_ring_full())
     }
 
-    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
-    /// buffer it takes none: the frames stay in the shared memory.
+    /// Takes up to `most` available frames, passes each to `each`, and returns their number. Without a free buffer it takes none:
+    /// the frames stay in the shared memory.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Errors of the operating system.
     pub fn receive(
         &mut self,
         pool: &mut Pool,
@@ -203,7 +203,7 @@ impl XdpReceiver {
             self.blanks.push(blank);
         }
         let wanted = wanted.min(self.blanks.len());
-        // SAFETY: what comes by this ring belongs to this memory.
+        // SAFETY: frames that arrive in this ring belong to this memory.
         let count = unsafe { self.came.consume(&mut self.frames[..wanted]) };
         if count == 0 {
             // A driver that found no free frame after the last call waits to be woken.
@@ -211,7 +211,7 @@ impl XdpReceiver {
         }
         let timestamp_ns = now_ns();
         for (frame, mut blank) in self.frames[..count].iter().zip(self.blanks.drain(..count)) {
-            // SAFETY: the frame belongs to this memory, and is ours from its coming until it is given back below.
+            // SAFETY: the frame belongs to this memory, and is ours from its arrival until it is returned below.
             let data = unsafe { self.memory.data(frame) };
             let bytes = data.contents();
             let Some(room) = blank.room_mut().get_mut(..bytes.len()) else {
@@ -227,13 +227,13 @@ impl XdpReceiver {
             };
             each(Received::Packet(blank.fill(bytes.len(), description)));
         }
-        // There is room for all: the ring of free frames has a place for each frame that there is.
-        // SAFETY: the frames belong to this memory, came by the other ring, and are not used any more.
+        // The ring of free frames has an entry for every frame, so there is room for all.
+        // SAFETY: the frames belong to this memory, came from the other ring, and are no longer used.
         unsafe { self.free.produce(&self.frames[..count]) };
         self.wake_driver().map(|()| count)
     }
 
-    /// Wakes the driver if it waits for that.
+    /// Wakes the driver if it is waiting for that.
     fn wake_driver(&mut self) -> Result<(), InterfaceError> {
         if self.free.needs_wakeup() {
             let woken = self.free.wakeup(self.came.fd_mut(), 0);
@@ -243,7 +243,7 @@ impl XdpReceiver {
     }
 }
 
-/// The operating system's error inside the library's.
+/// Extracts the operating system's error from the library's.
 fn cause_of(error: &(dyn Error + 'static)) -> io::Error {
     let said = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     match said.and_then(io::Error::raw_os_error) {

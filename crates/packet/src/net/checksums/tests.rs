@@ -1,4 +1,4 @@
-//! Which misfits are damage, and which are the habit of their flow.
+//! Tests which mismatches are damage, and which are normal for their flow.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
@@ -9,10 +9,10 @@ use super::super::{Receiver, parse};
 use super::*;
 use crate::link_type::LinkType;
 
-/// Where the payload begins in a frame over IPv4.
+/// Offset of the payload in a frame over IPv4.
 const PAYLOAD_OFFSET: usize = 42;
 
-/// A frame of a flow with this source port; the payload is never the same twice.
+/// A frame of a flow with this source port; no two payloads are equal.
 fn frame(port: u16, number: u64) -> Vec<u8> {
     let source = SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), port);
     let mut builder =
@@ -32,7 +32,7 @@ fn damaged(port: u16, number: u64) -> Vec<u8> {
     frame
 }
 
-/// A frame whose checksum was left to the network card: it covers the pseudo header alone.
+/// A frame whose checksum was left to the network card: it covers only the pseudo header.
 fn unfinished(port: u16, number: u64) -> Vec<u8> {
     let mut frame = frame(port, number);
     let datagram = parse(LinkType::ETHERNET, &frame).expect("a datagram");
@@ -41,7 +41,7 @@ fn unfinished(port: u16, number: u64) -> Vec<u8> {
     frame
 }
 
-/// A receiver, and what it made of the frames.
+/// A receiver, and how it classified the frames.
 #[derive(Default)]
 struct Run {
     receiver: Receiver,
@@ -125,7 +125,7 @@ fn a_misfit_before_its_flow_is_trusted_is_used_and_reported_later() {
 fn unfinished_checksums_are_no_damage() {
     let mut run = Run::default();
     run.take(|number| unfinished(1, number), 1_000);
-    // From here on the capture was taken after the network card.
+    // From here on the capture is taken after the network card.
     run.fitting(100);
     assert_eq!((run.used.len(), run.discarded.len(), run.reported.len()), (1_100, 0, 0));
     assert_eq!(run.receiver.unverified(), 1_000);
@@ -136,7 +136,7 @@ fn a_flow_that_two_taps_capture_is_not_trusted_if_one_has_unfinished_sums() {
     let mut run = Run::default();
     run.take(|number| if number % 2 == 0 { unfinished(1, number) } else { frame(1, number) }, 1_000);
     assert_eq!((run.used.len(), run.discarded.len(), run.reported.len()), (1_000, 0, 0));
-    // In bursts.
+    // The same in bursts.
     let mut run = Run::default();
     run.take(|number| if number / 30 % 2 == 0 { unfinished(1, number) } else { frame(1, number) }, 1_000);
     assert_eq!((run.used.len(), run.discarded.len(), run.reported.len()), (1_000, 0, 0));
@@ -149,7 +149,7 @@ fn eight_misfits_in_a_row_end_the_trust_in_a_flow() {
     run.take(|number| unfinished(1, number), 1_000);
     assert_eq!(run.discarded, (501..508).collect::<Vec<_>>());
     assert_eq!(run.used.len(), 500 + 993);
-    // It takes more than at first to trust it again: a score of 64, from which the damaged datagram takes 8.
+    // Regaining trust takes more than gaining it: a score of 64, of which the damaged datagram costs 8.
     run.fitting(63);
     run.damaged(1);
     run.fitting(8);
@@ -288,7 +288,7 @@ fn the_inner_checksum_of_a_tunnel_is_compared() {
     assert_eq!((run.discarded, run.used.len()), (vec![21], 20));
 }
 
-/// The sum as RFC 1071 defines it.
+/// The sum as defined in RFC 1071.
 fn naive_sum(bytes: &[u8]) -> u16 {
     bytes.chunks(2).fold(0, |total: u16, word| {
         let word = u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]);

@@ -1,4 +1,4 @@
-//! Headers around a packet: what switches, taps and capture cards put before it.
+//! Encapsulation headers that switches, taps and capture cards put before a packet.
 
 use super::super::{Datagram, HeaderError, Layer};
 use super::{Ahead, Cursor, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_GRE, VXLAN_PORT};
@@ -17,7 +17,7 @@ const ETHERTYPE_ERSPAN: u16 = 0x88be;
 /// ERSPAN type III.
 const ETHERTYPE_ERSPAN_3: u16 = 0x22eb;
 
-/// Passes the header that an EtherType announces, if that is not IP.
+/// Advances over the header that a non-IP EtherType announces.
 pub(super) fn after_ethertype<'a>(ethertype: u16, cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError> {
     match ethertype {
         _ if ETHERTYPES_MPLS.contains(&ethertype) => mpls(cursor),
@@ -33,8 +33,8 @@ pub(super) fn after_ethertype<'a>(ethertype: u16, cursor: &mut Cursor<'_>) -> Re
     }
 }
 
-/// Labels, the last of which has its bit 8 set. They do not name the packet after them: IP shows in the first four bits, and a
-/// pseudowire's control word has zeros there (RFC 4385, section 3).
+/// Skips MPLS labels, up to the one with the bottom-of-stack bit (bit 8). They do not name the protocol that follows: the first
+/// four bits identify IP, and a pseudowire's control word has zeros there (RFC 4385, section 3).
 fn mpls<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError> {
     loop {
         let label = cursor.header::<4>(Layer::Tunnel)?;
@@ -55,7 +55,7 @@ fn mpls<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError> {
     })
 }
 
-/// A timestamp of 64 or 48 bits, TAI or UTC, between the addresses and the EtherType.
+/// Skips a timestamp of 64 or 48 bits, TAI or UTC, between the addresses and the EtherType.
 fn arista<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError> {
     let header = cursor.header::<4>(Layer::Tunnel)?;
     let stamp_bytes = match (u16::from_be_bytes([header[0], header[1]]), header[3]) {
@@ -69,12 +69,12 @@ fn arista<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError> {
     Ok(Ahead::EtherType(u16::from_be_bytes(*ethertype)))
 }
 
-/// GRE (RFC 2784, RFC 2890), and ERSPAN in it.
+/// Parses GRE (RFC 2784, RFC 2890), and ERSPAN in it.
 pub(super) fn gre<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError> {
     const CHECKSUM: u16 = 0x8000;
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
-    // Source routes (RFC 1701) and the version.
+    // Source routing (RFC 1701) and the version.
     const UNSUPPORTED: u16 = 0x4007;
     let header = cursor.header::<4>(Layer::Tunnel)?;
     let flags = u16::from_be_bytes([header[0], header[1]]);
@@ -86,7 +86,7 @@ pub(super) fn gre<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError>
     cursor.at += 4 + 4 * options;
     match ethertype {
         ETHERTYPE_ERSPAN => {
-            // Type I has neither a sequence number nor a header.
+            // Type I has neither a sequence number nor an ERSPAN header.
             if flags & SEQUENCE != 0 {
                 cursor.header::<8>(Layer::Tunnel)?;
                 cursor.at += 8;
@@ -95,7 +95,7 @@ pub(super) fn gre<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError>
         }
         ETHERTYPE_ERSPAN_3 => {
             let header = cursor.header::<12>(Layer::Tunnel)?;
-            // The last bit announces eight more bytes, five bits name the frame's type.
+            // The last bit announces eight more bytes; five bits give the frame's type.
             let frame_type = header[10] >> 2 & 0x1f;
             cursor.at += if header[11] & 1 == 0 { 12 } else { 20 };
             match frame_type {
@@ -110,14 +110,14 @@ pub(super) fn gre<'a>(cursor: &mut Cursor<'_>) -> Result<Ahead<'a>, HeaderError>
     }
 }
 
-/// The start of the Ethernet frame in a VXLAN packet (RFC 7348, section 5).
+/// Returns the start of the Ethernet frame in a VXLAN packet (RFC 7348, section 5).
 pub(super) fn vxlan<'a>(datagram: &Datagram<'_>, udp: Cursor<'a>) -> Option<Cursor<'a>> {
     let is_vxlan = datagram.destination.port() == VXLAN_PORT
         && matches!(datagram.payload, [0x08, 0, 0, 0, _, _, _, 0, ..]);
     is_vxlan.then_some(Cursor { at: udp.at + 16, ..udp })
 }
 
-/// The packet header of PPI: version, flags, length and link type, then as many fields as the length has.
+/// Parses PPI's packet header: version, flags, length and link type, then fields up to the length.
 pub(super) fn ppi(cursor: &mut Cursor<'_>) -> Result<LinkType, HeaderError> {
     let header = cursor.header::<8>(Layer::Link)?;
     let length = usize::from(u16::from_le_bytes([header[2], header[3]]));
@@ -132,7 +132,7 @@ pub(super) fn ppi(cursor: &mut Cursor<'_>) -> Result<LinkType, HeaderError> {
     Ok(LinkType(u16::try_from(number).unwrap_or(u16::MAX)))
 }
 
-/// The record header of ERF: 16 bytes, then extension headers of 8 bytes, then two bytes of padding before Ethernet.
+/// Parses ERF's record header: 16 bytes, then extension headers of 8 bytes, then two bytes of padding before Ethernet.
 pub(super) fn erf(cursor: &mut Cursor<'_>) -> Result<LinkType, HeaderError> {
     const MORE: u8 = 0x80;
     let header = cursor.header::<16>(Layer::Link)?;

@@ -1,4 +1,4 @@
-//! Random packets with every kind of header: a rewritten packet equals one built with the new fields.
+//! Random packets with every kind of header: a rewritten packet must equal one built with the new fields.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -22,21 +22,21 @@ fn naive_checksum(parts: &[&[u8]]) -> u16 {
     !(total as u16)
 }
 
-/// A packet as a test wants it.
+/// A description of a packet that a test builds.
 #[derive(Debug, Clone)]
 struct Sketch {
     tags: Vec<u16>,
     is_v6: bool,
     source: [u8; 16],
     destination: [u8; 16],
-    /// IPv4 options in words, or IPv6 extension headers of 8 bytes.
+    /// Number of IPv4 option words, or of IPv6 extension headers of 8 bytes.
     extras: usize,
     is_tcp: bool,
     ports: (u16, u16),
     tcp_option_words: usize,
     payload: Vec<u8>,
     has_no_checksum: bool,
-    /// Offset and "more".
+    /// The fragment's offset and "more" flag.
     fragment: Option<(u16, bool)>,
 }
 
@@ -63,7 +63,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
 }
 
 impl Sketch {
-    /// With every checksum by full computation, as the packet with these fields must have them.
+    /// Builds the frame, computing every checksum in full.
     fn frame(&self) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         for tag in &self.tags {
@@ -157,7 +157,7 @@ impl Sketch {
     }
 }
 
-/// Any set of fields.
+/// A strategy for any set of fields.
 fn rewrite() -> impl Strategy<Value = Rewrite> {
     (
         (option::of(any::<[u8; 6]>()), option::of(any::<[u8; 6]>()), option::of(0..4096u16)),
@@ -178,7 +178,7 @@ fn rewrite() -> impl Strategy<Value = Rewrite> {
         })
 }
 
-/// The sketch that a rewritten packet must look like.
+/// Returns the sketch that a rewritten packet must match.
 fn expected(sketch: &Sketch, rewrite: &Rewrite) -> Sketch {
     let mut sketch = sketch.clone();
     if let (Some(vlan), Some(tag)) = (rewrite.vlan, sketch.tags.first_mut()) {
@@ -200,7 +200,7 @@ fn expected(sketch: &Sketch, rewrite: &Rewrite) -> Sketch {
     sketch
 }
 
-/// A checksum has two forms of zero; elsewhere frames must be equal.
+/// Asserts that frames are equal, but for a checksum's two forms of zero.
 #[track_caller]
 fn assert_same(mut got: Vec<u8>, mut want: Vec<u8>, layout: &Layout) {
     if layout.checksum_offset > 0 {
@@ -295,14 +295,14 @@ proptest! {
             let at = usize::from(layout.checksum_offset);
             frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
         }
-        // Ethernet fills short frames up.
+        // Ethernet pads short frames.
         frame.resize(frame.len() + padding, 0);
         let before = frame.clone();
         let is_whole = sketch.fragment.is_none();
         prop_assert_eq!(complete_checksum(&mut frame, &layout), is_whole);
         if is_whole {
             assert_same(frame[..want.len()].to_vec(), want.clone(), &layout);
-            // A packet with another sum in its field stays unchanged, and so does a cut one.
+            // A packet with another sum in its field stays unchanged, and so does a truncated one.
             let mut right = want.clone();
             let at = usize::from(layout.checksum_offset);
             right[at] ^= 1;
