@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 
 use tapeworks_market::Publisher;
+use tapeworks_wire::orders::is_same;
 
 use crate::kinds::{KINDS, KindRow, Shows, Speaks};
 
@@ -46,7 +47,7 @@ impl VenueKind {
         while row < KINDS.len() {
             let mut place = 0;
             while place < KINDS[row].keys.len() {
-                if is_same(KINDS[row].keys[place], key) {
+                if is_same(KINDS[row].keys[place].as_bytes(), key.as_bytes()) {
                     return Some(KINDS[row].kind);
                 }
                 place += 1;
@@ -125,16 +126,6 @@ impl VenueKind {
     pub fn sources(self) -> [SocketAddrV4; 2] {
         self.row().sources.map(|source| SocketAddrV4::new(source.into(), 10_378))
     }
-}
-
-/// Compares two strings in a const context.
-const fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut place = 0;
-    while place < one.len() && place < other.len() && one[place] == other[place] {
-        place += 1;
-    }
-    place == one.len() && place == other.len()
 }
 
 /// A venue of a scenario.

@@ -177,8 +177,8 @@ pub(crate) const fn field(message: &Structure, name: &str) -> &'static Field {
     panic!("the declaration has no field of this name")
 }
 
-/// `==` of bytes, for constants.
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
+/// Returns whether two byte strings are equal; for constants, where `==` is not available.
+pub const fn is_same(one: &[u8], other: &[u8]) -> bool {
     let mut at = 0;
     while at < one.len() && at < other.len() && one[at] == other[at] {
         at += 1;
