@@ -54,7 +54,7 @@ pub struct Header<'a> {
     pub messages: u64,
     /// Whether it ends the session.
     pub is_end_of_session: bool,
-    /// How it fits the channel's sequence: what is missing before it, what is repeated, and whether it is plausible.
+    /// Result of the sequence check: the gap before it, the messages that it repeats, and whether its number is plausible.
     pub arrival: Arrival,
 }
 
@@ -284,7 +284,7 @@ impl Ended {
         self.damaged.is_empty() && self.unrecognised.is_empty()
     }
 
-    /// Returns what is wrong with whole files, one line each.
+    /// Returns one line per file-level error: files that ended early, and captures in which nothing was recognised.
     pub fn complaints(&self) -> impl Iterator<Item = String> {
         let damaged = self.damaged.iter().map(ToString::to_string);
         damaged.chain(self.unrecognised.iter().map(ToString::to_string))

@@ -667,7 +667,7 @@ mod tests {
             is_etp: false,
         };
         let stated = Event::new(EventKind::Definition, FEEDS[0], InstrumentId(0)).with_definition(definition);
-        // Nasdaq states a lot for the first instrument, the rule determines that of the second, and nothing that of the third.
+        // Nasdaq states the first instrument's lot, the rule gives the second's, and the third has neither.
         let known = [mapping(0, "AAPL"), mapping(1, "BKNG"), mapping(2, "A"), stated];
         for (feed, instrument, lot) in [(0, 0, 40), (1, 0, 40), (1, 1, 10), (1, 2, 100)] {
             let is_priced = |shares| {

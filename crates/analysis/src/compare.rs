@@ -1,8 +1,8 @@
 //! Compares the synthetic NBBO with the SIP's: how long they agree, which of them is first, and how they differ.
 //!
 //! Both are used as received. A symbol is compared from the SIP's first national quote on. Two quotes are equal if the price and
-//! size of both sides are equal. The size of the synthetic quote is that of the venue with the most shares, because the SIP's is
-//! that of a single participant.
+//! size of both sides are equal. The synthetic quote's size is the largest venue's, because the SIP
+//! shows a single participant's size.
 //!
 //! A price that both reach forms a pair: its lag is the SIP's time minus ours, negative if the SIP was first. Prices that only one
 //! has reached wait for their pair, at most [`MOST_WAITING`] per side and for at most [`LONGEST_WAIT_NS`]; after that they count as

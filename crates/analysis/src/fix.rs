@@ -1,7 +1,7 @@
 //! FIX messages for people and programs: from TCP streams, and from log files with messages in their lines.
 //!
 //! A log line may have anything before its message (a time, a session), as QuickFIX writes it. Fields end in SOH, `|` or `^A`.
-//! BodyLength and CheckSum determine what is a message, as on the wire. Field names come from this program's declaration;
+//! BodyLength and CheckSum delimit messages, as on the wire. Field names come from this program's declaration;
 //! passwords are not shown.
 //!
 //! Cost: each line is copied once, to convert its separators to SOH.

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! Generating a message is mostly waiting for memory; packing it is most of the rest. The two threads share the work about evenly.
-//! The output is byte-identical to that of a single thread.
+//! The output is byte-identical to a single-threaded run.
 
 use std::io::{self, Write};
 

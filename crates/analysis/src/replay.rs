@@ -101,7 +101,7 @@ pub struct Options {
     pub measure: bool,
     /// Whether to compare the NBBO with the SIPs'.
     pub compare_sip: bool,
-    /// The bars to build, if any; only from what is received between [`Options::from`] and [`Options::to`].
+    /// The bars to build, if any, from messages received between [`Options::from`] and [`Options::to`].
     pub bars: Option<bars::Options>,
     /// The files to write.
     pub outputs: Vec<Output>,
@@ -432,7 +432,7 @@ pub fn replay(
     replay_into(options, Vec::new(), observe)
 }
 
-/// Like [`replay`], with the caller's writers in addition to those of [`Options::outputs`]. Their results follow the others in
+/// Like [`replay`], with additional writers from the caller. Their results follow those of [`Options::outputs`] in
 /// [`Summary::written`], with empty paths.
 ///
 /// # Errors

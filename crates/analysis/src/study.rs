@@ -1,6 +1,6 @@
 //! The queueing study: how long would messages wait, if handling one took S nanoseconds?
 //!
-//! Messages arrive at their capture times (those of a packet simultaneously) at one server that takes them in order and needs the
+//! Messages reach a single server at their capture times (a packet's messages together). It takes them in order and needs the
 //! same time for each: a G/D/1 queue. For each S the study reports the longest queue and the worst delay, overall and per time
 //! window. It shows what a mean rate hides: a feed of 100,000 messages a second arrives in bursts at millions per second, and there
 //! a server with S = 1,000 ns falls behind by milliseconds.

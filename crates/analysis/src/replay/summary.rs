@@ -104,7 +104,7 @@ pub struct Busy {
 pub struct FileCounters {
     /// Packets of captures.
     pub packets: u64,
-    /// Packets in blocks without a timestamp; they got that of the previous packet.
+    /// Packets in blocks without a timestamp, which take the previous packet's.
     pub without_time: u64,
     /// Packets with a time before 1970 or after 2554, clamped to that range.
     pub time_out_of_range: u64,
@@ -252,7 +252,7 @@ impl Summary {
         })
     }
 
-    /// Returns what is wrong with whole files, one line each.
+    /// Returns one line per file-level error.
     pub fn complaints(&self) -> impl Iterator<Item = String> {
         let damaged = self.file_errors.iter().map(ToString::to_string);
         damaged.chain(self.unrecognised.iter().map(ToString::to_string))
