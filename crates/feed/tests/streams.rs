@@ -81,9 +81,12 @@ fn fix_is_a_session_whole_or_not() {
     let all = [&heartbeat[..], b"junk", heartbeat].concat();
     assert_eq!(Connection::new().bytes(&all).end(), (all.len() as u64, 0, 0));
     assert_eq!(Connection::new().bytes(&heartbeat[..20]).end(), (20, 0, 0));
-    // After a hole FIX resumes.
-    let lossy = Connection::new().bytes(&heartbeat[..20]).lose(8).bytes(heartbeat).end();
+    // After a hole FIX resumes, and the hole is reported.
+    let mut connection = Connection::new();
+    let lossy = connection.bytes(&heartbeat[..20]).lose(8).bytes(heartbeat).end();
     assert_eq!(lossy, (20 + heartbeat.len() as u64, 0, 0));
+    let kinds: Vec<_> = connection.feed.problems().kept().iter().map(|problem| &problem.kind).collect();
+    assert_eq!(kinds, [&ProblemKind::StreamHole { lost: 8 }]);
 }
 
 #[test]

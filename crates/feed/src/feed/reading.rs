@@ -266,9 +266,12 @@ impl<S: Sink<Event>> Messages<'_, S> {
                 stream.own.is_noted = true;
                 match stream.own.channel {
                     Some(index) => self.lose(&mut channels[index], ProblemKind::StreamHole { lost }, stream),
-                    None => begun.into_iter().for_each(|(protocol, rest)| {
-                        self.count(matches!(protocol, Protocol::Soup(_)), rest.len());
-                    }),
+                    None => {
+                        self.shared.note(stream.place, ProblemKind::StreamHole { lost });
+                        if let Some((protocol, rest)) = begun {
+                            self.count(matches!(protocol, Protocol::Soup(_)), rest.len());
+                        }
+                    }
                 }
             }
         }
