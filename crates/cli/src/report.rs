@@ -377,7 +377,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
 /// How a protocol was inferred, and how to confirm it.
 pub(crate) fn inferred(destination: &SocketAddr, protocol: &str) -> String {
     format!(
-        "The protocol of {destination} is inferred: only {protocol} fits what was sent there (--protocol {protocol} confirms it)"
+        "The protocol of {destination} is inferred from its packets: {protocol} (--protocol {protocol} confirms it)"
     )
 }
 

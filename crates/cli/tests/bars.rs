@@ -26,8 +26,7 @@ fn a_capture_without_a_known_venue_is_named_as_such() {
         assert_eq!(stdout(&output).contains(presumed), is_presumed, "{output:?}");
     }
     // Only what was sent says the protocol.
-    let inferred =
-        "The protocol of 239.253.72.27:28019 is inferred: only integrated fits what was sent there";
+    let inferred = "The protocol of 239.253.72.27:28019 is inferred from its packets: integrated";
     for command in ["replay", "stats"] {
         let output = run(&[command, capture]);
         assert!(stdout(&output).contains(inferred), "{output:?}");

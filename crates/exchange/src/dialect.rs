@@ -3,6 +3,8 @@
 //! The [generator](crate::generator) makes the events; a [`Dialect`] is one file that writes them in one protocol. `for_dialect!`
 //! maps a venue's kind to the dialect type, so that no other code matches on the protocol.
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tapeworks_session::SessionId;
 use tapeworks_wire::Ascii;
 
@@ -15,6 +17,15 @@ pub(crate) fn stamp_unit_message(message: &mut [u8], time: u64) {
     if let Some(place) = message.get_mut(2..6) {
         place.copy_from_slice(&(time as u32).to_le_bytes());
     }
+}
+
+/// Converts seconds since 1970 UTC to seconds since midnight in a zone.
+pub(crate) fn since_midnight_in(zone: &str, second: u64) -> u32 {
+    const DAY: i64 = 24 * 3_600;
+    let second = i64::try_from(second).unwrap_or(i64::MAX);
+    let ahead = Timestamp::from_second(second).ok().zip(TimeZone::get(zone).ok());
+    let ahead = ahead.map_or(0, |(at, zone)| i64::from(zone.to_offset(at).seconds()));
+    second.saturating_add(ahead).rem_euclid(DAY) as u32
 }
 
 /// The parts of a session's name. Each transport uses some of them.

@@ -30,6 +30,10 @@ macro_rules! for_dialect {
                 type $dialect = $crate::pitch::Pitch;
                 $body
             }
+            $crate::kinds::Speaks::Futures => {
+                type $dialect = $crate::futures::Futures;
+                $body
+            }
             $crate::kinds::Speaks::Integrated => {
                 type $dialect = $crate::integrated::Integrated;
                 $body

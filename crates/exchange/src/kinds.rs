@@ -13,6 +13,7 @@ pub(crate) enum Speaks {
     DeepPlus,
     Memoir,
     Pitch,
+    Futures,
     Integrated,
     Mitch,
     Uqdf,
@@ -357,5 +358,20 @@ kinds! {
         is_main: false,
         groups: ([[233, 200, 79, 9], [233, 200, 79, 137]], 61_009),
         sources: [[159, 125, 48, 5], [159, 125, 49, 5]],
+    }
+    /// Cboe Futures Exchange: PITCH 1.1, one unit, no auctions. Its futures take the scenario's symbols and prices.
+    Cfe {
+        keys: &["cfe"],
+        name: "Cboe Futures",
+        publisher: Publisher::XCBF_PITCH,
+        speaks: Speaks::Futures,
+        shows: Shows::Orders,
+        code: 0,
+        letters: None,
+        listing: None,
+        auctions: &[],
+        is_main: false,
+        groups: ([[239, 192, 130, 5], [239, 192, 131, 5]], 30_401),
+        sources: [[174, 136, 160, 6], [174, 136, 161, 6]],
     }
 }

@@ -29,6 +29,7 @@ mod consolidated;
 mod dialect;
 mod dialects;
 mod files;
+mod futures;
 mod generator;
 mod iex;
 mod instrument;

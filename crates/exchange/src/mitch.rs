@@ -4,8 +4,6 @@
 //! ([`Dialect::full_second`]). The simulated symbols are US symbols: in London `ABCD` has the ISIN `GB00000ABCD3`, with a valid
 //! check digit, and its price is in pounds.
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use tapeworks_market::identifiers::Isin;
 use tapeworks_session::SessionId;
 use tapeworks_wire::millennium::mitch::{self, *};
@@ -13,7 +11,7 @@ use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, Nanoseconds, SecondsSinceMidnight};
 
 use crate::book;
-use crate::dialect::{Dialect, SessionName, stamp_unit_message};
+use crate::dialect::{Dialect, SessionName, since_midnight_in, stamp_unit_message};
 use crate::instrument::Instrument;
 use crate::nasdaq::MPIDS;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
@@ -53,11 +51,7 @@ fn time_message(second: u64) -> [u8; Time::LENGTH] {
 
 /// Converts a second since 1970 UTC to a second since midnight in London.
 fn since_midnight_in_london(second: u64) -> u32 {
-    const DAY: i64 = 24 * 3_600;
-    let second = i64::try_from(second).unwrap_or(i64::MAX);
-    let ahead = Timestamp::from_second(second).ok().zip(TimeZone::get("Europe/London").ok());
-    let ahead = ahead.map_or(0, |(at, london)| i64::from(london.to_offset(at).seconds()));
-    second.saturating_add(ahead).rem_euclid(DAY) as u32
+    since_midnight_in("Europe/London", second)
 }
 
 /// Converts a price from 1e-4 pounds.

@@ -77,11 +77,9 @@ fn short(raw: u32, shares: u32) -> Option<(Decimal<u16, 2>, u16)> {
 fn add(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, at: book::Side, order: book::Order) {
     let (order_id, side, add_flags) = (order.reference, side(at), AddFlags(1));
     match (narrow(symbol), short(order.price, order.shares)) {
-        (Some(symbol), Some((price, quantity))) => say!(
-            outbox,
-            stamp,
-            AddOrderShortFields { order_id, side, quantity, symbol, price, add_flags: Some(add_flags) }
-        ),
+        (Some(symbol), Some((price, quantity))) => {
+            say!(outbox, stamp, AddOrderShortFields { order_id, side, quantity, symbol, price, add_flags })
+        }
         (Some(symbol), None) => say!(
             outbox,
             stamp,
@@ -114,11 +112,9 @@ fn add(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, at: book::Side, ord
 fn modify(outbox: &mut Outbox, stamp: &Stamp, order: book::Order) {
     let (order_id, modify_flags) = (order.reference, ModifyFlags(1));
     match short(order.price, order.shares) {
-        Some((price, quantity)) => say!(
-            outbox,
-            stamp,
-            ModifyOrderShortFields { order_id, quantity, price, modify_flags: Some(modify_flags) }
-        ),
+        Some((price, quantity)) => {
+            say!(outbox, stamp, ModifyOrderShortFields { order_id, quantity, price, modify_flags })
+        }
         None => say!(
             outbox,
             stamp,

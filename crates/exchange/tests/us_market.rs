@@ -8,10 +8,10 @@ use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueConf
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{cboe, cta, iex, memx, millennium, nasdaq, nyse, utp};
 
-/// The US market, London, and the two feeds of IEX that the market has no place for.
+/// The US market, London, futures, and the two feeds of IEX that the market has no place for.
 fn every_feed(messages: u64, symbols: u32) -> Scenario {
     let mut scenario = Scenario { symbols, bursts: Vec::new(), ..Scenario::us_market(messages) };
-    let others = VenueKind::each(["lse", "iex-tops", "iex-deep"]);
+    let others = VenueKind::each(["lse", "iex-tops", "iex-deep", "cfe"]);
     scenario.venues.extend(others.map(|kind| VenueConfig { kind, share: 20, unit: Unit::WHOLE }));
     scenario
 }
@@ -27,6 +27,8 @@ const DEEP_PLUS: Protocol = (&iex::deep_plus10::SCHEMA, &["ClearBook"]);
 const MEMOIR: Protocol = (&memx::depth13::SCHEMA, &["CorrectedTrade", "SnapshotComplete"]);
 /// Expanded messages are of symbols with more than six letters, and the long one of more than 65,535 shares, which no order here has.
 const PITCH: Protocol = (&cboe::pitch::SCHEMA, &["AddOrderExpanded", "ReduceSizeLong", "TradeExpanded"]);
+/// The generator has no end of a day's trading, and its orders are small and have whole cents.
+const FUTURES: Protocol = (&cboe::futures::SCHEMA, &["EndOfDaySummary", "ReduceSizeLong", "Settlement"]);
 /// Besides corrections and summaries: what request servers and refreshes send.
 const INTEGRATED: Protocol = (
     &nyse::integrated::SCHEMA,
@@ -77,13 +79,14 @@ const CQS: Protocol = (
 );
 
 /// The protocol of each venue.
-const PROTOCOLS: [(&[&str], Protocol); 10] = [
+const PROTOCOLS: [(&[&str], Protocol); 11] = [
     (&["nasdaq", "bx", "psx"], ITCH),
     (&["iex-tops"], TOPS),
     (&["iex-deep"], DEEP),
     (&["iex-deep-plus"], DEEP_PLUS),
     (&["memx"], MEMOIR),
     (&["bzx", "byx", "edga", "edgx"], PITCH),
+    (&["cfe"], FUTURES),
     (&["nyse", "arca", "american", "national", "texas"], INTEGRATED),
     (&["lse"], MITCH),
     (&["uqdf"], UQDF),
@@ -109,7 +112,7 @@ fn the_generator_makes_every_message_type_of_every_protocol_but_those_listed() {
     }
     let protocols: BTreeMap<&str, Protocol> =
         scenario.venues.iter().map(|venue| protocol(venue.kind)).map(|one| (one.0.name, one)).collect();
-    assert_eq!(protocols.len(), 10);
+    assert_eq!(protocols.len(), 11);
     let never = |(schema, _): &Protocol| {
         let names = schema.messages.iter().map(|message| message.name);
         names.filter(|name| !seen[schema.name].contains(name)).collect::<BTreeSet<_>>()

@@ -23,6 +23,8 @@
 pub mod arbitration;
 pub mod calendar;
 mod captured;
+mod cboe;
+mod cfe;
 mod channel;
 pub mod channels;
 pub mod clock;

@@ -5,30 +5,25 @@
 //! shares are left, which may be fewer than the book has: it becomes a change of the order to the shares before the execution,
 //! followed by the execution. A changed order keeps its number.
 //!
-//! The header does not identify the venue: the channel's publisher is the user's choice, or BZX. Options and futures are separate
-//! venues, whose times count from midnight in Chicago.
+//! The header does not identify the venue: the channel's publisher is the user's choice, or BZX. Options are a separate venue, whose
+//! times count from midnight in Chicago.
 //!
 //! Cost: the message's own cache line and the event; for an addition the lookup of the symbol.
 
-use std::hint::select_unpredictable;
-
 use tapeworks_market::event::{Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Side};
 use tapeworks_session::CboeUnit;
 use tapeworks_stage::Sink;
-use tapeworks_wire::cboe::pitch::{
-    self as wire, Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode,
-};
+use tapeworks_wire::cboe::pitch::{self as wire, Message, ModifyFlags, RegShoAction, TradingStatusCode};
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
-use tapeworks_wire::{Ascii, Decimal, DecodeError, Nanoseconds};
+use tapeworks_wire::{Decimal, DecodeError};
 
-use crate::clock::Zone;
+use crate::cboe::{Unit, price, wide};
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides, with_order};
+use crate::normaliser::{Normaliser, OPERATIONAL, Start, Target};
 use crate::probe::packet_fits;
-use crate::symbols::{NOT_FOUND, QuickSymbols, UNWANTED};
-use crate::units::{Aside, SplitTimes};
+use crate::symbols::UNWANTED;
 
 /// A message names its symbol or an order.
 pub(crate) const NAMING: Naming = Naming {
@@ -73,65 +68,23 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
     packet_fits::<CboeUnit>(payload, check)
 }
 
-/// Returns the zone by which a market counts its day. In the available captures options and futures count from midnight in
-/// Chicago.
-fn zone_of(publisher: Publisher) -> Zone {
-    match publisher {
-        Publisher::XCBO_PITCH | Publisher::XCBF_PITCH => Zone::Chicago,
-        _ => Zone::NewYork,
-    }
-}
-
 /// Translates the messages of one unit.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(crate) struct PitchNormaliser {
-    publisher: Publisher,
-    times: SplitTimes,
-    /// Whether an instrument belongs to the unit, by instrument.
-    has: Vec<bool>,
-    /// A quick lookup for some of their symbols.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    quick: QuickSymbols,
-    /// Orders of unwanted symbols.
-    unwanted: Aside,
+    unit: Unit,
 }
 
 impl Normaliser for PitchNormaliser {
     fn new(start: &Start) -> Self {
-        Self {
-            publisher: start.publisher,
-            times: SplitTimes::new(start, zone_of(start.publisher)),
-            has: Vec::new(),
-            quick: QuickSymbols::default(),
-            unwanted: Aside::default(),
-        }
+        Self { unit: Unit::new(start) }
     }
 
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, message: &[u8], to: &mut Target<'_, S>) -> bool {
-        let Some(order) = ORDERS.decode(message) else { return false };
-        // The price is unsigned.
-        if !self.unwanted.is_empty() || i64::try_from(order.price).is_err() {
-            return false;
-        }
-        let Some(time) = self.times.next(order.time, to.context) else { return false };
-        // No predictor can predict which messages are additions, so the others look up no symbol.
-        let is_added = order.action == OrderAction::Add;
-        let symbol = order.instrument | SPACES;
-        let mut instrument = self.quick.get(select_unpredictable(is_added, symbol, 0));
-        if instrument == NOT_FOUND {
-            instrument = self.not_quick(is_added, symbol, to);
-            if instrument == UNWANTED {
-                return false;
-            }
-        }
-        let event = to.context.event(kind_of(order.action), self.publisher, instrument, time);
-        let Some(mut event) = with_order(event, &order, &SIDES) else { return false };
-        self.times.go_on(to.context);
-        event.detail = if ModifyFlags(order.flags).maintain_priority() { Event::KEEPS_PRIORITY } else { 0 };
-        to.sink.put(event);
-        true
+        self.unit.frequent(&ORDERS, message, to, |order| {
+            if ModifyFlags(order.flags).maintain_priority() { Event::KEEPS_PRIORITY } else { 0 }
+        })
     }
 
     #[inline]
@@ -141,23 +94,18 @@ impl Normaliser for PitchNormaliser {
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
-        self.times.follow(self.publisher, to);
-        self.translate(message, to);
+        self.unit.follow(to);
+        self.unit.translate(message, to);
         Ok(None)
     }
 
     #[cfg(feature = "serde")]
     fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
-        self.has.len() <= symbols.instruments().len()
+        self.unit.is_sound(symbols)
     }
 }
 
-const SIDES: [Side; 256] = sides(WireSide::Buy.raw(), WireSide::Sell.raw());
-
-/// The spaces that extend a symbol of six letters to eight.
-const SPACES: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, b' ', b' ']);
-
-/// The messages about orders, except those that yield two events or name longer symbols.
+/// The messages about orders, but those that leave two events or name longer symbols.
 const ORDERS: OrderMessages = {
     const NAMES: OrderFieldNames =
         OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
@@ -183,183 +131,21 @@ const ORDERS: OrderMessages = {
         .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
 };
 
-/// Returns a price with four or two decimal places, or `None` if an event cannot hold it.
-macro_rules! price {
-    ($price:expr) => {
-        $price.to_e9().and_then(Price::from_e9)
-    };
-}
-
-/// Returns a price; PITCH represents "no price" as zero.
+/// PITCH says "no price" with zero.
 fn some_price(price: Decimal<u64, 4>) -> Option<Price> {
     if price.0 == 0 { None } else { price!(price) }
 }
 
-fn side_of(side: WireSide) -> Side {
-    match side {
-        WireSide::Buy => Side::Bid,
-        WireSide::Sell => Side::Ask,
-        WireSide::Unknown(_) => Side::None,
-    }
-}
-
-/// Extends a symbol of six letters to eight.
-#[inline]
-const fn wide(symbol: Ascii<6>) -> Ascii<8> {
-    let [a, b, c, d, e, f] = symbol.0;
-    Ascii([a, b, c, d, e, f, b' ', b' '])
-}
-
-impl PitchNormaliser {
-    #[inline]
-    fn event(&self, instrument: InstrumentId, offset: Nanoseconds, context: &Context) -> Event {
-        context.event(EventKind::Other, self.publisher, instrument, self.times.at(offset.0, context))
-    }
-
-    /// Returns the instrument of a message whose symbol, if it has one, is not found immediately. Never inlined: otherwise the
-    /// compiler checks for each message whether it has a symbol.
-    #[cold]
-    #[inline(never)]
-    fn not_quick<S: Sink<Event>>(
-        &mut self,
-        has_symbol: bool,
-        symbol: u64,
-        to: &mut Target<'_, S>,
-    ) -> InstrumentId {
-        if !has_symbol {
-            return InstrumentId::UNKNOWN;
-        }
-        let instrument = self.resolve(Ascii(symbol.to_le_bytes()), to);
-        self.quick.add(symbol, instrument);
-        instrument
-    }
-
-    #[inline]
-    fn resolve<S: Sink<Event>>(&mut self, symbol: Ascii<8>, to: &mut Target<'_, S>) -> InstrumentId {
-        let sink = &mut *to.sink;
-        let instrument = to.symbols.resolve(symbol.0, self.publisher, |mapping| sink.put(mapping));
-        if !self.has.get(instrument.index()).copied().unwrap_or_default() && instrument < UNWANTED {
-            self.admit(instrument);
-        }
-        instrument
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn admit(&mut self, instrument: InstrumentId) {
-        if self.has.len() <= instrument.index() {
-            self.has.resize(instrument.index() + 1, false);
-        }
-        self.has[instrument.index()] = true;
-    }
-
-    /// Emits the event of a message about a symbol, completed by `complete`. Returns `false` if the symbol is unwanted.
-    #[inline]
-    fn put<S: Sink<Event>>(
-        &mut self,
-        symbol: Ascii<8>,
-        offset: Nanoseconds,
-        to: &mut Target<'_, S>,
-        complete: impl FnOnce(Event) -> Event,
-    ) -> bool {
-        let instrument = self.resolve(symbol, to);
-        if instrument == UNWANTED {
-            return false;
-        }
-        let event = complete(self.event(instrument, offset, to.context));
-        to.sink.put(event);
-        true
-    }
-
-    /// Emits the event of an order that joins the book.
-    #[inline]
-    fn add<S: Sink<Event>>(
-        &mut self,
-        symbol: Ascii<8>,
-        offset: Nanoseconds,
-        order_id: u64,
-        (side, size, price): (WireSide, u32, Option<Price>),
-        to: &mut Target<'_, S>,
-    ) {
-        let is_wanted = self.put(symbol, offset, to, |event| Event {
-            kind: EventKind::Add,
-            order_id,
-            side: side_of(side),
-            size,
-            price,
-            ..event
-        });
-        if !is_wanted {
-            self.unwanted.put(order_id, size);
-        }
-    }
-
-    /// Emits the event of a message about a resting order, completed by `complete`, unless the order is of an unwanted symbol.
-    #[inline]
-    fn of_order<S: Sink<Event>>(
-        &mut self,
-        kind: EventKind,
-        order_id: u64,
-        offset: Nanoseconds,
-        to: &mut Target<'_, S>,
-        complete: impl FnOnce(Event) -> Event,
-    ) {
-        let event = self.event(InstrumentId::UNKNOWN, offset, to.context);
-        let event = complete(Event { kind, order_id, ..event });
-        if !self.unwanted.is_empty() && self.unwanted.takes(&event) {
-            return;
-        }
-        to.sink.put(event);
-    }
-
-    /// Emits the event of an order whose price, size or priority changed.
-    #[inline]
-    fn change<S: Sink<Event>>(
-        &mut self,
-        order_id: u64,
-        offset: Nanoseconds,
-        (size, price): (u32, Option<Price>),
-        flags: Option<ModifyFlags>,
-        to: &mut Target<'_, S>,
-    ) {
-        let keeps = flags.is_some_and(ModifyFlags::maintain_priority);
-        let detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
-        self.of_order(EventKind::Replace, order_id, offset, to, |event| Event {
-            aux: order_id,
-            detail,
-            size,
-            price,
-            ..event
-        });
-    }
-
-    /// Emits the event of a trade that changes no displayed order.
-    fn trade<S: Sink<Event>>(
-        &mut self,
-        symbol: Ascii<8>,
-        offset: Nanoseconds,
-        (size, price): (u32, Option<Price>),
-        execution_id: u64,
-        to: &mut Target<'_, S>,
-    ) {
-        self.put(symbol, offset, to, |event| Event {
-            kind: EventKind::Trade,
-            size,
-            price,
-            aux: execution_id,
-            ..event
-        });
-    }
-
+impl Unit {
     #[inline]
     fn translate<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
         match message {
             Message::AddOrderLong(m) => {
-                let terms = (m.side(), m.quantity(), price!(m.price()));
+                let terms = (m.side().raw(), m.quantity(), price!(m.price()));
                 self.add(wide(m.symbol()), m.time_offset(), m.order_id(), terms, to);
             }
             Message::AddOrderShort(m) => {
-                let terms = (m.side(), u32::from(m.quantity()), price!(m.price()));
+                let terms = (m.side().raw(), u32::from(m.quantity()), price!(m.price()));
                 self.add(wide(m.symbol()), m.time_offset(), m.order_id(), terms, to);
             }
             Message::DeleteOrder(m) => {
@@ -388,19 +174,18 @@ impl PitchNormaliser {
             }
             Message::ModifyOrderLong(m) => {
                 let terms = (m.quantity(), price!(m.price()));
-                self.change(m.order_id(), m.time_offset(), terms, Some(m.modify_flags()), to);
+                self.change(m.order_id(), m.time_offset(), terms, m.modify_flags().maintain_priority(), to);
             }
             Message::ModifyOrderShort(m) => {
                 let terms = (u32::from(m.quantity()), price!(m.price()));
-                self.change(m.order_id(), m.time_offset(), terms, m.modify_flags(), to);
+                self.change(m.order_id(), m.time_offset(), terms, m.modify_flags().maintain_priority(), to);
             }
             Message::AddOrderExpanded(m) => {
-                let terms = (m.side(), m.quantity(), price!(m.price()));
+                let terms = (m.side().raw(), m.quantity(), price!(m.price()));
                 self.add(m.symbol(), m.time_offset(), m.order_id(), terms, to);
             }
             Message::Time(m) => {
-                self.times.begin_second(m.time().0, zone_of(self.publisher), to.context);
-                to.sink.put(self.event(InstrumentId::UNKNOWN, Nanoseconds(0), to.context));
+                self.begin_second(m.time().0, to);
             }
             other => self.not_an_order(other, to),
         }
@@ -427,15 +212,15 @@ impl PitchNormaliser {
             }
             Message::TradeLong(m) => {
                 let terms = (m.quantity(), price!(m.price()));
-                self.trade(wide(m.symbol()), m.time_offset(), terms, m.execution_id(), to);
+                self.trade(wide(m.symbol()), m.time_offset(), terms, (m.execution_id(), 0), to);
             }
             Message::TradeShort(m) => {
                 let terms = (u32::from(m.quantity()), price!(m.price()));
-                self.trade(wide(m.symbol()), m.time_offset(), terms, m.execution_id(), to);
+                self.trade(wide(m.symbol()), m.time_offset(), terms, (m.execution_id(), 0), to);
             }
             Message::TradeExpanded(m) => {
                 let terms = (m.quantity(), price!(m.price()));
-                self.trade(m.symbol(), m.time_offset(), terms, m.execution_id(), to);
+                self.trade(m.symbol(), m.time_offset(), terms, (m.execution_id(), 0), to);
             }
             Message::TradeBreak(m) => {
                 let event = self.event(InstrumentId::UNKNOWN, m.time_offset(), to.context);
@@ -521,36 +306,22 @@ impl PitchNormaliser {
             | Message::DeleteOrder(_) => {}
         }
     }
-
-    /// Clears all orders of the unit; the venue's other units continue.
-    fn clear<S: Sink<Event>>(&mut self, offset: Nanoseconds, to: &mut Target<'_, S>) {
-        self.unwanted.clear();
-        let last = self.has.iter().rposition(|has| *has);
-        if last.is_none() {
-            // The message has its sequence number, and there is nothing to clear.
-            to.sink.put(self.event(InstrumentId::UNKNOWN, offset, to.context));
-        }
-        for (index, _) in self.has.iter().enumerate().filter(|(_, has)| **has) {
-            let event = self.event(InstrumentId(index as u32), offset, to.context);
-            let event = Event { kind: EventKind::Clear, ..event };
-            to.sink.put(if Some(index) == last { event } else { event.with_more_clears() });
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use tapeworks_market::{Line, Symbol};
+    use tapeworks_market::{Line, Publisher, Symbol};
     use tapeworks_time::Nanos;
-    use tapeworks_wire::SecondsSinceMidnight;
     use tapeworks_wire::cboe::pitch::{
         AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields,
-        OrderExecutedFields, TimeFields, UnitClearFields,
+        OrderExecutedFields, Side as WireSide, TimeFields, UnitClearFields,
     };
+    use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceMidnight};
 
     use super::*;
+    use crate::normaliser::Context;
     use crate::symbols::SymbolTable;
 
     /// 2025-11-14, 09:30 in New York.
@@ -604,7 +375,7 @@ mod tests {
             quantity: 300,
             symbol: Ascii(*symbol),
             price: Decimal(1_234),
-            add_flags: Some(AddFlags(1)),
+            add_flags: AddFlags(1),
         };
         assert_eq!(fields.encode_into(&mut bytes), Ok(26));
         bytes
@@ -704,12 +475,12 @@ mod tests {
         assert_eq!(feed.take(4, &delete(8, 4)).len(), 1);
         // The order's number is free again, and unknown.
         assert_eq!(feed.take(5, &delete(7, 5)).len(), 1);
-        assert!(feed.normaliser.unwanted.is_empty());
-        // So is the number of an order with nothing left.
+        assert!(feed.normaliser.unit.unwanted.is_empty());
+        // So is that of an order of which nothing is left.
         assert_eq!(feed.take(6, &add(9, b"AAPL  ", 6)), []);
         for (shares, is_left) in [(100, true), (200, false)] {
             assert_eq!(feed.take(7, &execution(9, shares)), []);
-            assert_eq!(feed.normaliser.unwanted.has(9), is_left);
+            assert_eq!(feed.normaliser.unit.unwanted.has(9), is_left);
         }
         assert_eq!(feed.take(8, &execution(9, 100)).len(), 1);
     }

@@ -27,6 +27,7 @@ use tapeworks_time::Nanos;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 
+use crate::cfe::{self, CfeNormaliser};
 use crate::cqs::{self, CqsNormaliser};
 use crate::iex::{self, Deep, DeepPlus, Tops};
 use crate::integrated::{self, IntegratedNormaliser};
@@ -473,15 +474,10 @@ macro_rules! rows {
                         names: &["cboe-options", "xcbo"],
                         groups: &[],
                     },
-                    PublisherSpec {
-                        publisher: Publisher::XCBF_PITCH,
-                        names: &["cfe", "xcbf"],
-                        groups: &[],
-                    },
                 ],
                 channels_are_shared: false,
                 naming: pitch::NAMING,
-                // Cboe's options and futures have the same header and some of the same messages.
+                // Cboe's futures have the same header and some of the same messages.
                 recognise: pitch::recognise,
                 needs_group: true,
                 has_session: |_| true,
@@ -490,6 +486,32 @@ macro_rules! rows {
                 restarts: pitch::restarts,
                 has_one_session: false,
                 harmless: &pitch::HARMLESS,
+            }
+            /// Cboe Futures Exchange PITCH 1.1.
+            CboeFutures11, CfeNormaliser, CboeUnit {
+                name: "cfe",
+                schema: &tapeworks_wire::cboe::futures::SCHEMA,
+                publishers: &[PublisherSpec {
+                    publisher: Publisher::XCBF_PITCH,
+                    names: &["cfe", "xcbf"],
+                    // From the available captures, and those of the simulated venue.
+                    groups: &[
+                        Ipv4Addr::new(233, 130, 124, 132),
+                        Ipv4Addr::new(239, 192, 130, 5),
+                        Ipv4Addr::new(239, 192, 131, 5),
+                    ],
+                }],
+                channels_are_shared: false,
+                naming: cfe::NAMING,
+                // Equities have the same header and some of the same messages.
+                recognise: cfe::recognise,
+                needs_group: true,
+                has_session: |_| true,
+                check: cfe::check,
+                time: cfe::time,
+                restarts: cfe::restarts,
+                has_one_session: false,
+                harmless: &cfe::HARMLESS,
             }
             /// NYSE Integrated (Pillar) 2.5.
             NyseIntegrated25, IntegratedNormaliser, Pillar {

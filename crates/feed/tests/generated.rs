@@ -68,9 +68,18 @@ fn taken(scenario: &Scenario) -> (Vec<Event>, Feed, u64) {
 /// shows here.
 #[test]
 fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
-    for kind in
-        VenueKind::each(["nasdaq", "bx", "memx", "iex-deep-plus", "bzx", "edgx", "nyse", "arca", "lse"])
-    {
+    for kind in VenueKind::each([
+        "nasdaq",
+        "bx",
+        "memx",
+        "iex-deep-plus",
+        "bzx",
+        "edgx",
+        "cfe",
+        "nyse",
+        "arca",
+        "lse",
+    ]) {
         let (events, _) = events_of(kind, 30_000);
         let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
         let mut stage = BookStage::new([(kind.publisher(), capacity)]);
@@ -139,7 +148,8 @@ fn the_us_market_is_read_whole_and_its_listing_markets_have_auctions() {
 /// Each halt of a venue alone, and each of the market, ends: nothing that a feed says of trading lasts longer than the venue says it.
 #[test]
 fn halted_instruments_trade_again() {
-    for kind in VenueKind::each(["nasdaq", "memx", "iex-deep", "iex-deep-plus", "edgx", "nyse", "lse"]) {
+    for kind in VenueKind::each(["nasdaq", "memx", "iex-deep", "iex-deep-plus", "edgx", "cfe", "nyse", "lse"])
+    {
         let (events, _) = events_of(kind, 60_000);
         let mut states = BTreeMap::new();
         let (mut halts, mut resumptions) = (0, 0);

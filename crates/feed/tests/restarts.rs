@@ -23,7 +23,7 @@ use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;
 
-const KINDS: [VenueKind; 11] = VenueKind::each([
+const KINDS: [VenueKind; 12] = VenueKind::each([
     "nasdaq",
     "bx",
     "iex-tops",
@@ -31,6 +31,7 @@ const KINDS: [VenueKind; 11] = VenueKind::each([
     "iex-deep-plus",
     "memx",
     "bzx",
+    "cfe",
     "nyse",
     "lse",
     "uqdf",

@@ -107,7 +107,7 @@ const FROM_CLIENT: Carrier =
 const OF_UNITS: StreamFraming =
     StreamFraming { length_offset: 0, endian: Endian::Little, uncounted_bytes: 0 };
 
-static PROTOCOLS: [&Protocol; 25] = [
+static PROTOCOLS: [&Protocol; 26] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -232,6 +232,11 @@ static PROTOCOLS: [&Protocol; 25] = [
     &Protocol {
         schema: &cboe::pitch::SCHEMA,
         aliases: &["pitch", "cboe-pitch"],
+        role: Role::Application(&[Carrier { transport: &cboe::unit::SCHEMA, selector: None, within: None }]),
+    },
+    &Protocol {
+        schema: &cboe::futures::SCHEMA,
+        aliases: &["cfe", "cboe-futures"],
         role: Role::Application(&[Carrier { transport: &cboe::unit::SCHEMA, selector: None, within: None }]),
     },
     &Protocol {

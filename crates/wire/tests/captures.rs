@@ -7,14 +7,14 @@ mod capture_files;
 use std::collections::BTreeMap;
 
 use capture_files::{captures, payloads};
-use tapeworks_wire::cboe::{pitch, unit};
+use tapeworks_wire::Decimal;
+use tapeworks_wire::cboe::{futures, pitch, unit};
 use tapeworks_wire::cta::{block, cqs191};
 use tapeworks_wire::iex::{deep10, tops16, tp};
 use tapeworks_wire::nasdaq::{itch50, moldudp64, ouch50, soupbintcp};
 use tapeworks_wire::national::{NationalBest, NationalSide};
 use tapeworks_wire::nyse::{integrated, packet};
 use tapeworks_wire::utp::uqdf15;
-use tapeworks_wire::{Decimal, DecodeError};
 
 fn count(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
     *counts.entry(name).or_default() += 1;
@@ -86,42 +86,46 @@ fn every_message_of_the_iex_captures_decodes() {
 
 const IEX_QUOTES: usize = 15;
 
-/// Cboe's options and futures share messages with its equities. Those of futures lack the last byte of the short forms.
-#[test]
-fn cboes_packets_of_options_and_futures_decode_where_they_share_messages() {
+/// The names of the messages in a folder of Cboe's packets, with how often each comes.
+fn cboes(folder: &str, name_of: impl Fn(&[u8]) -> &'static str) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
-    for folder in ["cboe-pitch-options", "cboe-pitch-futures"] {
-        for payload in captures(folder).iter().flat_map(|file| payloads(file)) {
-            let packet = unit::SequencedUnit::decode(&payload).unwrap();
-            assert_eq!(usize::from(packet.length()), payload.len());
-            let mut blocks = packet.blocks();
-            for block in blocks.by_ref() {
-                let block = block.unwrap();
-                match pitch::Message::decode(block) {
-                    Ok(message) => {
-                        // A futures' time has the date behind it, options' modifications a byte of their own.
-                        let own = message.as_bytes().len();
-                        assert!(own == block.len() || message.name() == "Time", "{message:?}");
-                        count(&mut counts, message.name());
-                    }
-                    Err(DecodeError::UnknownMessage { tag: 0xBB }) => {
-                        count(&mut counts, "instrument of futures")
-                    }
-                    Err(error) => panic!("{error}: {block:02x?}"),
-                }
-            }
-            assert!(blocks.trailing().is_empty());
-        }
+    for payload in captures(folder).iter().flat_map(|file| payloads(file)) {
+        let packet = unit::SequencedUnit::decode(&payload).unwrap();
+        assert_eq!(usize::from(packet.length()), payload.len());
+        let mut blocks = packet.blocks();
+        blocks.by_ref().for_each(|block| count(&mut counts, name_of(block.unwrap())));
+        assert!(blocks.trailing().is_empty());
     }
+    counts
+}
+
+#[test]
+fn cboes_packets_of_options_decode_where_they_share_messages_with_equities() {
+    let counts = cboes("cboe-pitch-options", |block| pitch::Message::decode(block).unwrap().name());
     let expected = [
         ("AddOrderLong", 1),
-        ("AddOrderShort", 1),
-        ("DeleteOrder", 2),
+        ("DeleteOrder", 1),
         ("ModifyOrderLong", 1),
+        ("ModifyOrderShort", 1),
+        ("Time", 3),
+    ];
+    assert_eq!(counts, BTreeMap::from(expected));
+}
+
+#[test]
+fn every_message_of_cboes_futures_decodes_to_its_last_byte() {
+    let counts = cboes("cboe-pitch-futures", |block| {
+        let message = futures::Message::decode(block).unwrap();
+        assert_eq!(message.as_bytes().len(), block.len(), "{message:?}");
+        message.name()
+    });
+    let expected = [
+        ("AddOrderShort", 1),
+        ("DeleteOrder", 1),
+        ("FuturesInstrumentDefinition", 1),
         ("ModifyOrderShort", 2),
-        ("Time", 4),
+        ("Time", 1),
         ("TradingStatus", 16),
-        ("instrument of futures", 1),
     ];
     assert_eq!(counts, BTreeMap::from(expected));
 }

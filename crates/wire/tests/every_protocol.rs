@@ -38,6 +38,7 @@ round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
 round_trip!(deep_plus10_encodes_what_it_decodes, iex::deep_plus10);
 round_trip!(pitch_encodes_what_it_decodes, cboe::pitch);
+round_trip!(futures_encodes_what_it_decodes, cboe::futures);
 round_trip!(grp_encodes_what_it_decodes, cboe::grp);
 round_trip!(mitch_recovery_encodes_what_it_decodes, millennium::recovery);
 round_trip!(memx_tcp_encodes_what_it_decodes, memx::tcp);
@@ -145,6 +146,7 @@ fn the_schema_covers_every_byte_of_every_structure_once() {
 fn a_session_in_the_packets_of_a_feed_has_no_message_type_of_the_feed() {
     for (session, feed) in [
         (&cboe::grp::SCHEMA, &cboe::pitch::SCHEMA),
+        (&cboe::grp::SCHEMA, &cboe::futures::SCHEMA),
         (&millennium::recovery::SCHEMA, &millennium::mitch::SCHEMA),
     ] {
         let is_shared = |tag: Option<u64>| tag.is_some_and(|tag| feed.message(tag).is_some());
@@ -297,7 +299,7 @@ proptest! {
             if let Ok(packet) = nyse::packet::PillarPacket::decode(bytes) {
                 prop_assert!(packet.blocks().count() <= usize::from(packet.count()));
             }
-            agree!(bytes, cboe::pitch);
+            agree!(bytes, cboe::pitch, cboe::futures);
             if let Ok(packet) = cboe::unit::SequencedUnit::decode(bytes) {
                 prop_assert!(packet.blocks().count() <= usize::from(packet.count()));
             }

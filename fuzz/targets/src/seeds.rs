@@ -82,6 +82,7 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
         "deep_plus10" => messages(&iex::deep_plus10::SCHEMA, &mut random),
         "pitch" => messages(&cboe::pitch::SCHEMA, &mut random),
+        "cfe" => messages(&cboe::futures::SCHEMA, &mut random),
         "integrated" => messages(&nyse::integrated::SCHEMA, &mut random),
         "pillarpacket" => headers(&nyse::packet::SCHEMA, &mut random),
         "mitch" => messages(&millennium::mitch::SCHEMA, &mut random),

@@ -74,6 +74,12 @@ decoder!(
 );
 
 decoder!(
+    /// One message of Cboe Futures PITCH 1.1.
+    pub cfe,
+    cboe::futures
+);
+
+decoder!(
     /// One message of NYSE Integrated 2.5.
     pub integrated,
     nyse::integrated

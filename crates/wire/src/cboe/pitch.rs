@@ -6,10 +6,10 @@
 //!
 //! Only additions, trades and states name a symbol. What happens to an order names the order.
 //!
-//! Cboe's options and futures have the same header and share some of these messages. Those of futures lack the last byte of the short forms.
+//! Cboe's options have the same header and share some of these messages; [futures](super::futures) have a declaration of their own.
 //!
-//! Verified on real packets, of options and futures only: Time, AddOrderLong, AddOrderShort, ModifyOrderLong, ModifyOrderShort, DeleteOrder
-//! and TradingStatus. Carried by the [sequenced unit header](super::unit).
+//! Verified on real packets, of options only: Time, AddOrderLong, ModifyOrderLong and DeleteOrder. Carried by the
+//! [sequenced unit header](super::unit).
 
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of a Cboe exchange, and every trade.
@@ -50,7 +50,7 @@ tapeworks_wire_macros::protocol! {
     }
 
     /// Add order, short form.
-    message AddOrderShort = 0x22, 25..=26 bytes {
+    message AddOrderShort = 0x22, 26 bytes {
         length      @ 0 : u8,
         time_offset @ 2 : nanoseconds<u32>,
         order_id    @ 6 : u64,
@@ -58,8 +58,7 @@ tapeworks_wire_macros::protocol! {
         quantity    @ 15: u16,
         symbol      @ 17: ascii<6>,
         price       @ 23: price<u16, 2>,
-        /// Not in futures.
-        add_flags   @ 25 since "equities": AddFlags,
+        add_flags   @ 25: AddFlags,
     }
 
     /// Order executed: a resting order traded at its price.
@@ -116,14 +115,13 @@ tapeworks_wire_macros::protocol! {
     }
 
     /// Modify order, short form.
-    message ModifyOrderShort = 0x28, 18..=19 bytes {
+    message ModifyOrderShort = 0x28, 19 bytes {
         length       @ 0 : u8,
         time_offset  @ 2 : nanoseconds<u32>,
         order_id     @ 6 : u64,
         quantity     @ 14: u16,
         price        @ 16: price<u16, 2>,
-        /// Not in futures.
-        modify_flags @ 18 since "equities": ModifyFlags,
+        modify_flags @ 18: ModifyFlags,
     }
 
     /// Delete order: an order left the book.

@@ -1,0 +1,5 @@
+//! See `tapeworks_fuzz_targets::cfe`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tapeworks_fuzz_targets::cfe(bytes));
