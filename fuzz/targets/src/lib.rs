@@ -39,7 +39,7 @@ pub use orders::{native_session, order_exchange, soup_session};
 pub use requests::{request_server, requester};
 pub use venues::{refresh, retransmission, snapshot, snapshot_client};
 pub use wire::{
-    cboeunit, cqs, ctablock, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch,
+    cboeunit, cfe, cqs, ctablock, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch,
     mitchunit, moldudp64, native, ouch50, pillarpacket, pitch, recovery, schema, soupbintcp, tops16, uqdf,
 };
 
