@@ -46,7 +46,7 @@ pub fn count(techniques: &[&'static Technique]) {
 fn ran(techniques: &[&'static Technique], settings: Settings) -> Run {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut began = String::new();
-    tapeworks_feed::clock::iso_time(&mut began, Nanos(since.as_nanos() as u64));
+    tapeworks_time::clock::iso_time(&mut began, Nanos(since.as_nanos() as u64));
     let mut last = String::new();
     let mut on_progress = |progress: run::Progress<'_>| {
         if progress.what != last {

@@ -43,7 +43,11 @@ const LEVELS: [Level; 6] = [
     ),
     (
         "market data",
-        &[("feed", "arbitration, gaps, normalised events"), ("store", "DBN, Parquet, CSV, JSON")],
+        &[
+            ("feed", "normalised events"),
+            ("follow", "lines, gaps, restarts"),
+            ("store", "DBN, Parquet, CSV, JSON"),
+        ],
     ),
     (
         "protocols",

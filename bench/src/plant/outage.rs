@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tapeworks_feed::arbitration::RetransmissionOptions;
+use tapeworks_follow::arbitration::RetransmissionOptions;
 use tapeworks_plant::JournalSetting;
 use tapeworks_service::service::Service;
 use tapeworks_venues::{Venues, Wait};

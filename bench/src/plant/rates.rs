@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use prost::Message as _;
 use tapeworks_exchange::live::LiveBurst;
-use tapeworks_feed::clock;
 use tapeworks_market::EventKind;
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverOptions};
 use tapeworks_outputs::multicast::server::MulticastSetting;
@@ -24,6 +23,7 @@ use tapeworks_service::config::WebSetting;
 use tapeworks_service::service::Service;
 use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 use tapeworks_venues::{Config as Sending, Venues, Wait as Pace};
 
 use super::{Folder, free_address, heading, histogram, line, now_ns, plant, row, subscribe, venue};

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_feed::Application;
-use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
+use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::{Line, Publisher};
 use tapeworks_outputs::clients::warm::ClientWarmer;
 use tapeworks_plant::Warmer;

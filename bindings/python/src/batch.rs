@@ -11,9 +11,9 @@ use tapeworks_batch::{
     Access, BatchError, Earlier, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step,
     Task, TaskError, Threads,
 };
-use tapeworks_feed::clock;
 use tapeworks_market::Symbol;
 use tapeworks_store::{Format, Schema, StoreError};
+use tapeworks_time::clock;
 
 use crate::errors::Failure;
 use crate::options::application;

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use tapeworks_analysis::replay;
 use tapeworks_analysis::sessions::ReadAs;
-use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
+use tapeworks_feed::{Application, FEEDS, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Publisher, Symbol};
 use tapeworks_store::Prices;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use crate::errors::Failure;
 

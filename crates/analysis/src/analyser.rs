@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use tapeworks_feed::ChannelIdentity;
-use tapeworks_feed::sequence::Arrival;
+use tapeworks_follow::sequence::Arrival;
 use tapeworks_market::Publisher;
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::CapturedPacket;

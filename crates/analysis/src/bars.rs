@@ -19,11 +19,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tapeworks_feed::clock;
 use tapeworks_market::sale_conditions::{self, SaleRules, Updates};
 use tapeworks_market::{Event, EventKind, InstrumentId, NbboUpdate, Price, Publisher};
 use tapeworks_store::trade_of;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use crate::hours::VenueHours;
 

@@ -27,7 +27,7 @@ use crate::input::Input;
 use crate::paint::Paint;
 use crate::sessions::ReadAs;
 use crate::subjects::{Subjects, is_wanted};
-use tapeworks_feed::clock::iso_time;
+use tapeworks_time::clock::iso_time;
 
 /// The output form of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tapeworks_feed::{calendar, clock};
+use tapeworks_feed::calendar;
 use tapeworks_market::event::Session;
 use tapeworks_market::{Event, EventKind, Publisher};
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 /// The session messages of a feed on one day.
 #[derive(Clone, Copy, Default, Debug)]

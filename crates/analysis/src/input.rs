@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use tapeworks_feed::{Application, FileFormat, clock, recognise};
+use tapeworks_feed::{Application, FileFormat, recognise};
 use tapeworks_packet::CaptureError;
 use tapeworks_packet::capture::{CaptureReader, FileKind};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use crate::ahead::Decompressed;
 use crate::fix::{LogReader, is_log};

@@ -21,7 +21,7 @@ use crate::input::Input;
 use crate::sessions::ReadAs;
 use crate::subjects::{Subjects, own_time};
 use tapeworks_feed::ProblemKind;
-use tapeworks_feed::clock;
+use tapeworks_time::clock;
 
 /// Number of problems kept with their locations; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
@@ -95,7 +95,7 @@ pub struct ChannelStats {
     pub gaps: u64,
     /// Messages missing in them.
     pub missing: u64,
-    /// [Refused](tapeworks_feed::sequence::Arrival::is_refused) packets. Their messages are not counted.
+    /// [Refused](tapeworks_follow::sequence::Arrival::is_refused) packets. Their messages are not counted.
     pub implausible_packets: u64,
     /// Packets without messages.
     pub heartbeats: u64,

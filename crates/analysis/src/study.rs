@@ -23,7 +23,7 @@ use crate::input::Input;
 use crate::sessions::ReadAs;
 use crate::stats::Peak;
 use crate::subjects::own_time;
-use tapeworks_feed::clock;
+use tapeworks_time::clock;
 
 /// Default service times studied, in ns.
 pub const SERVICE_NS: [u64; 6] = [250, 500, 750, 1_000, 5_000, 10_000];

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tapeworks_analysis::paint::Paint;
-use tapeworks_feed::clock;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,11 +7,12 @@ use std::time::Duration;
 use jiff::civil;
 use tapeworks_analysis::replay::MAX_THREADS;
 use tapeworks_analysis::sessions::{ReadAs, Session, sessions};
-use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
+use tapeworks_feed::{Application, FEEDS, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{Publisher, Symbol};
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 use tapeworks_wire::Role;
 
 /// What the sizes of the SIPs' quotes count.

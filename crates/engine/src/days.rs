@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
 use tapeworks_disk::{Disk, System};
-use tapeworks_feed::clock;
 use tapeworks_journal::{
     JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, is_journal_file, last_time_in,
     segment_starts_in,
 };
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use crate::checkpoint::{Restored, folder};
 

@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
 use tapeworks_disk::{Disk, System};
-use tapeworks_feed::clock;
 use tapeworks_journal::{JournalError, JournalReader, LOST};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate, Publisher};
 use tapeworks_packet::new_file::NewFileError;
@@ -33,6 +32,7 @@ use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use crate::checkpoint::{self, Restored};
 use crate::days::{day_of_name, name_of_day};

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapeworks_feed::clock::iso;
 use tapeworks_market::Event;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock::iso;
 
 use crate::Start;
 

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
-use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_feed::{Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet};
+use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate, Publisher};

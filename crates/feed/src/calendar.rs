@@ -12,7 +12,7 @@ use jiff::ToSpan;
 use jiff::civil::{Date, Weekday};
 use tapeworks_time::Nanos;
 
-use crate::clock;
+use tapeworks_time::clock;
 
 const MINUTE: u64 = 60 * Nanos::SECOND;
 

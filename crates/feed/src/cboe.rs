@@ -8,10 +8,10 @@ use tapeworks_stage::Sink;
 use tapeworks_wire::orders::{OrderAction, OrderFields, OrderMessages};
 use tapeworks_wire::{Ascii, Nanoseconds};
 
-use crate::clock::Zone;
 use crate::normaliser::{Context, Start, Target, kind_of, sides, with_order};
 use crate::symbols::{NOT_FOUND, QuickSymbols, UNWANTED};
 use crate::units::{Aside, SplitTimes};
+use tapeworks_time::clock::Zone;
 
 /// Returns the zone in which a market's times count from midnight. In the available captures, options and futures use Chicago.
 fn zone_of(publisher: Publisher) -> Zone {

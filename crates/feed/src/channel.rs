@@ -16,11 +16,11 @@ use crate::channels::Sequenced;
 use crate::normaliser::{Context, Start, Target};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::router::RoutedChannel;
-use crate::sequence::{Arrival, SequenceCounters, unread};
 #[cfg(feature = "serde")]
 use crate::state::{StateError, ensure};
 use crate::symbols::SymbolTable;
 use crate::table::{Application, ChannelNormaliser};
+use tapeworks_follow::sequence::{Arrival, SequenceCounters, unread};
 
 /// Counters of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -15,9 +15,9 @@ use tapeworks_session::{Header, SessionId};
 use tapeworks_time::Nanos;
 
 use crate::captured::{ChannelIdentity, Packet};
-use crate::run::{Dialect, Evidence, Run, Verdict};
-use crate::sequence::{Arrival, Refusal, SequenceTracker};
 use crate::table::Application;
+use tapeworks_follow::run::{Evidence, Run, Verdict};
+use tapeworks_follow::sequence::{Arrival, Refusal, SequenceTracker};
 
 /// The sequencing state of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -27,7 +27,7 @@ pub struct Sequenced {
     application: Application,
     /// Its sequence numbers.
     pub tracker: SequenceTracker,
-    /// Distinguishes copies from a restart. A live channel's [arbiter](crate::arbitration) has its own.
+    /// Distinguishes copies from a restart. A live channel's [arbiter](tapeworks_follow::arbitration) has its own.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub run: Run,
     /// Suspects that are not yet confirmed or refused.
@@ -188,7 +188,7 @@ impl Arriving<'_, '_> {
             header: self.header,
             payload: self.packet.datagram.payload,
             received: self.packet.received,
-            dialect: Dialect::of(self.application.transport(), Some(self.application)),
+            dialect: self.application.dialect(),
         }
     }
 

@@ -19,7 +19,6 @@ use tapeworks_wire::DecodeError;
 use crate::captured::{ChannelIdentity, Origin, Packet, Place};
 use crate::channel::Channel;
 use crate::channels::Channels;
-use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
 #[cfg(feature = "serde")]
@@ -29,6 +28,7 @@ use crate::table::{Application, VenueConflict};
 use crate::walk::Walk;
 use crate::walk::streams::ReadStreams;
 use reading::{Arrived, Connection, Reading};
+use tapeworks_time::clock;
 
 pub use files::FileFeed;
 

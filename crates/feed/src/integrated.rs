@@ -32,7 +32,6 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderFields, OrderMessages};
 use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 
-use crate::clock;
 use crate::continuity::Continuity;
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
@@ -41,6 +40,7 @@ use crate::normaliser::{
 };
 use crate::probe::packet_fits;
 use crate::symbols::UNWANTED;
+use tapeworks_time::clock;
 
 /// A message has a symbol index, and the mapping its symbol.
 pub(crate) const NAMING: Naming = Naming {

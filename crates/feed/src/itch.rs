@@ -20,13 +20,13 @@ use tapeworks_wire::nasdaq::itch50::{
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceMidnight};
 
-use crate::clock::{HALF_A_DAY_NS, Zone};
 use crate::locates::{Contradiction, Defined, Locates, Refused};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, kind_of, sides};
 use crate::probe::blocks_fit;
 #[cfg(feature = "serde")]
 use crate::symbols::SymbolTable;
 use crate::symbols::UNWANTED;
+use tapeworks_time::clock::{HALF_A_DAY_NS, Zone};
 
 /// The deletion of a nonexistent order.
 pub(crate) static HARMLESS: [u8; 19] = {

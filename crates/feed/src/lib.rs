@@ -3,7 +3,7 @@
 //! [`Feed`] is a stage: it turns captured datagrams (or the messages of a file) into [`tapeworks_market::Event`]s. On the way it
 //!
 //! 1. recognises the feed of each channel from its bytes ([`recognise`]),
-//! 2. follows the channel's sequence numbers: drops duplicates, reports gaps ([`sequence`]),
+//! 2. follows the channel's sequence numbers: drops duplicates, reports gaps ([`tapeworks_follow::sequence`]),
 //! 3. translates each message in the feed's own file. Only that file knows the venue's peculiarities.
 //!
 //! [`FEEDS`] is the table of feeds: one row each, from which recognition, dispatch, command line and configuration are derived.
@@ -12,7 +12,7 @@
 //! and skipped by its length. The good messages around it are still processed.
 //!
 //! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits for overtaken packets, requests
-//! missing messages, joins mid-session from a snapshot, and marks books stale ([`arbitration`]).
+//! missing messages, joins mid-session from a snapshot, and marks books stale ([`tapeworks_follow`]).
 //!
 //! The feature `serde` adds the state of a live feed as bytes, for checkpoints.
 //!
@@ -20,14 +20,12 @@
 //! Per packet: the transport header (one cache line) and one compare of the sequence number. Per message: its own cache lines,
 //! one line of the table that maps the venue's instrument number (ITCH, MEMX) or the symbol (IEX) to ours, and the 64-byte event.
 
-pub mod arbitration;
 pub mod calendar;
 mod captured;
 mod cboe;
 mod cfe;
 mod channel;
 pub mod channels;
-pub mod clock;
 mod continuity;
 mod cqs;
 mod feed;
@@ -44,14 +42,10 @@ mod pitch;
 mod probe;
 mod problem;
 mod publisher;
-mod ranges;
 pub mod recognise;
-mod recovery;
 pub mod router;
-pub mod run;
 #[cfg(feature = "serde")]
 mod saved;
-pub mod sequence;
 pub mod sessions;
 #[cfg(test)]
 mod several_publishers;

@@ -35,7 +35,6 @@ use tapeworks_session::{SessionId, Transport as _, for_transport};
 use tapeworks_stage::Sink;
 use tapeworks_time::{ClockChange, Nanos};
 
-use crate::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 use crate::feed::{Feed, FeedOptions};
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
@@ -44,6 +43,7 @@ use delivery::{Followed, Target};
 use part::{OfPart, Part};
 use relayed::Relayed;
 use snapshot::Pace;
+use tapeworks_follow::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, Usefulness};
 
 pub use fault::SnapshotFault;
 pub use snapshot::{MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotCounters, SnapshotOptions};
@@ -359,7 +359,7 @@ impl LiveFeed {
                     options.arbiter.join = Join::Snapshot;
                 }
                 LiveChannel {
-                    arbiter: Arbiter::of_feed(options.application, options.arbiter),
+                    arbiter: Arbiter::new(options.application.dialect(), options.arbiter),
                     followed: Followed::default(),
                     attempts: 0,
                     snapshots: SnapshotCounters::default(),

@@ -33,7 +33,6 @@ use tapeworks_wire::millennium::mitch::{
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Decimal, DecodeError, Nanoseconds};
 
-use crate::clock::Zone;
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{
@@ -42,6 +41,7 @@ use crate::normaliser::{
 use crate::probe::packet_fits;
 use crate::symbols::{NOT_FOUND, SymbolHasher, UNWANTED};
 use crate::units::{Aside, SplitTimes};
+use tapeworks_time::clock::Zone;
 
 /// A message has an instrument's number, and the directory its ISIN and currency.
 pub(crate) const NAMING: Naming = Naming {

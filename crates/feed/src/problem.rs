@@ -10,7 +10,7 @@ use tapeworks_wire::framing::FramingError;
 
 use crate::captured::Place;
 use crate::locates::Contradiction;
-use crate::sequence::Refusal;
+use tapeworks_follow::sequence::Refusal;
 
 /// Number of problems kept with their positions; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;

@@ -16,8 +16,8 @@ use tapeworks_wire::framing::FramingError;
 use crate::captured::{ChannelIdentity, Packet};
 use crate::channels::{Arriving, Channels, HeldPacket, Sequenced, Step};
 use crate::recognise::Shown;
-use crate::sequence::Arrival;
 use crate::table::{Application, VenueConflict};
+use tapeworks_follow::sequence::Arrival;
 
 /// A channel of a [`Router`].
 pub trait RoutedChannel: AsRef<Sequenced> + AsMut<Sequenced> {

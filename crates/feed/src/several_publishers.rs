@@ -14,13 +14,13 @@ use tapeworks_stage::{Sink, Stage as _};
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
-use crate::arbitration::ArbiterOptions;
 use crate::live::{Input, LiveChannelOptions, LiveFeed};
 use crate::locates::Contradiction;
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::publisher::PublisherSpec;
 use crate::table::Application;
 use crate::{Feed, FeedOptions, Packet};
+use tapeworks_follow::arbitration::ArbiterOptions;
 
 const ONE: Publisher = Publisher(9_501);
 const TWO: Publisher = Publisher(9_502);

@@ -20,6 +20,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use tapeworks_follow::run::Dialect;
 use tapeworks_market::{Event, Publisher};
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_stage::Sink;
@@ -643,6 +644,13 @@ rows! {
 }
 
 impl Application {
+    /// Returns how to follow the feed's channels.
+    #[must_use]
+    pub fn dialect(self) -> Dialect {
+        let FeedSpec { transport, has_session, check, time, restarts, .. } = *self.spec();
+        Dialect { transport, feed: Some(self as u32), has_session, check, time, restarts }
+    }
+
     /// Returns the protocol's name in [`tapeworks_wire::protocol_by_name`].
     #[must_use]
     pub fn protocol(self) -> &'static str {

@@ -9,9 +9,9 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
 use tapeworks_stage::Sink;
 use tapeworks_time::Nanos;
 
-use crate::clock::{self, HALF_A_DAY_NS, Zone};
 use crate::continuity::Continuity;
 use crate::normaliser::{Context, Start, Target};
+use tapeworks_time::clock::{self, HALF_A_DAY_NS, Zone};
 
 /// The times of a unit's messages: a message carries nanoseconds, and the preceding time message the second since midnight.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

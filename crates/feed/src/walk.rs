@@ -22,9 +22,9 @@ use crate::captured::{ChannelIdentity, Packet};
 use crate::channels::{Channels, HeldPacket};
 use crate::recognise;
 use crate::router::{Attributed, Route, RoutedChannel, Router, overcounted};
-use crate::sequence::Arrival;
 use crate::table::{Application, VenueConflict};
 use streams::{Part, ReadStreams, Stream, Streams};
+use tapeworks_follow::sequence::Arrival;
 
 /// A packet of a channel, at its position in the sequence.
 #[derive(Clone, Debug)]

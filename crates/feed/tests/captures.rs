@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tapeworks_feed::sequence::Refusal;
 use tapeworks_feed::{
     Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind, recognise,
 };
+use tapeworks_follow::sequence::Refusal;
 use tapeworks_market::event::{Gap, Session, StatusAction};
 use tapeworks_market::luld::Standing;
 use tapeworks_market::nbbo::NbboRules;
@@ -863,7 +863,7 @@ fn frames(feed: &mut Feed, format: FileFormat, messages: &[&[u8]]) -> Vec<Event>
 
 #[test]
 fn a_file_numbers_its_messages_and_takes_its_day_from_the_options() {
-    let midnight = tapeworks_feed::clock::midnight_before(Nanos(1_763_130_600_000_000_000));
+    let midnight = tapeworks_time::clock::midnight_before(Nanos(1_763_130_600_000_000_000));
     let mut feed = Feed::new(FeedOptions { midnight, ..FeedOptions::default() });
     let events =
         frames(&mut feed, FileFormat::LengthPrefixed, &[&add(7, b"AAPL    ", 1), &add(8, b"MSFT    ", 2)]);

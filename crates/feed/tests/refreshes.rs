@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::{Event, EventKind, Line, Publisher};
 use tapeworks_session::{Content, Outgoing, Pillar, SessionId, Transport as _, TransportKind};
 use tapeworks_time::Nanos;

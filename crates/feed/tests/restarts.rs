@@ -12,10 +12,10 @@ use tapeworks_exchange::random::Random;
 use tapeworks_exchange::{
     DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
 };
-use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
-use tapeworks_feed::sequence::Refusal;
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet, ProblemKind};
+use tapeworks_follow::arbitration::ArbiterOptions;
+use tapeworks_follow::sequence::Refusal;
 use tapeworks_market::{Event, EventKind, Line, Publisher, Symbol};
 use tapeworks_packet::capture::{CaptureReader, LinkType};
 use tapeworks_packet::net;

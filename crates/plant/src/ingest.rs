@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tapeworks_feed::arbitration::{LineCounters, Usefulness};
 use tapeworks_feed::live::relayed::{Relayed, is_message};
 use tapeworks_feed::live::{Input, LiveChannel, Request, SnapshotFault};
+use tapeworks_follow::arbitration::{LineCounters, Usefulness};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
 use tapeworks_market::{Event, Line};
 use tapeworks_ring::disruptor::Producer;

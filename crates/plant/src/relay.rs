@@ -14,8 +14,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tapeworks_engine::Engine;
-use tapeworks_feed::arbitration::ArbiterCounters;
 pub use tapeworks_feed::live::relayed::PieceWriter;
+use tapeworks_follow::arbitration::ArbiterCounters;
 use tapeworks_market::{Publisher, Shard, Symbol};
 use tapeworks_runtime::world::{Receive as _, System, TrySend as _, Wake as _, World};
 use tapeworks_time::Nanos;

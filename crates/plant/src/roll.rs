@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::civil::Date;
-use tapeworks_feed::clock;
 use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use crate::error::PlantError;
 use crate::options::PlantOptions;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use jiff::civil::Date;
-use tapeworks_feed::arbitration::{ArbiterCounters, LineCounters, RecoveryReport};
 use tapeworks_feed::live::SnapshotCounters;
+use tapeworks_follow::arbitration::{ArbiterCounters, LineCounters, RecoveryReport};
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;

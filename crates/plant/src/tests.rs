@@ -1,7 +1,7 @@
 //! Helpers for the live plant's tests.
 
 use tapeworks_engine::EngineOptions;
-use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_time::Nanos;
 
 use crate::{PlantOptions, ReceiveOptions, VenueOptions};

@@ -8,8 +8,8 @@
 //! A followed packet costs three more clock reads. Without traces, each trace point costs a branch.
 
 use tapeworks_engine::Engine;
-use tapeworks_feed::arbitration::ArbiterCounters;
 use tapeworks_feed::live::{LiveChannel, SnapshotCounters};
+use tapeworks_follow::arbitration::ArbiterCounters;
 use tapeworks_market::{Event, Line};
 use tapeworks_runtime::traces::{Fact, Operations, Recorder, Sample, Sampler, Text, Traces};
 use tapeworks_time::Nanos;

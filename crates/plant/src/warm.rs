@@ -8,8 +8,8 @@
 //! warm` measures the effect.
 
 use tapeworks_feed::Application;
-use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
+use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate};

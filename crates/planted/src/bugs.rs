@@ -47,17 +47,17 @@ const fn order_bug(name: &'static str, file: &'static str, wrong: &'static str) 
 pub const BUGS: &[Bug] = &[
     bug(
         "partial-answer-ends-recovery",
-        "crates/feed/src/arbitration/gap.rs",
+        "crates/follow/src/arbitration/gap.rs",
         "an answer with a part of the requested messages ends the recovery; the rest is given up",
     ),
     bug(
         "recovered-counted-twice",
-        "crates/feed/src/arbitration.rs",
+        "crates/follow/src/arbitration.rs",
         "a message that was retransmitted is counted twice",
     ),
     bug(
         "dead-line-unnoticed",
-        "crates/feed/src/arbitration.rs",
+        "crates/follow/src/arbitration.rs",
         "a line that brings nothing is never called silent",
     ),
     bug(
@@ -77,12 +77,12 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "session-follows-at-once",
-        "crates/feed/src/arbitration/session.rs",
+        "crates/follow/src/arbitration/session.rs",
         "another session takes over after the reorder window, not after the time of silence",
     ),
     bug(
         "unsound-behind-a-gap",
-        "crates/feed/src/arbitration.rs",
+        "crates/follow/src/arbitration.rs",
         "a damaged packet that does not continue the sequence is followed",
     ),
     bug(
@@ -107,7 +107,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "unreadable-answer-recovered",
-        "crates/feed/src/arbitration.rs",
+        "crates/follow/src/arbitration.rs",
         "an answer whose messages cannot be read fills a gap",
     ),
     bug(
@@ -158,7 +158,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "given-up-not-saved",
-        "crates/feed/src/arbitration.rs",
+        "crates/follow/src/arbitration.rs",
         "a checkpoint forgets which messages were given up",
     ),
     bug(

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
-use tapeworks_feed::{Application, FeedSpec, clock};
+use tapeworks_feed::{Application, FeedSpec};
+use tapeworks_follow::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
 use tapeworks_market::round_lots::SipSizes;
@@ -17,6 +17,7 @@ use tapeworks_packet::live::DpdkOptions;
 #[cfg(feature = "af-xdp")]
 use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_ring::wait::Wait;
+use tapeworks_time::clock;
 
 use tapeworks_session::Credentials;
 use tapeworks_session::requests::{RequestLogin, RequestProtocol};

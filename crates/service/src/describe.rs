@@ -1,7 +1,7 @@
 //! The status of a plant as JSON: for the summary, for the page, for programs.
 
 use serde_json::{Value, json};
-use tapeworks_feed::arbitration::{GapReason, RecoveryReport};
+use tapeworks_follow::arbitration::{GapReason, RecoveryReport};
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use tapeworks_feed::arbitration::RecoveryReport;
+use tapeworks_follow::arbitration::RecoveryReport;
 
-use tapeworks_feed::clock;
 use tapeworks_feed::live::SnapshotFault;
 use tapeworks_outputs::clients::server::Stats;
+use tapeworks_time::clock;
 
 use crate::nats::NatsStatus;
 use crate::report::Report;

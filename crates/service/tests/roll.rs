@@ -10,8 +10,8 @@ use tapeworks_engine::Engine;
 use tapeworks_engine::days::{EarlierJournal, earlier_journals};
 use tapeworks_engine::records::record_of;
 use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
+use tapeworks_feed::Application;
 use tapeworks_feed::live::Input;
-use tapeworks_feed::{Application, clock};
 use tapeworks_journal::{JournalOptions, JournalWriter};
 use tapeworks_market::{Event, Instruments, Line, NbboUpdate, Publisher};
 use tapeworks_plant::roll::RollSetting;
@@ -21,6 +21,7 @@ use tapeworks_service::service::Service;
 use tapeworks_stage::Stage as _;
 use tapeworks_store::{Options, Schema, Writer};
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 use tempfile::tempdir;
 
 /// A plant of one venue that keeps a journal.

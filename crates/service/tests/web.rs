@@ -49,7 +49,7 @@ fn line(line: Line, won: u64) -> LineStatus {
     LineStatus {
         line,
         address: "239.1.1.1:30001".parse().unwrap(),
-        counters: tapeworks_feed::arbitration::LineCounters { won, ..Default::default() },
+        counters: tapeworks_follow::arbitration::LineCounters { won, ..Default::default() },
         is_silent: false,
         kernel_drops: 3,
         too_long: 0,
@@ -62,7 +62,7 @@ fn channel(name: &str) -> ChannelStatus {
     ChannelStatus {
         session: "S1".to_owned(),
         next: Some(101),
-        counters: tapeworks_feed::arbitration::ArbiterCounters { messages: 100, ..Default::default() },
+        counters: tapeworks_follow::arbitration::ArbiterCounters { messages: 100, ..Default::default() },
         lines: vec![line(Line::A, 60), line(Line::B, 40)],
         snapshot_packets_ignored: 13,
         ..ChannelStatus::new(name, Publisher::XNAS_ITCH)

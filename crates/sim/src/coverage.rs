@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use tapeworks_feed::arbitration::GapReason;
+use tapeworks_follow::arbitration::GapReason;
 use tapeworks_plant::{ChannelStatus, LineStatus, Status};
 use tapeworks_session::requests::RequestStatus;
 

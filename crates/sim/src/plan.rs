@@ -10,8 +10,8 @@ use tapeworks_exchange::VenueKind;
 use tapeworks_exchange::live::{LiveBurst, Night, Silence};
 use tapeworks_exchange::random::Random;
 use tapeworks_feed::Application;
-use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_follow::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_journal::JournalOptions;
 use tapeworks_plant::{
     JournalSetting, PlantOptions, RetransmissionServer, SnapshotServer, SyncPolicy, Topology, VenueOptions,

@@ -1,6 +1,6 @@
 //! What a plant says of itself, compared with what it does.
 
-use tapeworks_feed::arbitration::GapReason;
+use tapeworks_follow::arbitration::GapReason;
 use tapeworks_market::Line;
 use tapeworks_plant::{ChannelStatus, LineStatus, Status};
 use tapeworks_time::Nanos;
@@ -154,7 +154,7 @@ fn answers_always(plan: &Plan, place: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_feed::arbitration::LineCounters;
+    use tapeworks_follow::arbitration::LineCounters;
     use tapeworks_market::Publisher;
 
     use super::*;

@@ -2,6 +2,8 @@
 //!
 //! No function here reads a clock: times come with packets and requests, so that the same input gives the same result.
 
+pub mod clock;
+
 /// Nanoseconds since the UNIX epoch, UTC.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering;
 use mio::Interest;
 use tapeworks_exchange::itch_line::{ItchLine, ItchLineOptions, Listed};
 use tapeworks_exchange::orders::{Gate, LedgerEntry};
-use tapeworks_feed::clock;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Source as _, System, ThreadHandle as _, Wake as _, World,
 };
 use tapeworks_session::native::Channel;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use self::durable::DurableExchange;
 use self::host::{Host, Publication, WAKER};

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tapeworks_engine::checkpoint::Checkpoint;
-use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotFault, SnapshotOptions};
 use tapeworks_feed::{Application, FeedOptions};
+use tapeworks_follow::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, LOST, Record, verify};
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Publisher};
 use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};

@@ -1,6 +1,6 @@
 //! The plant's multicast: the bytes of TCP clients, and the packets of a receiver.
 
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
+use tapeworks_follow::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
 use tapeworks_market::Line;
 use tapeworks_outputs::multicast::receiver::RecordQueue;
 use tapeworks_session::soupbintcp::SoupClient;

@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet};
+use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::{Event, Line, Publisher};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::net::{Datagram, Transport};

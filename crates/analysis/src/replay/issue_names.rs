@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use tapeworks_feed::channels::Channels;
-use tapeworks_feed::sequence::unread;
 use tapeworks_feed::walk::streams::{Part, ReadStreams, Stream};
 use tapeworks_feed::walk::{Delivery, Opening, Walk, WalkSink};
 use tapeworks_feed::{Application, FeedSpec, Naming, Packet};
+use tapeworks_follow::sequence::unread;
 use tapeworks_market::{Publisher, Symbol};
 use tapeworks_packet::net;
 use tapeworks_session::Transport;
@@ -98,7 +98,7 @@ impl WalkSink for Found {
         _channel: &mut Channel,
         _packet: &Packet<'_>,
         _read: &tapeworks_session::Packet<'_, T::Prefix>,
-        _arrival: tapeworks_feed::sequence::Arrival,
+        _arrival: tapeworks_follow::sequence::Arrival,
     ) {
     }
 

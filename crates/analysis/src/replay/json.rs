@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tapeworks_feed::clock;
 use tapeworks_market::nbbo::BestSide;
 use tapeworks_market::{Flags, Level};
+use tapeworks_time::clock;
 
 use super::{Busy, Summary};
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tapeworks_feed::sequence::SequenceCounters;
 use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters, Problems};
+use tapeworks_follow::sequence::SequenceCounters;
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::NbboCounts;

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tapeworks_analysis::compare::{Compared, Comparison, Example, Lags, Quoted};
 use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::{self, Summary};
-use tapeworks_feed::clock::iso_time;
 use tapeworks_market::InstrumentId;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::price::price_e9;
 use tapeworks_time::Nanos;
+use tapeworks_time::clock::iso_time;
 
 use super::replay::ending;
 use crate::ending::{Failure, Result};

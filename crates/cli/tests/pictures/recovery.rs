@@ -1,7 +1,7 @@
 //! Lines A and B of a channel with losses, and how the arbiter merges them, on a time line.
 
 use tapeworks_drawing::{Anchor, Drawing, colour};
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
+use tapeworks_follow::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
 use tapeworks_market::Line;
 use tapeworks_session::TransportKind;
 use tapeworks_time::Nanos;

@@ -17,10 +17,10 @@ use crate::normaliser::Context;
 use crate::problem::ProblemKind;
 use crate::recognise;
 use crate::router::RoutedChannel as _;
-use crate::sequence::Arrival;
 use crate::table::Application;
 use crate::walk::streams::{Part, Protocol, Stream};
 use crate::walk::{Delivery, Opening, WalkSink};
+use tapeworks_follow::sequence::Arrival;
 
 use super::{AnySink, Shared};
 

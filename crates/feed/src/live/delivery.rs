@@ -10,9 +10,9 @@ use tapeworks_time::Nanos;
 
 use super::LiveChannelOptions;
 use super::catch_up::{Awaited, CatchUp, Since};
-use crate::arbitration::Delivery;
 use crate::captured::ChannelIdentity;
 use crate::feed::Feed;
+use tapeworks_follow::arbitration::Delivery;
 
 /// The session that a channel follows, and the state of its books.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

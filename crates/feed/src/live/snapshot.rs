@@ -15,7 +15,7 @@ use super::check::{self, Candidate};
 use super::delivery::{Target, place_of};
 use super::fault::SnapshotFault;
 use super::{LiveChannel, LiveFeed, Request};
-use crate::arbitration::Delivery;
+use tapeworks_follow::arbitration::Delivery;
 
 /// Maximum size of a snapshot, including two bytes of length per message: six million Nasdaq orders, several times its busiest
 /// day.

@@ -1,6 +1,6 @@
 //! A receiver of the plant's multicast: packets in, records out, and requests for lost messages.
 //!
-//! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): it waits for a missing message,
+//! It follows the sequence as the plant follows a venue's ([`tapeworks_follow::arbitration`]): it waits for a missing message,
 //! requests it, and only then gives it up and counts it. If the plant no longer keeps the messages, its answer names the oldest one
 //! that it does keep, and earlier ones are given up immediately. The receiver begins with the first packet that it receives or,
 //! optionally, with the session's first message; the messages before the first packet are then a gap like any other.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use dbn::decode::dbn::RecordDecoder;
 use dbn::{RType, RecordRef};
 use mio::{Interest, Token};
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions};
+use tapeworks_follow::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions};
 use tapeworks_market::Line;
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};

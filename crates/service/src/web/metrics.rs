@@ -3,8 +3,8 @@
 //! Units are in the names: seconds, bytes, and whatever is counted. A client's labels are its key and the number of its
 //! session, never the name that it gives itself.
 
-use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
 use tapeworks_feed::live::{SnapshotCounters, SnapshotFault};
+use tapeworks_follow::arbitration::{ArbiterCounters, GapReason, LineCounters};
 
 use super::describe::Look;
 use super::files;

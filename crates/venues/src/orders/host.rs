@@ -18,13 +18,13 @@ use jiff::tz::TimeZone;
 use mio::{Interest, Token};
 use tapeworks_exchange::itch_line::ItchLine;
 use tapeworks_exchange::orders::{Connection, Gate};
-use tapeworks_feed::clock;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::Refusals;
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, Stream as _, Wake as _, World,
 };
 use tapeworks_time::Nanos;
+use tapeworks_time::clock;
 
 use super::durable::DurableExchange;
 use super::shared::{Counters, Shared};

@@ -18,9 +18,9 @@
 
 use tapeworks_session::{Header, SessionId, TransportKind};
 use tapeworks_time::{ClockChange, Nanos};
+use tapeworks_wire::DecodeError;
 
-use crate::clock;
-use crate::table::Application;
+use tapeworks_time::clock;
 
 /// Packets whose content is remembered: line B may lag line A by this many.
 pub const REMEMBERED: usize = 256;
@@ -190,24 +190,58 @@ pub struct Evidence<'a> {
     pub dialect: Dialect,
 }
 
-/// How a channel's packets indicate times and restarts.
+/// Reads the parts of a feed's messages on which following a channel depends.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
-    transport: TransportKind,
-    time: fn(&[u8]) -> Option<u64>,
-    restarts: fn(&[u8]) -> bool,
+    /// The transport.
+    pub transport: TransportKind,
+    /// The feed's number among all feeds. A saved channel is restored only for the same feed.
+    pub feed: Option<u32>,
+    /// Whether the feed carries a session; other sessions of the transport are counted and not followed.
+    pub has_session: fn(&SessionId) -> bool,
+    /// Checks that a message can be read.
+    pub check: fn(&[u8]) -> Result<(), DecodeError>,
+    /// The time of a message in ns, from any fixed origin; `None` if the message has none.
+    pub time: fn(&[u8]) -> Option<u64>,
+    /// Whether a message announces that the numbers restart.
+    pub restarts: fn(&[u8]) -> bool,
+}
+
+impl From<TransportKind> for Dialect {
+    /// Any session of a transport: its messages are not read.
+    fn from(transport: TransportKind) -> Self {
+        Self {
+            transport,
+            feed: None,
+            has_session: |_| true,
+            check: |_| Ok(()),
+            time: |_| None,
+            restarts: |_| false,
+        }
+    }
 }
 
 impl Dialect {
-    /// Returns the dialect of a feed. Without a feed, messages have no times and announce nothing.
-    #[must_use]
-    pub fn of(transport: TransportKind, feed: Option<Application>) -> Self {
-        let spec = feed.map(Application::spec);
-        Self {
-            transport,
-            time: spec.map_or(|_| None, |spec| spec.time),
-            restarts: spec.map_or(|_| false, |spec| spec.restarts),
-        }
+    /// Returns whether two channels have the same feed, or both any session of the same transport.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_same_feed(&self, other: &Self) -> bool {
+        (self.transport, self.feed) == (other.transport, other.feed)
+    }
+}
+
+/// A saved dialect is the transport and the feed's number. A restored one takes its functions from the channel that it replaces.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Dialect {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (self.transport, self.feed).serialize(to)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Dialect {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (transport, feed) = <(TransportKind, Option<u32>)>::deserialize(from)?;
+        Ok(Self { feed, ..Self::from(transport) })
     }
 }
 
@@ -397,7 +431,7 @@ impl Run {
     }
 
     /// Ends the session: the first packet of another session replaces it.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.has_ended = true;
         self.suspects = None;
     }
@@ -422,13 +456,13 @@ impl Run {
 
     /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         self.memory.is_sound() && self.past.as_ref().is_none_or(|past| past.is_sound())
     }
 
     /// Returns whether a packet belongs to a later trading day than the last one: the channel paused, and the date in New York
     /// changed.
-    pub(crate) fn is_next_day(&self, received: Nanos) -> bool {
+    pub fn is_next_day(&self, received: Nanos) -> bool {
         is_next_day(self.received, received)
     }
 

@@ -39,7 +39,7 @@ use std::ops::Range;
 
 use tapeworks_market::Line;
 use tapeworks_planted::planted;
-use tapeworks_session::{Header, Request, SessionId, Transport, TransportKind};
+use tapeworks_session::{Header, Request, SessionId, Transport};
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
@@ -47,7 +47,6 @@ use crate::ranges::Ranges;
 use crate::recovery::OpenGaps;
 use crate::run::{Dialect, Evidence, Run, Verdict};
 use crate::sequence::MOST_AHEAD;
-use crate::table::Application;
 use line::LineFollower;
 use retry::Retry;
 use session::{Past, Successor};
@@ -191,9 +190,8 @@ impl Held {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub struct Arbiter {
-    transport: TransportKind,
-    /// The feed whose sessions are followed; `None` follows every session of the transport.
-    application: Option<Application>,
+    /// The feed whose sessions are followed.
+    dialect: Dialect,
     #[cfg_attr(feature = "serde", serde(skip))]
     options: ArbiterOptions,
     session: Option<SessionId>,
@@ -249,16 +247,10 @@ const fn place(line: Line) -> usize {
 }
 
 impl Arbiter {
-    /// Creates the arbiter of a feed's channel, before its first packet. Sessions of other feeds are counted and not followed.
-    pub fn of_feed(application: Application, options: ArbiterOptions) -> Self {
-        Self { application: Some(application), ..Self::new(application.transport(), options) }
-    }
-
-    /// Creates an arbiter for any session of a transport, before its first packet.
-    pub fn new(transport: TransportKind, options: ArbiterOptions) -> Self {
+    /// Creates the arbiter of a feed's channel, or of any session of a transport, before its first packet.
+    pub fn new(dialect: impl Into<Dialect>, options: ArbiterOptions) -> Self {
         Self {
-            transport,
-            application: None,
+            dialect: dialect.into(),
             options,
             session: None,
             next: None,
@@ -291,17 +283,19 @@ impl Arbiter {
 
     /// Returns a restored arbiter with the options of `other`, or `None` if it belongs to another transport or feed.
     #[cfg(feature = "serde")]
-    pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
+    pub fn with_options_of(mut self, other: &Self) -> Option<Self> {
         self.options = other.options;
         if !self.is_complete() && planted!("given-up-not-saved") {
             self.forget_missing();
         }
-        (self.transport == other.transport && self.application == other.application).then_some(self)
+        let is_same = self.dialect.is_same_feed(&other.dialect);
+        self.dialect = other.dialect;
+        is_same.then_some(self)
     }
 
     /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let waiting = self.successors.iter().flat_map(|successor| &successor.packets);
         let held: usize =
             self.held.iter().chain(waiting).chain(&self.suspects).map(|held| held.payload.len()).sum();
@@ -374,17 +368,17 @@ impl Arbiter {
     }
 
     /// Returns the number after the last held packet; `None` if none is held.
-    pub(crate) fn held_to(&self) -> Option<u64> {
+    pub fn held_to(&self) -> Option<u64> {
         self.held.back().map(Held::end)
     }
 
     /// Returns the payloads of the held packets, ordered by number.
-    pub(crate) fn held_payloads(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn held_payloads(&self) -> impl Iterator<Item = &[u8]> {
         self.held.iter().map(|held| held.payload.as_slice())
     }
 
     /// Returns the number after the last message that a line delivered or a heartbeat announced; `None` if nothing came.
-    pub(crate) fn heard_to(&self) -> Option<u64> {
+    pub fn heard_to(&self) -> Option<u64> {
         self.held_to().max(self.next)
     }
 
@@ -452,7 +446,7 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> Result<(), DecodeError> {
-        let header = match self.transport.header(payload) {
+        let header = match self.dialect.transport.header(payload) {
             Ok(header) => header,
             Err(error) => {
                 if line == Line::Recovery && self.is_unavailable(received, payload, deliver) {
@@ -501,23 +495,22 @@ impl Arbiter {
             && !self.is_silent
             && self.given_up.end_by(header.first)
             && !self.run.is_next_day(received)
-            && self.run.is_copy(self.transport, header.first, payload)
+            && self.run.is_copy(self.dialect.transport, header.first, payload)
     }
 
     /// Returns whether a packet's messages match its header.
     #[cold]
     #[inline(never)]
     fn is_whole(&self, payload: &[u8]) -> bool {
-        self.transport.is_sound(payload)
+        self.dialect.transport.is_sound(payload)
     }
 
     /// Returns whether a packet has a message of an unknown type, or one that cannot be decoded.
     #[cold]
     fn has_unreadable(&self, payload: &[u8]) -> bool {
-        let Some(application) = self.application else { return false };
         let mut is_any = false;
-        self.transport.each_message(payload, |_, message| {
-            is_any |= (application.spec().check)(message).is_err();
+        self.dialect.transport.each_message(payload, |_, message| {
+            is_any |= (self.dialect.check)(message).is_err();
         });
         is_any
     }
@@ -527,9 +520,9 @@ impl Arbiter {
     /// requested, then costs no memory and no room in a journal.
     #[cold]
     pub fn usefulness_of_answer(&self, payload: &[u8]) -> Usefulness {
-        match self.transport.header(payload) {
+        match self.dialect.transport.header(payload) {
             Ok(header) => self.usefulness(&header, payload),
-            Err(_) if self.transport.unavailable(payload).is_none() => Usefulness::Malformed,
+            Err(_) if self.dialect.transport.unavailable(payload).is_none() => Usefulness::Malformed,
             Err(_) if self.gaps.is_empty() && self.retry.due().is_none() => Usefulness::Unneeded,
             Err(_) => Usefulness::Needed,
         }
@@ -538,7 +531,7 @@ impl Arbiter {
     fn usefulness(&self, header: &Header, payload: &[u8]) -> Usefulness {
         // Unreadable messages stay missing: if they counted as recovered, the books would be wrong without a flag.
         let is_readable = || !self.has_unreadable(payload) || planted!("unreadable-answer-recovered");
-        if !self.transport.is_sound(payload) || !is_readable() {
+        if !self.dialect.transport.is_sound(payload) || !is_readable() {
             return Usefulness::Malformed;
         }
         if self.session != Some(header.session) {
@@ -603,7 +596,7 @@ impl Arbiter {
     #[cold]
     #[inline(never)]
     fn is_unavailable(&mut self, now: Nanos, payload: &[u8], deliver: &mut impl FnMut(Delivery<'_>)) -> bool {
-        let Some(numbers) = self.transport.unavailable(payload) else { return false };
+        let Some(numbers) = self.dialect.transport.unavailable(payload) else { return false };
         self.retry.remove(&numbers, now);
         let is_any = self.not_available(&numbers, now, deliver);
         let counters = &mut self.lines[place(Line::Recovery)].counters;
@@ -624,7 +617,7 @@ impl Arbiter {
         received: Nanos,
         payload: &[u8],
     ) -> bool {
-        debug_assert_eq!(T::KIND, self.transport);
+        debug_assert_eq!(T::KIND, self.dialect.transport);
         let is_next = line != Line::Recovery
             && self.session == Some(read.header.session)
             && self.is_in_order(&read.header);
@@ -672,7 +665,7 @@ impl Arbiter {
     ) {
         if self.is_in_order(header) {
             self.advance_past(header, line, received);
-            self.run.note_payload(self.transport, header.first, payload, received);
+            self.run.note_payload(self.dialect.transport, header.first, payload, received);
             deliver(Delivery::Packet { line, received, payload, header: *header });
             return;
         }
@@ -735,8 +728,7 @@ impl Arbiter {
             return true;
         };
         let old = header.first..end.min(next);
-        let dialect = Dialect::of(self.transport, self.application);
-        let evidence = Evidence { header: *header, payload, received, dialect };
+        let evidence = Evidence { header: *header, payload, received, dialect: self.dialect };
         let is_missing = !old.is_empty()
             && (self.given_up.within(&old).next().is_some() || self.is_joining && self.is_between_held(&old));
         if is_missing && self.run.may_be_late(&evidence) {
@@ -820,7 +812,7 @@ impl Arbiter {
 
     fn drop_suspects(&mut self) {
         for held in std::mem::take(&mut self.suspects) {
-            if self.run.repeats(self.transport, held.header.first, &held.payload) {
+            if self.run.repeats(self.dialect.transport, held.header.first, &held.payload) {
                 self.lines[place(held.line)].counters.duplicate += held.header.count;
                 self.drop_held(held);
             } else {
@@ -947,7 +939,7 @@ impl Arbiter {
             self.next = Some(end);
             *if header.count > 0 { &mut self.advanced } else { &mut self.confirmed } = received;
             if header.first == next {
-                self.run.note_payload(self.transport, header.first, payload, received);
+                self.run.note_payload(self.dialect.transport, header.first, payload, received);
             }
             deliver(Delivery::Packet { line, received, payload, header: *header });
         }
@@ -980,7 +972,7 @@ impl Arbiter {
             self.open_gap(header.first, received);
             self.reach = if self.held.is_empty() { end } else { self.reach.max(end) };
         } else if self.held_to().is_none_or(|reach| reach <= header.first) {
-            self.run.note_payload(self.transport, header.first, payload, received);
+            self.run.note_payload(self.dialect.transport, header.first, payload, received);
         }
         let held = self.copy_of(header, line, received, payload);
         self.held.insert(at, held);
@@ -1096,6 +1088,8 @@ impl Arbiter {
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_session::TransportKind;
+
     use super::*;
 
     #[test]

@@ -122,7 +122,7 @@ impl SequenceTracker {
 
     /// Returns whether a restored state is valid.
     #[cfg(feature = "serde")]
-    pub(crate) const fn is_sound(&self) -> bool {
+    pub const fn is_sound(&self) -> bool {
         self.newest_gap < REMEMBERED_GAPS
     }
 

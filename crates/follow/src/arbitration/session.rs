@@ -21,7 +21,7 @@ use tapeworks_time::Nanos;
 
 use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 use crate::recovery::GapReason;
-use crate::run::{CONFIRMING, Dialect, Evidence, Run};
+use crate::run::{CONFIRMING, Evidence, Run};
 
 /// When a session is joined within this many messages of its beginning, they are requested; no snapshot is needed.
 const NEAR_THE_BEGINNING: u64 = 500;
@@ -94,11 +94,11 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
         let counters = &mut self.lines[place(line)].counters;
-        if !self.transport.is_sound(payload) {
+        if !self.dialect.transport.is_sound(payload) {
             counters.malformed += 1;
             return false;
         }
-        if self.application.is_some_and(|application| !application.spec().takes(&header.session)) {
+        if !(self.dialect.has_session)(&header.session) {
             counters.of_other_feeds += 1;
             return false;
         }
@@ -111,8 +111,7 @@ impl Arbiter {
         let is_over = header.is_end_of_session
             || !self.is_quiet(self.options.silence_ns, received)
                 && (header.count == 0 || self.advanced > self.began);
-        let dialect = Dialect::of(self.transport, self.application);
-        let evidence = Evidence { header: *header, payload, received, dialect };
+        let evidence = Evidence { header: *header, payload, received, dialect: self.dialect };
         let is_late = |past: &Past| is_over || header.count > 0 && past.run.is_late_copy(&evidence);
         if self.past.iter().find(|past| past.session == header.session).is_some_and(is_late) {
             self.lines[place(line)].counters.of_past_sessions += 1;

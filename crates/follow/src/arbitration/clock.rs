@@ -11,7 +11,7 @@ impl Arbiter {
     /// Converts every remembered time to the new clock.
     #[cold]
     #[inline(never)]
-    pub(crate) fn clock_was_set(&mut self, change: ClockChange) {
+    pub fn clock_was_set(&mut self, change: ClockChange) {
         let set = |time: &mut Nanos| *time = change.moved(*time);
         let all = |time: &mut Option<Nanos>| time.iter_mut().for_each(set);
         self.lines.iter_mut().for_each(|line| all(&mut line.last));

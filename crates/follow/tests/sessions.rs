@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, LineCounters, RetransmissionOptions};
+use tapeworks_follow::arbitration::{Arbiter, ArbiterOptions, Delivery, LineCounters, RetransmissionOptions};
 use tapeworks_market::Line;
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_time::Nanos;

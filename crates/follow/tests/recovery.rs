@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tapeworks_feed::arbitration::{
+use tapeworks_follow::arbitration::{
     Arbiter, ArbiterOptions, Delivery, GapReason, RetransmissionOptions, Usefulness,
 };
 use tapeworks_market::Line;

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
+use tapeworks_follow::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
 use tapeworks_market::Line;
 use tapeworks_session::TransportKind;
 use tapeworks_time::Nanos;

@@ -6,22 +6,25 @@
 
 use std::fmt::Write as _;
 
+use crate::Nanos;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};
-use tapeworks_time::Nanos;
 
 /// The zone of the US equity markets.
 pub const ZONE: &str = "America/New_York";
 
 /// Half a day in ns: with the right day, no time of day is farther from its receive time.
-pub(crate) const HALF_A_DAY_NS: u64 = 12 * 3_600 * Nanos::SECOND;
+pub const HALF_A_DAY_NS: u64 = 12 * 3_600 * Nanos::SECOND;
 
 /// The zone by which a venue counts its day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Zone {
+pub enum Zone {
+    /// America/New_York.
     NewYork,
+    /// America/Chicago.
     Chicago,
+    /// Europe/London.
     London,
 }
 
@@ -50,13 +53,13 @@ impl Zone {
     /// message is received some time after it was sent or, if clocks differ, before.
     #[cold]
     #[inline(never)]
-    pub(crate) fn nearest_midnight(self, since_midnight_ns: u64, received: Nanos) -> Option<Nanos> {
+    pub fn nearest_midnight(self, since_midnight_ns: u64, received: Nanos) -> Option<Nanos> {
         let noon = received.0.saturating_sub(since_midnight_ns).saturating_add(HALF_A_DAY_NS);
         self.midnight_before(Nanos(noon))
     }
 
     /// Returns the midnight that began the day of `time` in this zone.
-    pub(crate) fn midnight_before(self, time: Nanos) -> Option<Nanos> {
+    pub fn midnight_before(self, time: Nanos) -> Option<Nanos> {
         self.midnight_of(self.date_at(time)?)
     }
 }
@@ -94,7 +97,7 @@ pub fn midnight_before(time: Nanos) -> Option<Nanos> {
 /// Returns the time of a message that has only the nanoseconds within its second: the one nearest to its receive time.
 #[cold]
 #[inline(never)]
-pub(crate) fn nearest(offset_ns: u64, received: Option<Nanos>) -> Nanos {
+pub fn nearest(offset_ns: u64, received: Option<Nanos>) -> Nanos {
     let Some(received) = received else { return Nanos(offset_ns) };
     let half = Nanos::SECOND / 2;
     let second = (received.0.saturating_add(half).saturating_sub(offset_ns)) / Nanos::SECOND;
