@@ -63,46 +63,111 @@ pub struct JournalWriter<D: Disk = System> {
     /// Locked for the lifetime of the writer.
     lock: D::File,
     mark: Arc<Mark<D>>,
-    segment: Option<(PathBuf, Arc<D::File>)>,
-    /// Number of the segment's first record.
-    segment_first: u64,
-    /// Offset of the buffer in the segment.
-    offset: u64,
-    /// Whether the segment's name may not be on disk.
-    is_name_unsynced: bool,
-    /// Reserved size of the segment in bytes.
-    reserved_bytes: u64,
+    segment: Option<Current<D>>,
+    upcoming: Upcoming<D>,
     buffer: Vec<u8>,
+    /// Number of the next record.
     next: u64,
-    /// Records that could not be written since the last one that could.
-    lost_since: u64,
-    lost: u64,
-    /// [`LOST`] records appended.
-    losses: u64,
+    lost: Lost,
+    on_disk: OnDisk,
+    surplus: Surplus,
     written_bytes: u64,
-    removed_segments: u64,
-    /// Records from this one on must not be removed.
-    needed_from: u64,
+    refused: Option<Refused>,
+    trouble: Option<JournalError>,
+    sync_file: fn(&D::File) -> io::Result<()>,
+    /// Whether another thread waits for the disk.
+    leaves_waiting: bool,
+}
+
+/// The segment that records are appended to.
+#[derive(Debug)]
+struct Current<D: Disk> {
+    path: PathBuf,
+    file: Arc<D::File>,
+    /// Number of its first record.
+    first: u64,
+    /// Offset of the writer's buffer.
+    offset: u64,
+    /// Reserved size in bytes.
+    reserved_bytes: u64,
+    /// Whether its name may not be on disk.
+    is_name_unsynced: bool,
+    /// Whether no more records go into it, because it is damaged or a sync of it failed.
+    is_over: bool,
+}
+
+impl<D: Disk> Current<D> {
+    const fn has_room(&self, bytes: u64) -> bool {
+        !self.is_over && self.offset + bytes <= self.reserved_bytes
+    }
+}
+
+/// The segment after the current one, which another thread prepares.
+#[derive(Debug, Default)]
+enum Upcoming<D: Disk> {
+    /// Nothing to do until a segment begins.
+    #[default]
+    NotDue,
+    /// A segment has begun, and its successor has to be prepared.
+    Due,
+    /// A task is creating it. Only one may, because all tasks create the same file.
+    Making {
+        /// Whether a segment has begun meanwhile.
+        is_due_again: bool,
+    },
+    Ready(Prepared<D>),
+}
+
+impl<D: Disk> Upcoming<D> {
+    /// Makes the successor of a segment that has just begun due.
+    fn becomes_due(&mut self) {
+        match self {
+            Self::NotDue | Self::Due => *self = Self::Due,
+            Self::Making { is_due_again } => *is_due_again = true,
+            Self::Ready(_) => {}
+        }
+    }
+
+    fn take_ready(&mut self) -> Option<Prepared<D>> {
+        match std::mem::take(self) {
+            Self::Ready(made) => Some(made),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// Records that could not be written.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Those since the last record that was written.
+    since: u64,
+    total: u64,
+    /// [`LOST`] records appended.
+    records: u64,
+}
+
+/// How far the journal is on disk.
+#[derive(Debug, Default)]
+struct OnDisk {
     /// Records before this one are on disk, or counted as unconfirmed.
     synced: u64,
     unconfirmed: u64,
     /// Unconfirmed records before this one have already been counted.
     counted_to: u64,
-    /// A sync of the segment failed: no more records go into it.
-    is_over: bool,
-    refused: Option<Refused>,
-    trouble: Option<JournalError>,
+}
+
+/// The removal of surplus segments.
+#[derive(Debug)]
+struct Surplus {
+    /// Records from this one on must not be removed.
+    needed_from: u64,
+    /// Whether a segment has begun since the last removal.
+    is_due: bool,
+    removed: u64,
     failed_removals: u64,
-    sync_file: fn(&D::File) -> io::Result<()>,
-    /// Whether another thread waits for the disk.
-    leaves_waiting: bool,
-    /// Whether a segment has begun since the last call of [`JournalWriter::begin_removal`].
-    has_begun: bool,
-    /// Whether a segment has begun since the last call of [`JournalWriter::begin_next_segment`].
-    wants_next: bool,
-    /// Whether a task is creating the next segment. Only one may, because all tasks create the same file.
-    is_making_next: bool,
-    next_segment: Option<Prepared<D>>,
 }
 
 /// The latest I/O error when making room.
@@ -162,31 +227,17 @@ impl<D: Disk> JournalWriter<D> {
             lock,
             mark,
             segment: None,
-            segment_first: 0,
-            offset: 0,
-            is_name_unsynced: false,
-            reserved_bytes: 0,
+            upcoming: Upcoming::NotDue,
             buffer: Vec::with_capacity(BUFFER_BYTES + MAX_PAYLOAD_BYTES),
             next: 0,
-            lost_since: 0,
-            lost: 0,
-            losses: 0,
+            lost: Lost::default(),
+            on_disk: OnDisk::default(),
+            surplus: Surplus { needed_from: u64::MAX, is_due: false, removed: 0, failed_removals: 0 },
             written_bytes: 0,
-            removed_segments: 0,
-            needed_from: u64::MAX,
-            synced: 0,
-            unconfirmed: 0,
-            counted_to: 0,
-            is_over: false,
             refused: None,
             trouble: None,
-            failed_removals: 0,
             sync_file: D::File::sync_all,
             leaves_waiting: false,
-            has_begun: false,
-            wants_next: false,
-            is_making_next: false,
-            next_segment: None,
         };
         // A segment prepared by a process that was killed.
         match D::remove_file(&writer.next_path()) {
@@ -224,7 +275,7 @@ impl<D: Disk> JournalWriter<D> {
             damaged,
             missing: 0,
         };
-        (self.next, self.synced) = (tail.next, tail.next);
+        (self.next, self.on_disk.synced) = (tail.next, tail.next);
         if records == 0 {
             let before = Before::last_of::<D>(&all)?;
             if before == Before::More || !matches!(head, Head::Sound(_)) {
@@ -240,12 +291,18 @@ impl<D: Disk> JournalWriter<D> {
             reserve(&file, path, bytes)?;
             file.sync_all().map_err(failed(path, "cannot be synced"))?;
         }
-        (self.segment_first, self.offset, self.reserved_bytes) = (*first, tail.offset, bytes);
-        self.is_over = is_damaged || !matches!(head, Head::Sound(_));
         // A killed process may have synced neither its last records nor their segment's name; the first sync covers
         // both.
-        (self.synced, self.is_name_unsynced) = (*first, true);
-        self.segment = Some((path.clone(), Arc::new(file)));
+        self.on_disk.synced = *first;
+        self.segment = Some(Current {
+            path: path.clone(),
+            file: Arc::new(file),
+            first: *first,
+            offset: tail.offset,
+            reserved_bytes: bytes,
+            is_name_unsynced: true,
+            is_over: is_damaged || !matches!(head, Head::Sound(_)),
+        });
         Ok(opened)
     }
 
@@ -286,8 +343,15 @@ impl<D: Disk> JournalWriter<D> {
         file.write_all_at(&header.encode(), 0).map_err(failed(path, "cannot be written"))?;
         file.sync_all().map_err(failed(path, "cannot be synced"))?;
         D::sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
-        (self.segment_first, self.offset, self.reserved_bytes) = (header.first, SEGMENT_HEADER_BYTES, bytes);
-        self.segment = Some((path.to_owned(), Arc::new(file)));
+        self.segment = Some(Current {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            first: header.first,
+            offset: SEGMENT_HEADER_BYTES,
+            reserved_bytes: bytes,
+            is_name_unsynced: false,
+            is_over: false,
+        });
         Ok(())
     }
 
@@ -319,7 +383,9 @@ impl<D: Disk> JournalWriter<D> {
             return Err(JournalError::Gone { path: lock_path });
         }
         match &self.segment {
-            Some((path, file)) if !D::is_named(file, path) => Err(JournalError::Gone { path: path.clone() }),
+            Some(Current { path, file, .. }) if !D::is_named(file, path) => {
+                Err(JournalError::Gone { path: path.clone() })
+            }
             _ => Ok(()),
         }
     }
@@ -335,7 +401,12 @@ impl<D: Disk> JournalWriter<D> {
     /// Right after [`JournalWriter::append`], this is the end of the appended record.
     #[must_use]
     pub const fn place(&self) -> Place {
-        Place { segment: self.segment_first, offset: self.offset + self.buffer.len() as u64 }
+        match &self.segment {
+            Some(segment) => {
+                Place { segment: segment.first, offset: segment.offset + self.buffer.len() as u64 }
+            }
+            None => Place { segment: 0, offset: 0 },
+        }
     }
 
     /// Returns how many records may not be on disk, as far as the writer knows.
@@ -344,7 +415,7 @@ impl<D: Disk> JournalWriter<D> {
     #[must_use]
     pub const fn unsynced_records(&self) -> u64 {
         // The next append first writes a count of lost records.
-        self.next.saturating_add((self.lost_since > 0) as u64).saturating_sub(self.synced)
+        self.next.saturating_add((self.lost.since > 0) as u64).saturating_sub(self.on_disk.synced)
     }
 
     /// Cuts the journal off before the record `number`, which must be damaged or missing, and in the last segment.
@@ -388,7 +459,7 @@ impl<D: Disk> JournalWriter<D> {
         file.sync_all().map_err(failed(path, "cannot be synced"))?;
         drop(file);
         self.buffer.clear();
-        (self.segment, self.next, self.synced) = (None, number, number);
+        (self.segment, self.next, self.on_disk.synced) = (None, number, number);
         self.resume()?;
         Ok(aside)
     }
@@ -396,14 +467,14 @@ impl<D: Disk> JournalWriter<D> {
     /// Returns the total number of records that could not be written.
     #[must_use]
     pub const fn lost(&self) -> u64 {
-        self.lost
+        self.lost.total
     }
 
     /// Returns how many times records were lost and later ones appended, which is the number of [`LOST`] records by
     /// this writer.
     #[must_use]
     pub const fn losses(&self) -> u64 {
-        self.losses
+        self.lost.records
     }
 
     /// Returns the bytes that this writer wrote to segments.
@@ -415,19 +486,19 @@ impl<D: Disk> JournalWriter<D> {
     /// Returns how many segments were removed because the journal was too large.
     #[must_use]
     pub const fn removed_segments(&self) -> u64 {
-        self.removed_segments
+        self.surplus.removed
     }
 
     /// Returns how many written records the disk failed to sync. They may be missing after a machine crash.
     #[must_use]
     pub const fn unconfirmed(&self) -> u64 {
-        self.unconfirmed
+        self.on_disk.unconfirmed
     }
 
     /// Returns how many removals of surplus segments failed.
     #[must_use]
     pub const fn failed_removals(&self) -> u64 {
-        self.failed_removals
+        self.surplus.failed_removals
     }
 
     /// Returns an error since the last call that lost no record.
@@ -441,7 +512,7 @@ impl<D: Disk> JournalWriter<D> {
     ///
     /// Segments with any of them are not removed, regardless of `keep_bytes`. Without a call, no record is kept.
     pub const fn need_from(&mut self, number: u64) {
-        self.needed_from = number;
+        self.surplus.needed_from = number;
     }
 
     /// Appends a record and returns its number.
@@ -455,8 +526,8 @@ impl<D: Disk> JournalWriter<D> {
     pub fn append(&mut self, record: &Record<'_>) -> Result<u64, JournalError> {
         let result = self.try_append(record);
         if result.is_err() {
-            self.lost_since += 1;
-            self.lost += 1;
+            self.lost.since += 1;
+            self.lost.total += 1;
         }
         result
     }
@@ -468,10 +539,10 @@ impl<D: Disk> JournalWriter<D> {
     /// # Errors
     /// A disk that is still full or failing.
     pub fn record_loss(&mut self, time: u64) -> Result<(), JournalError> {
-        if self.lost_since > 0 {
-            self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
-            self.lost_since = 0;
-            self.losses += 1;
+        if self.lost.since > 0 {
+            self.put(&Record { kind: LOST, extra: self.lost.since, time, ..Record::default() })?;
+            self.lost.since = 0;
+            self.lost.records += 1;
         }
         Ok(())
     }
@@ -480,7 +551,7 @@ impl<D: Disk> JournalWriter<D> {
         if record.payload.len() > MAX_PAYLOAD_BYTES {
             return Err(JournalError::TooLong { bytes: record.payload.len(), limit: MAX_PAYLOAD_BYTES });
         }
-        if self.lost_since > 0 {
+        if self.lost.since > 0 {
             // Make room for both or neither, so that one loss is recorded once.
             self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
             self.record_loss(record.time)?;
@@ -502,8 +573,8 @@ impl<D: Disk> JournalWriter<D> {
     /// Makes room for `length` bytes.
     #[inline]
     fn fit(&mut self, time: u64, length: u64) -> Result<(), JournalError> {
-        let end = self.offset + self.buffer.len() as u64 + length;
-        let needs_segment = self.segment.is_none() || self.is_over || end > self.reserved_bytes;
+        let bytes = self.buffer.len() as u64 + length;
+        let needs_segment = self.segment.as_ref().is_none_or(|segment| !segment.has_room(bytes));
         if needs_segment || self.buffer.len() >= BUFFER_BYTES {
             self.make_room(needs_segment, time, length)?;
         }
@@ -534,12 +605,12 @@ impl<D: Disk> JournalWriter<D> {
     /// # Errors
     /// A disk that fails.
     pub fn flush(&mut self) -> Result<(), JournalError> {
-        let Some((path, file)) = &self.segment else { return Ok(()) };
+        let Some(Current { path, file, offset, .. }) = &mut self.segment else { return Ok(()) };
         if self.buffer.is_empty() {
             return Ok(());
         }
-        file.write_all_at(&self.buffer, self.offset).map_err(failed(path, "cannot be written"))?;
-        self.offset += self.buffer.len() as u64;
+        file.write_all_at(&self.buffer, *offset).map_err(failed(path, "cannot be written"))?;
+        *offset += self.buffer.len() as u64;
         self.written_bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -565,13 +636,13 @@ impl<D: Disk> JournalWriter<D> {
     /// A disk that fails.
     pub fn begin_sync(&mut self) -> Result<Option<IoTask<D>>, JournalError> {
         self.flush()?;
-        let segment = self.segment.as_ref().filter(|_| self.synced < self.next);
-        Ok(segment.map(|(path, file)| {
+        let segment = self.segment.as_ref().filter(|_| self.on_disk.synced < self.next);
+        Ok(segment.map(|segment| {
             IoTask(Work::Sync(Unsynced {
-                file: Arc::clone(file),
-                path: path.clone(),
-                records: self.synced..self.next,
-                folder: self.is_name_unsynced.then(|| self.folder.clone()),
+                file: Arc::clone(&segment.file),
+                path: segment.path.clone(),
+                records: self.on_disk.synced..self.next,
+                folder: segment.is_name_unsynced.then(|| self.folder.clone()),
                 sync_file: self.sync_file,
                 mark: Arc::clone(&self.mark),
             }))
@@ -583,18 +654,22 @@ impl<D: Disk> JournalWriter<D> {
     /// From now on, surplus segments are removed only through [`JournalWriter::begin_removal`], and the next segment is
     /// prepared through [`JournalWriter::begin_next_segment`]. Reserving a file's space, syncing it and freeing a large
     /// file take time, for which the appending thread would otherwise wait.
-    pub const fn leave_waiting(&mut self) {
-        (self.leaves_waiting, self.wants_next) = (true, true);
+    pub fn leave_waiting(&mut self) {
+        self.leaves_waiting = true;
+        self.upcoming.becomes_due();
     }
 
     /// Returns the task that prepares the next segment; `None` if that is done, in progress, or not due.
     pub fn begin_next_segment(&mut self) -> Option<IoTask<D>> {
-        let is_due = self.wants_next && self.segment.is_some();
-        let is_making = self.is_making_next && !planted!("partial-shared");
-        if !is_due || is_making || self.next_segment.is_some() {
+        let is_due = match self.upcoming {
+            Upcoming::Due => true,
+            Upcoming::Making { is_due_again } => is_due_again && planted!("partial-shared"),
+            Upcoming::NotDue | Upcoming::Ready(_) => false,
+        };
+        if !is_due || self.segment.is_none() {
             return None;
         }
-        (self.wants_next, self.is_making_next) = (false, true);
+        self.upcoming = Upcoming::Making { is_due_again: false };
         Some(IoTask(Work::Prepare { path: self.next_path(), bytes: self.options.segment_bytes }))
     }
 
@@ -605,9 +680,9 @@ impl<D: Disk> JournalWriter<D> {
 
     /// Returns the task that removes surplus segments, if a segment has begun since the last call.
     pub fn begin_removal(&mut self) -> Option<IoTask<D>> {
-        let has_begun = std::mem::take(&mut self.has_begun);
-        let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
-        let (folder, needed_from) = (self.folder.clone(), self.needed_from);
+        let is_due = std::mem::take(&mut self.surplus.is_due);
+        let keep_bytes = self.options.keep_bytes.filter(|_| is_due)?;
+        let (folder, needed_from) = (self.folder.clone(), self.surplus.needed_from);
         Some(IoTask(Work::Remove { folder, keep_bytes, needed_from }))
     }
 
@@ -619,41 +694,52 @@ impl<D: Disk> JournalWriter<D> {
     pub fn finish(&mut self, finished: Finished<D>) -> Result<(), JournalError> {
         match finished.0 {
             Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result, unmarked } => {
-                let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
+                let first = self.segment.as_ref().map_or(0, |segment| segment.first);
+                let current = self.segment.as_mut().filter(|segment| segment.path == path);
                 // A failed sync may lose everything written to the file before it failed, not only what it was meant to
                 // sync, and no later sync reports that.
-                let end = match (&result, is_current) {
+                let end = match (&result, &current) {
                     (Ok(()), _) => records.end,
-                    (Err(_), true) => self.next,
-                    (Err(_), false) => records.end.max(self.segment_first),
+                    (Err(_), Some(_)) => self.next,
+                    (Err(_), None) => records.end.max(first),
                 };
-                self.synced = self.synced.max(end);
+                let on_disk = &mut self.on_disk;
+                on_disk.synced = on_disk.synced.max(end);
                 if result.is_err() {
-                    self.unconfirmed += end.saturating_sub(records.start.max(self.counted_to));
-                    self.counted_to = self.counted_to.max(end);
-                    self.is_over |= is_current;
-                } else {
-                    self.is_name_unsynced &= !(is_current && folder.is_some());
+                    on_disk.unconfirmed += end.saturating_sub(records.start.max(on_disk.counted_to));
+                    on_disk.counted_to = on_disk.counted_to.max(end);
+                }
+                match (&result, current) {
+                    (Err(_), Some(current)) => current.is_over = true,
+                    (Ok(()), Some(current)) if folder.is_some() => current.is_name_unsynced = false,
+                    _ => {}
+                }
+                if result.is_ok() {
                     // Without a mark, a truncated tail would pass for a torn one, but no record is lost by that.
                     self.trouble = unmarked.or(self.trouble.take());
                 }
                 result
             }
             Outcome::Removed { segments, result } => {
-                self.removed_segments += segments;
+                self.surplus.removed += segments;
                 if let Err(error) = result {
-                    self.failed_removals += 1;
+                    self.surplus.failed_removals += 1;
                     self.trouble = Some(error);
                 }
                 Ok(())
             }
             Outcome::Prepared(result) => {
-                self.is_making_next = false;
-                match result {
-                    Ok(made) => self.next_segment = Some(made),
+                self.upcoming = match (result, std::mem::take(&mut self.upcoming)) {
+                    (Ok(made), _) => Upcoming::Ready(made),
                     // The segment is created when it is needed, and that reports an error if it fails too.
-                    Err(error) => self.trouble = Some(error),
-                }
+                    (Err(error), before) => {
+                        self.trouble = Some(error);
+                        match before {
+                            Upcoming::Making { is_due_again: true } => Upcoming::Due,
+                            _ => Upcoming::NotDue,
+                        }
+                    }
+                };
                 Ok(())
             }
         }
@@ -671,7 +757,10 @@ impl<D: Disk> JournalWriter<D> {
             self.trouble = Some(error);
         }
         let path = segment_path(&self.folder, self.next);
-        let (file, bytes) = match self.take_next_segment(&path, time, room) {
+        let taken = self.take_next_segment(&path, time, room);
+        // A prepared segment's name is synced with its first record.
+        let is_name_unsynced = taken.is_some();
+        let (file, reserved_bytes) = match taken {
             Some(made) => made,
             None => {
                 let bytes = self.options.segment_bytes.max(SEGMENT_HEADER_BYTES + room);
@@ -685,12 +774,19 @@ impl<D: Disk> JournalWriter<D> {
                 }
             }
         };
-        self.segment = Some((path, Arc::new(file)));
-        (self.segment_first, self.offset, self.reserved_bytes) = (self.next, SEGMENT_HEADER_BYTES, bytes);
-        (self.is_over, self.has_begun, self.wants_next) = (false, true, self.leaves_waiting);
-        if !self.leaves_waiting
-            && let Some(removal) = self.begin_removal()
-        {
+        self.segment = Some(Current {
+            path,
+            file: Arc::new(file),
+            first: self.next,
+            offset: SEGMENT_HEADER_BYTES,
+            reserved_bytes,
+            is_name_unsynced,
+            is_over: false,
+        });
+        self.surplus.is_due = true;
+        if self.leaves_waiting {
+            self.upcoming.becomes_due();
+        } else if let Some(removal) = self.begin_removal() {
             self.finish(removal.run())?;
         }
         Ok(())
@@ -698,8 +794,7 @@ impl<D: Disk> JournalWriter<D> {
 
     /// Turns the prepared file into the segment at `path`, if there is one and it is large enough.
     fn take_next_segment(&mut self, path: &Path, time: u64, room: u64) -> Option<(D::File, u64)> {
-        self.is_name_unsynced = false;
-        let Prepared { path: from, file, bytes } = self.next_segment.take()?;
+        let Prepared { path: from, file, bytes } = self.upcoming.take_ready()?;
         let header = SegmentHeader { first: self.next, time }.encode();
         let is_taken = bytes >= SEGMENT_HEADER_BYTES + room
             && !D::exists(path)
@@ -709,8 +804,6 @@ impl<D: Disk> JournalWriter<D> {
             // The segment is then created as usual, and that reports an error if it fails too.
             let _gone_anyway = D::remove_file(&from);
         }
-        // The first sync of a record also syncs the header and the name.
-        self.is_name_unsynced = is_taken;
         is_taken.then_some((file, bytes))
     }
 
@@ -769,7 +862,7 @@ impl<D: Disk> Drop for JournalWriter<D> {
     fn drop(&mut self) {
         // An earlier flush would have returned the error; no caller is left to receive it now.
         let _unheard = self.flush();
-        if let Some(made) = self.next_segment.take() {
+        if let Some(made) = self.upcoming.take_ready() {
             let _gone_at_the_next_opening = D::remove_file(&made.path);
         }
         // A child process that has not yet executed its program still shares the descriptor, and with it the lock.
@@ -840,6 +933,14 @@ mod tests {
             lost += if record.kind == LOST { record.extra } else { 0 };
         }
         (numbers, lost)
+    }
+
+    fn is_over(writer: &JournalWriter) -> bool {
+        writer.segment.as_ref().is_some_and(|segment| segment.is_over)
+    }
+
+    fn is_name_unsynced(writer: &JournalWriter) -> bool {
+        writer.segment.as_ref().is_some_and(|segment| segment.is_name_unsynced)
     }
 
     fn refuse(_file: &File) -> io::Result<()> {
@@ -947,13 +1048,13 @@ mod tests {
         writer.finish(io_task.run()).unwrap_err();
         // Everything in the segment may be lost, although it was synced for its successor: some of it may have been
         // written later.
-        assert_eq!((writer.unconfirmed(), writer.is_over), (6, false), "the segment is another's by now");
+        assert_eq!((writer.unconfirmed(), is_over(&writer)), (6, false), "the segment is another's by now");
         // Two failed syncs cover the same unconfirmed records.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.unconfirmed(), writer.is_over), (6 + 3, true));
+        assert_eq!((writer.unconfirmed(), is_over(&writer)), (6 + 3, true));
         writer.finish(io_task.run()).unwrap_err();
         assert_eq!(writer.unconfirmed(), 6 + 3);
         writer.sync_file = File::sync_all;
@@ -983,17 +1084,20 @@ mod tests {
         assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0], true));
         append(&mut writer, 8, 0);
         assert_eq!((segment_starts(folder.path()).unwrap(), next_path.exists()), (vec![0, 9], false));
-        assert!(writer.is_name_unsynced && writer.synced == 9, "its predecessor is whole on the disk");
+        assert!(
+            is_name_unsynced(&writer) && writer.on_disk.synced == 9,
+            "its predecessor is whole on the disk"
+        );
         // The name must be on disk too: a task that did not cover it leaves that to the next one.
         let first = writer.begin_sync().unwrap().unwrap();
         let second = writer.begin_sync().unwrap().unwrap();
         writer.finish(first.run()).unwrap();
-        assert!(!writer.is_name_unsynced);
+        assert!(!is_name_unsynced(&writer));
         writer.finish(second.run()).unwrap();
         writer.sync_file = refuse;
         append(&mut writer, 1, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.unconfirmed(), writer.is_over), (1, true));
+        assert_eq!((writer.unconfirmed(), is_over(&writer)), (1, true));
         // If it is not prepared in time, the segment is created when needed, and synced. Only one task creates the
         // file.
         writer.sync_file = File::sync_all;
