@@ -23,7 +23,8 @@
 //! |  | [exchange](../tapeworks_exchange/index.html) | a market in real protocol bytes |
 //! |  | [translate](../tapeworks_translate/index.html) | FIX orders to a venue's; risk checks |
 //! |  | [flow](../tapeworks_flow/index.html) | graphs of packet stages |
-//! | market data | [feed](../tapeworks_feed/index.html) | arbitration, gaps, normalised events |
+//! | market data | [feed](../tapeworks_feed/index.html) | normalised events |
+//! | market data | [follow](../tapeworks_follow/index.html) | lines, gaps, restarts |
 //! |  | [store](../tapeworks_store/index.html) | DBN, Parquet, CSV, JSON |
 //! | protocols | [session](../tapeworks_session/index.html) | both ends of exchange sessions |
 //! |  | [market](../tapeworks_market/index.html) | events, books, NBBO |

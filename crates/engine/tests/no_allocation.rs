@@ -101,7 +101,7 @@ fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
 fn the_second_half_of_a_capture_of_every_venue_takes_and_releases_no_memory() {
     let mut scenario =
         Scenario { symbols: 60, messages: MESSAGES, bursts: Vec::new(), ..Scenario::us_market(MESSAGES) };
-    let others = VenueKind::each(["lse", "iex-tops", "iex-deep"]);
+    let others = VenueKind::each(["lse", "iex-tops", "iex-deep", "cfe"]);
     scenario.venues.extend(others.map(|kind| VenueConfig { kind, share: 15, unit: Unit::WHOLE }));
     let chain = second_half_without_allocations(&scenario);
     let channels = chain.first.channels();

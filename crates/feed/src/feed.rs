@@ -264,6 +264,7 @@ impl Feed {
         let channel = &mut walk.channels_mut()[index];
         let Header { first, count, .. } = read.header;
         let arrival = channel.sequenced.tracker.judge(first, count);
+        debug_assert!(arrival.is_none_or(|arrival| arrival.gap.is_none()), "the arbiter left out messages");
         let arrived = Arrived { origin: Origin::live(received), line, count, arrival };
         let unread = shared.read(channel, arrived, read, sink);
         if unread > 0 {

@@ -914,6 +914,7 @@ impl Arbiter {
     ) {
         let next = self.next.unwrap_or(header.first);
         let end = header.first.saturating_add(header.count);
+        debug_assert!(header.first <= next, "a packet is delivered before what precedes it");
         let old = header.first..end.min(next);
         let counters = &mut self.lines[place(line)].counters;
         if old.start < old.end {

@@ -566,6 +566,11 @@ impl<D: Disk> JournalWriter<D> {
             return Err(JournalError::NoNumber { folder: self.folder.clone() });
         };
         Record { number, ..*record }.encode(&mut self.buffer);
+        debug_assert!(
+            self.segment.as_ref().is_some_and(|segment| segment.has_room(self.buffer.len() as u64)),
+            "record {number} lies beyond its segment"
+        );
+        debug_assert!(self.on_disk.synced <= number, "record {number} is on disk before it is written");
         self.next = next;
         Ok(number)
     }

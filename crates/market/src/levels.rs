@@ -351,6 +351,13 @@ impl LevelStore {
             index -= 1;
         }
         cells[position] = cell;
+        debug_assert!(
+            cells[position.saturating_sub(1)..]
+                .iter()
+                .take(3)
+                .is_sorted_by(|worse, better| worse.key < better.key),
+            "a level is out of order"
+        );
         ladder.length_and_class += 1;
         Ok(())
     }

@@ -505,6 +505,7 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
     #[inline(always)]
     fn advance(&mut self, count: usize) {
         self.next += count;
+        debug_assert!(self.next <= self.limit, "an event is published over one that a consumer still needs");
         self.shared.cursor.store(self.next, Ordering::Release);
         self.shared.for_events.notify_of(News::Published);
     }

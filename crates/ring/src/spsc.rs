@@ -275,6 +275,10 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
 
     #[inline(always)]
     fn publish(&mut self, tail: usize) {
+        debug_assert!(
+            self.tail <= tail && tail <= self.limit,
+            "an item is published over one that is not popped"
+        );
         self.tail = tail;
         self.shared.tail.store(tail, Ordering::Release);
         self.shared.for_items.notify();

@@ -130,6 +130,11 @@ impl Stream {
 
     /// Starts the next packet after one with messages was sent.
     pub fn begin_next(&mut self) {
+        debug_assert_eq!(
+            self.messages > 0,
+            !self.blocks().is_empty(),
+            "a packet's count is that of its messages"
+        );
         self.stream_offset += self.blocks().len() as u64;
         self.next_sequence += u64::from(self.messages);
         self.messages = 0;
