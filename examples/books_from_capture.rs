@@ -5,10 +5,10 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use tapeworks_capture::{CaptureReader, net};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{BATCH, Outcome};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, InstrumentId, Side};
-use tapeworks_packet::{capture::CaptureReader, net};
 use tapeworks_stage::{Chain, Stage};
 use tapeworks_time::Nanos;
 

@@ -5,10 +5,10 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use tapeworks_capture::{CaptureReader, net};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{BookStage, Capacity, NbboStage};
-use tapeworks_packet::{capture::CaptureReader, net};
 use tapeworks_stage::{Chain, Sink as _, Stage, Through};
 use tapeworks_store::{FileSink, Options, Schema};
 use tapeworks_time::Nanos;

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tapeworks_packet::{capture::CaptureReader, net};
+use tapeworks_capture::{CaptureReader, net};
 use tapeworks_wire::nasdaq::itch50::Message;
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 

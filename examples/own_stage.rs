@@ -4,10 +4,10 @@
 
 use std::error::Error;
 
+use tapeworks_capture::{CaptureReader, net};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, InstrumentId, Side};
-use tapeworks_packet::{capture::CaptureReader, net};
 use tapeworks_stage::{Chain, Sink, Stage, Through};
 use tapeworks_time::Nanos;
 

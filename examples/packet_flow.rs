@@ -6,12 +6,12 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::thread;
 
+use tapeworks_capture::net::rewrite::Rewrite;
 use tapeworks_flow::builder::{Builder, Ring};
 use tapeworks_flow::packets::expression;
 use tapeworks_flow::packets::rewriter::Steps;
 use tapeworks_flow::runner;
 use tapeworks_flow::stages::{REJECT, Spec};
-use tapeworks_packet::net::rewrite::Rewrite;
 
 const CAPTURE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/captures/nasdaq-itch50/Multiple.Packets.pcap");

@@ -1,11 +1,11 @@
 //! The feeds beside each other: packets to events, and to books, of the same market in each venue's protocol; and a decoder beside a peer.
 
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net;
 use tapeworks_exchange::{Packets, Popularity, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{BookStage, Capacity, Event};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net;
 use tapeworks_stage::{Inline, Sink, Stage as _};
 use tapeworks_time::Nanos;
 

@@ -36,6 +36,9 @@
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Barrier};
 
+use tapeworks_capture::net::build::FrameBuilder;
+use tapeworks_capture::net::rewrite::Rewrite;
+use tapeworks_capture::pool::{Packet, Pool};
 use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, WhenFull};
 use tapeworks_flow::packets::filter::{Filter, Predicate, Side};
 use tapeworks_flow::packets::reader::Repeated;
@@ -44,9 +47,6 @@ use tapeworks_flow::packets::writer::Dropper;
 use tapeworks_flow::packets::{Outbox, Polled, Reader};
 use tapeworks_flow::queue;
 use tapeworks_flow::runner::{self, Part};
-use tapeworks_packet::net::build::FrameBuilder;
-use tapeworks_packet::net::rewrite::Rewrite;
-use tapeworks_packet::pool::{Packet, Pool};
 use tapeworks_ring::wait::Wait;
 
 use crate::Options;

@@ -2,8 +2,8 @@
 //!
 //! The schema is `bench/peers/sbe/memoir.xml`; `build.rs` has the code generated. No registry has a decoder of MEMOIR itself.
 
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net;
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net;
 use tapeworks_wire::memx::depth13::{self, Message, SCHEMA_ID};
 use tapeworks_wire::memx::udp::SequencedPacket;
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};

@@ -6,10 +6,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 use tapeworks_analysis::replay;
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net;
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher, Symbol};
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net;
 use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
-use tapeworks_packet::new_file::NewFileError;
+use tapeworks_capture::new_file::NewFileError;
 
 /// Why a query has no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]

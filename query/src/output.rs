@@ -14,7 +14,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
 use futures::TryStreamExt;
-use tapeworks_packet::new_file::{Handle, NewFile};
+use tapeworks_capture::new_file::{Handle, NewFile};
 
 use crate::QueryError;
 use crate::arguments::Format;
@@ -46,7 +46,7 @@ fn output(path: &Path, why: &dyn std::fmt::Display) -> QueryError {
     QueryError::Output { path: path.to_owned(), why: why.to_string() }
 }
 
-/// Writes the answer of a query to a [new file](tapeworks_packet::new_file), record by record, and returns the number of rows. The file has
+/// Writes the answer of a query to a [new file](tapeworks_capture::new_file), record by record, and returns the number of rows. The file has
 /// its name when it is whole; one that exists is replaced only with `overwrite`.
 ///
 /// # Errors

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tapeworks_packet::new_file::{self, Handle};
-use tapeworks_packet::stop;
+use tapeworks_capture::new_file::{self, Handle};
+use tapeworks_capture::stop;
 
 use crate::arguments::{Arguments, Format};
 use crate::output;

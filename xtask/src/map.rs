@@ -54,7 +54,8 @@ const LEVELS: [Level; 6] = [
         &[
             ("session", "both ends of exchange sessions"),
             ("market", "events, books, NBBO"),
-            ("packet", "captures and network headers"),
+            ("capture", "captures and network headers"),
+            ("nic", "live receivers and senders"),
             ("journal", "a log that survives crashes"),
         ],
     ),

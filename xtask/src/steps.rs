@@ -82,16 +82,18 @@ const fn nothing() -> Result<(), Lack> {
 const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 18] = [
+const DATA: [&str; 20] = [
     "crates/stage",
     "crates/time",
     "crates/session",
     "crates/journal",
     "crates/runtime",
     "crates/wire",
-    "crates/packet",
+    "crates/capture",
+    "crates/nic",
     "crates/market",
     "crates/feed",
+    "crates/follow",
     "crates/store",
     "crates/exchange",
     "crates/analysis",
@@ -115,7 +117,7 @@ const LIVE: [&str; DATA.len() + 1] = {
 };
 
 /// The sources of the Python package, and the pages, whose examples its tests run.
-const PACKAGE: [&str; 22] = [
+const PACKAGE: [&str; 24] = [
     "README.md",
     "bindings/python",
     "docs/src/notebook.md",
@@ -128,9 +130,11 @@ const PACKAGE: [&str; 22] = [
     "crates/time",
     "crates/wire",
     "crates/session",
-    "crates/packet",
+    "crates/capture",
+    "crates/nic",
     "crates/market",
     "crates/feed",
+    "crates/follow",
     "crates/store",
     "crates/exchange",
     "crates/analysis",
@@ -141,17 +145,18 @@ const PACKAGE: [&str; 22] = [
 ];
 
 /// The sources of the program whose instructions are counted: those of `xtask/measured` and of all that it uses.
-const MEASURED: [&str; 12] = [
+const MEASURED: [&str; 13] = [
     "crates/planted",
     "crates/ring",
     "crates/dispatch",
     "crates/wire",
-    "crates/packet",
+    "crates/capture",
     "crates/stage",
     "crates/time",
     "crates/session",
     "crates/market",
     "crates/feed",
+    "crates/follow",
     "crates/exchange",
     "crates/translate",
 ];

@@ -5,8 +5,8 @@ use pyo3::types::PyDict;
 use tapeworks_analysis::input::InputError;
 use tapeworks_analysis::replay::ReplayError;
 use tapeworks_batch::BatchError;
+use tapeworks_capture::CaptureError;
 use tapeworks_outputs::subscriber::SubscribeError;
-use tapeworks_packet::CaptureError;
 use tapeworks_store::StoreError;
 
 /// An exception to come. It can be made without the interpreter's lock.

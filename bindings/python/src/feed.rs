@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tapeworks_analysis::replay::{Advanced, ReplayError, Walk};
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::{Datagram, Transport};
 use tapeworks_market::book::Books;
 use tapeworks_market::venue::FEEDS;
 use tapeworks_market::{Flags, InstrumentId, Price, Side, Symbol};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_time::Nanos;
 
 use crate::errors::Failure;

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
+use tapeworks_capture::CaptureError;
+use tapeworks_capture::CapturedPacket;
+use tapeworks_capture::net;
 use tapeworks_feed::ChannelIdentity;
 use tapeworks_follow::sequence::Arrival;
 use tapeworks_market::Publisher;
-use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::CapturedPacket;
-use tapeworks_packet::net;
 use tapeworks_time::Nanos;
 use tapeworks_wire::framing::FramingError;
 use tapeworks_wire::schema::{Decoded, Schema};

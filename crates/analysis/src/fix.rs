@@ -9,10 +9,10 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
+use tapeworks_capture::source::ByteSource;
 use tapeworks_feed::ChannelIdentity;
 use tapeworks_feed::walk::streams::{FIX_START, LONGEST_FIX_BYTES};
 use tapeworks_market::Symbol;
-use tapeworks_packet::source::ByteSource;
 use tapeworks_time::Nanos;
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::{

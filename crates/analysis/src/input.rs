@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use tapeworks_capture::CaptureError;
+use tapeworks_capture::framed::FramedReader;
+use tapeworks_capture::source::ByteSource;
+use tapeworks_capture::{CaptureReader, FileKind};
 use tapeworks_feed::{Application, FileFormat, recognise};
-use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::{CaptureReader, FileKind};
-use tapeworks_packet::framed::FramedReader;
-use tapeworks_packet::source::ByteSource;
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;
 

@@ -10,6 +10,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tapeworks_capture::CaptureError;
+use tapeworks_capture::CapturedDatagram;
+use tapeworks_capture::net::HeaderError;
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind, VenueConflict};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
@@ -19,9 +22,6 @@ use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nbbo, NbboStage, NbboUpdate,
     Publisher, Symbol,
 };
-use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::CapturedDatagram;
-use tapeworks_packet::net::HeaderError;
 use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_store::{Format, Schema, StoreError, Writer};
 use tapeworks_time::Nanos;
@@ -613,7 +613,7 @@ fn capacity(inputs: &[Input]) -> Capacity {
         .map(|input| {
             let bytes = input.bytes().total_len().unwrap_or(1 << 30);
             let messages = match input.bytes().compression() {
-                tapeworks_packet::source::Compression::None => bytes / 30,
+                tapeworks_capture::source::Compression::None => bytes / 30,
                 _ => bytes / 8,
             };
             if matches!(input.source, Source::Capture(_)) { messages / 4 } else { messages }

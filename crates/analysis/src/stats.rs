@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
+use tapeworks_capture::CapturedPacket;
 use tapeworks_feed::ChannelIdentity;
 use tapeworks_market::{Publisher, Symbol};
-use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;
 
@@ -160,7 +160,7 @@ pub struct Stats {
     pub not_ours: u64,
     /// Heartbeats of an unknown protocol.
     pub undecided_heartbeats: u64,
-    /// Datagrams in which damage would go unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
+    /// Datagrams in which damage would go unnoticed: see [`Tally::unverified`](tapeworks_capture::Tally::unverified).
     pub unverified: u64,
     /// How the walk ended.
     pub ended: Ended,

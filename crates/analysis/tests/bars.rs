@@ -5,9 +5,9 @@ mod tops;
 
 use std::path::Path;
 
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net;
 use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net;
 
 /// In the flags of a trade.
 const EXTENDED_HOURS: u8 = 1 << 6;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tapeworks_analysis::replay::{self, Options, Output, Summary, Walk};
 use tapeworks_analysis::stats::{self, Stats};
 use tapeworks_analysis::{dump, input, study};
+use tapeworks_capture::{CaptureReader, LinkType, Writer, WriterOptions};
 use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
-use tapeworks_packet::capture::{CaptureReader, LinkType, Writer, WriterOptions};
 use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
 

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{Advanced, Options, Walk};
 use tapeworks_analysis::{input, stats};
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net;
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet};
 use tapeworks_market::event::StatusAction;
 use tapeworks_market::{Event, EventKind, Publisher, Side, Symbol};
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net;
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;
 

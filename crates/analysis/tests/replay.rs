@@ -69,8 +69,8 @@ fn a_named_venue_that_a_known_group_contradicts_is_refused() {
 
 /// A cross and an imbalance of this many shares.
 fn crosses(path: &Path, shares: u64) {
-    use tapeworks_packet::capture::{Writer, WriterOptions};
-    use tapeworks_packet::net::build::{FrameBuilder, MAX_HEADERS_BYTES};
+    use tapeworks_capture::net::build::{FrameBuilder, MAX_HEADERS_BYTES};
+    use tapeworks_capture::{Writer, WriterOptions};
     let mut payload = b"SESSION001\0\0\0\0\0\0\0\x01\0\x02".to_vec();
     let head = |kind: u8| [&[kind, 0, 7, 0, 0][..], &57_600_000_000_000_u64.to_be_bytes()[2..]].concat();
     let cross = [
@@ -186,8 +186,8 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, rest) = (folder.path().join("whole.pcap"), folder.path().join("rest.pcap"));
     session(&whole, &VenueKind::each(["nasdaq"]), 11);
-    let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
-    let mut writer = tapeworks_packet::capture::Writer::create(&rest).unwrap();
+    let mut reader = tapeworks_capture::CaptureReader::open(&whole).unwrap();
+    let mut writer = tapeworks_capture::Writer::create(&rest).unwrap();
     let mut packets = 0;
     while let Some(packet) = reader.next_packet().unwrap() {
         packets += 1;
@@ -233,10 +233,10 @@ fn files_of_one_venue_each_merge_to_the_result_of_one_file_of_all() {
     let mut parts = Vec::new();
     for (index, kind) in both.into_iter().enumerate() {
         let path = folder.path().join(format!("part-{index}.pcap"));
-        let mut reader = tapeworks_packet::capture::CaptureReader::open(&whole).unwrap();
-        let mut writer = tapeworks_packet::capture::Writer::create(&path).unwrap();
+        let mut reader = tapeworks_capture::CaptureReader::open(&whole).unwrap();
+        let mut writer = tapeworks_capture::Writer::create(&path).unwrap();
         while let Some(packet) = reader.next_packet().unwrap() {
-            let datagram = tapeworks_packet::net::parse(packet.link_type, packet.bytes).unwrap();
+            let datagram = tapeworks_capture::net::parse(packet.link_type, packet.bytes).unwrap();
             if kind.groups().iter().any(|group| datagram.destination == (*group).into()) {
                 writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
             }
@@ -510,8 +510,8 @@ fn parquet_has_the_same_bytes_with_any_number_of_threads() {
 /// Writes the packets of a capture anew, compressed as the name says.
 fn compress(plain: &Path, name: &str) -> PathBuf {
     let path = plain.with_file_name(name);
-    let mut reader = tapeworks_packet::capture::CaptureReader::open(plain).unwrap();
-    let mut writer = tapeworks_packet::capture::Writer::create(&path).unwrap();
+    let mut reader = tapeworks_capture::CaptureReader::open(plain).unwrap();
+    let mut writer = tapeworks_capture::Writer::create(&path).unwrap();
     while let Some(packet) = reader.next_packet().unwrap() {
         writer.write_packet(packet.timestamp_ns, packet.bytes).unwrap();
     }

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use tapeworks_analysis::replay::{self, Advanced, Options, Walk};
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net;
 use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_market::{InstrumentId, Level, Nbbo, Side};
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net;
 use tapeworks_time::Nanos;
 
 /// Two captures with a venue each.

@@ -138,7 +138,7 @@ pub enum BatchError {
     Cloud(#[from] tapeworks_cloud::CloudError),
     /// A file of the batch cannot be written.
     #[error(transparent)]
-    NewFile(#[from] tapeworks_packet::new_file::NewFileError),
+    NewFile(#[from] tapeworks_capture::new_file::NewFileError),
     /// A file under `.tasks` is not as a run writes it.
     #[error("{}: is damaged: {why}", path.display())]
     Damaged {

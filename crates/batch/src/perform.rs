@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{self, ReplayError, Summary};
+use tapeworks_capture::new_file::NewFile;
 use tapeworks_feed::ChannelIdentity;
 use tapeworks_market::Symbol;
-use tapeworks_packet::new_file::NewFile;
 use tapeworks_store::{Destination, PartOf, Parts, Schema, Writer};
 use tapeworks_time::clock;
 

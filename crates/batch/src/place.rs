@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use tapeworks_packet::new_file::{NewFile, NewFileError};
+use tapeworks_capture::new_file::{NewFile, NewFileError};
 
 use super::BatchError;
 

@@ -16,8 +16,8 @@ use jiff::civil::Date;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tapeworks_analysis::input::{Input, InputError, Source};
+use tapeworks_capture::CapturedDatagram;
 use tapeworks_feed::{Feed, FeedOptions, Frame, Packet};
-use tapeworks_packet::capture::CapturedDatagram;
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;
 

@@ -5,10 +5,10 @@ use std::io;
 
 use tapeworks_analysis::input::InputError;
 use tapeworks_analysis::replay::ReplayError;
+use tapeworks_capture::new_file::{self, NewFileError};
+use tapeworks_capture::{CaptureError, stop};
 use tapeworks_feed::{VenueConflict, shared_publishers};
 use tapeworks_market::Publisher;
-use tapeworks_packet::new_file::{self, NewFileError};
-use tapeworks_packet::{CaptureError, stop};
 use tapeworks_store::StoreError;
 
 /// Each exit code and its meaning.

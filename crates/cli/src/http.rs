@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tapeworks_packet::stop;
+use tapeworks_capture::stop;
 use tapeworks_runtime::transport::Connector;
 
 use crate::interrupt;

@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use tapeworks_packet::stop;
+use tapeworks_capture::stop;
 
 /// Within this time a second signal counts as the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);

@@ -28,7 +28,8 @@
 //! |  | [store](../tapeworks_store/index.html) | DBN, Parquet, CSV, JSON |
 //! | protocols | [session](../tapeworks_session/index.html) | both ends of exchange sessions |
 //! |  | [market](../tapeworks_market/index.html) | events, books, NBBO |
-//! |  | [packet](../tapeworks_packet/index.html) | captures and network headers |
+//! |  | [capture](../tapeworks_capture/index.html) | captures and network headers |
+//! |  | [nic](../tapeworks_nic/index.html) | live receivers and senders |
 //! |  | [journal](../tapeworks_journal/index.html) | a log that survives crashes |
 //! | foundations | [wire](../tapeworks_wire/index.html) | protocols as declarations |
 //! |  | [dispatch](../tapeworks_dispatch/index.html) | state machines, perfect hashes |
@@ -61,7 +62,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use tapeworks_packet::new_file;
+use tapeworks_capture::new_file;
 
 use crate::ending::{Failure, Result, exit_codes};
 use crate::terminal::complain;

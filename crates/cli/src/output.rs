@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use tapeworks_packet::new_file::{self, CompressedFile, Handle};
+use tapeworks_capture::new_file::{self, CompressedFile, Handle};
 
 use crate::ending::{Failure, Result};
 use crate::interrupt;

@@ -13,7 +13,7 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 use support::{Folder, assert_one_error, command, packets, run, stderr, stdout, wait_for};
 use tapeworks_batch::{Access, BatchError, Earlier, Executor, PlanOptions, Step, Task};
-use tapeworks_packet::capture::Writer;
+use tapeworks_capture::Writer;
 
 /// Runs that may end before they are stopped or killed.
 const TRIES: usize = 50;

@@ -12,7 +12,7 @@ use serde_json::Value;
 #[cfg(unix)]
 use support::interrupt_once;
 use support::{Folder, assert_one_error, command, packets, root, run, stderr, stdout};
-use tapeworks_packet::net;
+use tapeworks_capture::net;
 
 const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
@@ -69,7 +69,7 @@ fn the_thesis_sends_tcp_to_one_address_and_udp_to_another_into_one_file() {
     let config = folder.write("thesis.toml", text.replace("thesis.pcap", &out).as_bytes());
     let output = run(&["flow", "run", &config]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let link = tapeworks_packet::capture::LinkType::ETHERNET;
+    let link = tapeworks_capture::LinkType::ETHERNET;
     let mut seen: Vec<String> = packets(&out)
         .iter()
         .map(|(_, bytes)| {
@@ -269,7 +269,7 @@ fn udp_payloads_are_sent_as_they_are() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(stage(&report(&output), "out")["consumed"], 2);
     for (_, packet) in packets(MARKET) {
-        let sent = net::parse(tapeworks_packet::capture::LinkType::ETHERNET, &packet).unwrap();
+        let sent = net::parse(tapeworks_capture::LinkType::ETHERNET, &packet).unwrap();
         let mut buffer = [0; 2048];
         let length = socket.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], sent.payload);
@@ -309,9 +309,7 @@ fn datagrams_become_packets_of_a_capture() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let payloads: Vec<u8> = packets(&out)
         .iter()
-        .map(|(_, bytes)| {
-            net::parse(tapeworks_packet::capture::LinkType::ETHERNET, bytes).unwrap().payload[0]
-        })
+        .map(|(_, bytes)| net::parse(tapeworks_capture::LinkType::ETHERNET, bytes).unwrap().payload[0])
         .collect();
     assert_eq!(payloads, (0..10).collect::<Vec<u8>>());
     assert_eq!(stage(&report(&output), "it")["ports"]["pass"], 10);

@@ -39,10 +39,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use support::{Folder, captures, command, free_port, packets, root, run, signal, stderr, stdout};
+use tapeworks_capture::net;
+use tapeworks_capture::{LinkType, Writer, WriterOptions};
 use tapeworks_exchange::random::Random;
 use tapeworks_journal::{JournalOptions, JournalWriter, Record};
-use tapeworks_packet::capture::{LinkType, Writer, WriterOptions};
-use tapeworks_packet::net;
 
 /// How long one run of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);

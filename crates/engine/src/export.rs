@@ -24,10 +24,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
+use tapeworks_capture::new_file::NewFileError;
 use tapeworks_disk::{Disk, System};
 use tapeworks_journal::{JournalError, JournalReader, LOST};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate, Publisher};
-use tapeworks_packet::new_file::NewFileError;
 use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};

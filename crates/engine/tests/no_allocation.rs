@@ -8,6 +8,10 @@
 
 use std::collections::BTreeSet;
 
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::framed::{FramedReader, write_frame};
+use tapeworks_capture::net;
+use tapeworks_capture::source::ByteSource;
 use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
 use tapeworks_feed::live::{Input, LiveChannelOptions};
@@ -16,10 +20,6 @@ use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate, Publisher};
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::framed::{FramedReader, write_frame};
-use tapeworks_packet::net;
-use tapeworks_packet::source::ByteSource;
 use tapeworks_ring::counting::{CountingAllocator, allocations, releases};
 use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_time::Nanos;

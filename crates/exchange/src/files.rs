@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use tapeworks_packet::capture::{Writer, WriterOptions};
-use tapeworks_packet::framed::LENGTH_PREFIX_BYTES;
+use tapeworks_capture::framed::LENGTH_PREFIX_BYTES;
+use tapeworks_capture::{Writer, WriterOptions};
 
 use crate::generator::{Generator, MAX_MESSAGE_BYTES, Messages};
 use crate::packets::Packets;

@@ -4,7 +4,7 @@
 //! Cost: a copy of each message and of each packet, and the checksum. Memory: one open packet per venue, and the delayed packets
 //! (line B's skew, duplicates).
 
-use tapeworks_packet::net::build::FrameBuilder;
+use tapeworks_capture::net::build::FrameBuilder;
 use tapeworks_session::{Content, Stream};
 
 use crate::generator::{Generated, Generator, MAX_MESSAGE_BYTES, Messages};

@@ -7,14 +7,14 @@ mod model;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use model::{DeepPlusVenue, DeepVenue, ItchVenue, MemxVenue, TopsVenue};
+use tapeworks_capture::framed::FramedReader;
+use tapeworks_capture::net;
+use tapeworks_capture::source::ByteSource;
+use tapeworks_capture::{CaptureReader, LinkType};
 use tapeworks_exchange::{
     Burst, Generator, LineFaults, MAX_MESSAGE_BYTES, MAX_VENUES, Packets, Popularity, Scenario,
     ScenarioError, Unit, VenueConfig, VenueKind, write_itch, write_pcap,
 };
-use tapeworks_packet::capture::{CaptureReader, LinkType};
-use tapeworks_packet::framed::FramedReader;
-use tapeworks_packet::net;
-use tapeworks_packet::source::ByteSource;
 use tapeworks_wire::cboe::pitch;
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::schema::Schema;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use tapeworks_packet::net::Datagram;
+use tapeworks_capture::net::Datagram;
 use tapeworks_session::SessionId;
 use tapeworks_time::Nanos;
 

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use tapeworks_packet::net::{Datagram, Transport};
+use tapeworks_capture::net::{Datagram, Transport};
 use tapeworks_session::{Header, SessionId};
 use tapeworks_time::Nanos;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use tapeworks_capture::net::HeaderError;
 use tapeworks_market::event::Gap;
-use tapeworks_packet::net::HeaderError;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::FramingError;
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use tapeworks_capture::net::{Datagram, Transport};
 use tapeworks_market::book::Capacity;
 use tapeworks_market::{BookStage, BookUpdate, Event, EventKind, InstrumentId, Line, Price, Publisher, Side};
-use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::{SessionId, Stream};
 use tapeworks_stage::{Sink, Stage as _};
 use tapeworks_time::Nanos;

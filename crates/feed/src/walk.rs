@@ -10,9 +10,9 @@ pub mod streams;
 
 use std::net::SocketAddr;
 
+use tapeworks_capture::net;
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Line, Publisher};
-use tapeworks_packet::net;
 use tapeworks_session::{Header, Transport, for_transport};
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net::{self, Datagram, Transport};
 use tapeworks_feed::{
     Application, FEEDS, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind, recognise,
 };
@@ -16,8 +18,6 @@ use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookStage, Event, EventKind, Flags, Line, NbboStage, NbboUpdate, Price, Publisher, Side,
 };
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net::{self, Datagram, Transport};
 use tapeworks_stage::{Stage, Through};
 use tapeworks_time::Nanos;
 use tapeworks_wire::nasdaq::{itch50, moldudp64};

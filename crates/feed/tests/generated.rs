@@ -8,6 +8,9 @@ mod rules;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net;
+use tapeworks_capture::source::ByteSource;
 use tapeworks_exchange::{
     DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
 };
@@ -21,9 +24,6 @@ use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, NbboStage, NbboUpdate, Price,
     Publisher, Side,
 };
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net;
-use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::{Stage, Through};
 use tapeworks_time::Nanos;
 

@@ -8,6 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tapeworks_capture::net;
+use tapeworks_capture::source::ByteSource;
+use tapeworks_capture::{CaptureReader, LinkType};
 use tapeworks_exchange::random::Random;
 use tapeworks_exchange::{
     DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
@@ -17,9 +20,6 @@ use tapeworks_feed::{Application, Feed, FeedOptions, Packet, ProblemKind};
 use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_follow::sequence::Refusal;
 use tapeworks_market::{Event, EventKind, Line, Publisher, Symbol};
-use tapeworks_packet::capture::{CaptureReader, LinkType};
-use tapeworks_packet::net;
-use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;
 

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use tapeworks_capture::net::{Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_feed::{Feed, FeedOptions, Packet, ProblemKind};
 use tapeworks_market::Event;
-use tapeworks_packet::net::{Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_stage::Stage as _;
 use tapeworks_time::Nanos;
 

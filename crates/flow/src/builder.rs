@@ -24,8 +24,8 @@
 //!
 //! [`Flow::open`] opens the files and sockets; [`runner::build`](crate::runner::build) makes a worker for each thread.
 
-use tapeworks_packet::pool::{MAX_SLOTS, Pool};
-use tapeworks_packet::stop;
+use tapeworks_capture::pool::{MAX_SLOTS, Pool};
+use tapeworks_capture::stop;
 use tapeworks_ring::wait::Wait;
 
 use crate::graph::{Edge, EdgeKind, Fault, Faults, Graph, Node, Place, WhenFull};
@@ -120,7 +120,7 @@ pub enum OpenError {
         /// Why.
         error: StageError,
     },
-    /// A [stop of the process was requested](tapeworks_packet::stop).
+    /// A [stop of the process was requested](tapeworks_capture::stop).
     #[error("stopped before the flow began; nothing was read or written")]
     Stopped,
 }

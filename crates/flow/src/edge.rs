@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tapeworks_packet::pool::Packet;
+use tapeworks_capture::pool::Packet;
 use tapeworks_ring::disruptor::{self, Builder, Single};
 use tapeworks_ring::prefetch;
 use tapeworks_ring::spsc;

@@ -1,6 +1,6 @@
 //! Packets through stages: the packets, their outcomes, and the stages of a packet processor.
 //!
-//! A packet is a handle to a buffer of a [`Pool`](tapeworks_packet::pool::Pool). A stage takes each packet of its batch and
+//! A packet is a handle to a buffer of a [`Pool`](tapeworks_capture::pool::Pool). A stage takes each packet of its batch and
 //! puts out exactly one [`Routed`] for it: to a port, consumed, or dropped for a [`Reason`]. So every packet that goes in comes
 //! out, by construction, and the runner counts it.
 //!
@@ -24,8 +24,8 @@ pub mod writer;
 use std::cell::Cell;
 use std::fmt;
 
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::pool::Packet;
+use tapeworks_capture::LinkType;
+use tapeworks_capture::pool::Packet;
 
 use tapeworks_stage::{Sink, Stage};
 

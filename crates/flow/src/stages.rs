@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tapeworks_packet::live::{DpdkOptions, PacketOptions, UdpOptions, XdpOptions};
-use tapeworks_packet::pool::Pool;
+use tapeworks_capture::pool::Pool;
+use tapeworks_nic::{DpdkOptions, PacketOptions, UdpOptions, XdpOptions};
 
 use crate::graph::{Carries, Port};
 use crate::packets::StageError;

@@ -7,6 +7,9 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use tapeworks_capture::net::build::FrameBuilder;
+use tapeworks_capture::net::rewrite::Rewrite;
+use tapeworks_capture::pool::{HEADROOM_BYTES, Pool};
 use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, WhenFull};
 use tapeworks_flow::packets::filter::{Filter, Predicate, Side};
 use tapeworks_flow::packets::reader::Repeated;
@@ -14,9 +17,6 @@ use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
 use tapeworks_flow::packets::writer::Dropper;
 use tapeworks_flow::packets::{Note, PacketStage, Passing, Reason, Routed, To};
 use tapeworks_flow::runner::{self, Part, Snapshot};
-use tapeworks_packet::net::build::FrameBuilder;
-use tapeworks_packet::net::rewrite::Rewrite;
-use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
 use tapeworks_ring::wait::Wait;
 use tapeworks_stage::{Sink, Stage};
 

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use tapeworks_capture::pool::{HEADROOM_BYTES, Pool};
 use tapeworks_flow::graph::{Carries, Edge, EdgeKind, Graph, Node, Port, WhenFull};
 use tapeworks_flow::packets::filter::{Filter, Predicate};
 use tapeworks_flow::packets::reader::Repeated;
 use tapeworks_flow::packets::rewriter::{Rewriter, Steps};
 use tapeworks_flow::packets::writer::Dropper;
 use tapeworks_flow::runner::{self, Part};
-use tapeworks_packet::pool::{HEADROOM_BYTES, Pool};
 use tapeworks_ring::counting::{CountingAllocator, allocated_bytes, allocations};
 use tapeworks_ring::wait::Wait;
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use dbn::{Metadata, Record as _, RecordBuf, RecordRef};
-use tapeworks_packet::stop;
+use tapeworks_capture::stop;
 use tapeworks_runtime::world::{System, World};
 use tapeworks_store::live::schema_of_finished_snapshot;
 use tapeworks_store::{Schema, is_market, is_snapshot};

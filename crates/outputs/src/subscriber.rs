@@ -11,7 +11,7 @@ use dbn::decode::DbnMetadata;
 use dbn::decode::dbn::Decoder;
 use dbn::enums::ErrorCode;
 use dbn::{ErrorMsg, Metadata, RecordRef};
-use tapeworks_packet::stop;
+use tapeworks_capture::stop;
 
 use tapeworks_runtime::keys::{Key, KeyError};
 use tapeworks_runtime::world::{BlockingStream as _, System, World};
@@ -117,7 +117,7 @@ impl SubscribeError {
         matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
     }
 
-    /// Returns whether the process received a [request to stop](tapeworks_packet::stop) in the meantime.
+    /// Returns whether the process received a [request to stop](tapeworks_capture::stop) in the meantime.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         match self {

@@ -27,7 +27,7 @@ pub enum PlantError {
     #[error(transparent)]
     Interface {
         /// Why.
-        source: tapeworks_packet::live::InterfaceError,
+        source: tapeworks_nic::InterfaceError,
     },
     /// The system cannot wait for sockets.
     #[error("cannot wait for the lines: {source}")]
@@ -106,7 +106,7 @@ pub enum PlantFailure {
     #[error(transparent)]
     Interface {
         /// Why.
-        source: tapeworks_packet::live::InterfaceError,
+        source: tapeworks_nic::InterfaceError,
     },
     /// A consumer of the ring has failed or closed.
     #[error("the ring stands still: {0}")]

@@ -126,10 +126,10 @@ pub enum Source {
     },
     /// The frames of one queue of a network interface, through AF_XDP: none of them reaches the kernel's network stack.
     #[cfg(feature = "af-xdp")]
-    Xdp(tapeworks_packet::live::XdpOptions),
+    Xdp(tapeworks_nic::XdpOptions),
     /// The frames of a device, through DPDK: the kernel does not see them.
     #[cfg(feature = "dpdk")]
-    Dpdk(tapeworks_packet::live::DpdkOptions),
+    Dpdk(tapeworks_nic::DpdkOptions),
 }
 
 impl Source {

@@ -12,7 +12,7 @@ use crate::checkpoint::Taken;
 #[derive(Debug)]
 pub(super) enum Bytes {
     /// A UDP payload: the receive buffer of its packet, and the payload's range in it.
-    Received(tapeworks_packet::pool::Packet, (u32, u32)),
+    Received(tapeworks_capture::pool::Packet, (u32, u32)),
     /// Bytes from a connection, or kept by a standby.
     Owned(Vec<u8>),
 }

@@ -14,11 +14,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::{Interest, Token};
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::{self, Checksums, Origin};
+use tapeworks_capture::pool::{Packet, Pool};
 use tapeworks_market::Line;
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{FrameOptions, MAX_BATCH, PacketOptions, Received, UdpOptions};
-use tapeworks_packet::net::{self, Checksums, Origin};
-use tapeworks_packet::pool::{Packet, Pool};
+use tapeworks_nic::{FrameOptions, MAX_BATCH, PacketOptions, Received, UdpOptions};
 use tapeworks_runtime::world::{
     DatagramReceiver as _, FrameSource as _, Poll as _, Ready, Source as _, World,
 };

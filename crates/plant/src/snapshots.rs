@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
+use tapeworks_capture::LinkType;
+use tapeworks_capture::pool::Pool;
 use tapeworks_feed::live::{Input, MOST_SNAPSHOT_BYTES, MOST_SNAPSHOT_MESSAGES, SnapshotFault};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};
-use tapeworks_packet::pool::Pool;
+use tapeworks_nic::{MAX_BATCH, Received, UdpOptions};
 use tapeworks_session::SessionId;
 use tapeworks_session::requests::DayTime;
 use tapeworks_session::snapshot::{Fetched, SnapshotClient, SnapshotFailure, SnapshotLogin};

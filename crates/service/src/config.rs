@@ -13,9 +13,9 @@ use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::venue::{FEEDS, mics};
 use tapeworks_market::{Publisher, Symbol};
 #[cfg(feature = "dpdk")]
-use tapeworks_packet::live::DpdkOptions;
+use tapeworks_nic::DpdkOptions;
 #[cfg(feature = "af-xdp")]
-use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
+use tapeworks_nic::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_ring::wait::Wait;
 use tapeworks_time::clock;
 

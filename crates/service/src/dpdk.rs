@@ -1,6 +1,6 @@
 //! A device under DPDK, as flows and plants configure it.
 
-use tapeworks_packet::live::{DpdkOptions, MAX_DPDK_BUFFERS};
+use tapeworks_nic::{DpdkOptions, MAX_DPDK_BUFFERS};
 use tapeworks_runtime::config::{Reading, Section};
 
 /// Reads the keys that both have.

@@ -12,6 +12,8 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use tapeworks_capture::MAX_CAPTURED_BYTES;
+use tapeworks_capture::net::rewrite::Rewrite;
 use tapeworks_flow::builder::{Builder, DEFAULT_BATCH, DEFAULT_PACKET_BYTES, Flow, Output, Ring, Stage};
 use tapeworks_flow::graph::{EdgeKind, MAX_BATCH, MAX_CAPACITY, Place, WhenFull};
 use tapeworks_flow::packets::expression;
@@ -20,8 +22,6 @@ use tapeworks_flow::packets::reader::Pace;
 use tapeworks_flow::packets::rewriter::Steps;
 use tapeworks_flow::packets::writer::{capture_format, why_occupied};
 use tapeworks_flow::stages::{KINDS, Spec};
-use tapeworks_packet::capture::MAX_CAPTURED_BYTES;
-use tapeworks_packet::net::rewrite::Rewrite;
 use tapeworks_ring::wait::Wait;
 use toml::Spanned;
 use toml::de::DeTable;

@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use tapeworks_capture::stop;
 use tapeworks_flow::builder::OpenError;
-use tapeworks_packet::stop;
 use tapeworks_service::flow::{self, FlowError};
 use tapeworks_service::flow_config;
 

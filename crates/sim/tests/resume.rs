@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use dbn::{MboMsg, SymbolMappingMsg, SystemMsg};
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net;
 use tapeworks_engine::EngineOptions;
 use tapeworks_engine::checkpoint::Checkpoint;
 use tapeworks_engine::history::MemoryHistory;
@@ -24,8 +26,6 @@ use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, ServerOptions};
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net;
 use tapeworks_ring::disruptor::Builder;
 use tapeworks_ring::wait::Yielding;
 use tapeworks_runtime::keys::{Key, Keys};

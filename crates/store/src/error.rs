@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapeworks_packet::new_file::NewFileError;
+use tapeworks_capture::new_file::NewFileError;
 
 /// Why a file could not be written. What was written so far is removed when the writer is dropped, unless it is a whole
 /// file that cannot have its name ([`NewFileError::Name`]).

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use tapeworks_packet::new_file;
+use tapeworks_capture::new_file;
 
 use crate::error::{StoreError, list};
 

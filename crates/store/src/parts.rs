@@ -164,11 +164,11 @@ impl Destination for Together {
 mod tests {
     use std::fs;
 
+    use tapeworks_capture::new_file::NewFile;
     use tapeworks_market::event::{Event, EventKind, Session};
     use tapeworks_market::{
         BookStage, BookUpdate, InstrumentId, NbboStage, NbboUpdate, Price, Publisher, Side,
     };
-    use tapeworks_packet::new_file::NewFile;
     use tapeworks_stage::Stage;
 
     use super::*;

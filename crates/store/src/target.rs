@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Read, Seek as _, Write};
 use std::path::Path;
 
-use tapeworks_packet::new_file::{self, NewFile};
+use tapeworks_capture::new_file::{self, NewFile};
 
 use crate::error::StoreError;
 use crate::format::Format;

@@ -39,7 +39,7 @@ impl std::fmt::Debug for Writer {
 
 impl Writer {
     /// Opens a file for `schema`; the extension of `path` determines the format, unless [`Options::format`] does. `-` is standard
-    /// output. For what happens if `path` exists, see [`new_file`](tapeworks_packet::new_file).
+    /// output. For what happens if `path` exists, see [`new_file`](tapeworks_capture::new_file).
     ///
     /// # Errors
     /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], [`StoreError::Terminal`], [`StoreError::File`], and
@@ -379,11 +379,11 @@ mod tests {
     use std::fs::{self, File};
     use std::io::{self, Write};
 
+    use tapeworks_capture::new_file::NewFile;
     use tapeworks_market::{
         BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
         Symbol,
     };
-    use tapeworks_packet::new_file::NewFile;
     use tapeworks_stage::Stage;
 
     use super::*;

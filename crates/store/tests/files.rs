@@ -7,8 +7,8 @@ mod session;
 use std::path::Path;
 
 use session::*;
+use tapeworks_capture::new_file::NewFileError;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Side};
-use tapeworks_packet::new_file::NewFileError;
 use tapeworks_store::apart::{Encoders, Lost as LostUnit, Work};
 use tapeworks_store::{Compression, Format, Options, Prices, Schema, Skip, StoreError, Summary, Writer};
 

@@ -3,10 +3,10 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
+use tapeworks_capture::new_file::NewFileError;
 use tapeworks_exchange::ScenarioError;
 use tapeworks_exchange::orders::OrderOptionsError;
 use tapeworks_journal::JournalError;
-use tapeworks_packet::new_file::NewFileError;
 
 /// Why venues cannot be started or ended.
 #[derive(Debug, thiserror::Error)]

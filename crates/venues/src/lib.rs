@@ -44,8 +44,8 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tapeworks_capture::new_file::NewFile;
 use tapeworks_exchange::live::{Live, LiveOptions, LiveReport};
-use tapeworks_packet::new_file::NewFile;
 use tapeworks_runtime::world::{Receive as _, SendTo as _, System, ThreadHandle as _, Wake as _, World};
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;

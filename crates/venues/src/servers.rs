@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
 use tapeworks_exchange::random::Random;
-use tapeworks_packet::live::Sent;
+use tapeworks_nic::Sent;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::world::{
     DatagramSender, Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, Wake as _,

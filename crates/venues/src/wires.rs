@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tapeworks_exchange::live::{LivePacket, Outlet};
-use tapeworks_packet::live::{MAX_BATCH, Sent};
+use tapeworks_nic::{MAX_BATCH, Sent};
 use tapeworks_runtime::world::{DatagramSender as _, Listener as _, UdpServer as _, World};
 use tapeworks_session::requests::RequestProtocol;
 use tapeworks_session::snapshot::SnapshotProtocol;

@@ -7,14 +7,14 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::{Datagram, Transport};
+use tapeworks_capture::pool::Pool;
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Publisher, Side};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
-use tapeworks_packet::net::{Datagram, Transport};
-use tapeworks_packet::pool::Pool;
+use tapeworks_nic::{Received, UdpOptions, UdpReceiver};
 use tapeworks_session::requests::{RequestLogin, RequestStatus, Requester};
 use tapeworks_session::{Made, Request, SessionId, Store, Stream};
 use tapeworks_stage::Stage;

@@ -1,8 +1,8 @@
 //! Files: captures and framed messages.
 
-use tapeworks_packet::capture::{CaptureReader, Format, LinkType, Resolution, Writer, WriterOptions};
-use tapeworks_packet::framed::{self, FramedReader};
-use tapeworks_packet::source::ByteSource;
+use tapeworks_capture::framed::{self, FramedReader};
+use tapeworks_capture::source::ByteSource;
+use tapeworks_capture::{CaptureReader, Format, LinkType, Resolution, Writer, WriterOptions};
 
 /// A compressed input can be a thousand times as long when it is unpacked: what comes after this many packets or
 /// messages is no new case.
@@ -69,7 +69,7 @@ pub fn capture(bytes: &[u8]) {
 /// A file of length-prefixed messages: its messages, written again, are the beginning of the file.
 pub fn framed(bytes: &[u8]) {
     let source = ByteSource::from_bytes("framed", bytes.to_vec());
-    let is_plain = source.compression() == tapeworks_packet::source::Compression::None;
+    let is_plain = source.compression() == tapeworks_capture::source::Compression::None;
     let mut reader = FramedReader::new(source).with_batch_bytes(1 << 16);
     let (mut again, mut messages) = (Vec::new(), 0);
     while let Ok(Some(batch)) = reader.next_batch() {

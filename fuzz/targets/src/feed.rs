@@ -3,13 +3,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
+use tapeworks_capture::framed::FramedReader;
+use tapeworks_capture::net::{Datagram, HeaderError, TcpFlags, TcpHeader, Transport};
+use tapeworks_capture::source::ByteSource;
+use tapeworks_capture::{CaptureReader, CapturedDatagram};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Instruments, NbboStage, NbboUpdate};
-use tapeworks_packet::capture::{CaptureReader, CapturedDatagram};
-use tapeworks_packet::framed::FramedReader;
-use tapeworks_packet::net::{Datagram, HeaderError, TcpFlags, TcpHeader, Transport};
-use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{Batch, RecordBuilder};

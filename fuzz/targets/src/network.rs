@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net::layout::{Layout, Network};
-use tapeworks_packet::net::rewrite::{Rewrite, TAG_BYTES, pop_tag, push_tag};
-use tapeworks_packet::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
-use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::layout::{Layout, Network};
+use tapeworks_capture::net::rewrite::{Rewrite, TAG_BYTES, pop_tag, push_tag};
+use tapeworks_capture::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
+use tapeworks_capture::tcp::{Flow, Limits, Reassembler, StreamEvent};
 
 use crate::take::Take;
 

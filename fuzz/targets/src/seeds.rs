@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::framed;
-use tapeworks_packet::net;
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::framed;
+use tapeworks_capture::net;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
 use tapeworks_wire::{
     Ascii, AsciiNumber, NanosecondsSinceEpoch, cboe, cta, iex, memx, millennium, nasdaq, nyse, utp,
@@ -315,7 +315,7 @@ fn captures() -> io::Result<Vec<Vec<u8>>> {
 fn packets() -> io::Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     for file in captures()? {
-        let source = tapeworks_packet::source::ByteSource::from_bytes("seed", file);
+        let source = tapeworks_capture::source::ByteSource::from_bytes("seed", file);
         let Ok(mut reader) = CaptureReader::new(source) else { continue };
         while let Ok(Some(packet)) = reader.next_packet() {
             found.push(packet.bytes.to_vec());
@@ -327,9 +327,8 @@ fn packets() -> io::Result<Vec<Vec<u8>>> {
 /// The UDP payloads of the captures.
 fn payloads() -> io::Result<Vec<Vec<u8>>> {
     let packets = packets()?;
-    let datagrams = packets
-        .iter()
-        .filter_map(|packet| net::parse(tapeworks_packet::capture::LinkType::ETHERNET, packet).ok());
+    let datagrams =
+        packets.iter().filter_map(|packet| net::parse(tapeworks_capture::LinkType::ETHERNET, packet).ok());
     Ok(datagrams.map(|datagram| datagram.payload.to_vec()).collect())
 }
 

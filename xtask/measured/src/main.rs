@@ -14,13 +14,13 @@ mod translation;
 use std::hint::black_box;
 use std::process::ExitCode;
 
+use tapeworks_capture::framed::{FramedReader, write_frame};
+use tapeworks_capture::source::ByteSource;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, ScenarioError};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, NbboStage, NbboUpdate};
-use tapeworks_packet::framed::{FramedReader, write_frame};
-use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 

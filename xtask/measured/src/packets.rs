@@ -4,13 +4,13 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::ops::Range;
 
+use tapeworks_capture::framed::FramedReader;
+use tapeworks_capture::net::{Datagram, Transport};
+use tapeworks_capture::source::ByteSource;
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet};
 use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_market::{Event, Line, Publisher};
-use tapeworks_packet::framed::FramedReader;
-use tapeworks_packet::net::{Datagram, Transport};
-use tapeworks_packet::source::ByteSource;
 use tapeworks_session::{Content, SessionId, Stream};
 use tapeworks_stage::Stage as _;
 use tapeworks_time::Nanos;

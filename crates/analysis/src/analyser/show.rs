@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
+use tapeworks_capture::CapturedDatagram;
+use tapeworks_capture::net::{self, Datagram, HeaderError};
 use tapeworks_feed::channels::Sequenced;
 use tapeworks_feed::recognise;
 use tapeworks_feed::router::RoutedChannel;
@@ -13,8 +15,6 @@ use tapeworks_feed::walk::{Delivery, Opening, Walk, WalkSink};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat, Packet, Place};
 use tapeworks_follow::sequence::{Arrival, unread};
 use tapeworks_market::{Line, Publisher};
-use tapeworks_packet::capture::CapturedDatagram;
-use tapeworks_packet::net::{self, Datagram, HeaderError};
 use tapeworks_session::{Transport, for_transport};
 use tapeworks_time::Nanos;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use tapeworks_capture::net::{Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_feed::{Application, Packet};
-use tapeworks_packet::net::{Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_session::{Content, SessionId, Stream};
 
 use super::*;
@@ -209,7 +209,7 @@ fn message_files_are_merged_by_time() {
 fn the_first_message_of_line_b_names_the_feed_of_heartbeats_on_line_a() {
     let file =
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testdata/captures/utp-uqdf/QuoteShortFormMessage.pcap");
-    let mut reader = tapeworks_packet::capture::CaptureReader::open(std::path::Path::new(file)).unwrap();
+    let mut reader = tapeworks_capture::CaptureReader::open(std::path::Path::new(file)).unwrap();
     let captured = reader.next_packet().unwrap().unwrap();
     let payload = net::parse(captured.link_type, captured.bytes).unwrap().payload.to_vec();
     let mut heartbeat = payload[..20].to_vec();

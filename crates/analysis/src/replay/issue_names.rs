@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use tapeworks_capture::net;
 use tapeworks_feed::channels::Channels;
 use tapeworks_feed::walk::streams::{Part, ReadStreams, Stream};
 use tapeworks_feed::walk::{Delivery, Opening, Walk, WalkSink};
 use tapeworks_feed::{Application, FeedSpec, Naming, Packet};
 use tapeworks_follow::sequence::unread;
 use tapeworks_market::{Publisher, Symbol};
-use tapeworks_packet::net;
 use tapeworks_session::Transport;
 use tapeworks_time::Nanos;
 use tapeworks_wire::DecodeError;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tapeworks_capture::CaptureError;
 use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters, Problems};
 use tapeworks_follow::sequence::SequenceCounters;
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{InstrumentId, Level, Nbbo, NbboStage, Publisher, Side, Symbol};
-use tapeworks_packet::CaptureError;
 use tapeworks_store::{Schema, Skip};
 use tapeworks_time::Nanos;
 
@@ -108,7 +108,7 @@ pub struct FileCounters {
     pub without_time: u64,
     /// Packets with a time before 1970 or after 2554, clamped to that range.
     pub time_out_of_range: u64,
-    /// Datagrams in which damage would go unnoticed: see [`Tally::unverified`](tapeworks_packet::capture::Tally::unverified).
+    /// Datagrams in which damage would go unnoticed: see [`Tally::unverified`](tapeworks_capture::Tally::unverified).
     pub unverified: u64,
     /// End-of-session marks in message files.
     pub end_marks: u64,

@@ -1,10 +1,10 @@
 //! A step-by-step replay: its books and NBBO can be read between packets.
 
+use tapeworks_capture::CaptureError;
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::{Datagram, HeaderError, Origin, Receiver};
 use tapeworks_feed::{Packet, ProblemKind, VenueConflict};
 use tapeworks_market::{BookStage, Instruments, NbboStage};
-use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net::{Datagram, HeaderError, Origin, Receiver};
 use tapeworks_stage::{Sink as _, Stage as _};
 use tapeworks_time::Nanos;
 

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use tapeworks_analysis::bars;
 use tapeworks_analysis::replay::{self, Options};
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::net;
 use tapeworks_market::sale_conditions::SaleRules;
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::net;
 
 /// Open, high, low and close in 1e-4, volume and trades, by the start of the interval and symbol.
 pub(crate) type PlainBars = BTreeMap<(u64, String), ([Option<i64>; 4], u64, u64)>;

@@ -13,9 +13,9 @@ use tapeworks_batch::{
     Access, BatchError, Earlier, Executor, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record, Report,
     Settings, Task, Threads,
 };
+use tapeworks_capture::new_file;
 use tapeworks_feed::Application;
 use tapeworks_market::Symbol;
-use tapeworks_packet::new_file;
 use tapeworks_store::{Format, Schema};
 
 use super::replay::{Stale, complain_of_unseen};

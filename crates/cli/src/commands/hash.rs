@@ -7,9 +7,9 @@ use std::time::Instant;
 use clap::Args;
 use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
+use tapeworks_capture::{source, stop};
 use tapeworks_dispatch::search::values::{self, Listing};
 use tapeworks_dispatch::search::{Family, PerfectHash, SearchError, Width, compare, find_in};
-use tapeworks_packet::{source, stop};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table};

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tapeworks_capture::new_file::CompressedFile;
 use tapeworks_lab::assembly::{self, Listing};
 use tapeworks_lab::catalogue::{self, CATALOGUE};
 use tapeworks_lab::machine::IS_OPTIMISED;
@@ -16,7 +17,6 @@ use tapeworks_lab::statistics::show;
 use tapeworks_lab::technique::Technique;
 use tapeworks_lab::text::{self as lab_text, Rows};
 use tapeworks_lab::{book, callgrind, compare, report};
-use tapeworks_packet::new_file::CompressedFile;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table};

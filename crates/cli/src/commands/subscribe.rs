@@ -12,6 +12,7 @@ use dbn::encode::json::Encoder as JsonEncoder;
 use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
+use tapeworks_capture::new_file::Handle;
 #[cfg(feature = "aeron")]
 use tapeworks_market::Symbol;
 #[cfg(feature = "aeron")]
@@ -19,7 +20,6 @@ use tapeworks_outputs::aeron::reader::{AeronReader, AeronReaderCounters, AeronRe
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
 use tapeworks_outputs::resume::{Failover, WhenRefused};
 use tapeworks_outputs::subscriber::{DEMO_KEY, Records, SubscribeError, Subscriber, SubscriberOptions};
-use tapeworks_packet::new_file::Handle;
 use tapeworks_runtime::world::System;
 use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 

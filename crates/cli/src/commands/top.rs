@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use tapeworks_packet::stop;
+use tapeworks_capture::stop;
 use tapeworks_runtime::transport::Connector;
 
 use crate::commands::subscribe::resolve;

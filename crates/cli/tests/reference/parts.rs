@@ -14,10 +14,10 @@ use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory as _};
+use tapeworks_capture::net::{HeaderError, Layer};
 use tapeworks_feed::{Contradiction, ProblemKind};
 use tapeworks_follow::sequence::Refusal;
 use tapeworks_market::event::Gap;
-use tapeworks_packet::net::{HeaderError, Layer};
 use tapeworks_store::live::ErrorCode;
 use tapeworks_store::{Prices, Schema, Skip};
 use tapeworks_wire::fix::fix_schemas;

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
-use tapeworks_packet::capture::CaptureReader;
+use tapeworks_capture::CaptureReader;
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tapeworks_capture::new_file::{NewFileError, report_leftover};
 use tapeworks_disk::{Access, Disk, DiskFile as _};
-use tapeworks_packet::new_file::{NewFileError, report_leftover};
 use tapeworks_store::{Destination, Scratch, StoreError};
 
 use super::{ExportError, failed};

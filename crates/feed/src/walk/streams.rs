@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
+use tapeworks_capture::tcp::{Flow, Limits, Reassembler, StreamEvent};
 use tapeworks_time::Nanos;
 use tapeworks_wire::fix::{Framing, Garbled, next_message};
 use tapeworks_wire::nasdaq::soupbintcp;

@@ -17,7 +17,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tapeworks_packet::pool::{HEADROOM_BYTES, Packet, Pool};
+use tapeworks_capture::pool::{HEADROOM_BYTES, Packet, Pool};
 
 use super::{Edge, EdgeKind, Graph};
 use crate::packets::{Passing, Routed};

@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use tapeworks_packet::net::layout::Network;
-use tapeworks_packet::pool::Packet;
+use tapeworks_capture::net::layout::Network;
+use tapeworks_capture::pool::Packet;
 
 use super::{PacketStage, Passing, Routed, To};
 use tapeworks_stage::{Sink, Stage};
@@ -230,9 +230,9 @@ mod tests {
     use std::net::SocketAddrV4;
 
     use proptest::prelude::*;
-    use tapeworks_packet::capture::LinkType;
-    use tapeworks_packet::net::build::FrameBuilder;
-    use tapeworks_packet::pool::{Description, Pool};
+    use tapeworks_capture::LinkType;
+    use tapeworks_capture::net::build::FrameBuilder;
+    use tapeworks_capture::pool::{Description, Pool};
 
     use super::*;
 

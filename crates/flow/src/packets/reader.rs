@@ -9,9 +9,9 @@ mod live;
 
 use std::path::{Path, PathBuf};
 
-use tapeworks_packet::CaptureError;
-use tapeworks_packet::capture::{CaptureReader, LinkType};
-use tapeworks_packet::pool::{Description, Pool};
+use tapeworks_capture::CaptureError;
+use tapeworks_capture::pool::{Description, Pool};
+use tapeworks_capture::{CaptureReader, LinkType};
 
 #[cfg(target_os = "linux")]
 pub use self::live::{Interface, Udp};

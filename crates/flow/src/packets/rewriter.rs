@@ -3,12 +3,12 @@
 //! A packet without other holders is rewritten in place; otherwise it is copied once, into a buffer of the rewriter's own pool,
 //! and the other holders keep the original. [`Note::Copied`] counts the copies. Fields that a packet does not have (the ports
 //! of a later fragment, the addresses of ARP) are skipped and noted; the packet is passed on. See
-//! [`tapeworks_packet::net::rewrite`] for the checksums.
+//! [`tapeworks_capture::net::rewrite`] for the checksums.
 //!
 //! Cost: some 10 ns in place; a copy of the packet more where others hold it too.
 
-use tapeworks_packet::net::rewrite::{Rewrite, Unfit};
-use tapeworks_packet::pool::{Packet, Pool};
+use tapeworks_capture::net::rewrite::{Rewrite, Unfit};
+use tapeworks_capture::pool::{Packet, Pool};
 
 use super::{Note, Notes, PacketStage, Passing, Reason, Routed, To};
 use tapeworks_stage::{Sink, Stage};

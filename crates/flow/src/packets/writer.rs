@@ -16,9 +16,9 @@ mod socket;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tapeworks_packet::capture::{Format, LinkType, MAX_CAPTURED_BYTES, Writer, WriterOptions};
-use tapeworks_packet::new_file::{self, Handle, NewFile, NewFileError};
-use tapeworks_packet::pool::Packet;
+use tapeworks_capture::new_file::{self, Handle, NewFile, NewFileError};
+use tapeworks_capture::pool::Packet;
+use tapeworks_capture::{Format, LinkType, MAX_CAPTURED_BYTES, Writer, WriterOptions};
 
 #[cfg(target_os = "linux")]
 pub use self::socket::SocketWriter;

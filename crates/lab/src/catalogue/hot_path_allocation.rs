@@ -198,7 +198,7 @@ pub static TECHNIQUE: Technique = Technique {
     published: &[],
     used: &[
         Use {
-            path: "crates/packet/src/pool.rs",
+            path: "crates/capture/src/pool.rs",
             what: "has packet buffers that are all there from the start",
         },
         Use { path: "crates/ring/src/counting.rs", what: "proves in tests that a path takes no memory" },

@@ -12,14 +12,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::build::FrameBuilder;
+use tapeworks_capture::pool::Pool;
+use tapeworks_nic::{
     FrameOptions, FrameReceiver, InterfaceError, PacketOptions, Received, Sender, UdpOptions, UdpReceiver,
 };
 #[cfg(feature = "io-uring")]
-use tapeworks_packet::live::{UringReceiver, UringSocket};
-use tapeworks_packet::net::build::FrameBuilder;
-use tapeworks_packet::pool::Pool;
+use tapeworks_nic::{UringReceiver, UringSocket};
 
 use crate::measure::{Ended, Lab, Reporter, Variants};
 use crate::technique::{Assembly, Published, Technique, Use};
@@ -594,7 +594,7 @@ fn frame_options(interface: &str) -> Vec<(&'static str, FrameOptions)> {
     vec![
         ("TPACKET_V3", FrameOptions::Packet(PacketOptions::new(interface))),
         #[cfg(feature = "af-xdp")]
-        ("AF_XDP", FrameOptions::Xdp(tapeworks_packet::live::XdpOptions::new(interface))),
+        ("AF_XDP", FrameOptions::Xdp(tapeworks_nic::XdpOptions::new(interface))),
         #[cfg(feature = "dpdk")]
         ("DPDK, net_af_packet", dpdk(interface)),
     ]
@@ -604,10 +604,10 @@ fn frame_options(interface: &str) -> Vec<(&'static str, FrameOptions)> {
 #[cfg(feature = "dpdk")]
 fn dpdk(interface: &str) -> FrameOptions {
     let device = format!("net_af_packet0,iface={interface},framecnt=4096,blocksz=65536");
-    FrameOptions::Dpdk(tapeworks_packet::live::DpdkOptions {
+    FrameOptions::Dpdk(tapeworks_nic::DpdkOptions {
         arguments: ["--no-huge", "-m", "128"].map(str::to_owned).to_vec(),
         buffers: 8_192,
-        ..tapeworks_packet::live::DpdkOptions::new(device)
+        ..tapeworks_nic::DpdkOptions::new(device)
     })
 }
 
@@ -661,11 +661,11 @@ pub static TECHNIQUE: Technique = Technique {
         figure: "round trips by AF_XDP of 6.5 us at best, and settings that lose all of it",
     }],
     used: &[
-        Use { path: "crates/packet/src/live/udp.rs", what: "receives by recvmmsg" },
-        Use { path: "crates/packet/src/live/ring.rs", what: "receives out of a TPACKET_V3 ring" },
-        Use { path: "crates/packet/src/live/xdp.rs", what: "receives by AF_XDP" },
-        Use { path: "crates/packet/src/live/dpdk.rs", what: "receives by DPDK" },
-        Use { path: "crates/packet/src/live/uring.rs", what: "receives by io_uring" },
+        Use { path: "crates/nic/src/udp.rs", what: "receives by recvmmsg" },
+        Use { path: "crates/nic/src/ring.rs", what: "receives out of a TPACKET_V3 ring" },
+        Use { path: "crates/nic/src/xdp.rs", what: "receives by AF_XDP" },
+        Use { path: "crates/nic/src/dpdk.rs", what: "receives by DPDK" },
+        Use { path: "crates/nic/src/uring.rs", what: "receives by io_uring" },
     ],
     assembly: &[
         Assembly {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use tapeworks_packet::live::{MAX_BATCH, Sender, Sent};
+use tapeworks_nic::{MAX_BATCH, Sender, Sent};
 
 use crate::measure::{Ended, Lab, Reporter, Variants};
 use crate::results::Scale;
@@ -211,8 +211,8 @@ pub static TECHNIQUE: Technique = Technique {
         figure: "some 300 ns for getpid on a Skylake with the mitigations of 2018, near 100 ns before; some 500 ns on a Ryzen 3900X",
     }],
     used: &[
-        Use { path: "crates/packet/src/live/sender.rs", what: "sends up to 64 packets by one call" },
-        Use { path: "crates/packet/src/live/udp.rs", what: "receives up to 64 datagrams by one call" },
+        Use { path: "crates/nic/src/sender.rs", what: "sends up to 64 packets by one call" },
+        Use { path: "crates/nic/src/udp.rs", what: "receives up to 64 datagrams by one call" },
         Use { path: "crates/ring/src/broadcast.rs", what: "passes events to other processes without a call" },
     ],
     assembly: &[

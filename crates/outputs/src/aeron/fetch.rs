@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tapeworks_packet::stop;
+use tapeworks_capture::stop;
 use tapeworks_runtime::transport::{Connector, Transport};
 use tapeworks_runtime::world::{Stream as _, System, World};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
 use tapeworks_market::{Event, InstrumentId, Symbol};
-use tapeworks_packet::live::Sent;
+use tapeworks_nic::Sent;
 use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net;
 use tapeworks_engine::history::MemoryHistory;
 use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
@@ -15,8 +17,6 @@ use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, Nbbo
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::net;
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
 use tapeworks_runtime::keys::{Key, Keys};

@@ -6,9 +6,9 @@ use std::net::{Shutdown, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use mio::{Interest, Token};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{FrameOptions, InterfaceError, Received, Sent, UdpOptions};
-use tapeworks_packet::pool::Pool;
+use tapeworks_capture::LinkType;
+use tapeworks_capture::pool::Pool;
+use tapeworks_nic::{FrameOptions, InterfaceError, Received, Sent, UdpOptions};
 
 /// A socket that became ready. It is reported once: until an operation on it would block it may have more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ pub trait Source<P> {
     fn deregister(&mut self, poll: &P) -> io::Result<()>;
 }
 
-/// Receives the datagrams of a line: see [`UdpReceiver`](tapeworks_packet::live::UdpReceiver).
+/// Receives the datagrams of a line: see [`UdpReceiver`](tapeworks_nic::UdpReceiver).
 pub trait DatagramReceiver: Debug + Send + Sized + 'static {
     /// Opens the socket. Payloads get the link type `link_type`.
     ///
@@ -111,7 +111,7 @@ pub trait DatagramReceiver: Debug + Send + Sized + 'static {
     ) -> io::Result<usize>;
 }
 
-/// Sends datagrams to one address: see [`Sender`](tapeworks_packet::live::Sender).
+/// Sends datagrams to one address: see [`Sender`](tapeworks_nic::Sender).
 pub trait DatagramSender: Debug + Send + Sized + 'static {
     /// Sends to `to`; a group is sent to out of `interface`, `hops` far.
     ///
@@ -222,7 +222,7 @@ pub trait BlockingStream: Read + Write + Debug + Send + Sized + 'static {
     fn set_time_limits(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()>;
 }
 
-/// Receives the frames of an interface: see [`FrameReceiver`](tapeworks_packet::live::FrameReceiver).
+/// Receives the frames of an interface: see [`FrameReceiver`](tapeworks_nic::FrameReceiver).
 pub trait FrameSource: Debug + Send + Sized + 'static {
     /// Opens the interface.
     ///

@@ -12,12 +12,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mio::event::Source as _;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
+use tapeworks_capture::LinkType;
+use tapeworks_capture::pool::Pool;
 use tapeworks_disk::System;
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{
-    FrameOptions, FrameReceiver, InterfaceError, Received, Sent, UdpOptions, UdpReceiver,
-};
-use tapeworks_packet::pool::Pool;
+use tapeworks_nic::{FrameOptions, FrameReceiver, InterfaceError, Received, Sent, UdpOptions, UdpReceiver};
 use tapeworks_ring::cpu::{self, CpuError};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_time::Nanos;
@@ -102,7 +100,7 @@ impl World for System {
     type Poll = SystemPoll;
     type Waker = mio::Waker;
     type DatagramReceiver = UdpReceiver;
-    type DatagramSender = tapeworks_packet::live::Sender;
+    type DatagramSender = tapeworks_nic::Sender;
     type UdpServer = mio::net::UdpSocket;
     type Listener = mio::net::TcpListener;
     type Stream = mio::net::TcpStream;
@@ -277,7 +275,7 @@ impl DatagramReceiver for UdpReceiver {
     }
 }
 
-impl DatagramSender for tapeworks_packet::live::Sender {
+impl DatagramSender for tapeworks_nic::Sender {
     fn open(to: SocketAddrV4, hops: u32, interface: Ipv4Addr) -> io::Result<Self> {
         Self::udp_out_of(to, hops, interface)
     }

@@ -5,9 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tapeworks_flow::packets::{LACKS_AF_XDP, LACKS_DPDK};
-use tapeworks_packet::live::{
-    self, DpdkOptions, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions,
-};
+use tapeworks_nic::{DpdkOptions, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions};
 
 use super::Spec;
 use crate::dpdk::read_dpdk;
@@ -50,8 +48,8 @@ fn read_count(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> Option<u64>
 /// The name of an interface that there is.
 fn read_interface(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> String {
     let Some((name, span)) = stage.required_text(reading, "interface") else { return String::new() };
-    if !live::exists(&name) {
-        reading.unknown(span, &format!("an interface '{name}'"), &name, &live::names());
+    if !tapeworks_nic::exists(&name) {
+        reading.unknown(span, &format!("an interface '{name}'"), &name, &tapeworks_nic::names());
     }
     name
 }

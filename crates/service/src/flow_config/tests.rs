@@ -1,7 +1,7 @@
 //! Configurations, good and with every kind of slip.
 
 use tapeworks_flow::graph::Edge;
-use tapeworks_packet::live::PacketOptions;
+use tapeworks_nic::PacketOptions;
 
 use super::*;
 

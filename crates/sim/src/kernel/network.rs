@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mio::{Interest, Token};
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{FrameOptions, InterfaceError, Received, Sent, UdpOptions};
-use tapeworks_packet::pool::{Description, Pool};
+use tapeworks_capture::LinkType;
+use tapeworks_capture::pool::{Description, Pool};
+use tapeworks_nic::{FrameOptions, InterfaceError, Received, Sent, UdpOptions};
 use tapeworks_runtime::world::{
     BlockingStream, DatagramReceiver, DatagramSender, FrameSource, Listener, Poll, Ready, Source, Stream,
     UdpServer, Wake,

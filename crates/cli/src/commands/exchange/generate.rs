@@ -8,10 +8,10 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_analysis::generate;
+use tapeworks_capture::new_file;
 use tapeworks_exchange::{
     FileForm, LineFaults, Report, Scenario, ScenarioKind, VenueConfig, VenueKind, WrongVenue,
 };
-use tapeworks_packet::new_file;
 use tapeworks_time::Nanos;
 
 use crate::ending::{Ending, Failure, Result};

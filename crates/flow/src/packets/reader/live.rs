@@ -1,10 +1,10 @@
 //! Packets from the network.
 
-use tapeworks_packet::live::{
+use tapeworks_capture::pool::Pool;
+use tapeworks_nic::{
     DpdkOptions, FrameCounts, FrameOptions, FrameReceiver, InterfaceError, PacketOptions, PacketStatistics,
     Received, UdpOptions, UdpReceiver, XdpOptions,
 };
-use tapeworks_packet::pool::Pool;
 
 use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
 use tapeworks_stage::Sink as _;

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{Sender, Sent};
-use tapeworks_packet::net::layout::Fragment;
-use tapeworks_packet::pool::Packet;
+use tapeworks_capture::LinkType;
+use tapeworks_capture::net::layout::Fragment;
+use tapeworks_capture::pool::Packet;
+use tapeworks_nic::{Sender, Sent};
 
 use super::super::{PAYLOAD, PacketStage, Passing, Reason, Routed, StageError, To};
 use tapeworks_stage::{Sink, Stage};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use tapeworks_packet::capture::CaptureReader;
-use tapeworks_packet::pool::{Description, Pool};
+use tapeworks_capture::CaptureReader;
+use tapeworks_capture::pool::{Description, Pool};
 
 use super::*;
 use crate::packets::Outbox;

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
-use tapeworks_packet::live::{FrameReceiver, Received, Sender, UdpOptions, UdpReceiver};
+use tapeworks_capture::net::build::FrameBuilder;
+use tapeworks_capture::pool::Pool;
+use tapeworks_nic::{FrameReceiver, Received, Sender, UdpOptions, UdpReceiver};
 #[cfg(feature = "io-uring")]
-use tapeworks_packet::live::{UringReceiver, UringSocket};
-use tapeworks_packet::net::build::FrameBuilder;
-use tapeworks_packet::pool::Pool;
+use tapeworks_nic::{UringReceiver, UringSocket};
 
 use super::{BUFFER_BYTES, BUFFERS, BURST, BYTES, OURS, PAYLOAD, Pair, frame_options, ip, missing};
 use crate::measure::{Ended, Lab, Reporter, Variants};
