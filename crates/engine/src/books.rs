@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tapeworks_market::book::BATCH;
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate, Publisher};
-use tapeworks_stage::{Inline, Sink, Through};
+use tapeworks_market::{BookStage, Event, Instruments, Market, NbboStage, NbboUpdate, Publisher};
 use tapeworks_store::live::Carried;
 use tapeworks_time::Nanos;
 
@@ -30,35 +28,12 @@ impl<P: Publish> Publish for Option<P> {
     }
 }
 
-struct Outlet<P> {
-    publisher: P,
-    carried: Option<Carried>,
-    instruments: Instruments,
-    contradicted: Arc<Contradicted>,
-}
-
-impl<P: Publish> Sink<NbboUpdate<'_>> for Outlet<P> {
-    #[inline]
-    fn put(&mut self, update: NbboUpdate<'_>) {
-        let event = update.book.event;
-        if event.kind == EventKind::SymbolMapping
-            && let Some(symbol) = event.symbol()
-        {
-            self.instruments.intern(symbol);
-        }
-        self.publisher.publish(&update, &self.instruments);
-        if let Some(carried) = &mut self.carried {
-            carried.note(&update);
-        }
-        self.contradicted.note(&update.book);
-    }
-}
-
 /// Books and NBBO with their part of a checkpoint. `P` receives every update.
 pub struct MarketStage<P = ()> {
-    market: Through<BookStage, NbboStage>,
-    buffer: Vec<Event>,
-    outlet: Outlet<P>,
+    market: Market,
+    publisher: P,
+    carried: Option<Carried>,
+    contradicted: Arc<Contradicted>,
     /// Latest receive time of the events.
     now: Nanos,
     /// The feeds of each channel.
@@ -67,7 +42,7 @@ pub struct MarketStage<P = ()> {
 
 impl<P> std::fmt::Debug for MarketStage<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MarketStage({} symbols)", self.outlet.instruments.len())
+        write!(f, "MarketStage({} symbols)", self.market.instruments.len())
     }
 }
 
@@ -75,14 +50,10 @@ impl<P: Publish> MarketStage<P> {
     /// Creates empty books.
     pub fn new(options: &EngineOptions, publisher: P) -> Self {
         Self {
-            market: options.books.stages(),
-            buffer: Vec::with_capacity(BATCH),
-            outlet: Outlet {
-                publisher,
-                carried: options.keeps_last_trades.then(Carried::default),
-                instruments: options.books.instruments(),
-                contradicted: Arc::new(Contradicted::new(options.channels.len())),
-            },
+            market: Market::new(&options.books),
+            publisher,
+            carried: options.keeps_last_trades.then(Carried::default),
+            contradicted: Arc::new(Contradicted::new(options.channels.len())),
             now: Nanos(0),
             feeds: options.channels.iter().map(|channel| channel.publishers().collect()).collect(),
         }
@@ -90,15 +61,15 @@ impl<P: Publish> MarketStage<P> {
 
     /// Continues from a restored state.
     pub fn restore(&mut self, start: Start) {
-        (self.market, self.outlet.instruments, self.now) = (start.stages, start.instruments, start.now);
-        if let Some(carried) = &mut self.outlet.carried {
+        (self.market, self.now) = (start.market, start.now);
+        if let Some(carried) = &mut self.carried {
             *carried = start.carried;
         }
         // The books do not record which of the feed's channels was contradicted, so mark all of them.
         for (channel, feeds) in self.feeds.iter().enumerate() {
-            let mut books = feeds.iter().filter_map(|feed| self.market.first.feed(*feed));
+            let mut books = feeds.iter().filter_map(|feed| self.market.books().feed(*feed));
             if books.any(|books| books.contradicted_count() > 0) {
-                self.outlet.contradicted.set(channel);
+                self.contradicted.set(channel);
             }
         }
     }
@@ -106,12 +77,15 @@ impl<P: Publish> MarketStage<P> {
     /// Applies a batch of events and publishes each update.
     #[inline]
     pub fn apply(&mut self, events: &[Event]) {
-        let mut edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
-        for event in events {
-            self.now = self.now.max(event.ts_recv);
-            edge.put(*event);
-        }
-        edge.end_of_batch();
+        let Self { market, publisher, carried, contradicted, now, .. } = self;
+        *now = events.iter().fold(*now, |now, event| now.max(event.ts_recv));
+        market.apply(events, |update, instruments| {
+            publisher.publish(update, instruments);
+            if let Some(carried) = carried {
+                carried.note(update);
+            }
+            contradicted.note(&update.book);
+        });
     }
 
     /// Returns books, NBBO, symbols and last trades as plain values.
@@ -123,42 +97,42 @@ impl<P: Publish> MarketStage<P> {
     #[must_use]
     pub fn image_in(&self, mut image: MarketImage) -> MarketImage {
         let MarketImage { books, nbbo, symbols, carried, now } = &mut image;
-        self.market.first.image_into(books);
-        self.market.second.image_into(nbbo);
+        self.market.books().image_into(books);
+        self.market.nbbo().image_into(nbbo);
         symbols.clear();
-        symbols.extend(self.outlet.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()));
-        *carried = self.outlet.carried.as_ref().map(Carried::image).unwrap_or_default();
+        symbols.extend(self.market.instruments.symbols().iter().map(|symbol| *symbol.as_bytes()));
+        *carried = self.carried.as_ref().map(Carried::image).unwrap_or_default();
         *now = self.now.0;
         image
     }
 
     /// Returns the channels whose books are contradicted.
     pub fn contradicted(&self) -> Arc<Contradicted> {
-        Arc::clone(&self.outlet.contradicted)
+        Arc::clone(&self.contradicted)
     }
 
     /// Returns the books.
     pub const fn books(&self) -> &BookStage {
-        &self.market.first
+        self.market.books()
     }
 
     /// Returns the NBBO.
     pub const fn nbbo(&self) -> &NbboStage {
-        &self.market.second
+        self.market.nbbo()
     }
 
     /// Returns the symbols.
     pub const fn instruments(&self) -> &Instruments {
-        &self.outlet.instruments
+        &self.market.instruments
     }
 
     /// Returns the receiver of the updates.
     pub const fn publisher(&self) -> &P {
-        &self.outlet.publisher
+        &self.publisher
     }
 
     /// Returns the receiver of the updates, with the symbols and the NBBO that it may display.
     pub const fn publisher_mut(&mut self) -> (&mut P, &Instruments, &NbboStage) {
-        (&mut self.outlet.publisher, &self.outlet.instruments, &self.market.second)
+        (&mut self.publisher, &self.market.instruments, self.market.nbbo())
     }
 }

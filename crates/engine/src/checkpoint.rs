@@ -18,7 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
-use tapeworks_market::{BookStage, Event, NbboStage, Symbol};
+use tapeworks_market::{BookStage, Event, Market, NbboStage, Symbol};
 use tapeworks_planted::planted;
 use tapeworks_stage::Through;
 use tapeworks_store::live::Carried;
@@ -152,8 +152,9 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
     nbbo.price_lots(instruments.symbols());
     let carried = Carried::from_image(&body.market.carried, instruments.len())
         .ok_or("it has a last trade of no instrument or side")?;
-    let (next, stages, now) = (body.counters.events, Through::new(books, nbbo), header.time);
-    Ok(Restored { record, engine, market: Start { next, stages, instruments, carried, now } })
+    let market = Market { stages: Through::new(books, nbbo), instruments };
+    let (next, now) = (body.counters.events, header.time);
+    Ok(Restored { record, engine, market: Start { next, market, carried, now } })
 }
 
 /// Why bytes are not a checkpoint, or a state cannot be encoded as one.

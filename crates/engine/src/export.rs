@@ -27,8 +27,7 @@ use jiff::civil::Date;
 use tapeworks_capture::new_file::NewFileError;
 use tapeworks_disk::{Disk, System};
 use tapeworks_journal::{JournalError, JournalReader, LOST};
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate, Publisher};
-use tapeworks_stage::{Stage as _, Through};
+use tapeworks_market::{Event, Market, Publisher};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 use tapeworks_time::Nanos;
@@ -235,12 +234,12 @@ pub fn export_in<D: Disk>(
 const SLACK: u64 = Nanos::SECOND;
 
 /// Restores books and instruments from the checkpoint at which the files start or continue.
-fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboStage>, Instruments) {
+fn go_on_from(start: Start, outputs: &mut [Output]) -> Market {
     let now = start.time();
-    let Start { stages, instruments, carried, .. } = start;
-    let state = State { books: &stages.first, nbbo: &stages.second, instruments: &instruments, now };
+    let Start { market, carried, .. } = start;
+    let state = State { books: market.books(), nbbo: market.nbbo(), instruments: &market.instruments, now };
     outputs.iter_mut().for_each(|output| output.writer.restore(&state, &carried));
-    (stages, instruments)
+    market
 }
 
 /// Creates the files of the inputs received in `begin..end`.
@@ -290,10 +289,9 @@ fn make<D: Disk>(
             outputs.push(Output { feeds, path, writer });
         }
     }
-    let mut market = books.stages();
-    let mut instruments = books.instruments();
+    let mut market = Market::new(books);
     if let Some(start) = start {
-        (market, instruments) = go_on_from(start, &mut outputs);
+        market = go_on_from(start, &mut outputs);
     }
     let (mut has_begun, mut losses) = (false, Losses::default());
     let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
@@ -322,26 +320,19 @@ fn make<D: Disk>(
         made += events.len() as u64;
         // A replay sends no requests.
         while engine.take_request().is_some() {}
-        // An instrument is known from its mapping on: an event that clears a venue clears the instruments known by
-        // then.
-        for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {
-            if let Some(symbol) = part.first().and_then(Event::symbol) {
-                instruments.intern(symbol);
-            }
-            market.process(part, &mut |update: NbboUpdate<'_>| {
-                let Event { publisher: feed, ts_recv, .. } = *update.book.event;
-                has_begun = has_begun || ts_recv >= since;
-                for output in &mut outputs {
-                    if !output.feeds.is_empty() && !output.feeds.contains(&feed) {
-                        output.writer.pass(update.book.event);
-                    } else if !has_begun {
-                        output.writer.watch(&update);
-                    } else if written.is_ok() && ts_recv < end {
-                        written = output.writer.put(&update, &instruments);
-                    }
+        market.apply(&events, |update, instruments| {
+            let Event { publisher: feed, ts_recv, .. } = *update.book.event;
+            has_begun = has_begun || ts_recv >= since;
+            for output in &mut outputs {
+                if !output.feeds.is_empty() && !output.feeds.contains(&feed) {
+                    output.writer.pass(update.book.event);
+                } else if !has_begun {
+                    output.writer.watch(update);
+                } else if written.is_ok() && ts_recv < end {
+                    written = output.writer.put(update, instruments);
                 }
-            });
-        }
+            }
+        });
         written?;
         written = Ok(());
         events.clear();
@@ -349,7 +340,7 @@ fn make<D: Disk>(
             let Restored { record, engine: restored, market: start } = *state;
             reader = JournalReader::at_number_in(journal, record)?.ok_or_else(beheaded)?;
             engine = restored;
-            (market, instruments) = go_on_from(start, &mut outputs);
+            market = go_on_from(start, &mut outputs);
         }
         if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {
             return Err(ExportError::Stopped);
@@ -357,7 +348,7 @@ fn make<D: Disk>(
     }
     let mut files = Vec::new();
     for Output { path, writer, .. } in outputs {
-        let summary = writer.finish(&instruments)?;
+        let summary = writer.finish(&market.instruments)?;
         if summary.records == 0 {
             D::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
             // The folder stays if it has other files.

@@ -6,9 +6,9 @@
 use tapeworks_market::book::BATCH;
 use tapeworks_market::event::Gap;
 use tapeworks_market::{
-    BookOptions, BookStage, Event, EventKind, InstrumentId, Instruments, NbboStage, NbboUpdate, Symbol,
+    BookOptions, BookStage, Event, EventKind, InstrumentId, Instruments, Market, NbboStage, NbboUpdate,
+    Symbol,
 };
-use tapeworks_stage::{Sink, Stage, Through};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, Carried, Part, RecordBuilder, State};
 use tapeworks_time::Nanos;
@@ -70,53 +70,40 @@ pub enum Special {
 
 /// Books and NBBO, with the number of the event that caused each update.
 #[derive(Debug)]
-pub struct Market {
-    stages: Through<BookStage, NbboStage>,
-    /// The instruments.
-    pub instruments: Instruments,
+pub struct NumberedMarket {
+    market: Market,
     /// The number of the next event.
     pub next: u64,
     /// The receive time of the last event.
     pub now: Nanos,
 }
 
-struct Outlet<'a, F> {
-    each: F,
-    instruments: &'a Instruments,
-    event: u64,
-    /// 1 if each event yields one update, otherwise 0.
-    step: u64,
-}
-
-impl<F: FnMut(u64, &NbboUpdate<'_>, &Instruments)> Sink<NbboUpdate<'_>> for Outlet<'_, F> {
-    #[inline]
-    fn put(&mut self, update: NbboUpdate<'_>) {
-        (self.each)(self.event, &update, self.instruments);
-        self.event = self.event.saturating_add(self.step);
-    }
-}
-
-impl Market {
+impl NumberedMarket {
     /// Creates empty books.
     pub fn new(options: &BookOptions) -> Self {
-        Self { stages: options.stages(), instruments: options.instruments(), next: 0, now: Nanos(0) }
+        Self { market: Market::new(options), next: 0, now: Nanos(0) }
     }
 
     /// Continues from a restored state.
     pub fn restore(&mut self, start: Start) -> Carried {
-        let Start { next, stages, instruments, carried, now } = start;
-        *self = Self { stages, instruments, next, now };
+        let Start { next, market, carried, now } = start;
+        *self = Self { market, next, now };
         carried
     }
 
     /// Returns the books.
     pub const fn books(&self) -> &BookStage {
-        &self.stages.first
+        self.market.books()
     }
 
     /// Returns the NBBO.
     pub const fn nbbo(&self) -> &NbboStage {
-        &self.stages.second
+        self.market.nbbo()
+    }
+
+    /// Returns the instruments.
+    pub const fn instruments(&self) -> &Instruments {
+        &self.market.instruments
     }
 
     /// Processes the next of `events`, up to and including one that yields a [`Special`].
@@ -125,7 +112,7 @@ impl Market {
     pub fn advance(
         &mut self,
         events: &[Event],
-        each: impl FnMut(u64, &NbboUpdate<'_>, &Instruments),
+        mut each: impl FnMut(u64, &NbboUpdate<'_>, &Instruments),
     ) -> (usize, Option<Special>) {
         let window = events.get(..BATCH).unwrap_or(events);
         let alone = window.iter().position(is_alone);
@@ -137,9 +124,12 @@ impl Market {
         let Some(batch) = window.get(..taken) else { return (0, None) };
         let Some(last) = batch.last() else { return (0, None) };
         let special = if alone == Some(0) { self.special(last) } else { None };
-        let step = u64::from(alone != Some(0));
-        let mut outlet = Outlet { each, instruments: &self.instruments, event: self.next, step };
-        self.stages.process(batch, &mut outlet);
+        // An event that is processed alone may yield several updates.
+        let (mut number, step) = (self.next, u64::from(alone != Some(0)));
+        self.market.apply(batch, |update, instruments| {
+            each(number, update, instruments);
+            number = number.saturating_add(step);
+        });
         self.next = self.next.saturating_add(taken as u64);
         self.now = self.now.max(last.ts_recv);
         (taken, special)
@@ -147,9 +137,10 @@ impl Market {
 
     fn special(&mut self, event: &Event) -> Option<Special> {
         if let Some(symbol) = event.symbol() {
-            let known = self.instruments.len();
-            let instrument = self.instruments.intern(symbol);
-            return (self.instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
+            let instruments = &mut self.market.instruments;
+            let known = instruments.len();
+            let instrument = instruments.intern(symbol);
+            return (instruments.len() > known).then_some(Special::Mapping(instrument, symbol));
         }
         // The gap of a single instrument shows in the flags of its records.
         let is_of_channel = event.instrument >= InstrumentId::UNKNOWN;
@@ -160,7 +151,7 @@ impl Market {
 /// Books, NBBO and the records derived from them.
 pub struct Replica {
     /// Books and NBBO.
-    pub market: Market,
+    pub market: NumberedMarket,
     /// End of the current minute, in ns of receive time.
     minute_end: u64,
     /// Records of each schema, indexed by [`place_of`].
@@ -168,8 +159,8 @@ pub struct Replica {
 }
 
 /// Returns the state from which records are made.
-const fn state_of(market: &Market) -> State<'_> {
-    State { books: market.books(), nbbo: market.nbbo(), instruments: &market.instruments, now: market.now }
+const fn state_of(market: &NumberedMarket) -> State<'_> {
+    State { books: market.books(), nbbo: market.nbbo(), instruments: market.instruments(), now: market.now }
 }
 
 /// Returns whether an event must be processed alone: it yields more than one update, or a [`Special`].
@@ -188,7 +179,7 @@ impl Replica {
             batch: Batch::default(),
         };
         let by_schema = Schema::ALL.into_iter().map(of_schema).collect();
-        Self { market: Market::new(options), minute_end: 0, by_schema }
+        Self { market: NumberedMarket::new(options), minute_end: 0, by_schema }
     }
 
     /// Continues from a restored state. Later records equal those of a replica that has processed every earlier event.

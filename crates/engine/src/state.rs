@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tapeworks_market::book::BooksImage;
 use tapeworks_market::nbbo::NbboImage;
-use tapeworks_market::{BookOptions, BookStage, InstrumentId, Instruments, NbboStage, Symbol};
-use tapeworks_stage::Through;
+use tapeworks_market::{BookOptions, InstrumentId, Market, Symbol};
 use tapeworks_store::live::{Carried, CarriedImage};
 use tapeworks_time::Nanos;
 
@@ -13,8 +12,7 @@ use tapeworks_time::Nanos;
 pub struct Start {
     /// Number of that event.
     pub(crate) next: u64,
-    pub(crate) stages: Through<BookStage, NbboStage>,
-    pub(crate) instruments: Instruments,
+    pub(crate) market: Market,
     pub(crate) carried: Carried,
     /// Latest receive time of the events before it.
     pub(crate) now: Nanos,
@@ -28,11 +26,11 @@ impl Start {
         now: Nanos,
         symbols: impl IntoIterator<Item = Symbol>,
     ) -> Self {
-        let mut instruments = options.instruments();
+        let mut market = Market::new(options);
         for symbol in symbols {
-            instruments.intern(symbol);
+            market.instruments.intern(symbol);
         }
-        Self { next, stages: options.stages(), instruments, carried: Carried::default(), now }
+        Self { next, market, carried: Carried::default(), now }
     }
 
     /// Returns the number of the reader's first event.
@@ -48,7 +46,12 @@ impl Start {
     /// Returns the instruments known before it.
     pub fn symbols(&self) -> impl Iterator<Item = (InstrumentId, Symbol)> {
         // Instrument numbers have 32 bits.
-        self.instruments.symbols().iter().zip(0..).map(|(symbol, index)| (InstrumentId(index), *symbol))
+        self.market
+            .instruments
+            .symbols()
+            .iter()
+            .zip(0..)
+            .map(|(symbol, index)| (InstrumentId(index), *symbol))
     }
 }
 

@@ -27,7 +27,7 @@ use crate::output::Output;
 use crate::reader::Reader;
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
-use tapeworks_engine::replica::{Market, Special};
+use tapeworks_engine::replica::{NumberedMarket, Special};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::waiting::QUIET;
 use tapeworks_runtime::worker::Worker;
@@ -357,7 +357,7 @@ fn trade_record(instruments: &Instruments, event: u64, update: &NbboUpdate<'_>) 
 
 /// Makes records of events, and puts them into the subscribers' queues.
 struct RecordBuilder {
-    market: Market,
+    market: NumberedMarket,
     /// By instrument.
     changes: Vec<Change>,
     subscribers: Vec<Subscriber>,
@@ -366,7 +366,12 @@ struct RecordBuilder {
 
 impl RecordBuilder {
     fn new(books: &BookOptions) -> Self {
-        Self { market: Market::new(books), changes: Vec::new(), subscribers: Vec::new(), made: Vec::new() }
+        Self {
+            market: NumberedMarket::new(books),
+            changes: Vec::new(),
+            subscribers: Vec::new(),
+            made: Vec::new(),
+        }
     }
 
     /// Continues from a state. The state does not contain when each NBBO last changed, so the last event before it is used.
@@ -374,7 +379,7 @@ impl RecordBuilder {
         let (event, now) = (start.first_event().saturating_sub(1), start.time().0);
         self.market.restore(start);
         let change = Change { event, ts_event: now, ts_recv: now };
-        self.changes = vec![change; self.market.instruments.len()];
+        self.changes = vec![change; self.market.instruments().len()];
     }
 
     fn events(&mut self, events: &[Event]) {
@@ -439,7 +444,7 @@ impl RecordBuilder {
     fn admit(&mut self, newcomer: Newcomer) {
         let shows_quotes = newcomer.wants_current.is_none();
         let mut subscriber = Subscriber::new(newcomer);
-        for (index, symbol) in self.market.instruments.symbols().iter().enumerate() {
+        for (index, symbol) in self.market.instruments().symbols().iter().enumerate() {
             // Instrument numbers have 32 bits.
             let Ok(index) = u32::try_from(index) else { break };
             let instrument = InstrumentId(index);
@@ -454,7 +459,7 @@ impl RecordBuilder {
 
     /// Shows every instrument to the subscriptions that requested it.
     fn show_current(&mut self) {
-        let instruments = self.market.instruments.len();
+        let instruments = self.market.instruments().len();
         for subscriber in self.subscribers.iter_mut().filter(|one| one.takes_request()) {
             (0..).take(instruments).map(InstrumentId).for_each(|instrument| subscriber.show(instrument));
         }
@@ -480,7 +485,7 @@ impl RecordBuilder {
                 if is_shown {
                     best.flags = best.flags.with(Flags::SNAPSHOT);
                 }
-                nbbo_record(&market.instruments, instrument, &best, change)
+                nbbo_record(market.instruments(), instrument, &best, change)
             });
         }
         subscribers.retain(|subscriber| !subscriber.is_gone());

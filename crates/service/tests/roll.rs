@@ -13,12 +13,11 @@ use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, JournalWriter};
-use tapeworks_market::{Event, Instruments, Line, NbboUpdate, Publisher};
+use tapeworks_market::{Event, Line, Market, Publisher};
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions};
 use tapeworks_service::config::Config;
 use tapeworks_service::service::Service;
-use tapeworks_stage::Stage as _;
 use tapeworks_store::{Options, Schema, Writer};
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;
@@ -79,14 +78,9 @@ fn records(path: &Path) -> Vec<Vec<u8>> {
 /// What a file of all of the events holds.
 fn whole(events: &[Event], path: &Path) -> Vec<Vec<u8>> {
     let mut writer = Writer::create(path, Schema::Mbo, &Options::default()).unwrap();
-    let (mut instruments, mut market) = (Instruments::default(), plant(path).books().stages());
-    for event in events {
-        if let Some(symbol) = event.symbol() {
-            instruments.intern(symbol);
-        }
-        market.process(&[*event], &mut |update: NbboUpdate<'_>| writer.put(&update, &instruments).unwrap());
-    }
-    writer.finish(&instruments).unwrap();
+    let mut market = Market::new(&plant(path).books());
+    market.apply(events, |update, instruments| writer.put(update, instruments).unwrap());
+    writer.finish(&market.instruments).unwrap();
     records(path)
 }
 

@@ -17,12 +17,11 @@ use prost::Message as _;
 use serde_json::Value;
 use served::Served;
 use tapeworks_market::event::Gap;
-use tapeworks_market::{BookStage, Event, Flags, Instruments, NbboStage, NbboUpdate};
+use tapeworks_market::{BookOptions, Event, Flags, Market};
 use tapeworks_outputs::stream::messages::{Kind, Lagged, Record};
 use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::WebSetting;
 use tapeworks_service::web;
-use tapeworks_stage::{Stage, Through};
 use tapeworks_store::trade_of;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -132,16 +131,12 @@ struct Expected {
 
 /// The records of all `events`, and of those from the number `from` on.
 fn expected(events: &[Event], from: usize) -> (Expected, Expected) {
-    let mut market = Through::new(BookStage::new([]), NbboStage::new(Default::default(), [], 0));
-    let mut instruments = Instruments::default();
+    let mut market = Market::new(&BookOptions::default());
     let (mut before, mut after) = (Expected::default(), Expected::default());
     for (number, event) in events.iter().enumerate() {
-        if let Some(symbol) = event.symbol() {
-            instruments.intern(symbol);
-        }
         let to = if number < from { &mut before } else { &mut after };
         let number = number as u64;
-        market.process(&[*event], &mut |update: NbboUpdate<'_>| {
+        market.apply(&[*event], |update, instruments| {
             let symbol = || instruments.symbol(update.book.event.instrument).unwrap().as_str().to_owned();
             if update.changed {
                 let nbbo = update.nbbo;

@@ -11,11 +11,10 @@ use tapeworks_disk::Disk as _;
 use tapeworks_engine::days::earlier_journals_in;
 use tapeworks_engine::history::{History, HistoryError, Read as HistoryRead};
 use tapeworks_engine::{EngineOptions, JournalHistory};
-use tapeworks_market::{EventKind, Instruments, NbboUpdate};
+use tapeworks_market::Market;
 use tapeworks_plant::PlantOptions;
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_runtime::world::World as _;
-use tapeworks_stage::Stage as _;
 use tapeworks_store::{Destination, Options, Schema, Scratch, StoreError, Writer};
 use tapeworks_time::Nanos;
 
@@ -83,7 +82,7 @@ fn replayed(
     let memory = Memory { path: format!("{schema}.dbn").into(), bytes: bytes.clone() };
     let mut writer =
         Writer::create_into(Box::new(memory), schema, &Options::default()).map_err(|error| failed(&error))?;
-    let (mut instruments, mut market) = (Instruments::default(), options.books.stages());
+    let mut market = Market::new(&options.books);
     let mut written = Ok(());
     loop {
         let events = match reader.read().map_err(|error| failed(&error))? {
@@ -91,18 +90,13 @@ fn replayed(
             HistoryRead::CaughtUp => break,
             HistoryRead::Events(events) => events,
         };
-        for event in events {
-            if let Some(symbol) = event.symbol().filter(|_| event.kind == EventKind::SymbolMapping) {
-                instruments.intern(symbol);
+        market.apply(events, |update, instruments| {
+            if written.is_ok() {
+                written = writer.put(update, instruments);
             }
-            market.process(&[*event], &mut |update: NbboUpdate<'_>| {
-                if written.is_ok() {
-                    written = writer.put(&update, &instruments);
-                }
-            });
-        }
+        });
     }
-    written.and_then(|()| writer.finish(&instruments)).map_err(|error| failed(&error))?;
+    written.and_then(|()| writer.finish(&market.instruments)).map_err(|error| failed(&error))?;
     let mut all = Records::new();
     add_records(&locked(&bytes.bytes), &mut all).map_err(|error| failed(&error))?;
     Ok(Some(all))

@@ -31,15 +31,9 @@ fn keep(journal: &Path) -> Vec<Event> {
 /// Returns the records of a single file over all venues.
 fn whole(events: &[Event], schema: Schema, path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
     let mut writer = Writer::create(path, schema, &Options::default()).unwrap();
-    let (mut instruments, mut market) = (Instruments::default(), engine_options().books.stages());
-    for event in events {
-        event
-            .symbol()
-            .filter(|_| event.kind == EventKind::SymbolMapping)
-            .map(|symbol| instruments.intern(symbol));
-        market.process(&[*event], &mut |update: NbboUpdate<'_>| writer.put(&update, &instruments).unwrap());
-    }
-    writer.finish(&instruments).unwrap();
+    let mut market = Market::new(&engine_options().books);
+    market.apply(events, |update, instruments| writer.put(update, instruments).unwrap());
+    writer.finish(&market.instruments).unwrap();
     records(path)
 }
 

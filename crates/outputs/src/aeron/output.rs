@@ -260,7 +260,7 @@ impl Streams {
     fn records(&mut self, replica: &mut Replica) {
         let Some(made) = replica.by_schema.get(place_of(Schema::Cmbp1)) else { return };
         for item in made.batch.items() {
-            let Some(symbol) = replica.market.instruments.symbol(item.instrument) else { continue };
+            let Some(symbol) = replica.market.instruments().symbol(item.instrument) else { continue };
             let stream = self.setting.nbbo_stream(shard_of(symbol, self.setting.nbbo_streams));
             let key = self.key_of(stream, item.event);
             let record = made.batch.record(item);

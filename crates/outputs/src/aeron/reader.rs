@@ -132,7 +132,7 @@ impl Making {
     /// Processes the event with this number, and queues its records.
     fn take(&mut self, number: u64, event: &Event, wanted: &HashSet<Symbol>, queue: &mut Queue) {
         let Self { replica, schemas, bytes } = self;
-        let symbol = replica.market.instruments.symbol(event.instrument);
+        let symbol = replica.market.instruments().symbol(event.instrument);
         // Books of other symbols are not needed.
         if !wanted.is_empty() && symbol.is_some_and(|symbol| !wanted.contains(&symbol)) {
             return;
@@ -149,7 +149,7 @@ impl Making {
             for schema in schemas.iter() {
                 let Some(made) = replica.by_schema.get(place_of(*schema)) else { continue };
                 for item in made.batch.items() {
-                    let symbol = replica.market.instruments.symbol(item.instrument);
+                    let symbol = replica.market.instruments().symbol(item.instrument);
                     if wanted.is_empty() || symbol.is_some_and(|symbol| wanted.contains(&symbol)) {
                         queue.push(made.batch.record(item));
                     }

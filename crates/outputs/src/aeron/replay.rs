@@ -591,7 +591,7 @@ impl<'r, T: Write> Run<'r, T> {
                     if let Some(replica) = &mut self.replica {
                         replica.restore(*start);
                         let (symbols, time) =
-                            (replica.market.instruments.symbols().to_vec(), replica.market.now);
+                            (replica.market.instruments().symbols().to_vec(), replica.market.now);
                         for (at, symbol) in symbols.into_iter().enumerate().skip(self.symbols) {
                             // Instrument numbers have 32 bits.
                             self.symbol(time, InstrumentId(at as u32), symbol)?;
@@ -684,7 +684,7 @@ impl<'r, T: Write> Run<'r, T> {
         }
         let Some(made) = replica.by_schema.get(place_of(Schema::Cmbp1)) else { return Ok(()) };
         for item in made.batch.items() {
-            let symbol = replica.market.instruments.symbol(item.instrument);
+            let symbol = replica.market.instruments().symbol(item.instrument);
             if symbol.map(|symbol| shard_of(symbol, self.shards)) != self.wanted.shard {
                 continue;
             }

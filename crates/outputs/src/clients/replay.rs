@@ -354,7 +354,7 @@ impl<W: World> Run<W> {
         if !self.collect(begin, join) {
             return false;
         }
-        let known = self.replica.market.instruments.len();
+        let known = self.replica.market.instruments().len();
         let new: Vec<_> = start.symbols().skip(known).collect();
         self.replica.restore(start);
         for (instrument, symbol) in new {

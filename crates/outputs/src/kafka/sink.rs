@@ -383,7 +383,7 @@ impl<'s> Session<'s> {
     fn send(&mut self, cut: u64) -> Result<(), Ending> {
         let Self { sink, broker, replica, wanted, done, message, open, records, bytes, .. } = self;
         let wanted = wanted.unwrap_or(u64::MAX);
-        let instruments = &replica.market.instruments;
+        let instruments = replica.market.instruments();
         let of_each = sink.setting.schemas.iter().zip(&sink.layouts).zip(&sink.topics).zip(done);
         for (((schema, layout), topic), (place, last, part)) in of_each {
             let Some(made) = replica.by_schema.get_mut(place_of(*schema)) else { continue };

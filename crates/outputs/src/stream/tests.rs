@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tapeworks_market::Symbol;
+use tapeworks_engine::Start;
+use tapeworks_market::{BookOptions, Symbol};
+use tapeworks_time::Nanos;
 use tokio::sync::mpsc::Receiver;
 
 use super::messages::Lagged;
@@ -140,9 +142,7 @@ fn a_subscription_gets_every_instrument_when_it_requests_it_and_has_counters_of_
     let mut subscription = hub.subscribe(request, 9);
     let mut builder = RecordBuilder::new(&BookOptions::default());
     let [one, other] = ["ONE", "OTHER"].map(|name| Symbol::from_bytes(name.as_bytes()).unwrap());
-    for symbol in [one, other] {
-        builder.market.instruments.intern(symbol);
-    }
+    builder.market.restore(Start::new(&BookOptions::default(), 0, Nanos(0), [one, other]));
     hub.take().into_iter().for_each(|newcomer| builder.admit(newcomer));
     builder.show_current();
     builder.catch_up();

@@ -13,14 +13,14 @@ use tapeworks_capture::net;
 use tapeworks_engine::history::MemoryHistory;
 use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_market::{BookStage, Event, EventKind, Instruments, NbboStage, NbboUpdate};
+use tapeworks_market::{BookOptions, Event, EventKind, Market};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
 use tapeworks_runtime::keys::{Key, Keys};
-use tapeworks_stage::{Stage, Through};
+use tapeworks_stage::Stage;
 use tapeworks_store::{Schema, Writer};
 use tapeworks_time::Nanos;
 
@@ -55,16 +55,9 @@ pub fn events(scenario: &Scenario) -> Vec<Event> {
 pub fn write(events: &[Event], schema: Schema, path: &Path) {
     let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
     let mut writer = Writer::create(path, schema, &options).unwrap();
-    let mut instruments = Instruments::default();
-    let books = BookStage::new([]);
-    let mut market = Through::new(books, NbboStage::new(Default::default(), [], 0));
-    for event in events {
-        if event.kind == EventKind::SymbolMapping {
-            instruments.intern(event.symbol().unwrap());
-        }
-        market.process(&[*event], &mut |update: NbboUpdate<'_>| writer.put(&update, &instruments).unwrap());
-    }
-    writer.finish(&instruments).unwrap();
+    let mut market = Market::new(&BookOptions::default());
+    market.apply(events, |update, instruments| writer.put(update, instruments).unwrap());
+    writer.finish(&market.instruments).unwrap();
 }
 
 /// Options of a server with the demo key, and the history that it replays from.

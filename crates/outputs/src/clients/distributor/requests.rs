@@ -43,7 +43,7 @@ fn bits_of(chosen: &Chosen, start: u32, end: u32, known: &Instruments) -> FixedB
 
 /// Sends the symbols of instruments. Returns the work done.
 fn name<W: World>(client: &mut Client<W>, bits: &FixedBitSet, replica: &Replica, by_number: bool) -> usize {
-    let instruments = &replica.market.instruments;
+    let instruments = replica.market.instruments();
     let before = client.queued();
     for index in bits.ones() {
         let instrument = InstrumentId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -230,7 +230,7 @@ impl<W: World> Distributor<W> {
         let most = self.options.turn_work;
         let Self { clients, replica, now: Clocks { wall: now, .. }, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return 0 };
-        let known = &replica.market.instruments;
+        let known = replica.market.instruments();
         let holds = replica.held(schema).is_some();
         let interest = client.interest(schema);
         if !holds {
@@ -280,7 +280,7 @@ impl<W: World> Distributor<W> {
         let end = making.ends.pop_front().unwrap_or(u32::MAX);
         let is_last = making.ends.is_empty();
         let Making { schema, chosen, by_number, reading, .. } = &making;
-        let bits = bits_of(chosen, making.next, end, &replica.market.instruments);
+        let bits = bits_of(chosen, making.next, end, replica.market.instruments());
         let named = name(client, &bits, replica, *by_number);
         let is_wanted = |instrument| chosen.contains(instrument);
         let batch = replica.snapshot(*schema, &Part::new(making.next..end, &is_wanted));
@@ -312,7 +312,7 @@ impl<W: World> Distributor<W> {
         self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-        client.unsubscribe(subscription, &replica.market.instruments);
+        client.unsubscribe(subscription, replica.market.instruments());
         if client.is_started() && subscription.is_last {
             let text = format!("Unsubscribed from {} data", subscription.schema);
             client.notify(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
