@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::process;
 
 /// The stages of `xtask/measured`. Those of market data include the one before.
-const STAGES: [&str; 12] = [
+const STAGES: [&str; 13] = [
     "decode",
     "events",
     "packets",
@@ -27,6 +27,7 @@ const STAGES: [&str; 12] = [
     "fix-write-report",
     "translate-order",
     "translate-report",
+    "order",
 ];
 
 /// Where the figures are kept.

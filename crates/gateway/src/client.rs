@@ -70,14 +70,14 @@ struct Inbox {
 
 impl Application for Inbox {
     fn message(&mut self, received: &Received<'_>, _: &mut Link, _: &mut dyn Store, _: u64) -> Verdict {
-        self.messages.push_back(received.message.to_vec());
+        self.messages.push_back(received.message.bytes().to_vec());
         Verdict::Taken
     }
 
     fn admin(&mut self, received: &Received<'_>) {
         // A Reject or Logout says why something was refused.
         if matches!(received.message_type, b"3" | b"5") {
-            self.messages.push_back(received.message.to_vec());
+            self.messages.push_back(received.message.bytes().to_vec());
         }
     }
 }

@@ -263,19 +263,19 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         }
         let Effects { entries, unsent, copied, copies, counters, tracer, .. } = &mut *self.effects;
         let followed = match tracer {
-            Some(tracer) => tracer.message(self.client, received.message_type, received.message),
+            Some(tracer) => tracer.message(self.client, &received.message),
             None => None,
         };
         let mark = entries.len();
         let client = self.client as u16;
-        let bytes = received.message;
+        let bytes = received.message.bytes();
         entries.push(Entry { kind: Kind::Request, client, number: 0, time_ns: now_ns, bytes });
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
         let copied = (!copies.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
         let version = self.version;
         let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
-        self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
+        self.translator.client_message(ClientIndex(client), &received.message, now_ns, &mut out);
         let is_sent = out.is_sent;
         if !is_sent {
             // Nothing was sent, so a restart need not know the message.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tapeworks_runtime::traces::{Fact, Operations, Recorder, Sample, Sampler, Text, Traces};
 use tapeworks_translate::ids::ClOrdId;
 use tapeworks_translate::{Body, Reply};
-use tapeworks_wire::fix::field;
+use tapeworks_wire::fix::Parsed;
 use tapeworks_wire::fix::order_entry::ExecType;
 
 use crate::clock::Now;
@@ -149,8 +149,8 @@ impl Tracer {
 
     /// Notes that a client's message reaches the translator. If the message is traced, returns a value for [`Tracer::translated`].
     #[inline]
-    pub(crate) fn message(&mut self, client: usize, kind: &[u8], message: &[u8]) -> Option<Begun> {
-        let name = match kind {
+    pub(crate) fn message(&mut self, client: usize, message: &Parsed<'_>) -> Option<Begun> {
+        let name = match message.message_type() {
             b"D" => "order",
             b"F" => "cancel",
             b"G" => "replace",
@@ -165,8 +165,14 @@ impl Tracer {
     }
 
     #[cold]
-    fn begin(&self, client: usize, name: &'static str, message: &[u8], is_chosen: bool) -> Option<Begun> {
-        let text = |tag| field(message, tag).unwrap_or_default();
+    fn begin(
+        &self,
+        client: usize,
+        name: &'static str,
+        message: &Parsed<'_>,
+        is_chosen: bool,
+    ) -> Option<Begun> {
+        let text = |tag| message.field(tag).unwrap_or_default();
         let key = (client, ClOrdId::new(text(11))?);
         let way = Way {
             name,
@@ -404,6 +410,7 @@ mod tests {
 
     use proptest::prelude::*;
     use tapeworks_runtime::traces::{Samples, Sampling};
+    use tapeworks_wire::fix::Parts;
     use tapeworks_wire::fix::order_entry::{CxlRejResponseTo, OrdStatus, OrderCancelRejectFields};
 
     use super::*;
@@ -442,7 +449,8 @@ mod tests {
     /// A client's order arrives, and is sent or refused.
     fn comes(tracer: &mut Tracer, client: usize, id: u64, is_sent: bool) {
         pass(10);
-        if let Some(begun) = tracer.message(client, b"D", &order(id)) {
+        let (message, mut parts) = (order(id), Parts::default());
+        if let Some(begun) = tracer.message(client, &parts.split(&message).unwrap()) {
             pass(10);
             tracer.translated(begun, is_sent);
         }

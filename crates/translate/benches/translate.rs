@@ -123,7 +123,7 @@ fn measure_rare() {
             translator.warm(START_NS);
         }
         let start = Instant::now();
-        translator.client_message(ClientIndex(0), &message, START_NS, &mut out);
+        translator.client_bytes(ClientIndex(0), &message, START_NS, &mut out);
         let times = if is_warmed { &mut warm_ns } else { &mut cold_ns };
         times.push(start.elapsed().as_nanos() as f64);
     }
@@ -158,7 +158,7 @@ fn measure(known: usize) {
         translator.keep_room(ORDERS);
         let start = Instant::now();
         for message in &orders {
-            translator.client_message(ClientIndex(0), message, START_NS, &mut out);
+            translator.client_bytes(ClientIndex(0), message, START_NS, &mut out);
         }
         orders_ns.push(start.elapsed().as_nanos() as f64 / ORDERS as f64);
         for (messages, times) in [(&accepted, &mut accepted_ns), (&trades, &mut trades_ns)] {

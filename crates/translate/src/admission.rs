@@ -9,13 +9,13 @@ use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
 };
-use tapeworks_wire::fix::{IgnoredTags, LastTimestamp};
+use tapeworks_wire::fix::{IgnoredTags, LastTimestamp, Parsed};
 
 use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::incoming::{
     check_quote_type, check_tags, check_values, entries_of, has_only_mapped, new_order, parties, quote_terms,
-    replacement, type_of,
+    replacement,
 };
 use crate::index::Hash;
 use crate::known::{Known, RequestKind};
@@ -37,7 +37,7 @@ pub struct Incoming<'m> {
     /// The client.
     pub(crate) client: ClientIndex,
     /// The message.
-    pub(crate) message: &'m [u8],
+    pub(crate) message: &'m Parsed<'m>,
     /// When it came, in UTC nanoseconds.
     pub(crate) now_ns: u64,
 }
@@ -274,7 +274,7 @@ impl Admission {
         if walked.has_route {
             // No routing tag keeps a cancel from the venue: if they cannot be kept, its answer has the order's. A store may have messages
             // that an earlier version took.
-            let is_needed = !self.is_replaying && !matches!(type_of(message), b"F" | b"q" | b"Z");
+            let is_needed = !self.is_replaying && !matches!(message.message_type(), b"F" | b"q" | b"Z");
             match self.routes.of_message(of, message, now_ns) {
                 Ok(route) => self.route = route,
                 Err(refusal) if is_needed => return Err(refusal),
@@ -374,7 +374,7 @@ impl Admission {
 
     fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         let mut view = NewOrderSingle::unread();
-        view.read_into_behind(incoming.message, &mut self.last_time).map_err(Refusal::Unread)?;
+        view.read_parsed_into(incoming.message, &mut self.last_time).map_err(Refusal::Unread)?;
         if !has_only_mapped(&view) {
             self.check_tags(incoming, &OF_NEW)?;
         }
@@ -407,7 +407,7 @@ impl Admission {
     }
 
     fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
-        let view = OrderCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = OrderCancelRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
@@ -428,7 +428,7 @@ impl Admission {
     }
 
     fn decide_replace(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
-        let view = OrderCancelReplaceRequest::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = OrderCancelReplaceRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_REPLACE)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
@@ -458,7 +458,7 @@ impl Admission {
     }
 
     fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
-        let view = OrderMassCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = OrderMassCancelRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
@@ -501,7 +501,7 @@ impl Admission {
     }
 
     fn decide_quote(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
-        let view = QuoteView::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = QuoteView::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_QUOTE)?;
         check_quote_type(view.quote_type())?;
         let id = self.client_id(view.quote_id(), 117)?;
@@ -544,7 +544,7 @@ impl Admission {
 
     /// All entries are in order, or the first one that is not refuses all.
     fn decide_mass_quote(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
-        let view = MassQuote::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = MassQuote::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_QUOTE)?;
         check_quote_type(view.quote_type())?;
         self.client_id(view.quote_id(), 117)?;
@@ -582,7 +582,7 @@ impl Admission {
     fn decide_quote_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
         const ALL: i64 = 4;
         const OF_ID: i64 = 5;
-        let view = QuoteCancel::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = QuoteCancel::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_QUOTE_CANCEL)?;
         let quote = match (view.quote_cancel_type(), view.quote_id()) {
             (ALL, _) => None,
@@ -607,7 +607,7 @@ impl Admission {
     }
 
     fn decide_status(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
-        let view = OrderStatusRequest::read(incoming.message).map_err(Refusal::Unread)?;
+        let view = OrderStatusRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         let by_id = view.cl_ord_id().and_then(ClOrdId::new);
         let by_order_id = view.order_id().and_then(Ascii::padded).map(VenueOrderId);
         if view.cl_ord_id().is_none() && view.order_id().is_none() {

@@ -8,7 +8,7 @@ use tapeworks_wire::fix::order_entry::{
     HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
     QuoteEntry, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{Entries, FieldSet, Fields, IgnoredTags, SOH, message_type};
+use tapeworks_wire::fix::{Entries, FieldSet, IgnoredTags, Parsed};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{InstrumentIndex, VenueName};
@@ -49,34 +49,23 @@ pub(crate) struct Walked {
 
 /// Refuses the first tag that is neither mapped nor ignored.
 #[inline]
-pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &IgnoredTags) -> Result<Walked, Refusal> {
+pub(crate) fn check_tags(
+    message: &Parsed<'_>,
+    mapped: &Tags,
+    ignored: &IgnoredTags,
+) -> Result<Walked, Refusal> {
     let mut walked = Walked::default();
-    for field in Fields::new(message).map_while(Result::ok) {
-        if mapped.has(field.tag) {
-            walked.has_route |= is_of_route(field.tag);
+    for part in message.parts() {
+        if mapped.has(part.tag) {
+            walked.has_route |= is_of_route(part.tag);
             continue;
         }
-        if !ignored.has(field.tag) {
-            return Err(Refusal::NoCounterpart { tag: field.tag });
+        if !ignored.has(part.tag) {
+            return Err(Refusal::NoCounterpart { tag: part.tag });
         }
         walked.ignored += 1;
     }
     Ok(walked)
-}
-
-/// Returns the MsgType of a message. Fast path: a BeginString of 7 or 8 characters, and a BodyLength of three digits.
-#[inline]
-pub(crate) fn type_of(message: &[u8]) -> &[u8] {
-    const BEFORE: [&[u8]; 2] = [b"8=FIX.4.4\x019=123\x01", b"8=FIXT.1.1\x019=123\x01"];
-    for before in BEFORE {
-        if let Some((head, [b'3', b'5', b'=', kind, SOH, ..])) = message.split_at_checked(before.len())
-            && head.last() == Some(&SOH)
-            && *kind != SOH
-        {
-            return core::slice::from_ref(kind);
-        }
-    }
-    message_type(message)
 }
 
 /// The terms of an order, as in the message.
@@ -362,8 +351,8 @@ pub(crate) fn entries_of<'a>(view: &MassQuote<'a>) -> impl Iterator<Item = Quote
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_wire::fix::Writer;
     use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, PartyFields};
+    use tapeworks_wire::fix::{Parts, Writer};
 
     use super::*;
     use crate::mapping::OF_NEW;
@@ -379,8 +368,10 @@ mod tests {
         order.write(&mut writer);
         behind.iter().for_each(|tag| _ = writer.text(*tag, b"x"));
         let message = writer.finish().unwrap();
-        let view = NewOrderSingle::read(message).unwrap();
-        (has_only_mapped(&view), check_tags(message, &OF_NEW, &IgnoredTags::default()).is_ok())
+        let mut parts = Parts::default();
+        let message = parts.parse(message).unwrap();
+        let view = NewOrderSingle::read_parsed(&message).unwrap();
+        (has_only_mapped(&view), check_tags(&message, &OF_NEW, &IgnoredTags::default()).is_ok())
     }
 
     #[test]
@@ -419,20 +410,5 @@ mod tests {
         for sender in [50, 115, 116] {
             assert_eq!(found(&full, &[sender]), (false, true), "{sender}: the walk sees whom it is sent for");
         }
-    }
-
-    #[test]
-    fn the_type_of_a_message_is_found_whatever_its_head_is_like() {
-        for begin in ["FIX.4.2", "FIX.4.4", "FIXT.1.1", "FIX.44.44"] {
-            for length in ["5", "55", "555", "5555", "55555"] {
-                for kind in ["D", "AE", ""] {
-                    let message = format!("8={begin}\x019={length}\x0135={kind}\x0149=A\x01");
-                    assert_eq!(type_of(message.as_bytes()), kind.as_bytes(), "{message}");
-                }
-            }
-        }
-        assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
-        // A missing type is empty, whatever follows.
-        assert_eq!(type_of(b"8=FIX.4.4\x019=123\x0135=\x01\x0149=A\x01"), b"");
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use tapeworks_session::fix::ROUTING;
-use tapeworks_wire::fix::{Fields, SOH, Writer};
+use tapeworks_wire::fix::{Parsed, SOH, Writer};
 
 use crate::ids::ClientIndex;
 use crate::refusal::Refusal;
@@ -98,7 +98,7 @@ impl Routes {
     pub(crate) fn of_message(
         &mut self,
         client: ClientIndex,
-        message: &[u8],
+        message: &Parsed<'_>,
         now_ns: u64,
     ) -> Result<RouteIndex, Refusal> {
         let mut key = Key::NONE;
@@ -129,7 +129,7 @@ impl Routes {
 
 /// Returns the route of a message that is answered immediately, without texts that cannot be kept; `None`: it has none.
 #[cold]
-pub(crate) fn of_answered(message: &[u8]) -> Option<Route> {
+pub(crate) fn of_answered(message: &Parsed<'_>) -> Option<Route> {
     let mut key = Key::NONE;
     let mut has_text = false;
     for (_, text) in texts_of(message) {
@@ -143,11 +143,11 @@ pub(crate) fn of_answered(message: &[u8]) -> Option<Route> {
 }
 
 /// Returns the texts of a message: each tag once, empty if it is absent.
-fn texts_of(message: &[u8]) -> [(u32, &[u8]); ROUTING.len()] {
+fn texts_of<'a>(message: &Parsed<'a>) -> [(u32, &'a [u8]); ROUTING.len()] {
     let mut texts = ROUTING.map(|(tag, _)| (tag, &b""[..]));
-    for field in Fields::new(message).map_while(Result::ok).filter(|field| is_of_route(field.tag)) {
-        if let Some((_, text)) = texts.iter_mut().find(|(tag, _)| *tag == field.tag) {
-            *text = field.value;
+    for (tag, value) in message.fields().filter(|(tag, _)| is_of_route(*tag)) {
+        if let Some((_, text)) = texts.iter_mut().find(|(of, _)| *of == tag) {
+            *text = value;
         }
     }
     texts

@@ -16,7 +16,7 @@ use tapeworks_wire::fix::order_entry::{
     MassCancelResponse, MassQuoteAcknowledgementFields, NewOrderSingle, OrdStatus, OrderCancelRejectFields,
     OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest, RejectFields, Side,
 };
-use tapeworks_wire::fix::{LastTimestamp, field, read_unsigned};
+use tapeworks_wire::fix::{LastTimestamp, Parsed, Parts, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use self::doubts::Incomplete;
@@ -28,7 +28,6 @@ use crate::fix_side::{
     Body, Dates, Digits, ExecId, Reply, Texts, add_execution, exec_type_of, of_order, present,
 };
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, Partitions, VenueName, VenueOrderId};
-use crate::incoming::type_of;
 use crate::known::{ClientRequest, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::outputs::Outputs;
@@ -91,6 +90,8 @@ pub struct Translator<V> {
     /// When these requests were found in doubt, in UTC nanoseconds.
     doubted_ns: u64,
     buffer: [u8; MOST_MESSAGE_BYTES],
+    /// The fields of messages that no session has split.
+    parts: Parts,
     warm: Option<Box<Warm>>,
 }
 
@@ -139,6 +140,7 @@ impl<V: Venue> Translator<V> {
             doubts: Vec::new(),
             doubted_ns: 0,
             buffer: [0; MOST_MESSAGE_BYTES],
+            parts: Parts::new(),
             warm: None,
         }
     }
@@ -320,7 +322,8 @@ impl<V: Venue> Translator<V> {
     fn warm_with(&mut self, warm: &mut Warm, now_ns: u64) {
         let Some((client, message)) = warm.next() else { return };
         self.admission.decision = Decision::None;
-        let incoming = Incoming { client, message, now_ns };
+        let Some(message) = self.parts.parse(message) else { return };
+        let incoming = Incoming { client, message: &message, now_ns };
         let _dispatched = self.way.dispatch(&mut self.admission, u64::from(b'D'), incoming);
         let Decision::New { id, instrument, order } = self.admission.decision else { return };
         let order = NewOrder { name: self.venue.name(self.next_name, &id), ..order };
@@ -355,7 +358,7 @@ impl<V: Venue> Translator<V> {
     pub fn client_message(
         &mut self,
         client: ClientIndex,
-        message: &[u8],
+        message: &Parsed<'_>,
         now_ns: u64,
         out: &mut impl Outputs,
     ) {
@@ -363,7 +366,7 @@ impl<V: Venue> Translator<V> {
         self.admission.decision = Decision::None;
         self.admission.route = RouteIndex::NONE;
         let incoming = Incoming { client, message, now_ns };
-        let kind = type_of(message);
+        let kind = message.message_type();
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
         if self.way.dispatch(&mut self.admission, code, incoming).is_err() {
             self.admission.decision = Decision::Refuse(Refusal::UnsupportedType);
@@ -395,6 +398,15 @@ impl<V: Venue> Translator<V> {
         if let Err(refusal) = sent {
             self.refuse(&incoming, kind, refusal, out);
         }
+    }
+
+    /// Processes a message that no session has split. Bytes that are not exactly one message are ignored.
+    pub fn client_bytes(&mut self, client: ClientIndex, bytes: &[u8], now_ns: u64, out: &mut impl Outputs) {
+        let mut parts = core::mem::take(&mut self.parts);
+        if let Some(message) = parts.parse(bytes) {
+            self.client_message(client, &message, now_ns, out);
+        }
+        self.parts = parts;
     }
 
     /// Encodes a request and sends it. Its name must be new at the venue.
@@ -587,7 +599,7 @@ impl<V: Venue> Translator<V> {
     /// Answers an OrderStatusRequest from the state. Requests in flight show as pending.
     #[cold]
     fn answer_status(&mut self, incoming: &Incoming<'_>, order: Option<Handle>, out: &mut impl Outputs) {
-        let Ok(view) = OrderStatusRequest::read(incoming.message) else { return };
+        let Ok(view) = OrderStatusRequest::read_parsed(incoming.message) else { return };
         let version = self.version(incoming.client);
         let own = self.own_execution(incoming.now_ns);
         let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
@@ -650,7 +662,7 @@ impl<V: Venue> Translator<V> {
             text = text.push(b" ").push_number(u64::from(refusal.tag()));
         }
         let text = Some(text.as_bytes());
-        let sequence = field(message, 34).and_then(|text| read_unsigned(text).ok());
+        let sequence = message.field(34).and_then(|text| read_unsigned(text).ok());
         let kind = if kind.is_empty() { b"?" } else { kind };
         if let Some(reason) = refusal.session_reason() {
             let fields = RejectFields {
@@ -663,11 +675,11 @@ impl<V: Venue> Translator<V> {
             return out.to_client(client, &Reply { body: Body::Reject(&fields), route });
         }
         let time = Some(NanosecondsSinceEpoch(now_ns));
-        let id = field(message, 11).unwrap_or(b"NONE");
+        let id = message.field(11).unwrap_or(b"NONE");
         match (refusal.business_reason(), kind) {
             (None, b"D") => self.reject_order(incoming, refusal, text, route, out),
             (None, b"F" | b"G") => {
-                let original = field(message, 41).unwrap_or(b"NONE");
+                let original = message.field(41).unwrap_or(b"NONE");
                 let known = ClOrdId::new(original)
                     .and_then(|original| self.admission.known.by_client(client, &original))
                     .and_then(|request| self.admission.known.entry(request.order?));
@@ -687,14 +699,14 @@ impl<V: Venue> Translator<V> {
                 out.to_client(client, &Reply { body: Body::CancelReject(&fields), route });
             }
             (None, b"S" | b"Z") => {
-                let id = field(message, 117).unwrap_or(b"NONE");
+                let id = message.field(117).unwrap_or(b"NONE");
                 let status = (refusal.quote_status(), Some(refusal.quote_reason()));
-                let symbol = Text::new().push(field(message, 55).unwrap_or_default());
+                let symbol = Text::new().push(message.field(55).unwrap_or_default());
                 self.report_quote(client, (id, symbol), status, text, (now_ns, route), out);
             }
             (None, b"i") => {
                 let fields = MassQuoteAcknowledgementFields {
-                    quote_id: field(message, 117),
+                    quote_id: message.field(117),
                     quote_reject_reason: Some(refusal.quote_reason()),
                     text,
                     ..MassQuoteAcknowledgementFields::new(refusal.quote_status())
@@ -702,7 +714,7 @@ impl<V: Venue> Translator<V> {
                 out.to_client(client, &Reply { body: Body::MassQuoteAcknowledgement(&fields), route });
             }
             (None, b"q") => {
-                let view = OrderMassCancelRequest::read(message).ok();
+                let view = OrderMassCancelRequest::read_parsed(message).ok();
                 let request_type = view.map(|view| view.mass_cancel_request_type());
                 let fields = OrderMassCancelReportFields {
                     cl_ord_id: Some(id),
@@ -719,7 +731,7 @@ impl<V: Venue> Translator<V> {
             (reason, _) => {
                 let fields = BusinessMessageRejectFields {
                     ref_seq_num: sequence,
-                    business_reject_ref_id: field(message, 11),
+                    business_reject_ref_id: message.field(11),
                     text,
                     ..BusinessMessageRejectFields::new(kind, reason.unwrap_or(0))
                 };
@@ -741,15 +753,15 @@ impl<V: Venue> Translator<V> {
         let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
         let version = self.version(incoming.client);
         let (exec_type, exec_trans_type) = exec_type_of(version, ExecType::Rejected, OrdStatus::Rejected);
-        let view = NewOrderSingle::read(incoming.message).ok();
+        let view = NewOrderSingle::read_parsed(incoming.message).ok();
         let side = view.as_ref().map_or(Side::Undisclosed, NewOrderSingle::side);
         let fields = ExecutionReportFields {
-            cl_ord_id: field(incoming.message, 11),
+            cl_ord_id: incoming.message.field(11),
             exec_trans_type,
-            account: field(incoming.message, 1),
+            account: incoming.message.field(1),
             ord_rej_reason: Some(refusal.order_reason()),
-            symbol: field(incoming.message, 55),
-            security_id: field(incoming.message, 48),
+            symbol: incoming.message.field(55),
+            security_id: incoming.message.field(48),
             order_qty: view.as_ref().and_then(NewOrderSingle::order_qty),
             ord_type: view.as_ref().map(NewOrderSingle::ord_type),
             price: view.as_ref().and_then(NewOrderSingle::price),
@@ -1081,7 +1093,7 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) -> bool {
         let before = self.admission.counters.requests;
-        self.client_message(client, message, now_ns, out);
+        self.client_bytes(client, message, now_ns, out);
         self.admission.counters.requests > before
     }
 

@@ -85,7 +85,7 @@ impl Native {
     }
 
     fn client(&mut self, message: &[u8]) {
-        self.translator.client_message(ClientIndex(0), message, START_NS, &mut self.kept);
+        self.translator.client_bytes(ClientIndex(0), message, START_NS, &mut self.kept);
     }
 
     /// What the client gets for a report under the next number; empty: nothing.
@@ -439,7 +439,7 @@ fn values_that_would_reach_the_venue_as_others_are_refused() {
     let refused = |order: NewOrderSingleFields<'_>| {
         let mut translator = open(Default::default(), &[ClientSettings::default()], &CAPACITY);
         let mut kept = Kept::default();
-        translator.client_message(ClientIndex(0), &new(&order), START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(0), &new(&order), START_NS, &mut kept);
         assert_eq!(kept.to_venue.len(), 0);
         fields(&kept.to_clients[0].1, &[35, 371, 373])
     };

@@ -175,7 +175,7 @@ fn routing_tags_are_bounded() {
     world.now_ns += 86_400 * SECOND_NS;
     let order = new(&limit("D1", Side::Buy, 1, E8));
     let message = routed(&order, &[(50, "of tomorrow")]);
-    world.translator.client_message(ClientIndex(0), &message, world.now_ns, &mut world.kept);
+    world.translator.client_bytes(ClientIndex(0), &message, world.now_ns, &mut world.kept);
     assert!(world.translator.order(ClientIndex(0), &id("D1")).is_some());
 }
 

@@ -70,10 +70,10 @@ fn a_translator_takes_no_memory_after_start_up() {
         let now_ns = TIME.0 + turn * 10_000_000;
         let before = allocations();
         translator.warm(now_ns);
-        translator.client_message(ClientIndex(0), &too_much, now_ns, &mut out);
-        translator.client_message(ClientIndex(0), &order, now_ns, &mut out);
+        translator.client_bytes(ClientIndex(0), &too_much, now_ns, &mut out);
+        translator.client_bytes(ClientIndex(0), &order, now_ns, &mut out);
         translator.venue_report(&reports[0], &mut out);
-        translator.client_message(ClientIndex(0), &cancel, now_ns, &mut out);
+        translator.client_bytes(ClientIndex(0), &cancel, now_ns, &mut out);
         translator.venue_report(&reports[1], &mut out);
         translator.venue_report(&reports[2], &mut out);
         translator.venue_report(&reports[2], &mut out);

@@ -57,7 +57,7 @@ mod ouch {
         translator.venue_connected();
         translator.venue_recovered();
         let mut kept = Kept::default();
-        translator.client_message(ClientIndex(0), &new(order), START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(0), &new(order), START_NS, &mut kept);
         match kept.to_venue.pop() {
             Some(bytes) => Ok(bytes),
             None => Err(fields(&kept.to_clients[0].1, &[35, 371, 373, 380])),
@@ -1022,7 +1022,7 @@ fn native(settings: MillenniumSettings, order: &NewOrderSingleFields<'_>) -> Res
     let mut translator =
         open(settings, &[may_short], &Settings { most_orders: 4, most_requests: 4, ..Settings::default() });
     let mut kept = Kept::default();
-    translator.client_message(ClientIndex(0), &new(order), START_NS, &mut kept);
+    translator.client_bytes(ClientIndex(0), &new(order), START_NS, &mut kept);
     match &kept.to_venue[..] {
         [bytes] => match Message::decode(bytes) {
             Ok(Message::NewOrder(view)) => Ok(view.to_fields()),
@@ -1178,9 +1178,9 @@ fn ignored_tags_pass_and_are_counted_and_undeclared_ones_are_refused() {
             writer.text(tag, b"x");
         })
     };
-    translator.client_message(ClientIndex(0), &with(9_998), START_NS, &mut kept);
+    translator.client_bytes(ClientIndex(0), &with(9_998), START_NS, &mut kept);
     assert_eq!(fields(&kept.to_clients[0].1, &[35, 380, 379, 45]), "35=j 380=0 379=A1 45=2");
-    translator.client_message(ClientIndex(0), &with(9_999), START_NS, &mut kept);
+    translator.client_bytes(ClientIndex(0), &with(9_999), START_NS, &mut kept);
     assert_eq!((kept.to_venue.len(), translator.counters().ignored_fields), (1, 2));
 }
 
@@ -1313,7 +1313,7 @@ fn a_possible_resend_is_ignored_if_its_id_is_known_and_taken_if_not() {
         writer.finish().unwrap().to_vec()
     };
     for (name, sent) in [("A1", 1), ("A1", 1), ("A2", 2)] {
-        translator.client_message(ClientIndex(0), &resend(name), START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(0), &resend(name), START_NS, &mut kept);
         assert_eq!((kept.to_venue.len(), kept.to_clients.len()), (sent, 0));
     }
     assert_eq!(translator.counters().possible_resends, 1);
@@ -1331,18 +1331,18 @@ fn nothing_goes_to_a_venue_that_is_away_or_recovering() {
     translator.halt();
     for step in 0..2 {
         for bytes in [new(&limit("A1", Side::Buy, 1, E8)), cancel("A2", "A1", Side::Buy)] {
-            translator.client_message(ClientIndex(0), &bytes, START_NS, &mut kept);
+            translator.client_bytes(ClientIndex(0), &bytes, START_NS, &mut kept);
             assert_eq!(fields(&kept.to_clients.pop().unwrap().1, &[35, 380]), "35=j 380=4", "{step}");
         }
         translator.venue_connected();
     }
     translator.venue_recovered();
-    translator.client_message(ClientIndex(0), &new(&limit("A1", Side::Buy, 1, E8)), START_NS, &mut kept);
+    translator.client_bytes(ClientIndex(0), &new(&limit("A1", Side::Buy, 1, E8)), START_NS, &mut kept);
     assert_eq!(fields(&kept.to_clients[0].1, &[35, 150, 103]), "35=8 150=8 103=0", "still halted");
     assert!(kept.to_venue.is_empty());
     // A trade capture report, and an order of a cross: the venue has neither.
     for kind in [b"AE", &b"s"[..]] {
-        translator.client_message(ClientIndex(0), &message(kind, 2, |_| ()), START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(0), &message(kind, 2, |_| ()), START_NS, &mut kept);
         assert_eq!(fields(&kept.to_clients.pop().unwrap().1, &[35, 380]), "35=j 380=3");
     }
 }
@@ -1384,7 +1384,7 @@ fn requests_that_the_session_could_not_send_or_the_venue_not_take_are_rejected()
         new(&limit("A2", Side::Buy, 1, E8)),
         cancel("A3", "A2", Side::Buy),
     ] {
-        translator.client_message(ClientIndex(0), &bytes, START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(0), &bytes, START_NS, &mut kept);
     }
     let sent = kept.to_venue.clone();
     assert!(translator.venue_unsent(&sent[0], START_NS, &mut kept));
@@ -1482,12 +1482,7 @@ fn warming_runs_an_order_to_its_bytes_and_leaves_no_trace() {
         translator.warm(START_NS + turn);
     }
     assert_eq!(shown(&translator), before);
-    translator.client_message(
-        ClientIndex(0),
-        &new(&limit("A1", Side::Buy, 100, 10 * E8)),
-        START_NS,
-        &mut kept,
-    );
+    translator.client_bytes(ClientIndex(0), &new(&limit("A1", Side::Buy, 100, 10 * E8)), START_NS, &mut kept);
     let Ok(Message::NewOrder(order)) = Message::decode(&kept.to_venue[0]) else { panic!("no order") };
     assert_eq!(order.client_order_id().trimmed(), b"A1", "the rate and the open orders are the client's own");
     let before = shown(&translator);

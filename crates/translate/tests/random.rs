@@ -442,11 +442,11 @@ proptest! {
         let mut order = new(&limit("A1", Side::Buy, 100, 10 * E8));
         let place = at % order.len();
         order[place] = with;
-        translator.client_message(ClientIndex(0), &order, START_NS, &mut kept);
-        translator.client_message(ClientIndex(9), &order, START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(0), &order, START_NS, &mut kept);
+        translator.client_bytes(ClientIndex(9), &order, START_NS, &mut kept);
         for (is_client, bytes) in pieces {
             if is_client {
-                translator.client_message(ClientIndex(0), &bytes, START_NS, &mut kept);
+                translator.client_bytes(ClientIndex(0), &bytes, START_NS, &mut kept);
             } else {
                 translator.venue_report(&bytes, &mut kept);
                 translator.venue_unsent(&bytes, START_NS, &mut kept);

@@ -5,9 +5,10 @@
 //! prints how many messages that were. Packets, and messages of FIX and of a venue, lie in memory one by one and are counted inside
 //! [`counted_messages`].
 //!
-//!     tapeworks-measured <decode|events|packets|live|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report|translate-order|translate-report>
+//!     tapeworks-measured <decode|events|packets|live|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report|translate-order|translate-report|order>
 
 mod fix;
+mod order;
 mod packets;
 mod translation;
 
@@ -25,7 +26,7 @@ use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 
 /// What can be counted, and what it includes.
-const STAGES: [(&str, &str); 12] = [
+const STAGES: [(&str, &str); 13] = [
     ("decode", "framing and decoding into typed views"),
     ("events", "and sequence, symbols and normalised events"),
     ("packets", "the same from captured datagrams of one message each"),
@@ -37,6 +38,7 @@ const STAGES: [(&str, &str); 12] = [
     ("fix-write-order", "a new order of FIX written"),
     ("fix-write-report", "an execution report of FIX written"),
     ("translate-order", "a new order of FIX to native bytes"),
+    ("order", "a new order of FIX through a session to native bytes"),
     ("translate-report", "a native report to an ExecutionReport of FIX"),
 ];
 
@@ -161,8 +163,12 @@ fn main() -> ExitCode {
         println!("{messages}");
         return ExitCode::SUCCESS;
     }
-    if let "translate-order" | "translate-report" = stage.as_str() {
-        return match translation::run(stage == "translate-report", counted_messages) {
+    if let "translate-order" | "translate-report" | "order" = stage.as_str() {
+        let run = match stage.as_str() {
+            "order" => order::run(counted_messages),
+            stage => translation::run(stage == "translate-report", counted_messages),
+        };
+        return match run {
             Ok(messages) => {
                 println!("{messages}");
                 ExitCode::SUCCESS

@@ -8,23 +8,32 @@ use tapeworks_translate::{
 use tapeworks_wire::fix::order_entry::{
     HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{LastSecond, PreparedFields, Writer};
+use tapeworks_wire::fix::{LastSecond, Parsed, Parts, PreparedFields, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 /// Orders whose messages are counted, behind as many that warm up.
-const ORDERS: usize = 4_096;
+pub(crate) const ORDERS: usize = 4_096;
 const E8: i64 = 100_000_000;
-const TIME: NanosecondsSinceEpoch = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
+pub(crate) const TIME: NanosecondsSinceEpoch = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
 const SYMBOLS: [&str; 3] = ["AAPL", "MSFT", "VOD.L"];
 
 /// Writes replies as a session does, and counts both ways.
-struct Written {
+pub(crate) struct Written {
     buffer: [u8; 1_024],
     messages: u64,
     bytes: usize,
     comp_ids: PreparedFields,
     second: LastSecond,
+}
+
+impl Written {
+    pub(crate) fn new() -> Option<Self> {
+        let comp_ids = PreparedFields::new(|writer| {
+            writer.text(49, b"TAPEWORKS").text(56, b"CLIENT01");
+        })?;
+        Some(Self { buffer: [0; 1_024], messages: 0, bytes: 0, comp_ids, second: LastSecond::NONE })
+    }
 }
 
 impl Outputs for Written {
@@ -48,8 +57,8 @@ impl Outputs for Written {
     fn unmatched(&mut self, _: &Report) {}
 }
 
-/// Runs `counted` over the orders (or their reports: accepted and filled). Returns the messages in it.
-pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<u64, ReferenceError> {
+/// Creates a translator that is connected to its venue and accepts every order.
+pub(crate) fn translator() -> Result<Translator<Millennium>, ReferenceError> {
     let instrument = |(symbol, venue_id)| Instrument {
         symbol: Ascii::new(symbol).unwrap_or_default(),
         security_id: Ascii::default(),
@@ -70,13 +79,20 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
     translator.set_tops(Box::new(vec![top; instruments.len()]));
     translator.venue_connected();
     translator.venue_recovered();
-    let comp_ids = |writer: &mut Writer<'_>| _ = writer.text(49, b"TAPEWORKS").text(56, b"CLIENT01");
-    let Some(comp_ids) = PreparedFields::new(comp_ids) else { return Ok(0) };
-    let mut out = Written { buffer: [0; 1_024], messages: 0, bytes: 0, comp_ids, second: LastSecond::NONE };
+    Ok(translator)
+}
+
+/// Runs `counted` over the orders (or their reports: accepted and filled). Returns the messages in it.
+pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<u64, ReferenceError> {
+    let mut translator = translator()?;
+    let Some(mut out) = Written::new() else { return Ok(0) };
     for part in 0..2 {
         let names: Vec<String> = (0..ORDERS).map(|order| format!("ORD-{part}-{order:08X}")).collect();
         let orders: Vec<Vec<u8>> =
-            names.iter().enumerate().map(|(order, name)| new_order(name, order)).collect();
+            names.iter().enumerate().map(|(order, name)| new_order(name, order, 2, time_of(order))).collect();
+        let mut buffers: Vec<Parts> = names.iter().map(|_| Parts::default()).collect();
+        let parsed: Vec<Parsed<'_>> =
+            orders.iter().zip(&mut buffers).filter_map(|(order, buffer)| buffer.parse(order)).collect();
         let mut reports = Vec::new();
         for (kind, last, leaves) in [(ExecType::New, 0, 100), (ExecType::Trade, 100, 0)] {
             for (order, name) in names.iter().enumerate() {
@@ -85,7 +101,7 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
             }
         }
         let mut send = || {
-            for message in &orders {
+            for message in &parsed {
                 translator.client_message(ClientIndex(0), message, TIME.0, &mut out);
             }
         };
@@ -112,7 +128,13 @@ fn price_e8(order: usize) -> i64 {
     (1 + order as i64 * 7 % 50_000) * E8 / 100
 }
 
-fn new_order(name: &str, number: usize) -> Vec<u8> {
+/// When the order `number` was made.
+fn time_of(number: usize) -> u64 {
+    TIME.0 + number as u64 * 1_000_000
+}
+
+/// Writes a new order with this MsgSeqNum and TransactTime.
+pub(crate) fn new_order(name: &str, number: usize, sequence: u64, time_ns: u64) -> Vec<u8> {
     let fields = NewOrderSingleFields {
         account: Some(b"ACCT1"),
         handl_inst: Some(HandlInst::AutomatedPrivate),
@@ -124,13 +146,13 @@ fn new_order(name: &str, number: usize) -> Vec<u8> {
         ..NewOrderSingleFields::new(
             name.as_bytes(),
             if number.is_multiple_of(2) { Side::Buy } else { Side::Sell },
-            NanosecondsSinceEpoch(TIME.0 + number as u64 * 1_000_000),
+            NanosecondsSinceEpoch(time_ns),
             OrdType::Limit,
         )
     };
     let mut buffer = [0; 1_024];
     let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
-    HeaderFields::new(b"CLIENT01", b"TAPEWORKS", 2, TIME).write(&mut writer);
+    HeaderFields::new(b"CLIENT01", b"TAPEWORKS", sequence, TIME).write(&mut writer);
     fields.write(&mut writer);
     writer.finish().map(|message| message.to_vec()).unwrap_or_default()
 }

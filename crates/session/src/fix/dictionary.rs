@@ -3,11 +3,9 @@
 //! FIX 4.2 and 4.4 have one file each. FIXT has one file for session messages and one for application messages
 //! ([`Dictionary::with_application`]). A file is read once, at startup.
 
-use std::collections::hash_map::Entry;
-
 use roxmltree::{Document, Node};
-use rustc_hash::{FxHashMap, FxHashSet};
-use tapeworks_wire::fix::{FixField, FixKind, FixSchema, FixStructure};
+use rustc_hash::FxHashMap;
+use tapeworks_wire::fix::{FixField, FixKind, FixSchema, FixStructure, TagSet, tag};
 
 /// A dictionary is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,20 +59,56 @@ pub(crate) enum Form {
     Time,
 }
 
+/// The section of a message in which a field occurs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Section {
+    Header,
+    #[default]
+    Body,
+    Trailer,
+}
+
+/// A field of the dictionary.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldRule {
     pub(crate) form: Form,
-    /// The allowed values; empty allows any.
-    pub(crate) values: Vec<Box<[u8]>>,
+    pub(crate) section: Section,
+    /// The field counts the entries of a group of some message.
+    pub(crate) counts_entries: bool,
     /// The value is a space-separated list of values.
-    pub(crate) is_list: bool,
+    is_list: bool,
+    /// The allowed values of one ASCII character, a bit each.
+    characters: u128,
+    /// The allowed values; empty allows any.
+    values: Vec<Box<[u8]>>,
+}
+
+impl FieldRule {
+    fn new(form: Form, values: Vec<Box<[u8]>>, is_list: bool) -> Self {
+        let bit = |value: &[u8]| if let [byte @ ..128] = value { 1 << byte } else { 0 };
+        let characters = values.iter().fold(0, |bits, value| bits | bit(value));
+        Self { form, section: Section::Body, counts_entries: false, is_list, characters, values }
+    }
+
+    /// Returns whether a value is allowed.
+    #[inline]
+    pub(crate) fn lists(&self, value: &[u8]) -> bool {
+        if self.values.is_empty() {
+            return true;
+        }
+        let has = |value: &[u8]| match value {
+            [byte @ ..128] => self.characters >> byte & 1 != 0,
+            value => self.values.iter().any(|listed| **listed == *value),
+        };
+        if self.is_list { value.split(|byte| *byte == b' ').all(has) } else { has(value) }
+    }
 }
 
 /// The fields of a message, a group entry or a header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members {
     pub(crate) required: Vec<u32>,
-    pub(crate) fields: FxHashSet<u32>,
+    pub(crate) fields: TagSet,
     pub(crate) groups: FxHashMap<u32, Group>,
 }
 
@@ -85,15 +119,22 @@ pub(crate) struct Group {
     pub(crate) members: Members,
 }
 
+/// Tags below this are found by their place in a table, others by a hash.
+const TABLE_TAGS: u32 = 16_384;
+
 /// The fields and messages that a session accepts.
 #[derive(Clone, Debug, Default)]
 pub struct Dictionary {
-    pub(crate) fields: FxHashMap<u32, FieldRule>,
+    rules: Vec<FieldRule>,
+    /// By tag: the number of its rule, from 1 on; 0 if there is none.
+    table: Vec<u32>,
+    /// The same for high tags.
+    high: FxHashMap<u32, u32>,
     pub(crate) header: Members,
     pub(crate) trailer: Members,
     pub(crate) messages: FxHashMap<Box<[u8]>, Members>,
     /// Fields that only the application's dictionary defines. The session's own messages do not know them.
-    pub(crate) of_application: FxHashSet<u32>,
+    pub(crate) of_application: TagSet,
     /// Whether it covers only some message types. The application must then refuse other FIX types.
     pub(crate) is_of_some_types: bool,
 }
@@ -109,7 +150,7 @@ impl Dictionary {
         let mut dictionary = Self::default();
         for field in reader.fields() {
             let number = reader.number(field)?;
-            dictionary.fields.insert(number, rule(field));
+            dictionary.set_rule(number, rule(field));
         }
         let part = |name: &'static str| reader.part(name).ok_or(DictionaryError::Missing(name));
         dictionary.header = reader.members(part("header")?)?;
@@ -118,6 +159,7 @@ impl Dictionary {
             let message_type = reader.attribute(message, "msgtype")?;
             dictionary.messages.insert(message_type.as_bytes().into(), reader.members(message)?);
         }
+        dictionary.mark();
         Ok(dictionary)
     }
 
@@ -128,19 +170,76 @@ impl Dictionary {
     #[must_use]
     pub fn from_schema(schema: &FixSchema) -> Self {
         let mut dictionary = Self { is_of_some_types: true, ..Self::default() };
-        for tag in [8, 9, 10, 35] {
-            let form = if tag == 9 { Form::Integer } else { Form::Any };
-            dictionary.fields.insert(tag, FieldRule { form, values: Vec::new(), is_list: false });
+        for tag in [tag::BEGIN_STRING, tag::BODY_LENGTH, tag::CHECK_SUM, tag::MSG_TYPE] {
+            let form = if tag == tag::BODY_LENGTH { Form::Integer } else { Form::Any };
+            dictionary.set_rule(tag, FieldRule::new(form, Vec::new(), false));
         }
         dictionary.header = dictionary.members_of(schema.header);
-        dictionary.header.fields.extend([8, 9, 35]);
+        for tag in [tag::BEGIN_STRING, tag::BODY_LENGTH, tag::MSG_TYPE] {
+            dictionary.header.fields.insert(tag);
+        }
         dictionary.trailer = dictionary.members_of(schema.trailer);
-        dictionary.trailer.fields.insert(10);
+        dictionary.trailer.fields.insert(tag::CHECK_SUM);
         for FixStructure { message_type, fields, .. } in schema.messages {
             let members = dictionary.members_of(fields);
             dictionary.messages.insert(message_type.as_bytes().into(), members);
         }
+        dictionary.mark();
         dictionary
+    }
+
+    /// Returns the rule of a tag.
+    #[inline(always)]
+    pub(crate) fn rule(&self, tag: u32) -> Option<&FieldRule> {
+        let number = match self.table.get(tag as usize) {
+            Some(number) => *number,
+            None => self.high.get(&tag).copied().unwrap_or(0),
+        };
+        self.rules.get((number as usize).wrapping_sub(1))
+    }
+
+    /// Sets the rule of a tag. A later rule of the same tag replaces it.
+    fn set_rule(&mut self, tag: u32, rule: FieldRule) {
+        self.rules.push(rule);
+        let number = self.rules.len() as u32;
+        if tag >= TABLE_TAGS {
+            self.high.insert(tag, number);
+            return;
+        }
+        let place = tag as usize;
+        self.table.resize(self.table.len().max(place + 1), 0);
+        self.table[place] = number;
+    }
+
+    fn rule_mut(&mut self, tag: u32) -> Option<&mut FieldRule> {
+        let number = self.table.get(tag as usize).or_else(|| self.high.get(&tag)).copied().unwrap_or(0);
+        self.rules.get_mut((number as usize).wrapping_sub(1))
+    }
+
+    /// Notes in the rules what the header, the trailer and the messages make of the fields.
+    fn mark(&mut self) {
+        let (mut tags, mut counts) = (Vec::new(), Vec::new());
+        // A tag of both belongs to the header.
+        self.trailer.collect(&mut tags, &mut counts);
+        let of_trailer = tags.len();
+        self.header.collect(&mut tags, &mut counts);
+        for (index, tag) in tags.iter().enumerate() {
+            if let Some(rule) = self.rule_mut(*tag) {
+                rule.section = if index < of_trailer { Section::Trailer } else { Section::Header };
+            }
+        }
+        self.messages.values().for_each(|members| members.collect(&mut tags, &mut counts));
+        for tag in counts {
+            if let Some(rule) = self.rule_mut(tag) {
+                rule.counts_entries = true;
+            }
+        }
+    }
+
+    /// Returns the section of a tag; the body, if it is not defined.
+    #[inline(always)]
+    pub(crate) fn section(&self, tag: u32) -> Section {
+        self.rule(tag).map_or(Section::Body, |rule| rule.section)
     }
 
     fn members_of(&mut self, fields: &[FixField]) -> Members {
@@ -169,15 +268,14 @@ impl Dictionary {
             };
             if let FixKind::Data { length_tag } = field.kind {
                 members.fields.insert(length_tag);
-                let length = FieldRule { form: Form::Integer, values: Vec::new(), is_list: false };
-                self.fields.insert(length_tag, length);
+                self.set_rule(length_tag, FieldRule::new(Form::Integer, Vec::new(), false));
             }
             if let FixKind::Group(entry) = field.kind {
                 let first = entry.fields.first().map_or(0, |field| field.tag);
                 let group = Group { first, members: self.members_of(entry.fields) };
                 members.groups.insert(field.tag, group);
             }
-            self.fields.insert(field.tag, FieldRule { form, values, is_list: false });
+            self.set_rule(field.tag, FieldRule::new(form, values, false));
         }
         members
     }
@@ -185,22 +283,24 @@ impl Dictionary {
     /// Adds an application's messages and fields to this dictionary of a FIXT session.
     #[must_use]
     pub fn with_application(mut self, application: Self) -> Self {
-        for (tag, rule) in application.fields {
-            if let Entry::Vacant(place) = self.fields.entry(tag) {
-                place.insert(rule);
+        let tags = (0..).zip(&application.table).filter(|(_, number)| **number != 0).map(|(tag, _)| tag);
+        for tag in tags.chain(application.high.keys().copied()) {
+            if let Some(rule) = application.rule(tag).filter(|_| self.rule(tag).is_none()) {
+                self.set_rule(tag, FieldRule { section: Section::Body, ..rule.clone() });
                 self.of_application.insert(tag);
             }
         }
         for (message_type, members) in application.messages {
             self.messages.entry(message_type).or_insert(members);
         }
+        self.mark();
         self
     }
 
     /// Returns whether a tag belongs to the body of a message rather than to its header or trailer.
     #[must_use]
     pub fn is_of_body(&self, tag: u32) -> bool {
-        !self.header.holds(tag) && !self.trailer.holds(tag)
+        self.section(tag) == Section::Body
     }
 
     /// Returns the parts of a body, sorted by their first tags, for callers that rewrite a message.
@@ -228,9 +328,18 @@ impl Dictionary {
 }
 
 impl Members {
+    /// Collects the tags of these fields and of their groups, and of these the tags that count entries.
+    fn collect(&self, tags: &mut Vec<u32>, counts: &mut Vec<u32>) {
+        tags.extend(self.fields.iter());
+        for (tag, group) in &self.groups {
+            counts.push(*tag);
+            group.members.collect(tags, counts);
+        }
+    }
+
     /// Returns whether a tag is one of these fields or is in one of their groups.
     pub(crate) fn holds(&self, tag: u32) -> bool {
-        self.fields.contains(&tag) || self.groups.values().any(|group| group.members.holds(tag))
+        self.fields.has(tag) || self.groups.values().any(|group| group.members.holds(tag))
     }
 }
 
@@ -248,7 +357,7 @@ fn rule(field: Node<'_, '_>) -> FieldRule {
     };
     let values = field.children().filter(|node| node.has_tag_name("value"));
     let values = values.filter_map(|value| value.attribute("enum")).map(|value| value.as_bytes().into());
-    FieldRule { form, values: values.collect(), is_list: kind.starts_with("MULTIPLE") }
+    FieldRule::new(form, values.collect(), kind.starts_with("MULTIPLE"))
 }
 
 /// The names that one file defines.
@@ -374,7 +483,8 @@ mod tests {
         let order = &dictionary.messages[&b"D"[..]];
         assert_eq!(order.required, [54]);
         assert_eq!(order.groups[&453].first, 448);
-        assert_eq!(dictionary.fields[&54].values, [b"1"[..].into()]);
+        let rule = dictionary.rule(54).unwrap();
+        assert_eq!((rule.lists(b"1"), rule.lists(b"2")), (true, false));
         assert_eq!(dictionary.parts_by_tag(b"D", &[453, 448, 448, 54]), [3..4, 0..3]);
     }
 

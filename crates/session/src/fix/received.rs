@@ -1,20 +1,6 @@
-//! The parts of a received message that the session reads: its header and a few fields of session messages.
+//! The header of a received message, and the values by which the session acts.
 
-use tapeworks_wire::fix::{begin_string, read_flag, read_timestamp, read_unsigned};
-
-/// A field of a message: its tag, which may be invalid, and the position of its value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub(crate) tag: i64,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-}
-
-impl Part {
-    pub(crate) fn value<'a>(&self, message: &'a [u8]) -> &'a [u8] {
-        message.get(self.start as usize..self.end as usize).unwrap_or_default()
-    }
-}
+use tapeworks_wire::fix::{LastTimestamp, Parsed, read_flag, read_unsigned, tag};
 
 /// The highest MsgSeqNum (34) and NewSeqNo (36): the dictionaries' integers have 63 bits.
 pub const HIGHEST_SEQUENCE: u64 = i64::MAX as u64;
@@ -23,9 +9,7 @@ pub const HIGHEST_SEQUENCE: u64 = i64::MAX as u64;
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
     /// The message.
-    pub message: &'a [u8],
-    /// BeginString (8).
-    pub begin_string: &'a [u8],
+    pub message: Parsed<'a>,
     /// MsgType (35).
     pub message_type: &'a [u8],
     /// MsgSeqNum (34).
@@ -42,35 +26,47 @@ pub struct Received<'a> {
     pub is_possible_duplicate: bool,
     /// PossResend (97).
     pub is_possible_resend: bool,
-    parts: &'a [Part],
 }
 
 impl<'a> Received<'a> {
-    pub(crate) fn new(message: &'a [u8], parts: &'a [Part]) -> Self {
-        let value = |tag| find(message, parts, tag);
-        let is_set = |tag| value(tag).is_some_and(|text| read_flag(text) == Ok(true));
-        let time = |tag| value(tag).and_then(|text| read_timestamp(text).ok());
-        Self {
+    pub(crate) fn new(message: Parsed<'a>, last: &mut LastTimestamp) -> Self {
+        let mut received = Self {
             message,
-            begin_string: begin_string(message),
-            message_type: value(35).unwrap_or_default(),
-            sequence: value(34)
-                .and_then(|text| read_unsigned(text).ok())
-                .filter(|number| *number <= HIGHEST_SEQUENCE),
-            sender_comp_id: value(49),
-            target_comp_id: value(56),
-            sending_ns: time(52),
-            first_sending_ns: time(122),
-            is_possible_duplicate: is_set(43),
-            is_possible_resend: is_set(97),
-            parts,
+            message_type: message.message_type(),
+            sequence: None,
+            sender_comp_id: None,
+            target_comp_id: None,
+            sending_ns: None,
+            first_sending_ns: None,
+            is_possible_duplicate: false,
+            is_possible_resend: false,
+        };
+        let bytes = message.bytes();
+        let text = |value: &'a [u8]| Some(value).filter(|value| !value.is_empty());
+        // Backwards, so that the first field of each tag counts.
+        for part in message.parts().iter().rev() {
+            let value = part.value(bytes);
+            match part.tag {
+                tag::MSG_SEQ_NUM => {
+                    let number = read_unsigned(value).ok();
+                    received.sequence = number.filter(|number| *number <= HIGHEST_SEQUENCE);
+                }
+                tag::SENDER_COMP_ID => received.sender_comp_id = text(value),
+                tag::TARGET_COMP_ID => received.target_comp_id = text(value),
+                tag::SENDING_TIME => received.sending_ns = part.timestamp(bytes, last).ok(),
+                tag::ORIG_SENDING_TIME => received.first_sending_ns = part.timestamp(bytes, last).ok(),
+                tag::POSS_DUP_FLAG => received.is_possible_duplicate = read_flag(value) == Ok(true),
+                tag::POSS_RESEND => received.is_possible_resend = read_flag(value) == Ok(true),
+                _ => {}
+            }
         }
+        received
     }
 
     /// Returns the value of the first field with this tag, unless it is empty.
     #[must_use]
     pub fn field(&self, tag: u32) -> Option<&'a [u8]> {
-        find(self.message, self.parts, tag)
+        self.message.field(tag)
     }
 
     /// Returns the value of a numeric field.
@@ -85,13 +81,7 @@ impl<'a> Received<'a> {
 
     /// Returns whether a field is present, even without a value.
     pub(crate) fn has(&self, tag: u32) -> bool {
-        self.parts.iter().any(|part| part.tag == i64::from(tag))
-    }
-
-    /// Iterates over the tags and values in order. Fields with invalid tags are skipped.
-    pub fn fields(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
-        let message = self.message;
-        self.parts.iter().filter_map(move |part| Some((u32::try_from(part.tag).ok()?, part.value(message))))
+        self.message.parts().iter().any(|part| part.tag == tag)
     }
 
     /// Returns whether the message is a session (admin) message.
@@ -104,9 +94,4 @@ impl<'a> Received<'a> {
 /// Returns whether messages of this type are session (admin) messages.
 pub(crate) fn is_admin(message_type: &[u8]) -> bool {
     matches!(message_type, b"0" | b"1" | b"2" | b"3" | b"4" | b"5" | b"A")
-}
-
-fn find<'a>(message: &'a [u8], parts: &[Part], tag: u32) -> Option<&'a [u8]> {
-    let part = parts.iter().find(|part| part.tag == i64::from(tag))?;
-    Some(part.value(message)).filter(|value| !value.is_empty())
 }

@@ -10,15 +10,14 @@ use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 use tapeworks_planted::planted;
-use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
+use tapeworks_wire::fix::{Framing, Garbled, Parsed, Parts, RejectReason, Writer, next_message};
 
 use super::dictionary::Dictionary;
 use super::link::{Link, ROUTING, SendError, Unsent};
-use super::received::Part;
 use super::received::{HIGHEST_SEQUENCE, Received};
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
-use super::validate::{Rejection, Room, split, validate, without_empty_fields};
+use super::validate::{Rejection, Room, validate, without_empty_fields};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * SECOND_NS;
@@ -164,7 +163,7 @@ pub struct Session {
     input: Vec<u8>,
     /// `input` starts with a message of the wrong length whose trailer has not arrived.
     awaits_trailer: bool,
-    parts: Vec<Part>,
+    parts: Parts,
     room: Room,
     /// Messages after a gap.
     queue: BTreeMap<u64, Box<[u8]>>,
@@ -191,7 +190,7 @@ impl Session {
             state: State::Fresh,
             input: Vec::new(),
             awaits_trailer: false,
-            parts: Vec::new(),
+            parts: Parts::new(),
             room: Room::default(),
             queue: BTreeMap::new(),
             queued_bytes: 0,
@@ -638,27 +637,34 @@ impl Session {
         now_ns: u64,
     ) {
         let mut parts = core::mem::take(&mut self.parts);
-        let is_sound = split(message, &mut parts).is_some();
-        if is_sound
-            && self.link.settings.ignores_empty_fields
-            && let Some(filled) = without_empty_fields(message, &parts)
-        {
-            self.parts = parts;
-            return self.process(&filled, is_counted, store, application, now_ns);
-        }
-        if is_sound {
-            let received = Received::new(message, &parts);
-            self.received_ns = now_ns;
-            self.tests = 0;
-            if !is_counted || self.is_requested(&received, store) || self.is_within_throttle(now_ns) {
-                self.process_received(&received, &parts, store, application, now_ns);
-            } else {
-                self.close_with(store, "too many messages in a second", End::Throttled, now_ns);
-            }
-        } else {
-            self.garbled(message.len(), Garbled::FirstFields);
+        match parts.split(message) {
+            Some(parsed) => self.process_parsed(parsed, is_counted, store, application, now_ns),
+            None => self.garbled(message.len(), Garbled::FirstFields),
         }
         self.parts = parts;
+    }
+
+    fn process_parsed(
+        &mut self,
+        parsed: Parsed<'_>,
+        is_counted: bool,
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        if self.link.settings.ignores_empty_fields
+            && let Some(filled) = without_empty_fields(&parsed)
+        {
+            return self.process(&filled, is_counted, store, application, now_ns);
+        }
+        let received = Received::new(parsed, &mut self.room.last);
+        self.received_ns = now_ns;
+        self.tests = 0;
+        if !is_counted || self.is_requested(&received, store) || self.is_within_throttle(now_ns) {
+            self.process_received(&received, store, application, now_ns);
+        } else {
+            self.close_with(store, "too many messages in a second", End::Throttled, now_ns);
+        }
     }
 
     /// Returns whether the message is the next one that our ResendRequest asked for.
@@ -684,7 +690,6 @@ impl Session {
     fn process_received(
         &mut self,
         received: &Received<'_>,
-        parts: &[Part],
         store: &mut dyn Store,
         application: &mut dyn Application,
         now_ns: u64,
@@ -707,7 +712,7 @@ impl Session {
             }
             return;
         }
-        if received.begin_string != self.link.settings.begin_string.as_bytes() {
+        if received.message.begin_string() != self.link.settings.begin_string.as_bytes() {
             match self.state {
                 State::Fresh => self.finish(refused("another BeginString", &[8], received)),
                 State::LoggedOn => self.send_logout(store, "Incorrect BeginString", now_ns),
@@ -725,14 +730,14 @@ impl Session {
         let is_reset = is_logon && received.is_set(141);
         if is_logon && (self.state == State::Fresh || is_reset) {
             application.admin(received);
-            self.logon(received, parts, sequence, store, application, now_ns);
+            self.logon(received, sequence, store, application, now_ns);
             return;
         }
         // A Logout is accepted whatever its number, and so is a reset.
         match received.message_type {
             b"5" => return self.logout(received, sequence, store, application, now_ns),
             b"4" if !received.is_set(123) => {
-                return self.reset_sequence(received, parts, store, application, now_ns);
+                return self.reset_sequence(received, store, application, now_ns);
             }
             _ => {}
         }
@@ -744,7 +749,7 @@ impl Session {
         {
             self.too_low(received, sequence, expected, store, now_ns);
         } else {
-            self.in_sequence(received, parts, sequence, store, application, now_ns);
+            self.in_sequence(received, sequence, store, application, now_ns);
         }
     }
 
@@ -756,14 +761,14 @@ impl Session {
         {
             self.link.begin_resend(store, begin, end);
         }
-        let size = received.message.len();
+        let message = received.message.bytes();
         if !self.queue.contains_key(&sequence) {
-            if self.queued_bytes + size > self.link.settings.queue_limit_bytes {
+            if self.queued_bytes + message.len() > self.link.settings.queue_limit_bytes {
                 self.close_with(store, "too many messages behind a gap", End::QueueFull, now_ns);
                 return;
             }
-            self.queued_bytes += size;
-            self.queue.insert(sequence, received.message.into());
+            self.queued_bytes += message.len();
+            self.queue.insert(sequence, message.into());
         }
         match &mut self.gap {
             Some(gap) => gap.highest = gap.highest.max(sequence),
@@ -827,13 +832,12 @@ impl Session {
     fn in_sequence(
         &mut self,
         received: &Received<'_>,
-        parts: &[Part],
         sequence: u64,
         store: &mut dyn Store,
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        let is_valid = self.validated(received, parts);
+        let is_valid = self.validated(received);
         if let Err(rejection) = is_valid.and_then(|()| self.check_duplicate(received)) {
             self.expect(sequence + 1, store);
             self.reject(received, rejection, store, now_ns);
@@ -884,10 +888,10 @@ impl Session {
         }
     }
 
-    fn validated(&mut self, received: &Received<'_>, parts: &[Part]) -> Result<(), Rejection> {
+    fn validated(&mut self, received: &Received<'_>) -> Result<(), Rejection> {
         let Self { dictionary, room, link, .. } = self;
         let ignored = &link.settings.ignored_tags;
-        validate(dictionary, ignored, received.message, received.message_type, parts, room)
+        validate(dictionary, ignored, &received.message, room)
     }
 
     /// Checks that a possible duplicate has OrigSendingTime.
@@ -974,12 +978,11 @@ impl Session {
     fn reset_sequence(
         &mut self,
         received: &Received<'_>,
-        parts: &[Part],
         store: &mut dyn Store,
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        let is_valid = self.validated(received, parts);
+        let is_valid = self.validated(received);
         if let Err(rejection) = is_valid {
             self.reject(received, rejection, store, now_ns);
             return;
@@ -1033,7 +1036,7 @@ impl Session {
     /// faster than the thread that sent its Logout. That second Logout has a sequence number, so the next Logon has the
     /// number after it. Nothing else is accepted while a connection closes.
     fn count_second_logout(&mut self, received: &Received<'_>, store: &mut dyn Store) {
-        let is_own = received.begin_string == self.link.settings.begin_string.as_bytes();
+        let is_own = received.message.begin_string() == self.link.settings.begin_string.as_bytes();
         let is_logout = matches!(self.state, State::Closing { end: End::LoggedOut, waits: true, .. })
             && received.message_type == b"5"
             && is_own;
@@ -1047,13 +1050,12 @@ impl Session {
     fn logon(
         &mut self,
         received: &Received<'_>,
-        parts: &[Part],
         sequence: u64,
         store: &mut dyn Store,
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        if let Err(why) = self.check_logon(received, parts, now_ns) {
+        if let Err(why) = self.check_logon(received, now_ns) {
             let Refusal::Wrong(answer, text, tags) = why else { return self.finish(End::WrongPassword) };
             let end = refused(text, &tags, received);
             return match answer {
@@ -1132,7 +1134,7 @@ impl Session {
     }
 
     /// Checks a Logon: its header, version, credentials, hours, fields and settings.
-    fn check_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
+    fn check_logon(&mut self, received: &Received<'_>, now_ns: u64) -> Result<(), Refusal> {
         self.check_header(received, now_ns).map_err(|reason| match reason {
             RejectReason::CompIdProblem => Refusal::Wrong(Answer::None, "another CompID", vec![49, 56]),
             // A peer that is off by a day or more gets no answer, as the acceptance suite requires.
@@ -1164,7 +1166,7 @@ impl Session {
             // No session is running that could number a Logout.
             return Err(Refusal::Wrong(Answer::Unnumbered, "outside of the session's hours", vec![]));
         }
-        let is_valid = self.validated(received, parts);
+        let is_valid = self.validated(received);
         if let Err(rejection) = is_valid {
             let tags = rejection.tag.and_then(|tag| u32::try_from(tag).ok()).into_iter().collect();
             return Err(Refusal::Wrong(Answer::Logout, rejection.reason.text(), tags));
@@ -1206,7 +1208,7 @@ const SHOWN: [u32; 10] = [8, 34, 35, 49, 52, 56, 58, 98, 108, 1137];
 fn refused(why: &str, tags: &[u32], received: &Received<'_>) -> End {
     let mut text = why.to_owned();
     for tag in tags {
-        let value = if *tag == 8 { Some(received.begin_string) } else { received.field(*tag) };
+        let value = if *tag == 8 { Some(received.message.begin_string()) } else { received.field(*tag) };
         text.push_str(&match value {
             Some(value) if SHOWN.contains(tag) => format!(", tag {tag} is '{}'", shown(value)),
             Some(_) => format!(", tag {tag}"),

@@ -37,7 +37,9 @@ impl Application for Echo {
             return Verdict::Taken;
         }
         let sent = link.send(store, now_ns, received.message_type, &[], |writer| {
-            for (tag, value) in received.fields().filter(|(tag, _)| [11, 21, 40, 54, 55].contains(tag)) {
+            for (tag, value) in
+                received.message.fields().filter(|(tag, _)| [11, 21, 40, 54, 55].contains(tag))
+            {
                 writer.text(tag, value);
             }
         });

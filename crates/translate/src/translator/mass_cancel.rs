@@ -68,7 +68,7 @@ impl<V: Venue> Translator<V> {
                 self.admission.known.end_request(handle);
             }
         }
-        let Ok(view) = OrderMassCancelRequest::read(incoming.message) else { return Ok(()) };
+        let Ok(view) = OrderMassCancelRequest::read_parsed(incoming.message) else { return Ok(()) };
         let (request_type, response) = (scope.request_type(), response_of(scope.request_type()));
         let fields = OrderMassCancelReportFields {
             cl_ord_id: Some(id.text()),

@@ -4,7 +4,6 @@
 //! report of the quote itself needs one more lookup.
 
 use tapeworks_wire::NanosecondsSinceEpoch;
-use tapeworks_wire::fix::field;
 use tapeworks_wire::fix::order_entry::{
     MassQuote, MassQuoteAcknowledgementFields, QuoteStatusReportFields, Side,
 };
@@ -63,7 +62,7 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
         let &Incoming { client, message, now_ns } = incoming;
-        let view = MassQuote::read(message).map_err(Refusal::Unread)?;
+        let view = MassQuote::read_parsed(message).map_err(Refusal::Unread)?;
         let parties = parties(view.parties(), &self.admission.reference)?;
         for is_sent in [false, true] {
             for entry in entries_of(&view).take(MOST_ENTRIES) {
@@ -104,10 +103,10 @@ impl<V: Venue> Translator<V> {
             self.send_own_cancel(side, now_ns, out);
         }
         let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
-        let id = field(incoming.message, 117).unwrap_or(b"NONE");
+        let id = incoming.message.field(117).unwrap_or(b"NONE");
         let symbol = match quote.and_then(|quote| self.admission.known.request(quote)) {
             Some(request) => self.symbol(request.instrument),
-            None => Text::new().push(field(incoming.message, 55).unwrap_or_default()),
+            None => Text::new().push(incoming.message.field(55).unwrap_or_default()),
         };
         let route = self.admission.routes.get(self.admission.route).cloned();
         self.report_quote(client, (id, symbol), (status, None), None, (now_ns, route.as_ref()), out);

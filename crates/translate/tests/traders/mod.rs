@@ -287,7 +287,7 @@ impl World {
 impl<V: Venue> World<V> {
     /// A message of a client goes to the translator. The venue gets its requests at the next [`Self::settle`].
     pub(crate) fn send(&mut self, client: u16, message: &[u8]) {
-        self.translator.client_message(ClientIndex(client), message, self.now_ns, &mut self.kept);
+        self.translator.client_bytes(ClientIndex(client), message, self.now_ns, &mut self.kept);
     }
 
     /// The same, and everything settles. Returns the new messages to all clients.

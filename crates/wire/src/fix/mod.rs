@@ -2,7 +2,7 @@
 //!
 //! Sources: *FIX session layer* and *FIX 4.2*, *4.4*, *5.0 SP2*. The parts, from the bytes up:
 //!
-//! - [`next_message`] finds the messages in a stream, and skips what is garbled;
+//! - [`next_message`] finds the messages in a stream, and skips what is garbled; [`Parts`] splits a message once for all of its readers;
 //! - [`Fields`] walks the fields of any message by number, [`field`] finds one;
 //! - [`fix!`](macro@crate::fix) declares messages: views with typed fields, checked when they are read, plain forms for writing,
 //!   and a constant [`FixSchema`]. [`order_entry`] is the declaration of this crate, with the session's messages;
@@ -74,8 +74,10 @@ mod framing;
 mod group;
 mod ignored;
 pub mod order_entry;
+mod parsed;
 mod scan;
 mod schema;
+mod tags;
 mod value;
 mod writer;
 
@@ -84,10 +86,12 @@ pub use fields::{Field, FieldError, Fields, data_of_length, field};
 pub use framing::{Framing, Garbled, TRAILER_BYTES, next_message};
 pub use group::{Entries, Entry, read_group};
 pub use ignored::IgnoredTags;
+pub use parsed::{Parsed, Part, Parts};
 pub use scan::{SOH, checksum};
 #[doc(hidden)]
 pub use schema::write_fields;
 pub use schema::{FixField, FixKind, FixSchema, FixStructure};
+pub use tags::{TagSet, tag};
 pub use value::{
     LastSecond, LastTimestamp, TimePrecision, ValueError, read_character, read_date, read_decimal, read_flag,
     read_signed, read_time, read_timestamp, read_unsigned, write_date, write_decimal, write_signed,

@@ -168,6 +168,29 @@ fn long_unsigned(text: &[u8]) -> Result<u64, ValueError> {
     })
 }
 
+/// Reads the digits at `start` up to `=`, at most seven, and returns the number and where the value starts.
+///
+/// Returns `None` for another form, and if fewer than eight bytes precede the end of `bytes`.
+#[inline(always)]
+pub(crate) fn number_before_equals(bytes: &[u8], start: u32) -> Option<(u32, u32)> {
+    let word = match eight(bytes, start) {
+        Some(word) => word,
+        // The last field is shorter: what precedes it is shifted out.
+        None => {
+            let missing = (start as usize + 8).checked_sub(bytes.len()).filter(|missing| *missing < 8)?;
+            word_before(bytes, bytes.len()) >> (8 * missing)
+        }
+    };
+    let equals = word ^ 0x3d3d_3d3d_3d3d_3d3d;
+    let found = equals.wrapping_sub(0x0101_0101_0101_0101) & !equals & 0x8080_8080_8080_8080;
+    let count = found.trailing_zeros() / 8;
+    if count.wrapping_sub(1) >= 7 {
+        return None;
+    }
+    let digits = (word ^ ZEROS) << (64 - 8 * count);
+    are_digits(digits).then(|| (number_of(digits) as u32, start + count + 1))
+}
+
 /// The signed number in `bytes[start..end]`.
 #[inline(always)]
 pub(crate) fn signed_in(bytes: &[u8], start: usize, end: usize) -> Result<i64, ValueError> {

@@ -726,6 +726,36 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 self.read_declared(message, at.end_of_type(#type_key_bytes) + 1, at.limit(), last)
             }
 
+            /// Reads a message that is split already, and whose length and checksum are therefore not checked again.
+            ///
+            /// # Errors
+            /// The message has another type, or it breaks a rule.
+            #[inline(always)]
+            pub fn read_parsed(
+                message: &::tapeworks_wire::fix::Parsed<'a>,
+            ) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+                let mut view = Self::unread();
+                view.read_parsed_into(message, &mut ::tapeworks_wire::fix::LastTimestamp::default())?;
+                Ok(view)
+            }
+
+            /// Does the same as [`read_parsed`](Self::read_parsed), like [`read_into_behind`](Self::read_into_behind).
+            ///
+            /// # Errors
+            /// The message has another type, or it breaks a rule.
+            pub fn read_parsed_into(
+                &mut self,
+                message: &::tapeworks_wire::fix::Parsed<'a>,
+                last: &mut ::tapeworks_wire::fix::LastTimestamp,
+            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                (self.message, self.seen_header, self.seen) = (&[], 0, 0);
+                if message.message_type() != Self::MESSAGE_TYPE {
+                    return Err(::tapeworks_wire::fix::ReadError::OtherType);
+                }
+                let (start, limit) = message.body();
+                self.read_declared(message.bytes(), start, limit, last)
+            }
+
             /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
             #[inline(never)]
             fn read_declared(
