@@ -307,7 +307,7 @@ pub const BUGS: &[Bug] = &[
     ),
     order_bug(
         "duplicate-taken-again",
-        "crates/session/src/fix/session.rs",
+        "crates/session/src/fix/session/receiving.rs",
         "a message that may be a duplicate is taken again",
     ),
     order_bug(

@@ -60,7 +60,7 @@ pub(crate) enum Form {
 }
 
 /// The section of a message in which a field occurs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Section {
     Header,
     #[default]

@@ -8,6 +8,7 @@ use core::ops::RangeInclusive;
 use tapeworks_planted::planted;
 use tapeworks_wire::fix::{
     Fields, LastSecond, PreparedFields, SPARE_BYTES, WriteError, Writer, field, message_type, read_timestamp,
+    tag,
 };
 
 use super::received::is_admin;
@@ -22,12 +23,39 @@ const RESEND_OUTPUT_BYTES: usize = 64 << 10;
 const MOST_READS: u32 = 1_024;
 
 /// Header fields that an application message may have, in the order in which they are written.
-const HEADER: [u32; 20] =
-    [34, 43, 49, 50, 52, 56, 57, 97, 115, 116, 122, 128, 129, 142, 143, 144, 145, 1128, 1129, 1156];
+const HEADER: [u32; 20] = [
+    tag::MSG_SEQ_NUM,
+    tag::POSS_DUP_FLAG,
+    tag::SENDER_COMP_ID,
+    tag::SENDER_SUB_ID,
+    tag::SENDING_TIME,
+    tag::TARGET_COMP_ID,
+    tag::TARGET_SUB_ID,
+    tag::POSS_RESEND,
+    tag::ON_BEHALF_OF_COMP_ID,
+    tag::ON_BEHALF_OF_SUB_ID,
+    tag::ORIG_SENDING_TIME,
+    tag::DELIVER_TO_COMP_ID,
+    tag::DELIVER_TO_SUB_ID,
+    tag::SENDER_LOCATION_ID,
+    tag::TARGET_LOCATION_ID,
+    tag::ON_BEHALF_OF_LOCATION_ID,
+    tag::DELIVER_TO_LOCATION_ID,
+    tag::APPL_VER_ID,
+    tag::CSTM_APPL_VER_ID,
+    tag::APPL_EXT_ID,
+];
 
 /// Header fields that name the parties behind the session: the tag in a message, and the tag in its answer.
-pub const ROUTING: [(u32, u32); 7] =
-    [(50, 57), (115, 128), (116, 129), (144, 145), (128, 115), (129, 116), (145, 144)];
+pub const ROUTING: [(u32, u32); 7] = [
+    (tag::SENDER_SUB_ID, tag::TARGET_SUB_ID),
+    (tag::ON_BEHALF_OF_COMP_ID, tag::DELIVER_TO_COMP_ID),
+    (tag::ON_BEHALF_OF_SUB_ID, tag::DELIVER_TO_SUB_ID),
+    (tag::ON_BEHALF_OF_LOCATION_ID, tag::DELIVER_TO_LOCATION_ID),
+    (tag::DELIVER_TO_COMP_ID, tag::ON_BEHALF_OF_COMP_ID),
+    (tag::DELIVER_TO_SUB_ID, tag::ON_BEHALF_OF_SUB_ID),
+    (tag::DELIVER_TO_LOCATION_ID, tag::ON_BEHALF_OF_LOCATION_ID),
+];
 
 /// A message was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,12 +80,12 @@ pub(crate) struct Resend {
 
 /// Writes SenderCompID (49) and, if set, SenderSubID (50).
 fn write_sender(writer: &mut Writer<'_>, settings: &Settings) {
-    write_party(writer, 49, &settings.sender_comp_id, settings.sender_sub_id.as_deref());
+    write_party(writer, tag::SENDER_COMP_ID, &settings.sender_comp_id, settings.sender_sub_id.as_deref());
 }
 
 /// Writes TargetCompID (56) and, if set, TargetSubID (57).
 fn write_target(writer: &mut Writer<'_>, settings: &Settings) {
-    write_party(writer, 56, &settings.target_comp_id, settings.target_sub_id.as_deref());
+    write_party(writer, tag::TARGET_COMP_ID, &settings.target_comp_id, settings.target_sub_id.as_deref());
 }
 
 /// Writes a CompID and its SubID, which has the next tag.
@@ -207,7 +235,7 @@ impl Link {
                 }
                 break;
             }
-            let made = field(&self.kept, 52).and_then(|text| read_timestamp(text).ok());
+            let made = field(&self.kept, tag::SENDING_TIME).and_then(|text| read_timestamp(text).ok());
             let is_later =
                 made.is_some_and(|made_ns| made_ns >= began_ns || schedule.began_ns(made_ns).is_none());
             let may_have_been_sent = sequence < unsent_from && !is_later;
@@ -229,7 +257,7 @@ impl Link {
         for Unsent { message, may_have_been_sent } in unsent.iter().rev() {
             let before = (self.output.len(), self.sent_ns, self.messages_sent);
             let mut header = Vec::with_capacity(1 + ROUTING.len());
-            header.extend(may_have_been_sent.then_some((97, &b"Y"[..])));
+            header.extend(may_have_been_sent.then_some((tag::POSS_RESEND, &b"Y"[..])));
             header.extend(ROUTING.iter().filter_map(|(_, tag)| Some((*tag, field(message, *tag)?))));
             let sent = self.send_any(store, now_ns, message_type(message), &header, |writer| {
                 copy_body(writer, message);
@@ -297,18 +325,22 @@ impl Link {
         writer.set_second(self.second);
         match &self.ids {
             Some((sender, target)) if header.is_empty() => {
-                writer.number(34, sequence).prepared(sender).timestamp(52, now_ns).prepared(target);
+                writer
+                    .number(tag::MSG_SEQ_NUM, sequence)
+                    .prepared(sender)
+                    .timestamp(tag::SENDING_TIME, now_ns)
+                    .prepared(target);
             }
             _ => {
                 for tag in HEADER {
                     match tag {
-                        34 => _ = writer.number(34, sequence),
-                        49 => write_sender(&mut writer, settings),
-                        52 => _ = writer.timestamp(52, now_ns),
-                        56 => write_target(&mut writer, settings),
+                        tag::MSG_SEQ_NUM => _ = writer.number(tag::MSG_SEQ_NUM, sequence),
+                        tag::SENDER_COMP_ID => write_sender(&mut writer, settings),
+                        tag::SENDING_TIME => _ = writer.timestamp(tag::SENDING_TIME, now_ns),
+                        tag::TARGET_COMP_ID => write_target(&mut writer, settings),
                         // Written after the CompIDs.
-                        50 => {}
-                        57 if settings.target_sub_id.is_some() => {}
+                        tag::SENDER_SUB_ID => {}
+                        tag::TARGET_SUB_ID if settings.target_sub_id.is_some() => {}
                         tag => {
                             let given =
                                 header.iter().find(|(given, value)| *given == tag && !value.is_empty());
@@ -398,7 +430,7 @@ impl Link {
     /// Returns whether the message in `kept` is resent: an application message, or a Reject of one if the settings say so.
     fn is_of_application(&self) -> bool {
         let kind = message_type(&self.kept);
-        let refused = || field(&self.kept, 372).is_some_and(|kind| !is_admin(kind));
+        let refused = || field(&self.kept, tag::REF_MSG_TYPE).is_some_and(|kind| !is_admin(kind));
         !is_admin(kind) || (kind == b"3" && self.settings.resends_rejects && refused())
     }
 
@@ -411,9 +443,15 @@ impl Link {
     fn gap_fill(&mut self, range: RangeInclusive<u64>, now_ns: u64) {
         let settings = &self.settings;
         let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), b"4");
-        writer.number(34, *range.start()).flag(43, true).text(49, settings.sender_comp_id.as_bytes());
-        writer.timestamp(52, now_ns).text(56, settings.target_comp_id.as_bytes()).timestamp(122, now_ns);
-        writer.number(36, range.end() + 1).flag(123, true);
+        writer
+            .number(tag::MSG_SEQ_NUM, *range.start())
+            .flag(tag::POSS_DUP_FLAG, true)
+            .text(tag::SENDER_COMP_ID, settings.sender_comp_id.as_bytes());
+        writer
+            .timestamp(tag::SENDING_TIME, now_ns)
+            .text(tag::TARGET_COMP_ID, settings.target_comp_id.as_bytes())
+            .timestamp(tag::ORIG_SENDING_TIME, now_ns);
+        writer.number(tag::NEW_SEQ_NO, range.end() + 1).flag(tag::GAP_FILL_FLAG, true);
         // It fits because every message contains the CompIDs.
         if let Ok(message) = writer.finish() {
             self.output.extend_from_slice(message);
@@ -427,15 +465,16 @@ impl Link {
         let field = |tag| field(message, tag);
         let begin_string = tapeworks_wire::fix::begin_string(message);
         let mut writer = Writer::begin(&mut self.scratch, begin_string, message_type(message));
-        let first_sent_ns = field(52).and_then(|text| read_timestamp(text).ok()).unwrap_or(now_ns);
+        let first_sent_ns =
+            field(tag::SENDING_TIME).and_then(|text| read_timestamp(text).ok()).unwrap_or(now_ns);
         // The clock may have been set back. The peer would reject a message first sent in the future, and lose it.
         let first_sent_ns = first_sent_ns.min(now_ns);
         for tag in HEADER {
             match tag {
-                34 => _ = writer.number(34, sequence),
-                43 => _ = writer.flag(43, true),
-                52 => _ = writer.timestamp(52, now_ns),
-                122 => _ = writer.timestamp(122, first_sent_ns),
+                tag::MSG_SEQ_NUM => _ = writer.number(tag::MSG_SEQ_NUM, sequence),
+                tag::POSS_DUP_FLAG => _ = writer.flag(tag::POSS_DUP_FLAG, true),
+                tag::SENDING_TIME => _ = writer.timestamp(tag::SENDING_TIME, now_ns),
+                tag::ORIG_SENDING_TIME => _ = writer.timestamp(tag::ORIG_SENDING_TIME, first_sent_ns),
                 tag => _ = field(tag).map(|value| _ = writer.copied(tag, value)),
             }
         }
@@ -455,7 +494,9 @@ impl Link {
 /// Copies the fields of a message that are not part of its header or trailer.
 fn copy_body(writer: &mut Writer<'_>, message: &[u8]) {
     for field in Fields::new(message).map_while(Result::ok) {
-        if !matches!(field.tag, 8 | 9 | 10 | 35) && !HEADER.contains(&field.tag) {
+        if !matches!(field.tag, tag::BEGIN_STRING | tag::BODY_LENGTH | tag::CHECK_SUM | tag::MSG_TYPE)
+            && !HEADER.contains(&field.tag)
+        {
             writer.copied(field.tag, field.value);
         }
     }

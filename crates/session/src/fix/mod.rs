@@ -9,8 +9,12 @@
 //! | `settings.rs` | a session's settings |
 //! | `store.rs` | sequence numbers and sent messages |
 //! | `dictionary.rs`, `validate.rs` | accepted messages, and the reasons of rejects |
-//! | `received.rs` | the parts of a message that the session reads |
-//! | `session.rs` | logon, sequence numbers, gaps, heartbeats, logout |
+//! | `received.rs` | the header of a message |
+//! | `session.rs` | one connection: its state, its timers, and what the caller calls |
+//! | `session/receiving.rs` | bytes to messages, and the checks of each message |
+//! | `session/logon.rs` | logging on, and the start of a session |
+//! | `session/resending.rs` | gaps, and the messages that wait for them |
+//! | `session/sending.rs` | session messages, rejects, and the end of a connection |
 //! | `link.rs` | sending: sequence numbers, the store, the output, resends |
 //! | `schedule.rs` | the hours of a session |
 //!

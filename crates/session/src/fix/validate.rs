@@ -11,7 +11,7 @@ use tapeworks_wire::fix::{
     read_character, read_date, read_flag, read_signed, read_time, tag,
 };
 
-use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
+use super::dictionary::{Dictionary, FieldRule, Form, Group, Members, Section};
 use super::received::is_admin;
 
 /// Why a message is rejected.
@@ -19,12 +19,14 @@ use super::received::is_admin;
 pub struct Rejection {
     /// SessionRejectReason (373).
     pub reason: RejectReason,
-    /// RefTagID (371), if a tag is to blame.
+    /// RefTagID (371), if a field is to blame: the number in the message, which may be no tag.
     pub tag: Option<i64>,
 }
 
-const fn of_tag(reason: RejectReason, tag: i64) -> Rejection {
-    Rejection { reason, tag: Some(tag) }
+impl Rejection {
+    pub(crate) const fn of_tag(reason: RejectReason, tag: u32) -> Self {
+        Self { reason, tag: Some(tag as i64) }
+    }
 }
 
 /// Copies the message without its empty fields; `None` if it has none, or the copy cannot be written.
@@ -59,13 +61,6 @@ pub(crate) struct Room {
     pub(crate) last: LastTimestamp,
 }
 
-impl Room {
-    /// Forgets the tags of a message. Cheaper than to clear the set, because a message has few of all tags.
-    fn forget(&mut self, parts: &[Part]) {
-        parts.iter().for_each(|part| self.seen.remove(part.tag));
-    }
-}
-
 /// Returns whether MsgType (35) looks like a FIX type: one character, or two from AA on.
 fn is_type_of_fix(message_type: &[u8]) -> bool {
     match message_type {
@@ -90,12 +85,47 @@ pub(crate) fn validate(
     room: &mut Room,
 ) -> Result<(), Rejection> {
     let mut check = Check { dictionary, bytes: message.bytes(), room };
-    let checked = check.message(ignored, message);
-    check.room.forget(message.parts());
-    checked
+    if check.is_plain(message) { Ok(()) } else { check.message(ignored, message) }
 }
 
 impl<'a> Check<'a> {
+    /// Returns whether a message passes every check, by one pass. If not, [`Check::message`] finds the fault that outranks the
+    /// others; it also accepts what this pass does not know, such as ignored tags.
+    fn is_plain(&mut self, message: &Parsed<'_>) -> bool {
+        let (dictionary, parts) = (self.dictionary, message.parts());
+        let Some(members) = dictionary.messages.get(message.message_type()) else { return false };
+        let sections = [&dictionary.header, members, &dictionary.trailer];
+        self.room.seen.clear();
+        let (mut latest, mut at) = (Section::Header, 0);
+        while let Some(part) = parts.get(at) {
+            at += 1;
+            let Some(rule) = dictionary.rule(part.tag) else { return false };
+            let Some(members) = sections.get(rule.section as usize) else { return false };
+            if rule.section < latest
+                || !members.fields.has(part.tag)
+                || !self.room.seen.insert(part.tag)
+                || self.fault(rule, part).is_some()
+            {
+                return false;
+            }
+            latest = rule.section;
+            if rule.counts_entries
+                && let Some(group) = members.groups.get(&part.tag)
+            {
+                let behind = parts.get(at..).unwrap_or_default();
+                let mut fault = None;
+                self.room.entries.clear();
+                let count = self.entries(group, part, behind, &mut fault).unwrap_or(0);
+                let is_here = |part: &Part| dictionary.section(part.tag) == latest;
+                if count == 0 || fault.is_some() || !behind.iter().take(count).all(is_here) {
+                    return false;
+                }
+                at += count;
+            }
+        }
+        sections.iter().flat_map(|section| &section.required).all(|tag| self.room.seen.has(*tag))
+    }
+
     fn message(&mut self, ignored: &IgnoredTags, message: &Parsed<'_>) -> Result<(), Rejection> {
         let (dictionary, parts) = (self.dictionary, message.parts());
         let body = self.in_order(parts)?;
@@ -107,11 +137,11 @@ impl<'a> Check<'a> {
         let sections = [Some(&dictionary.header), members, Some(&dictionary.trailer)];
         for tag in sections.into_iter().flatten().flat_map(|section| &section.required) {
             if !self.room.seen.has(*tag) {
-                return Err(of_tag(RejectReason::RequiredTagMissing, i64::from(*tag)));
+                return Err(Rejection::of_tag(RejectReason::RequiredTagMissing, *tag));
             }
         }
         if self.room.has_repeated {
-            self.room.forget(parts);
+            self.room.seen.clear();
         }
         let none = &IgnoredTags::default();
         self.section(none, &dictionary.header, parts.get(..body.start).unwrap_or_default())?;
@@ -124,7 +154,7 @@ impl<'a> Check<'a> {
                 if is_admin(message_type)
                     && u32::try_from(tag).is_ok_and(|tag| dictionary.of_application.has(tag)) =>
             {
-                of_tag(RejectReason::InvalidTag, tag)
+                Rejection { reason: RejectReason::InvalidTag, tag: Some(tag) }
             }
             rejection => rejection,
         })?;
@@ -133,17 +163,18 @@ impl<'a> Check<'a> {
 
     /// Notes the tags and returns the range of the body's fields, if header, body and trailer are in order.
     fn in_order(&mut self, parts: &[Part]) -> Result<Range<usize>, Rejection> {
-        let mut latest = 0;
+        let mut latest = Section::Header;
         let mut counts = [0usize; 3];
         self.room.has_repeated = false;
+        self.room.seen.clear();
         for part in parts {
-            let section = self.dictionary.section(part.tag) as usize;
+            let section = self.dictionary.section(part.tag);
             // A field of a group in the body may also be a header field.
             if section < latest {
                 return Err(self.rejected(RejectReason::TagOutOfOrder, part));
             }
             latest = section;
-            if let Some(count) = counts.get_mut(section) {
+            if let Some(count) = counts.get_mut(section as usize) {
                 *count += 1;
             }
             self.room.has_repeated |= !self.room.seen.insert(part.tag);
@@ -153,7 +184,7 @@ impl<'a> Check<'a> {
 
     #[cold]
     fn rejected(&self, reason: RejectReason, part: &Part) -> Rejection {
-        of_tag(reason, part.number(self.bytes))
+        Rejection { reason, tag: Some(part.number(self.bytes)) }
     }
 
     /// Checks the fields of the header, the body or the trailer.
@@ -235,9 +266,18 @@ impl<'a> Check<'a> {
         let Some(rule) = dictionary.rule(part.tag) else {
             return Err(self.rejected(RejectReason::InvalidTag, part));
         };
+        match self.fault(rule, part) {
+            None => Ok(rule),
+            Some(reason) => Err(self.rejected(reason, part)),
+        }
+    }
+
+    /// Returns what is wrong with a field's value.
+    #[inline]
+    fn fault(&mut self, rule: &FieldRule, part: &Part) -> Option<RejectReason> {
         let value = part.value(self.bytes);
         if value.is_empty() {
-            return Err(self.rejected(RejectReason::TagWithoutValue, part));
+            return Some(RejectReason::TagWithoutValue);
         }
         let has_form = match rule.form {
             Form::Any => true,
@@ -250,19 +290,16 @@ impl<'a> Check<'a> {
             Form::Time => read_time(value).is_ok(),
         };
         if !has_form {
-            return Err(self.rejected(RejectReason::IncorrectFormat, part));
+            return Some(RejectReason::IncorrectFormat);
         }
-        if !rule.lists(value) {
-            return Err(self.rejected(RejectReason::ValueIncorrect, part));
-        }
-        Ok(rule)
+        if rule.lists(value) { None } else { Some(RejectReason::ValueIncorrect) }
     }
 }
 
 /// Checks that a completed entry has its required fields.
 fn required(group: &Group, seen: &[u32], found: i64) -> Result<(), Rejection> {
     match group.members.required.iter().find(|tag| found > 0 && !seen.contains(tag)) {
-        Some(tag) => Err(of_tag(RejectReason::RequiredTagMissing, i64::from(*tag))),
+        Some(tag) => Err(Rejection::of_tag(RejectReason::RequiredTagMissing, *tag)),
         None => Ok(()),
     }
 }

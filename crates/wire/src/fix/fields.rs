@@ -104,6 +104,26 @@ pub const fn data_of_length(length_tag: u32) -> Option<u32> {
     })
 }
 
+/// Lengths among the tags below 2,048, a bit each.
+const LENGTH_TAGS: [u64; 32] = {
+    let mut bits = [0; 32];
+    let mut tag = 0;
+    while tag < 2_048 {
+        if data_of_length(tag).is_some() {
+            bits[tag as usize / 64] |= 1 << (tag % 64);
+        }
+        tag += 1;
+    }
+    bits
+};
+
+/// Whether [`data_of_length`] has a data field for the tag, by one load. Every length is below 2,048.
+#[inline(always)]
+pub(crate) const fn is_length(tag: u32) -> bool {
+    let place = tag as usize / 64;
+    place < LENGTH_TAGS.len() && LENGTH_TAGS[place] >> (tag % 64) & 1 != 0
+}
+
 /// The tag in digits, without zeros before it.
 pub(crate) fn tag_number(text: &[u8]) -> Option<u32> {
     if matches!(text, [] | [b'0', ..]) || text.len() > 10 {

@@ -5,7 +5,7 @@
 //!
 //! Cost: one pass, some 30 instructions a field. The buffer grows to the message with the most fields.
 
-use super::fields::data_of_length;
+use super::fields::{data_of_length, is_length};
 use super::framing::{Framing, TRAILER_BYTES, next_message};
 use super::scan::{BLOCK, SOH, soh_mask};
 use super::value::{LastTimestamp, ValueError, number_before_equals, read_signed, timestamp_at};
@@ -172,7 +172,9 @@ impl Parts {
                 }
             }
             self.0.push(Part { tag, start, end });
-            if let Some(data_tag) = data_of_length(tag) {
+            if is_length(tag)
+                && let Some(data_tag) = data_of_length(tag)
+            {
                 let value = message.get(start as usize..end as usize).unwrap_or_default();
                 let bytes = read_signed(value).ok().and_then(|bytes| usize::try_from(bytes).ok());
                 data = bytes.map(|bytes| (data_tag, bytes));
