@@ -101,6 +101,8 @@
 //!   guard sees them, and may have any name.
 //! - `message` is the type that parameters are read from, by [`FromMessage`]; it is `Copy`, and left out where no event
 //!   has a code.
+//! - `output` is the type that all actions return, and with them `handle` and `dispatch`; left out where they return nothing. `_`
+//!   returns its default.
 //! - `dispatch` is `table`, `match` or `chain`. `handle`, which takes an event with its parameters, finds the event by
 //!   `match` always, and then the state's row in the chosen way.
 //! - A code is a number, a character, or a text of up to eight characters, the first highest, as [`search::values::code`] has

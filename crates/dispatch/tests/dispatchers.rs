@@ -364,6 +364,76 @@ declare_names!(names_by_table, table);
 declare_names!(names_by_match, match);
 declare_names!(names_by_chain, chain);
 
+/// A machine whose actions return a value.
+macro_rules! declare_answering {
+    ($module:ident, $dispatch:tt) => {
+        mod $module {
+            use super::Doubled;
+
+            tapeworks_dispatch::machine! {
+                pub(crate) machine Door {
+                    context: Doubled, message: u64, output: Option<u64>, dispatch: $dispatch
+                }
+
+                states { Open, Shut }
+
+                events { Knock = 1 (count: u64), Push = 2, Wind }
+
+                rows {
+                    Open + Knock [is_few] => double;
+                    Open + Knock => _ -> Shut;
+                    Shut + Knock => double -> Open;
+                    _ + Push => _;
+                    Open + Wind => none -> Shut;
+                    Shut + _ => any;
+                }
+            }
+
+            #[test]
+            fn actions_return_their_output() {
+                let (mut door, mut context) = (Door::new(), Doubled);
+                assert_eq!(door.dispatch(&mut context, 1, 4), Ok(Some(8)));
+                assert_eq!((door.dispatch(&mut context, 2, 4), door.state()), (Ok(None), DoorState::Open));
+                assert_eq!((door.dispatch(&mut context, 1, 99), door.state()), (Ok(None), DoorState::Shut));
+                assert_eq!(door.handle(&mut context, DoorEvent::Wind), Some(7));
+                assert_eq!(
+                    (door.dispatch(&mut context, 1, 99), door.state()),
+                    (Ok(Some(198)), DoorState::Open)
+                );
+                assert!(door.dispatch(&mut context, 3, 0).is_err());
+                assert_eq!(
+                    (door.handle(&mut context, DoorEvent::Wind), door.state()),
+                    (None, DoorState::Shut)
+                );
+            }
+        }
+    };
+}
+
+pub(crate) struct Doubled;
+
+impl Doubled {
+    fn is_few(&self, count: u64) -> bool {
+        count < 10
+    }
+
+    fn double(&mut self, count: u64) -> Option<u64> {
+        Some(count * 2)
+    }
+
+    fn none(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn any<S, K>(&mut self, _: S, _: K) -> Option<u64> {
+        Some(7)
+    }
+}
+
+declare_answering!(answering_by_table, table);
+declare_answering!(answering_by_match, match);
+declare_answering!(answering_by_chain, chain);
+
 /// The state and nothing else.
 #[test]
 fn a_machine_is_one_byte() {

@@ -1,6 +1,6 @@
 //! The machine of a client's messages: the way to the venue is its state, and each MsgType an event.
 //!
-//! An action reads the message, checks it against the known orders and the client's limits, and leaves a decision: a request
+//! An action reads the message, checks it against the known orders and the client's limits, and returns its decision: a request
 //! that the translator writes in the venue's bytes, or a refusal. The kill switch lets cancels pass; without a connection
 //! nothing passes but status requests.
 
@@ -44,7 +44,9 @@ pub struct Incoming<'m> {
 
 order_machine! {
     /// The messages of clients, by the way to the venue.
-    pub machine ClientToExchange<'m> { context: Admission, message: Incoming<'m> }
+    pub machine ClientToExchange<'m> {
+        context: Admission, message: Incoming<'m>, output: Decided
+    }
 
     states {
         Away,           // no connection to the venue
@@ -92,10 +94,10 @@ order_machine! {
 
         _ + OrderStatusRequest                           => status;
 
-        _ + Connected                                    => _ -> Recovering;
-        _ + Recovered [is_halted]                        => _ -> Halted;
-        _ + Recovered                                    => _ -> Open;
-        _ + Disconnected                                 => _ -> Away;
+        _ + Connected                                    => nothing -> Recovering;
+        _ + Recovered [is_halted]                        => nothing -> Halted;
+        _ + Recovered                                    => nothing -> Open;
+        _ + Disconnected                                 => nothing -> Away;
         Open | Halted + Halt                             => halt -> Halted;
         Away | Recovering + Halt                         => halt;
         Open | Halted + Resume                           => resume -> Open;
@@ -148,12 +150,14 @@ pub struct Counters {
     pub doubts: u64,
 }
 
-/// What an action decides.
+/// The decision about a client's message, or why the message is refused.
+pub(crate) type Decided = Result<Decision, Refusal>;
+
+/// What to do about a client's message.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "one decision lives at a time")]
 pub(crate) enum Decision {
     None,
-    Refuse(Refusal),
     New {
         id: ClOrdId,
         instrument: InstrumentIndex,
@@ -249,7 +253,6 @@ pub struct Admission {
     pub(crate) counters: Counters,
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
-    pub(crate) decision: Decision,
     /// The route of the current message.
     pub(crate) route: RouteIndex,
     pub(crate) routes: Routes,
@@ -258,13 +261,6 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Actions write the large decision in place, and return a refusal alone.
-    fn refuse_if(&mut self, decided: Result<(), Refusal>) {
-        if let Err(refusal) = decided {
-            self.decision = Decision::Refuse(refusal);
-        }
-    }
-
     /// Checks the tags of a message, and finds its route.
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
         let Incoming { client: of, message, now_ns } = incoming;
@@ -367,12 +363,7 @@ impl Admission {
 
     // ---- actions ----
 
-    fn new_order(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_new(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn new_order(&mut self, incoming: Incoming<'_>) -> Decided {
         let mut view = NewOrderSingle::unread();
         view.read_parsed_into(incoming.message, &mut self.last_time).map_err(Refusal::Unread)?;
         if !has_only_mapped(&view) {
@@ -386,7 +377,7 @@ impl Admission {
         let instrument = found.ok_or(Refusal::UnknownInstrument);
         let read = instrument.and_then(|instrument| new_order(&view, &self.reference, instrument));
         if self.check_id_by(hash, incoming.client, &id, view.poss_resend())? {
-            return Ok(());
+            return Ok(Decision::None);
         }
         // The order is copied once, to where it stays.
         let (instrument, order) = (instrument?, read.as_ref().map_err(|refusal| *refusal)?);
@@ -397,42 +388,30 @@ impl Admission {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, order, 1, incoming.now_ns)?;
-        self.decision = Decision::New { id, instrument, order: *order };
-        Ok(())
+        Ok(Decision::New { id, instrument, order: *order })
     }
 
-    fn cancel(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_cancel(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn cancel(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderCancelRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(());
+            return Ok(Decision::None);
         }
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         self.check_instrument(order, view.symbol(), view.security_id())?;
         if !self.known.make_room(RequestKind::Cancel) {
             return Err(Refusal::NoRoom);
         }
-        self.decision = Decision::Cancel { id, original, order };
-        Ok(())
+        Ok(Decision::Cancel { id, original, order })
     }
 
-    fn replace(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_replace(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_replace(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn replace(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderCancelReplaceRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_REPLACE)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(());
+            return Ok(Decision::None);
         }
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
@@ -448,21 +427,15 @@ impl Admission {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, &terms, 0, incoming.now_ns)?;
-        self.decision = Decision::Replace { id, original, order, terms };
-        Ok(())
+        Ok(Decision::Replace { id, original, order, terms })
     }
 
-    fn mass_cancel(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_mass_cancel(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn mass_cancel(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderMassCancelRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_CANCEL)?;
         let id = self.client_id(view.cl_ord_id(), 11)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(());
+            return Ok(Decision::None);
         }
         let (symbol, security_id, segment) = (view.symbol(), view.security_id(), view.market_segment_id());
         let scope = match view.mass_cancel_request_type() {
@@ -491,22 +464,16 @@ impl Admission {
         if !self.known.make_room(RequestKind::MassCancel) {
             return Err(Refusal::NoRoom);
         }
-        self.decision = Decision::MassCancel { id, scope };
-        Ok(())
+        Ok(Decision::MassCancel { id, scope })
     }
 
-    fn quote(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_quote(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_quote(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn quote(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = QuoteView::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_QUOTE)?;
         check_quote_type(view.quote_type())?;
         let id = self.client_id(view.quote_id(), 117)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
-            return Ok(());
+            return Ok(Decision::None);
         }
         let parties = parties(view.parties(), &self.reference)?;
         let terms = quote_terms!(view);
@@ -515,8 +482,7 @@ impl Admission {
             return Err(Refusal::NoRoom);
         }
         self.check_quote(incoming, instrument, &quote, 0)?;
-        self.decision = Decision::Quote { id, instrument, quote };
-        Ok(())
+        Ok(Decision::Quote { id, instrument, quote })
     }
 
     /// Checks both sides of a quote as orders, of a message that adds `others` besides. Returns how many the quote adds.
@@ -537,13 +503,8 @@ impl Admission {
         Ok(adds)
     }
 
-    fn mass_quote(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_mass_quote(incoming);
-        self.refuse_if(decided);
-    }
-
     /// All entries are in order, or the first one that is not refuses all.
-    fn decide_mass_quote(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn mass_quote(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = MassQuote::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_QUOTE)?;
         check_quote_type(view.quote_type())?;
@@ -559,7 +520,7 @@ impl Admission {
             *ids.get_mut(count).ok_or(Refusal::Value { tag: 295 })? = id;
             count += 1;
             if self.check_id(incoming.client, &id, view.poss_resend())? {
-                return Ok(());
+                return Ok(Decision::None);
             }
             let (instrument, quote) = quote_terms!(entry).quote(&self.reference, None, parties)?;
             adds += self.check_quote(incoming, instrument, &quote, adds)?;
@@ -570,16 +531,10 @@ impl Admission {
         if !self.known.make_room_for(count * 2, count) {
             return Err(Refusal::NoRoom);
         }
-        self.decision = Decision::MassQuote;
-        Ok(())
+        Ok(Decision::MassQuote)
     }
 
-    fn quote_cancel(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_quote_cancel(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_quote_cancel(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn quote_cancel(&mut self, incoming: Incoming<'_>) -> Decided {
         const ALL: i64 = 4;
         const OF_ID: i64 = 5;
         let view = QuoteCancel::read_parsed(incoming.message).map_err(Refusal::Unread)?;
@@ -597,16 +552,10 @@ impl Admission {
             }
             _ => return Err(Refusal::Value { tag: 298 }),
         };
-        self.decision = Decision::QuoteCancel { quote };
-        Ok(())
+        Ok(Decision::QuoteCancel { quote })
     }
 
-    fn status(&mut self, incoming: Incoming<'_>) {
-        let decided = self.decide_status(incoming);
-        self.refuse_if(decided);
-    }
-
-    fn decide_status(&mut self, incoming: Incoming<'_>) -> Result<(), Refusal> {
+    fn status(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderStatusRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         let by_id = view.cl_ord_id().and_then(ClOrdId::new);
         let by_order_id = view.order_id().and_then(Ascii::padded).map(VenueOrderId);
@@ -620,24 +569,29 @@ impl Admission {
         let is_own = |order: &Handle| {
             self.known.entry(*order).is_some_and(|entry| entry.order.client == incoming.client)
         };
-        self.decision = Decision::Status { order: order.filter(is_own) };
-        Ok(())
+        Ok(Decision::Status { order: order.filter(is_own) })
     }
 
-    fn refuse_halted(&mut self, _: Incoming<'_>) {
-        self.decision = Decision::Refuse(Refusal::Halted);
+    fn refuse_halted(&mut self, _: Incoming<'_>) -> Decided {
+        Err(Refusal::Halted)
     }
 
-    fn refuse_unavailable(&mut self, _: Incoming<'_>) {
-        self.decision = Decision::Refuse(Refusal::NotAvailable);
+    fn refuse_unavailable(&mut self, _: Incoming<'_>) -> Decided {
+        Err(Refusal::NotAvailable)
     }
 
-    fn halt(&mut self) {
+    fn nothing(&mut self) -> Decided {
+        Ok(Decision::None)
+    }
+
+    fn halt(&mut self) -> Decided {
         self.is_halted = true;
+        self.nothing()
     }
 
-    fn resume(&mut self) {
+    fn resume(&mut self) -> Decided {
         self.is_halted = false;
+        self.nothing()
     }
 
     // ---- guards and helpers ----

@@ -6,12 +6,14 @@
 /// A machine without its `dispatch`.
 macro_rules! order_machine {
     (@ $dispatch:tt
-        $(#[$doc:meta])* $visibility:vis machine $name:ident<$lifetime:lifetime> { context: $context:ty, message: $message:ty }
+        $(#[$doc:meta])* $visibility:vis machine $name:ident<$lifetime:lifetime> {
+            context: $context:ty, message: $message:ty $(, output: $output:ty)?
+        }
         $($rest:tt)*
     ) => {
         tapeworks_dispatch::machine! {
             $(#[$doc])* $visibility machine $name<$lifetime> {
-                context: $context, message: $message, dispatch: $dispatch
+                context: $context, message: $message, $(output: $output,)? dispatch: $dispatch
             }
             $($rest)*
         }

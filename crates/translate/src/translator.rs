@@ -6,6 +6,7 @@
 mod doubts;
 mod mass_cancel;
 mod quotes;
+mod warming;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -124,7 +125,6 @@ impl<V: Venue> Translator<V> {
                 is_warming: false,
                 counters: Counters::default(),
                 refusals: Vec::with_capacity(MOST_REASONS),
-                decision: Decision::None,
                 route: RouteIndex::NONE,
                 routes: Routes::default(),
                 last_time: LastTimestamp::NONE,
@@ -297,59 +297,8 @@ impl<V: Venue> Translator<V> {
         self.admission.known.keep_room(orders);
     }
 
-    // ---- warming ----
-
-    /// Prepares [`Self::warm`]: allocates a dummy order for each client.
-    pub fn prepare_to_warm(&mut self) {
-        self.warm = Some(Box::new(Warm::new(&self.admission)));
-    }
-
-    /// Runs a dummy order of the next client up to just before it would be sent, and its first report back up to the FIX bytes, so
-    /// that code and tables are in the caches when an order arrives. Nothing is sent, counted or kept. Does nothing unless orders
-    /// pass, or without [`Self::prepare_to_warm`]. A host calls it when idle. Cost: some microseconds if the caches are cold.
-    pub fn warm(&mut self, now_ns: u64) {
-        let Some(mut warm) = self.warm.take() else { return };
-        if self.way.state() == ClientToExchangeState::Open && !self.admission.is_replaying {
-            let (counters, decision) = (self.admission.counters, self.admission.decision);
-            self.admission.is_warming = true;
-            self.warm_with(&mut warm, now_ns);
-            self.admission.is_warming = false;
-            (self.admission.counters, self.admission.decision) = (counters, decision);
-        }
-        self.warm = Some(warm);
-    }
-
-    fn warm_with(&mut self, warm: &mut Warm, now_ns: u64) {
-        let Some((client, message)) = warm.next() else { return };
-        self.admission.decision = Decision::None;
-        let Some(message) = self.parts.parse(message) else { return };
-        let incoming = Incoming { client, message: &message, now_ns };
-        let _dispatched = self.way.dispatch(&mut self.admission, u64::from(b'D'), incoming);
-        let Decision::New { id, instrument, order } = self.admission.decision else { return };
-        let order = NewOrder { name: self.venue.name(self.next_name, &id), ..order };
-        if self.written(&Request::New(order), instrument, now_ns).is_err() || !self.admission.known.has_room()
-        {
-            return;
-        }
-        let Some(order) = self.admission.known.add_order(Order::new(client, id, instrument, order, now_ns))
-        else {
-            return;
-        };
-        let accepted = Execution {
-            kind: ExecutionKind::Accepted,
-            leaves: None,
-            ..Execution::rejected(VenueName::default(), ExecutionId::default(), now_ns)
-        };
-        if let Some(entry) = self.admission.known.entry_mut(order) {
-            let kind = (accepted.kind as u8).into();
-            let _dispatched = entry.machine.dispatch(&mut entry.order, kind, &accepted);
-        }
-        self.report_execution(order, ExecType::New, &accepted, None, None, warm.discarded());
-        self.admission.known.take_back(order);
-    }
-
     fn raise(&mut self, event: ClientToExchangeEvent<'_>) {
-        self.way.handle(&mut self.admission, event);
+        let _nothing = self.way.handle(&mut self.admission, event);
     }
 
     // ---- client to exchange ----
@@ -363,40 +312,48 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         self.admission.counters.client_messages += 1;
-        self.admission.decision = Decision::None;
         self.admission.route = RouteIndex::NONE;
         let incoming = Incoming { client, message, now_ns };
         let kind = message.message_type();
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
-        if self.way.dispatch(&mut self.admission, code, incoming).is_err() {
-            self.admission.decision = Decision::Refuse(Refusal::UnsupportedType);
+        let decided = self.way.dispatch(&mut self.admission, code, incoming);
+        let decided = decided.unwrap_or(Err(Refusal::UnsupportedType));
+        let sent = decided.and_then(|decision| self.carry_out(decision, &incoming, out));
+        if let Err(refusal) = sent {
+            self.refuse(&incoming, kind, refusal, out);
         }
-        let sent = match self.admission.decision {
+    }
+
+    #[inline]
+    fn carry_out(
+        &mut self,
+        decision: Decision,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let &Incoming { client, now_ns, .. } = incoming;
+        match decision {
             Decision::None => Ok(()),
-            Decision::Refuse(refusal) => Err(refusal),
-            Decision::New { .. } => self.send_new(&incoming, out),
+            Decision::New { id, instrument, order } => self.send_new(incoming, (id, instrument), order, out),
             Decision::Cancel { id, original, order } => {
                 self.send_cancel(id, original, order, false, now_ns, out)
             }
             Decision::Replace { id, original, order, terms } => {
                 self.send_replace((id, original), order, terms, now_ns, out)
             }
-            Decision::MassCancel { id, scope } => self.mass_cancel(&incoming, id, scope, out),
+            Decision::MassCancel { id, scope } => self.mass_cancel(incoming, id, scope, out),
             Decision::Quote { id, instrument, quote } => {
                 self.send_quote(client, (id, instrument), quote, now_ns, out)
             }
-            Decision::MassQuote => self.send_mass_quote(&incoming, out),
+            Decision::MassQuote => self.send_mass_quote(incoming, out),
             Decision::QuoteCancel { quote } => {
-                self.cancel_quotes(&incoming, quote, out);
+                self.cancel_quotes(incoming, quote, out);
                 Ok(())
             }
             Decision::Status { order } => {
-                self.answer_status(&incoming, order, out);
+                self.answer_status(incoming, order, out);
                 Ok(())
             }
-        };
-        if let Err(refusal) = sent {
-            self.refuse(&incoming, kind, refusal, out);
         }
     }
 
@@ -453,15 +410,19 @@ impl<V: Venue> Translator<V> {
         Ok(self.venue.write(request, instrument, now_ns, &mut self.buffer)?)
     }
 
-    fn send_new(&mut self, incoming: &Incoming<'_>, out: &mut impl Outputs) -> Result<(), Refusal> {
-        let Decision::New { id, instrument, order } = &mut self.admission.decision else { return Ok(()) };
-        // Sets the name before the order is copied, because the order is large.
-        order.name = self.venue.name(self.next_name, id);
-        let (id, instrument, name, route) = (*id, *instrument, order.name, self.admission.route);
-        let request = Request::New(*order);
-        self.send(name, &request, instrument, incoming.now_ns, out)?;
+    #[inline]
+    fn send_new(
+        &mut self,
+        incoming: &Incoming<'_>,
+        (id, instrument): (ClOrdId, InstrumentIndex),
+        mut order: NewOrder,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        order.name = self.venue.name(self.next_name, &id);
+        let request = Request::New(order);
+        self.send(order.name, &request, instrument, incoming.now_ns, out)?;
         let Request::New(order) = request else { return Ok(()) };
-        let client = incoming.client;
+        let (client, route) = (incoming.client, self.admission.route);
         self.admission
             .known
             .add_order(Order { route, ..Order::new(client, id, instrument, order, incoming.now_ns) });

@@ -60,6 +60,8 @@ pub(crate) struct Declaration {
     pub(crate) lifetimes: Vec<Lifetime>,
     pub(crate) context: Type,
     pub(crate) message: Option<Type>,
+    /// What actions return; `None`: nothing.
+    pub(crate) output: Option<Type>,
     pub(crate) dispatch: Dispatch,
     pub(crate) state_attributes: Vec<Attribute>,
     pub(crate) states: Vec<State>,
@@ -200,7 +202,7 @@ impl Parse for Declaration {
             lifetimes.extend(Punctuated::<Lifetime, Token![,]>::parse_separated_nonempty(input)?);
             input.parse::<Token![>]>()?;
         }
-        let (mut context, mut message, mut dispatch) = (None, None, None);
+        let (mut context, mut message, mut output, mut dispatch) = (None, None, None, None);
         let inside;
         braced!(inside in input);
         while !inside.is_empty() {
@@ -209,8 +211,14 @@ impl Parse for Declaration {
             let is_repeated = match key.to_string().as_str() {
                 "context" => context.replace(inside.parse()?).is_some(),
                 "message" => message.replace(inside.parse()?).is_some(),
+                "output" => output.replace(inside.parse()?).is_some(),
                 "dispatch" => dispatch.replace(inside.parse()?).is_some(),
-                _ => return Err(Error::new(key.span(), "neither `context`, `message` nor `dispatch`")),
+                _ => {
+                    return Err(Error::new(
+                        key.span(),
+                        "neither `context`, `message`, `output` nor `dispatch`",
+                    ));
+                }
             };
             if is_repeated {
                 return Err(Error::new(key.span(), format!("`{key}` is given twice")));
@@ -249,6 +257,7 @@ impl Parse for Declaration {
             lifetimes,
             context,
             message,
+            output,
             dispatch,
             state_attributes,
             states,

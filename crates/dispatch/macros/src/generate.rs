@@ -166,7 +166,29 @@ fn names_after_quotes(tokens: TokenStream) -> Vec<String> {
     names
 }
 
-/// The rows of a chain as an expression of the next state.
+/// What a row returns: the next state, with the action's output if there is one.
+fn returned(declaration: &Declaration, names: &Names) -> TokenStream {
+    let state = &names.state;
+    match &declaration.output {
+        Some(output) => hygienic!((#state, #output)),
+        None => hygienic!(#state),
+    }
+}
+
+/// The type of outputs.
+fn output(declaration: &Declaration) -> TokenStream {
+    declaration.output.as_ref().map_or_else(|| hygienic!(()), ToTokens::to_token_stream)
+}
+
+/// Statements that take what a row has returned, and the expression of the output.
+fn take(declaration: &Declaration, returned: &TokenStream) -> (TokenStream, TokenStream) {
+    match declaration.output {
+        Some(_) => (hygienic!(let (next, output) = #returned; self.state = next;), hygienic!(output)),
+        None => (hygienic!(self.state = #returned;), hygienic!(())),
+    }
+}
+
+/// The rows of a chain as an expression of the next state, and of the output if there is one.
 fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]) -> TokenStream {
     let (state, kind, event_name) = (&names.state, &names.kind, &event.name);
     let arguments: Vec<_> = event.parameters.iter().map(|parameter| &parameter.name).collect();
@@ -174,12 +196,18 @@ fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]
     for row in rows.iter().rev().map(|number| &declaration.rows[*number]) {
         let action = row.action.as_ref().map(|action| {
             if row.event.is_some() {
-                hygienic!(context.#action(#(#arguments),*);)
+                hygienic!(context.#action(#(#arguments),*))
             } else {
-                hygienic!(context.#action(state, #kind::#event_name);)
+                hygienic!(context.#action(state, #kind::#event_name))
             }
         });
         let next = row.next.as_ref().map_or_else(|| hygienic!(state), |next| hygienic!(#state::#next));
+        let (action, next) = if declaration.output.is_some() {
+            let output = action.unwrap_or_else(|| hygienic!(::core::default::Default::default()));
+            (Some(hygienic!(let output = #output;)), hygienic!((#next, output)))
+        } else {
+            (action.map(|action| hygienic!(#action;)), next)
+        };
         expression = match &row.guard {
             None => hygienic!(#action #next),
             Some(guard) => {
@@ -245,7 +273,8 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
     let all = angled(declaration.lifetimes.iter());
     let (parameters, types): (Vec<_>, Vec<_>) =
         event.parameters.iter().map(|parameter| (&parameter.name, &parameter.of)).unzip();
-    let signature = hygienic!((context: &mut #context, state: #state, #(#parameters: #types),*) -> #state);
+    let returned = returned(declaration, names);
+    let signature = hygienic!((context: &mut #context, state: #state, #(#parameters: #types),*) -> #returned);
     let groups = groups(plan, number);
     let bodies: Vec<_> = groups.iter().map(|(rows, _)| chain(declaration, names, event, rows)).collect();
     let states_of = |group: &(&[usize], Vec<usize>)| {
@@ -293,7 +322,7 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
                 fn #on #all #signature {
                     // In a separate block: a static, unlike a variable, would hide a parameter of its name.
                     let row = {
-                        static __MACHINE_ROWS: [#for_all fn(&mut #context, #state, #(#types),*) -> #state; #count] =
+                        static __MACHINE_ROWS: [#for_all fn(&mut #context, #state, #(#types),*) -> #returned; #count] =
                             [#(#by_state),*];
                         __MACHINE_ROWS[state as usize]
                     };
@@ -313,6 +342,7 @@ fn for_all(declaration: &Declaration) -> TokenStream {
 fn by_messages(declaration: &Declaration, names: &Names, number: usize, groups: usize) -> TokenStream {
     let event = &declaration.events[number];
     let (state, context) = (&names.state, &declaration.context);
+    let returned = returned(declaration, names);
     let all = angled(declaration.lifetimes.iter());
     let message = declaration.message.as_ref().map(|message| hygienic!(message: #message));
     let read = read_parameters(declaration, event, &hygienic!(::core::option::Option::None));
@@ -320,7 +350,7 @@ fn by_messages(declaration: &Declaration, names: &Names, number: usize, groups: 
     let functions = (0..groups).map(|group| {
         let (name, row) = (message_name(number, event, group), row_name(number, event, group));
         hygienic! {
-            fn #name #all (context: &mut #context, state: #state, #message) -> ::core::option::Option<#state> {
+            fn #name #all (context: &mut #context, state: #state, #message) -> ::core::option::Option<#returned> {
                 #read
                 ::core::option::Option::Some(#row(context, state, #(#parameters),*))
             }
@@ -358,6 +388,8 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
         let fields = (!parameters.is_empty()).then(|| hygienic!({ #(#parameters),* }));
         hygienic!(#event::#name #fields => #on(context, self.state, #(#parameters),*))
     });
+    let output = output(declaration);
+    let (take, taken) = take(declaration, &hygienic!(match event { #(#arms),* }));
     let first_doc = format!("The machine in its first state, `{first}`.");
     hygienic! {
         /// The declaration as a state diagram for Mermaid.
@@ -381,10 +413,11 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
             self.state
         }
 
-        /// Takes an event: the row's action is called, and its state taken.
+        /// Takes an event: the row's action is called, and its state taken. Returns the action's output, if it has one.
         #[inline]
-        #visibility fn handle #all (&mut self, context: &mut #context, event: #event #of_events) {
-            self.state = match event { #(#arms),* };
+        #visibility fn handle #all (&mut self, context: &mut #context, event: #event #of_events) -> #output {
+            #take
+            #taken
         }
     }
 }
@@ -394,13 +427,14 @@ fn dispatch(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
     let (visibility, context) = (&declaration.visibility, &declaration.context);
     let all = angled(declaration.lifetimes.iter());
     let message = declaration.message.as_ref().map(|message| hygienic!(message: #message));
+    let output = output(declaration);
     let body = match declaration.dispatch {
         Dispatch::Table => by_table(declaration, plan, names),
         Dispatch::Match | Dispatch::Chain => by_comparison(declaration, plan),
     };
     hygienic! {
         /// Takes a message by its code: finds the row, reads the event's parameters from the message, calls the action
-        /// and takes the row's state.
+        /// and takes the row's state. Returns the action's output, if it has one.
         ///
         /// # Errors
         /// A code that no event has, and a message that the event's parameters cannot be read from. Neither changes
@@ -411,7 +445,7 @@ fn dispatch(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
             context: &mut #context,
             code: u64,
             #message
-        ) -> ::core::result::Result<(), ::tapeworks_dispatch::DispatchError> {
+        ) -> ::core::result::Result<#output, ::tapeworks_dispatch::DispatchError> {
             #body
         }
     }
@@ -444,21 +478,23 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
         hygienic!([#(#by_state),*])
     });
     let for_all = for_all(declaration);
+    let returned = returned(declaration, names);
+    let (take, taken) = take(declaration, &hygienic!(returned));
     let message_type = declaration.message.as_ref();
     let message = declaration.message.as_ref().map(|_| hygienic!(message));
     hygienic! {
         let slot = { #items index(code) };
         static __MACHINE_CELLS: [
-            [#for_all fn(&mut #context, #state, #message_type) -> ::core::option::Option<#state>; #count];
+            [#for_all fn(&mut #context, #state, #message_type) -> ::core::option::Option<#returned>; #count];
             #slots
         ] = [#(#cells),*];
         let ::core::option::Option::Some(slot) = slot else {
             return ::core::result::Result::Err(::tapeworks_dispatch::DispatchError::UnknownCode { code });
         };
         match __MACHINE_CELLS[slot][self.state as usize](context, self.state, #message) {
-            ::core::option::Option::Some(next) => {
-                self.state = next;
-                ::core::result::Result::Ok(())
+            ::core::option::Option::Some(returned) => {
+                #take
+                ::core::result::Result::Ok(#taken)
             }
             ::core::option::Option::None => {
                 ::core::result::Result::Err(::tapeworks_dispatch::DispatchError::Malformed { code })
@@ -500,8 +536,9 @@ fn by_comparison(declaration: &Declaration, plan: &Plan) -> TokenStream {
         let arms = arms.iter().map(|(code, arm)| hygienic!(if code == #code #arm else));
         hygienic!(#(#arms)* { #unknown })
     };
+    let (take, taken) = take(declaration, &next);
     hygienic! {
-        self.state = #next;
-        ::core::result::Result::Ok(())
+        #take
+        ::core::result::Result::Ok(#taken)
     }
 }
