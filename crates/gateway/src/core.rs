@@ -18,8 +18,8 @@ use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict, shown};
 use tapeworks_translate::ids::{ClientIndex, Partitions};
 use tapeworks_translate::{
-    ClientToExchangeState, Doubt, ExchangeToClientState, Execution, FixVersion, Order, Outputs, Reply,
-    Report, TopsOfBook, Translator, copy_report,
+    ClientToExchangeState, Doubt, ExchangeToClientState, Execution, Order, Outputs, Reply, Report,
+    TopsOfBook, Translator,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -84,8 +84,6 @@ struct Effects {
     touched: Vec<usize>,
     /// Clients that receive drop copies of execution reports.
     copies: Vec<usize>,
-    /// Execution reports caused by a client's message, to be copied. Each is preceded by its length.
-    copied: Vec<u8>,
     /// Messages that the venue's session refused. Each is preceded by its length.
     unsent: Vec<u8>,
     notices: Vec<Notice>,
@@ -161,18 +159,6 @@ fn push_piece(pieces: &mut Vec<u8>, piece: &[u8]) {
     pieces.extend_from_slice(piece);
 }
 
-/// Adds the piece that `append` writes, unless `append` returns `false`.
-fn push_piece_by(pieces: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) {
-    let start = pieces.len();
-    pieces.extend_from_slice(&[0; 4]);
-    let is_there = append(pieces);
-    let length = (pieces.len() - start - 4) as u32;
-    match pieces.get_mut(start..start + 4) {
-        Some(head) if is_there => head.copy_from_slice(&length.to_le_bytes()),
-        _ => pieces.truncate(start),
-    }
-}
-
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     core::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
@@ -200,57 +186,93 @@ impl<S: VenueSession> ToVenue<'_, S> {
     }
 }
 
+/// The clients other than the one whose message is processed.
+struct Others<'a, D: Disk> {
+    before: &'a mut [Client<D>],
+    after: &'a mut [Client<D>],
+}
+
+impl<D: Disk> Others<'_, D> {
+    fn get_mut(&mut self, index: usize) -> Option<&mut Client<D>> {
+        match index.checked_sub(self.before.len()) {
+            None => self.before.get_mut(index),
+            Some(behind) => self.after.get_mut(behind.checked_sub(1)?),
+        }
+    }
+}
+
 /// The application of one client's session. It passes messages to the translator.
-struct Trader<'a, S: VenueSession> {
-    client: usize,
-    version: FixVersion,
-    is_drop_copy: bool,
+struct Trader<'a, S: VenueSession, D: Disk> {
     translator: &'a mut Translator<S::Table>,
+    around: Around<'a, S, D>,
+}
+
+/// What surrounds the translator while a client's message is processed.
+struct Around<'a, S, D: Disk> {
+    client: usize,
+    settings: &'a ClientSettings,
     venue: &'a mut S,
+    others: Others<'a, D>,
     effects: &'a mut Effects,
     now: Now,
 }
 
-/// Outputs caused by a client's message: replies go to that client.
-struct ToOne<'a, S> {
-    to_venue: ToVenue<'a, S>,
+/// Outputs caused by a client's message: replies go to that client, and copies of its reports to the drop-copy clients.
+struct ToOne<'a, 'b, S, D: Disk> {
+    around: &'a mut Around<'b, S, D>,
     is_sent: bool,
-    version: FixVersion,
     link: &'a mut Link,
     store: &'a mut dyn Store,
-    copied: Option<&'a mut Vec<u8>>,
-    unkept: &'a mut u64,
-    unmatched: &'a mut u64,
 }
 
-impl<S: VenueSession> Outputs for ToOne<'_, S> {
+impl<S: VenueSession, D: Disk> Outputs for ToOne<'_, '_, S, D> {
     fn to_venue(&mut self, message: &[u8]) {
         self.is_sent = true;
-        self.to_venue.send(message);
+        let Around { venue, effects, now, .. } = &mut *self.around;
+        let Effects { entries, unsent, .. } = &mut **effects;
+        ToVenue { venue: *venue, entries, unsent, now: *now }.send(message);
     }
 
     fn to_client(&mut self, _client: ClientIndex, reply: &Reply<'_>) {
-        let now_ns = self.to_venue.now.utc_ns;
-        let number = self.store.next_outgoing();
-        let version = self.version;
+        let version = self.around.settings.translate.version;
+        let now_ns = self.around.now.utc_ns;
         let kept = self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| {
             reply.write_as(version, writer);
         });
-        *self.unkept += u64::from(kept.is_err());
-        if kept.is_ok()
-            && reply.is_execution()
-            && let Some(copied) = &mut self.copied
-        {
-            push_piece_by(copied, |copied| self.store.read(number, copied) == Ok(true));
+        if kept.is_err() {
+            self.around.effects.counters.unkept += 1;
+        } else if reply.is_execution() && !self.around.effects.copies.is_empty() {
+            self.around.copy(reply);
         }
     }
 
     fn unmatched(&mut self, _report: &Report) {
-        *self.unmatched += 1;
+        self.around.effects.counters.unmatched += 1;
     }
 }
 
-impl<S: VenueSession> Application for Trader<'_, S> {
+impl<S, D: Disk> Around<'_, S, D> {
+    /// Sends drop copies of a report.
+    fn copy(&mut self, reply: &Reply<'_>) {
+        let owner = self.settings.session.target_comp_id.as_bytes();
+        let copies = core::mem::take(&mut self.effects.copies);
+        for index in &copies {
+            let Some(client) = self.others.get_mut(*index) else { continue };
+            client.touch(*index, self.effects, self.now);
+            let version = client.settings.translate.version;
+            let kept = client.session.link().send_or_keep(
+                &mut client.store,
+                self.now.utc_ns,
+                reply.message_type(),
+                |writer| reply.write_copy_as(version, owner, writer),
+            );
+            self.effects.counters.unkept += u64::from(kept.is_err());
+        }
+        self.effects.copies = copies;
+    }
+}
+
+impl<S: VenueSession, D: Disk> Application for Trader<'_, S, D> {
     fn message(
         &mut self,
         received: &Received<'_>,
@@ -258,25 +280,23 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         store: &mut dyn Store,
         now_ns: u64,
     ) -> Verdict {
-        if self.is_drop_copy {
+        let around = &mut self.around;
+        if around.settings.is_drop_copy {
             return Verdict::UnsupportedType;
         }
-        let Effects { entries, unsent, copied, copies, counters, tracer, .. } = &mut *self.effects;
+        let Effects { entries, tracer, .. } = &mut *around.effects;
         let followed = match tracer {
-            Some(tracer) => tracer.message(self.client, &received.message),
+            Some(tracer) => tracer.message(around.client, &received.message),
             None => None,
         };
         let mark = entries.len();
-        let client = self.client as u16;
+        let client = around.client as u16;
         let bytes = received.message.bytes();
         entries.push(Entry { kind: Kind::Request, client, number: 0, time_ns: now_ns, bytes });
-        let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
-        let copied = (!copies.is_empty()).then_some(copied);
-        let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
-        let version = self.version;
-        let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
+        let mut out = ToOne { around, is_sent: false, link, store };
         self.translator.client_message(ClientIndex(client), &received.message, now_ns, &mut out);
         let is_sent = out.is_sent;
+        let Effects { entries, tracer, .. } = &mut *self.around.effects;
         if !is_sent {
             // Nothing was sent, so a restart need not know the message.
             entries.truncate(mark);
@@ -458,7 +478,6 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             entries: Entries::with_capacity(512 << 10),
             touched: Vec::with_capacity(clients.len()),
             copies,
-            copied: Vec::new(),
             unsent: Vec::new(),
             notices: Vec::new(),
             has_report_notice: false,
@@ -556,14 +575,14 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// Processes bytes from a client.
     pub fn client_bytes(&mut self, index: usize, bytes: &[u8], now: Now) {
-        self.with_client(index, now, |client, trader| {
-            client.session.receive(bytes, &mut client.store, trader, now.utc_ns);
+        self.with_client(index, now, |session, store, trader| {
+            session.receive(bytes, store, trader, now.utc_ns);
         });
     }
 
     /// Notes that the client closed the connection.
     pub fn client_closed(&mut self, index: usize, now: Now) {
-        self.with_client(index, now, |client, _| client.session.closed(&mut client.store, now.utc_ns));
+        self.with_client(index, now, |session, store, _| session.closed(store, now.utc_ns));
     }
 
     /// Notes that a client's connection is closed, and cancels its orders if the client is configured that way.
@@ -613,20 +632,25 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         has_much && self.can_send()
     }
 
-    fn with_client(&mut self, index: usize, now: Now, work: impl FnOnce(&mut Client<D>, &mut Trader<'_, S>)) {
+    fn with_client(
+        &mut self,
+        index: usize,
+        now: Now,
+        work: impl FnOnce(&mut Session, &mut SessionStore<D>, &mut Trader<'_, S, D>),
+    ) {
         let Self { clients, translator, venue, effects, .. } = self;
-        let Some(client) = clients.get_mut(index) else { return };
+        let Some((before, [client, after @ ..])) = clients.split_at_mut_checked(index) else { return };
         client.touch(index, effects, now);
-        let is_drop_copy = client.settings.is_drop_copy;
-        let version = client.settings.translate.version;
-        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, effects, now };
-        work(client, &mut trader);
-        if client.session.is_logged_on() && !client.was_logged_on {
-            client.was_logged_on = true;
-            effects.notice(false, format!("{} is logged on", client.settings.name));
+        let Client { settings, session, store, was_logged_on, .. } = client;
+        let others = Others { before, after };
+        let around = Around { client: index, settings, venue, others, effects, now };
+        let mut trader = Trader { translator, around };
+        work(session, store, &mut trader);
+        if session.is_logged_on() && !*was_logged_on {
+            *was_logged_on = true;
+            effects.notice(false, format!("{} is logged on", settings.name));
         }
         self.give_back_unsent(now);
-        self.copy_reports(now);
     }
 
     /// Rejects the requests whose messages the venue's session refused.
@@ -650,30 +674,6 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         give_back::<S, D>(message, clients, translator, effects, now);
     }
 
-    /// Sends drop copies of the execution reports caused by a client's message.
-    fn copy_reports(&mut self, now: Now) {
-        if self.effects.copied.is_empty() {
-            return;
-        }
-        let copied = core::mem::take(&mut self.effects.copied);
-        let copies = core::mem::take(&mut self.effects.copies);
-        for message in pieces(&copied) {
-            for index in &copies {
-                let Some(client) = self.clients.get_mut(*index) else { continue };
-                client.touch(*index, &mut self.effects, now);
-                let version = client.settings.translate.version;
-                let kept =
-                    client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
-                        copy_report(message, version, writer);
-                    });
-                self.effects.counters.unkept += u64::from(kept.is_err());
-            }
-        }
-        self.effects.copies = copies;
-        self.effects.copied = copied;
-        self.effects.copied.clear();
-    }
-
     /// Returns the bytes to send to a client.
     #[must_use]
     pub fn client_output(&self, index: usize) -> &[u8] {
@@ -683,8 +683,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// Continues a long resend to a client, as far as its output has room.
     pub fn client_resend(&mut self, index: usize, now: Now) {
         if self.clients.get(index).is_some_and(|client| client.session.has_to_resend()) {
-            self.with_client(index, now, |client, trader| {
-                client.session.resend(&mut client.store, trader, now.utc_ns);
+            self.with_client(index, now, |session, store, trader| {
+                session.resend(store, trader, now.utc_ns);
             });
         }
     }
@@ -819,8 +819,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.look_at_the_day(now.utc_ns);
         for index in 0..self.clients.len() {
             if self.clients.get(index).is_some_and(|client| client.is_connected) {
-                self.with_client(index, now, |client, trader| {
-                    client.session.tick(&mut client.store, trader, now.utc_ns);
+                self.with_client(index, now, |session, store, trader| {
+                    session.tick(store, trader, now.utc_ns);
                 });
             }
         }
@@ -936,8 +936,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// Logs out of all sessions.
     pub fn log_out(&mut self, now: Now) {
         for index in 0..self.clients.len() {
-            self.with_client(index, now, |client, _| {
-                client.session.log_out(&mut client.store, "the gateway stops", now.utc_ns);
+            self.with_client(index, now, |session, store, _| {
+                session.log_out(store, "the gateway stops", now.utc_ns);
             });
         }
         self.venue.log_out(now.steady_ns);

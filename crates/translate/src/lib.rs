@@ -43,4 +43,3 @@ pub use route::Route;
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::Translator;
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
-pub use versions::copy_report;

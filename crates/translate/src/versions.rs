@@ -2,21 +2,15 @@
 //!
 //! A reply is made for the version of the order's client. A copy of it may go to a client with another version.
 
-use tapeworks_session::fix::ROUTING;
 use tapeworks_wire::fix::order_entry::{
-    ExecTransType, ExecType, ExecutionReport, ExecutionReportFields, MassQuoteAcknowledgementFields,
+    ExecTransType, ExecType, ExecutionReportFields, MassQuoteAcknowledgementFields,
     OrderMassCancelReportFields, QuoteStatusReportFields,
 };
-use tapeworks_wire::fix::{Fields, Writer, field};
+use tapeworks_wire::fix::{Writer, tag};
 
 use crate::fix_side::{Body, Reply, exec_type_of};
 use crate::route::Route;
 use crate::settings::FixVersion;
-
-/// Fields of an ExecutionReport that FIX 4.2 does not have.
-const NOT_IN_42: [u32; 10] = [453, 526, 527, 528, 529, 790, 797, 851, 880, 1138];
-/// Fields of an ExecutionReport that FIX 4.4 does not have.
-const NOT_IN_44: [u32; 2] = [880, 1138];
 
 impl Reply<'_> {
     /// Like [`Reply::write`], for a client with this version.
@@ -30,16 +24,12 @@ impl Reply<'_> {
     /// Like [`Reply::write_as`], for a drop copy: OnBehalfOfCompID (115) is `owner`, the CompID of the order's client, and
     /// OnBehalfOfSubID (116) the trader for whom the order was sent, if the client states it.
     pub fn write_copy_as(&self, version: FixVersion, owner: &[u8], writer: &mut Writer<'_>) {
-        write_owner(owner, self.route.map_or(b"", Route::sender_sub_id), writer);
+        writer.copied(tag::ON_BEHALF_OF_COMP_ID, owner);
+        let trader = self.route.map_or(&b""[..], Route::sender_sub_id);
+        if !trader.is_empty() {
+            writer.copied(tag::ON_BEHALF_OF_SUB_ID, trader);
+        }
         self.body.write_as(version, writer);
-    }
-}
-
-/// Writes the fields that name the owner of a copied order.
-fn write_owner(owner: &[u8], trader: &[u8], writer: &mut Writer<'_>) {
-    writer.copied(115, owner);
-    if !trader.is_empty() {
-        writer.copied(116, trader);
     }
 }
 
@@ -161,40 +151,5 @@ const fn since_43(kind: ExecTransType, exec_type: ExecType) -> ExecType {
         (ExecTransType::Status, _) => ExecType::OrderStatus,
         (_, ExecType::PartialFill | ExecType::Fill) => ExecType::Trade,
         (_, other) => other,
-    }
-}
-
-/// Like [`Reply::write_copy_as`], for an ExecutionReport that was already sent to its client.
-pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>) {
-    write_owner(field(message, 56).unwrap_or_default(), field(message, 57).unwrap_or_default(), writer);
-    // The message is our own. If it were unreadable, its fields would be copied unchanged.
-    let shown = ExecutionReport::read(message).ok().map(|report| match (version, report.exec_trans_type()) {
-        (FixVersion::Fix42, None) => exec_type_of(version, report.exec_type(), report.ord_status()),
-        (FixVersion::Fix42, kind) => (report.exec_type(), kind),
-        (_, Some(kind)) => (since_43(kind, report.exec_type()), None),
-        (_, None) => (report.exec_type(), None),
-    });
-    let left_out: &[u32] = match version {
-        FixVersion::Fix42 => &NOT_IN_42,
-        FixVersion::Fix44 => &NOT_IN_44,
-        FixVersion::Fix50Sp2 => &[],
-    };
-    for field in Fields::new(message).map_while(Result::ok) {
-        match field.tag {
-            // Header and trailer fields, which are written again.
-            8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 => {}
-            tag if ROUTING.iter().any(|(_, of_reply)| *of_reply == tag) => {}
-            20 if shown.is_some() => {}
-            tag if left_out.contains(&tag) => {}
-            tag => match shown.filter(|_| tag == 150) {
-                Some((exec_type, kind)) => {
-                    if let Some(kind) = kind {
-                        writer.copied(20, &[kind.raw()]);
-                    }
-                    writer.copied(150, &[exec_type.raw()]);
-                }
-                None => _ = writer.copied(tag, field.value),
-            },
-        }
     }
 }

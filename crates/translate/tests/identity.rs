@@ -7,7 +7,7 @@ mod traders;
 
 use tapeworks_session::fix::ROUTING;
 use tapeworks_translate::ids::ClientIndex;
-use tapeworks_translate::{ClientSettings, FixVersion, MillenniumSettings, Naming, Venue, copy_report};
+use tapeworks_translate::{ClientSettings, MillenniumSettings, Naming, Venue};
 use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, OrderStatusRequestFields, Side,
@@ -213,11 +213,11 @@ fn each_routing_tag_comes_back_and_none_is_in_a_drop_copy() {
     for (id, price_e8) in [("A1", E8), ("A2", 1)] {
         let replies = world.take(0, &routed(&new(&limit(id, Side::Buy, 100, price_e8)), &route));
         assert_eq!(fields(only(&replies), &tags), expected);
-        let copy = message(b"8", 9, |writer| copy_report(only(&replies), FixVersion::Fix44, writer));
+        let copy = &world.kept.copies[1];
         let of_routing = |tag: &u32| ROUTING.iter().any(|(of_request, _)| of_request == tag);
-        let tags: Vec<u32> = Fields::new(&copy).map(|field| field.unwrap().tag).filter(of_routing).collect();
+        let tags: Vec<u32> = Fields::new(copy).map(|field| field.unwrap().tag).filter(of_routing).collect();
         assert_eq!(tags, [115, 116]);
-        assert_eq!(fields(&copy, &[115, 116]), "115=B 116=of 50");
+        assert_eq!(fields(copy, &[115, 116]), "115=B 116=of 50");
     }
 }
 
@@ -227,11 +227,10 @@ fn a_drop_copy_says_whose_order_it_is() {
     let order = NewOrderSingleFields { account: Some(b"HOUSE"), ..limit("A1", Side::Buy, 100, 10 * E8) };
     let off_tick = NewOrderSingleFields { account: Some(b"HOUSE"), ..limit("A2", Side::Buy, 100, 1) };
     for (order, kind) in [(order, "0"), (off_tick, "8")] {
-        let replies = world.take(0, &routed(&new(&order), &ROUTE));
-        for version in [FixVersion::Fix42, FixVersion::Fix44, FixVersion::Fix50Sp2] {
-            let copy = message(b"8", 9, |writer| copy_report(only(&replies), version, writer));
+        world.take(0, &routed(&new(&order), &ROUTE));
+        for copy in &world.kept.copies {
             assert_eq!(
-                fields(&copy, &[115, 116, 1, 150, 57, 128, 129]),
+                fields(copy, &[115, 116, 1, 150, 57, 128, 129]),
                 format!("115=B 116=ann 1=HOUSE 150={kind}")
             );
         }

@@ -12,8 +12,8 @@ use tapeworks_session::native::{
 use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_translate::ids::{ClOrdId, ClientIndex};
 use tapeworks_translate::{
-    ClientSettings, Doubt, Execution, Instrument, Millennium, MillenniumSettings, Naming, Order, Ouch,
-    OuchSettings, Outputs, Reference, Reply, Report, Settings, Translator, Venue,
+    ClientSettings, Doubt, Execution, FixVersion, Instrument, Millennium, MillenniumSettings, Naming, Order,
+    Ouch, OuchSettings, Outputs, Reference, Reply, Report, Settings, Translator, Venue,
 };
 use tapeworks_wire::fix::order_entry::{
     HeaderFields, MassQuoteFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
@@ -44,6 +44,8 @@ pub(crate) struct Kept {
     pub(crate) to_venue: Vec<Vec<u8>>,
     /// FIX messages with a header, by client.
     pub(crate) to_clients: Vec<(ClientIndex, Vec<u8>)>,
+    /// Drop copies of the last execution report, in each version.
+    pub(crate) copies: Vec<Vec<u8>>,
     pub(crate) unmatched: Vec<Report>,
     pub(crate) doubts: Vec<Doubt>,
     pub(crate) repeated: u64,
@@ -60,6 +62,10 @@ impl Outputs for Kept {
         let sequence = self.to_clients.len() as u64 + 1;
         let bytes = message(reply.message_type(), sequence, |writer| reply.write(writer));
         self.to_clients.push((client, bytes));
+        if reply.is_execution() {
+            let copy = |version| message(b"8", 9, |writer| reply.write_copy_as(version, b"B", writer));
+            self.copies = [FixVersion::Fix42, FixVersion::Fix44, FixVersion::Fix50Sp2].map(copy).into();
+        }
     }
 
     fn unmatched(&mut self, report: &Report) {
