@@ -9,7 +9,7 @@ use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
 };
-use tapeworks_wire::fix::{IgnoredTags, LastTimestamp, Parsed};
+use tapeworks_wire::fix::{IgnoredTags, LastTimestamp, Parsed, tag};
 
 use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
@@ -369,7 +369,7 @@ impl Admission {
         if !has_only_mapped(&view) {
             self.check_tags(incoming, &OF_NEW)?;
         }
-        let id = self.client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), tag::CL_ORD_ID)?;
         let hash = self.known.hash_of_id(incoming.client, &id);
         // The order is read while the id's place comes from memory.
         self.known.fetch_id(hash);
@@ -394,7 +394,7 @@ impl Admission {
     fn cancel(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderCancelRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_CANCEL)?;
-        let id = self.client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), tag::CL_ORD_ID)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(Decision::None);
         }
@@ -409,7 +409,7 @@ impl Admission {
     fn replace(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderCancelReplaceRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_REPLACE)?;
-        let id = self.client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), tag::CL_ORD_ID)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(Decision::None);
         }
@@ -433,7 +433,7 @@ impl Admission {
     fn mass_cancel(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = OrderMassCancelRequest::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_CANCEL)?;
-        let id = self.client_id(view.cl_ord_id(), 11)?;
+        let id = self.client_id(view.cl_ord_id(), tag::CL_ORD_ID)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(Decision::None);
         }
@@ -443,20 +443,20 @@ impl Admission {
                 Scope::Instrument(self.reference.find(symbol, security_id).ok_or(Refusal::UnknownInstrument)?)
             }
             MassCancelRequestType::MarketSegment => {
-                let segment = segment.ok_or(Refusal::Missing { tag: 1300 })?;
+                let segment = segment.ok_or(Refusal::Missing { tag: tag::MARKET_SEGMENT_ID })?;
                 let segment = Ascii::padded(segment).filter(|segment| self.reference.has_segment(segment));
-                Scope::Segment(segment.ok_or(Refusal::Value { tag: 1300 })?)
+                Scope::Segment(segment.ok_or(Refusal::Value { tag: tag::MARKET_SEGMENT_ID })?)
             }
             MassCancelRequestType::AllOrders => Scope::All,
-            _ => return Err(Refusal::Value { tag: 530 }),
+            _ => return Err(Refusal::Value { tag: tag::MASS_CANCEL_REQUEST_TYPE }),
         };
         // What the scope does not need would be dropped silently.
         let is_of_instrument = matches!(scope, Scope::Instrument(_));
         let is_of_segment = matches!(scope, Scope::Segment(_));
         let given = [
-            (55, symbol.is_some() && !is_of_instrument),
-            (48, security_id.is_some() && !is_of_instrument),
-            (1300, segment.is_some() && !is_of_segment),
+            (tag::SYMBOL, symbol.is_some() && !is_of_instrument),
+            (tag::SECURITY_ID, security_id.is_some() && !is_of_instrument),
+            (tag::MARKET_SEGMENT_ID, segment.is_some() && !is_of_segment),
         ];
         if let Some((tag, _)) = given.into_iter().find(|(_, is_idle)| *is_idle) {
             return Err(Refusal::Value { tag });
@@ -471,7 +471,7 @@ impl Admission {
         let view = QuoteView::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_QUOTE)?;
         check_quote_type(view.quote_type())?;
-        let id = self.client_id(view.quote_id(), 117)?;
+        let id = self.client_id(view.quote_id(), tag::QUOTE_ID)?;
         if self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(Decision::None);
         }
@@ -508,16 +508,16 @@ impl Admission {
         let view = MassQuote::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_QUOTE)?;
         check_quote_type(view.quote_type())?;
-        self.client_id(view.quote_id(), 117)?;
+        self.client_id(view.quote_id(), tag::QUOTE_ID)?;
         let parties = parties(view.parties(), &self.reference)?;
         let (mut ids, mut count, mut adds) = ([ClOrdId::default(); MOST_ENTRIES], 0, 0);
         for entry in entries_of(&view) {
-            let id = self.client_id(entry.quote_entry_id(), 299)?;
+            let id = self.client_id(entry.quote_entry_id(), tag::QUOTE_ENTRY_ID)?;
             let before = ids.get(..count).unwrap_or_default();
             if before.contains(&id) {
-                return Err(Refusal::Value { tag: 299 });
+                return Err(Refusal::Value { tag: tag::QUOTE_ENTRY_ID });
             }
-            *ids.get_mut(count).ok_or(Refusal::Value { tag: 295 })? = id;
+            *ids.get_mut(count).ok_or(Refusal::Value { tag: tag::NO_QUOTE_ENTRIES })? = id;
             count += 1;
             if self.check_id(incoming.client, &id, view.poss_resend())? {
                 return Ok(Decision::None);
@@ -526,7 +526,7 @@ impl Admission {
             adds += self.check_quote(incoming, instrument, &quote, adds)?;
         }
         if count == 0 {
-            return Err(Refusal::Missing { tag: 295 });
+            return Err(Refusal::Missing { tag: tag::NO_QUOTE_ENTRIES });
         }
         if !self.known.make_room_for(count * 2, count) {
             return Err(Refusal::NoRoom);
@@ -541,16 +541,16 @@ impl Admission {
         self.check_tags(incoming, &OF_QUOTE_CANCEL)?;
         let quote = match (view.quote_cancel_type(), view.quote_id()) {
             (ALL, _) => None,
-            (OF_ID, None) => return Err(Refusal::Missing { tag: 117 }),
+            (OF_ID, None) => return Err(Refusal::Missing { tag: tag::QUOTE_ID }),
             (OF_ID, Some(id)) => {
-                let id = self.client_id(id, 117)?;
+                let id = self.client_id(id, tag::QUOTE_ID)?;
                 let quote = self.known.handle_of(incoming.client, &id);
                 let is_quote = |quote: &Handle| {
                     self.known.request(*quote).is_some_and(|it| it.kind == RequestKind::Quote)
                 };
                 Some(quote.filter(is_quote).ok_or(Refusal::UnknownQuote)?)
             }
-            _ => return Err(Refusal::Value { tag: 298 }),
+            _ => return Err(Refusal::Value { tag: tag::QUOTE_CANCEL_TYPE }),
         };
         Ok(Decision::QuoteCancel { quote })
     }
@@ -560,7 +560,7 @@ impl Admission {
         let by_id = view.cl_ord_id().and_then(ClOrdId::new);
         let by_order_id = view.order_id().and_then(Ascii::padded).map(VenueOrderId);
         if view.cl_ord_id().is_none() && view.order_id().is_none() {
-            return Err(Refusal::Missing { tag: 11 });
+            return Err(Refusal::Missing { tag: tag::CL_ORD_ID });
         }
         let order = by_id
             .and_then(|id| self.known.by_client(incoming.client, &id))
@@ -618,7 +618,7 @@ impl Admission {
             return Err(Refusal::TooLate);
         }
         if entry.order.terms.side != side {
-            return Err(Refusal::Value { tag: 54 });
+            return Err(Refusal::Value { tag: tag::SIDE });
         }
         Ok((original, order))
     }
@@ -632,7 +632,9 @@ impl Admission {
         let instrument = self.known.entry(order).map(|entry| entry.order.instrument);
         let is_named = symbol.is_some() || security_id.is_some();
         if is_named && self.reference.find(symbol, security_id) != instrument {
-            return Err(Refusal::Value { tag: if security_id.is_some() { 48 } else { 55 } });
+            return Err(Refusal::Value {
+                tag: if security_id.is_some() { tag::SECURITY_ID } else { tag::SYMBOL },
+            });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use tapeworks_wire::fix::order_entry::{
     HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
     QuoteEntry, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{Entries, FieldSet, IgnoredTags, Parsed};
+use tapeworks_wire::fix::{Entries, FieldSet, IgnoredTags, Parsed, tag};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{InstrumentIndex, VenueName};
@@ -102,7 +102,11 @@ macro_rules! terms {
             expire_date: $view.expire_date(),
             expire_time: $view.expire_time(),
             min_qty: $view.min_qty(),
-            shown: [(1138, $view.display_qty()), (210, $view.max_show()), (111, $view.max_floor())],
+            shown: [
+                (tag::DISPLAY_QTY, $view.display_qty()),
+                (tag::MAX_SHOW, $view.max_show()),
+                (tag::MAX_FLOOR, $view.max_floor()),
+            ],
             capacity: $view.order_capacity(),
         }
     };
@@ -116,11 +120,11 @@ pub(crate) fn check_values(
 ) -> Result<(), Refusal> {
     // The venues' times are whole seconds.
     if expire_time.is_some_and(|time| time.0 % SECOND_NS != 0) {
-        return Err(Refusal::Value { tag: 126 });
+        return Err(Refusal::Value { tag: tag::EXPIRE_TIME });
     }
     // Checks all bytes without a branch each; the padding is printable too.
     let is_printable = order.account.0.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
-    if is_printable { Ok(()) } else { Err(Refusal::Value { tag: 1 }) }
+    if is_printable { Ok(()) } else { Err(Refusal::Value { tag: tag::ACCOUNT }) }
 }
 
 /// Builds a new order for an instrument. Its name is blank.
@@ -146,7 +150,9 @@ pub(crate) fn replacement(
 ) -> Result<NewOrder, Refusal> {
     let named = view.symbol().is_some() || view.security_id().is_some();
     if named && reference.find(view.symbol(), view.security_id()) != Some(index) {
-        return Err(Refusal::Value { tag: if view.security_id().is_some() { 48 } else { 55 } });
+        return Err(Refusal::Value {
+            tag: if view.security_id().is_some() { tag::SECURITY_ID } else { tag::SYMBOL },
+        });
     }
     let instrument = reference.instrument(index).ok_or(Refusal::UnknownInstrument)?;
     let given = parties(view.parties(), reference)?;
@@ -163,20 +169,20 @@ fn order_of(
     before: Option<&NewOrder>,
 ) -> Result<NewOrder, Refusal> {
     if terms.handl_inst == Some(HandlInst::Manual) {
-        return Err(Refusal::Value { tag: 21 });
+        return Err(Refusal::Value { tag: tag::HANDL_INST });
     }
     let is_passive_only = match terms.exec_inst {
         None => false,
         Some(b"6") => true,
-        Some(_) => return Err(Refusal::Value { tag: 18 }),
+        Some(_) => return Err(Refusal::Value { tag: tag::EXEC_INST }),
     };
     let has_limit = matches!(terms.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
     let has_stop = matches!(terms.kind, OrdType::Stop | OrdType::StopLimit);
-    let price_e8 = price(terms.price, 44, has_limit, instrument)?;
-    let stop_e8 = price(terms.stop_px, 99, has_stop, instrument)?;
-    let quantity = whole(terms.order_qty.ok_or(Refusal::Missing { tag: 38 })?, 38)?;
+    let price_e8 = price(terms.price, tag::PRICE, has_limit, instrument)?;
+    let stop_e8 = price(terms.stop_px, tag::STOP_PX, has_stop, instrument)?;
+    let quantity = whole(terms.order_qty.ok_or(Refusal::Missing { tag: tag::ORDER_QTY })?, tag::ORDER_QTY)?;
     if quantity == 0 {
-        return Err(Refusal::Value { tag: 38 });
+        return Err(Refusal::Value { tag: tag::ORDER_QTY });
     }
     let mut display = None;
     for (tag, shown) in terms.shown {
@@ -187,13 +193,13 @@ fn order_of(
         }
         display = Some(shown);
     }
-    let minimum = terms.min_qty.map_or(Ok(0), |minimum| whole(minimum, 110))?;
+    let minimum = terms.min_qty.map_or(Ok(0), |minimum| whole(minimum, tag::MIN_QTY))?;
     if minimum > quantity {
-        return Err(Refusal::Value { tag: 110 });
+        return Err(Refusal::Value { tag: tag::MIN_QTY });
     }
     let account = match terms.account {
         None => before.map_or(Ascii::default(), |before| before.account),
-        Some(text) => Ascii::padded(text).ok_or(Refusal::Value { tag: 1 })?,
+        Some(text) => Ascii::padded(text).ok_or(Refusal::Value { tag: tag::ACCOUNT })?,
     };
     let time_in_force =
         terms.time_in_force.or(before.map(|before| before.time_in_force)).unwrap_or(TimeInForce::Day);
@@ -245,12 +251,14 @@ fn whole(quantity: Decimal<i64, 8>, tag: u32) -> Result<u32, Refusal> {
 #[inline]
 fn expiry(terms: &Terms<'_>, time_in_force: TimeInForce, before: Option<&NewOrder>) -> Result<u32, Refusal> {
     let (seconds, tag) = match (terms.expire_time, terms.expire_date) {
-        (Some(time), None) => (time.0 / SECOND_NS, 126),
-        (None, Some(days)) => (u64::from(days) * DAY_S + DAY_S - 1, 432),
-        (Some(_), Some(_)) => return Err(Refusal::Value { tag: 432 }),
+        (Some(time), None) => (time.0 / SECOND_NS, tag::EXPIRE_TIME),
+        (None, Some(days)) => (u64::from(days) * DAY_S + DAY_S - 1, tag::EXPIRE_DATE),
+        (Some(_), Some(_)) => return Err(Refusal::Value { tag: tag::EXPIRE_DATE }),
         (None, None) => match before {
             Some(before) if before.time_in_force == time_in_force => return Ok(before.expire_s),
-            _ if time_in_force == TimeInForce::GoodTillDate => return Err(Refusal::Missing { tag: 126 }),
+            _ if time_in_force == TimeInForce::GoodTillDate => {
+                return Err(Refusal::Missing { tag: tag::EXPIRE_TIME });
+            }
             _ => return Ok(0),
         },
     };
@@ -270,15 +278,15 @@ pub(crate) fn parties<'a>(
             Some(CLIENT) => &mut parties.client,
             Some(DECISION_MAKER) => &mut parties.decision_maker,
             Some(EXECUTING_TRADER) => &mut parties.trader,
-            Some(_) => return Err(Refusal::Value { tag: 452 }),
-            None => return Err(Refusal::Missing { tag: 452 }),
+            Some(_) => return Err(Refusal::Value { tag: tag::PARTY_ROLE }),
+            None => return Err(Refusal::Missing { tag: tag::PARTY_ROLE }),
         };
         let code = reference.short_code(party.party_id()).filter(|code| *code != 0);
         // A role may occur only once.
         if *place != 0 {
-            return Err(Refusal::Value { tag: 452 });
+            return Err(Refusal::Value { tag: tag::PARTY_ROLE });
         }
-        *place = code.ok_or(Refusal::Value { tag: 448 })?;
+        *place = code.ok_or(Refusal::Value { tag: tag::PARTY_ID })?;
     }
     Ok(parties)
 }
@@ -317,10 +325,10 @@ impl QuoteTerms<'_> {
     ) -> Result<(InstrumentIndex, Quote), Refusal> {
         let index = reference.find(self.symbol, self.security_id).ok_or(Refusal::UnknownInstrument)?;
         let instrument = reference.instrument(index).ok_or(Refusal::UnknownInstrument)?;
-        let bid = quote_side(self.bid, [134, 132], instrument)?;
-        let offer = quote_side(self.offer, [135, 133], instrument)?;
+        let bid = quote_side(self.bid, [tag::BID_SIZE, tag::BID_PX], instrument)?;
+        let offer = quote_side(self.offer, [tag::OFFER_SIZE, tag::OFFER_PX], instrument)?;
         if bid.quantity == 0 && offer.quantity == 0 {
-            return Err(Refusal::Missing { tag: 134 });
+            return Err(Refusal::Missing { tag: tag::BID_SIZE });
         }
         Ok((index, Quote { name: VenueName::default(), bid, offer, capacity, parties }))
     }
@@ -341,7 +349,11 @@ fn quote_side(
 
 /// Refuses quotes that are not orders, such as indicative quotes and quotes of a negotiation.
 pub(crate) fn check_quote_type(quote_type: Option<i64>) -> Result<(), Refusal> {
-    if quote_type.is_none_or(|of| of == TRADEABLE) { Ok(()) } else { Err(Refusal::Value { tag: 537 }) }
+    if quote_type.is_none_or(|of| of == TRADEABLE) {
+        Ok(())
+    } else {
+        Err(Refusal::Value { tag: tag::QUOTE_TYPE })
+    }
 }
 
 /// Iterates over the entries of all sets of a MassQuote.

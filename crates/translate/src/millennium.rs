@@ -15,6 +15,7 @@
 //! [`ExecutionKind`](crate::ExecutionKind). Cost: a message is written field by field into the caller's buffer, and read in place.
 
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce};
+use tapeworks_wire::fix::tag;
 use tapeworks_wire::millennium::native::{
     Anonymity, AutoCancel, BusinessReject, Capacity, ClearingAccount, ClientId, ExecType, ExecutingTrader,
     ExecutionReport, InvestmentDecisionMaker, MassCancelOrderSubType, MassCancelRequestType,
@@ -146,10 +147,10 @@ impl Millennium {
             OrdType::Limit => OrderType::Limit,
             OrdType::Stop => OrderType::Stop,
             OrdType::StopLimit => OrderType::StopLimit,
-            _ => return Err(Unmapped::Value { tag: 40 }),
+            _ => return Err(Unmapped::Value { tag: tag::ORD_TYPE }),
         };
         let is_taken = self.settings.variant.takes_order_type(native);
-        if is_taken { Ok(native) } else { Err(Unmapped::Value { tag: 40 }) }
+        if is_taken { Ok(native) } else { Err(Unmapped::Value { tag: tag::ORD_TYPE }) }
     }
 
     fn tif(&self, order: &request::NewOrder) -> Result<(Tif, u32), Unmapped> {
@@ -162,10 +163,10 @@ impl Millennium {
             TimeInForce::GoodTillDate => (Tif::GoodTillDate, order.expire_s),
             TimeInForce::AtTheClose => (Tif::AtTheClose, order.expire_s),
             TimeInForce::GoodTillCancel if till_cancel_s != 0 => (Tif::GoodTillDate, till_cancel_s),
-            _ => return Err(Unmapped::Value { tag: 59 }),
+            _ => return Err(Unmapped::Value { tag: tag::TIME_IN_FORCE }),
         };
         let is_taken = self.settings.variant.takes_tif(tif);
-        if is_taken { Ok((tif, expire_s)) } else { Err(Unmapped::Value { tag: 59 }) }
+        if is_taken { Ok((tif, expire_s)) } else { Err(Unmapped::Value { tag: tag::TIME_IN_FORCE }) }
     }
 
     fn side(&self, side: FixSide) -> Result<Side, Unmapped> {
@@ -173,7 +174,7 @@ impl Millennium {
             FixSide::Buy => Ok(Side::Buy),
             FixSide::Sell => Ok(Side::Sell),
             FixSide::SellShort if self.settings.sends_short_sells => Ok(Side::Sell),
-            _ => Err(Unmapped::Value { tag: 54 }),
+            _ => Err(Unmapped::Value { tag: tag::SIDE }),
         }
     }
 
@@ -183,7 +184,7 @@ impl Millennium {
             Some(OrderCapacity::Agency) => Ok(self.settings.agency),
             Some(OrderCapacity::Principal) => Ok(self.settings.principal),
             Some(OrderCapacity::RisklessPrincipal) => Ok(self.settings.riskless_principal),
-            Some(_) => Err(Unmapped::Value { tag: 528 }),
+            Some(_) => Err(Unmapped::Value { tag: tag::ORDER_CAPACITY }),
         }
     }
 
@@ -210,7 +211,7 @@ impl Millennium {
             message_length: message_length(NewOrder::LENGTH),
             client_order_id: self.name_field(&order.name),
             trader_id: settings.trader_id,
-            account: self.text(&order.account).ok_or(Unmapped::Value { tag: 1 })?,
+            account: self.text(&order.account).ok_or(Unmapped::Value { tag: tag::ACCOUNT })?,
             clearing_account: settings.clearing_account,
             instrument_id: instrument.venue_id,
             mifid_flags: MifidFlags(0),
@@ -290,7 +291,7 @@ impl Millennium {
             order_qty: signed(order.quantity, 38)?,
             display_qty: signed(order.display, 1138)?,
             limit_price: Decimal(order.price_e8),
-            account: self.text(&order.account).ok_or(Unmapped::Value { tag: 1 })?,
+            account: self.text(&order.account).ok_or(Unmapped::Value { tag: tag::ACCOUNT })?,
             second_reserved_1: [0],
             side: self.side(order.side)?,
             stop_price: Decimal(order.stop_e8),

@@ -17,6 +17,7 @@
 //! are not mapped: instead of a mass cancel, the translator cancels each order. [`mapping`](crate::mapping) has every field.
 
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce as FixTif};
+use tapeworks_wire::fix::tag;
 use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, write_all};
 use tapeworks_wire::nasdaq::ouch50::inbound::{
     self, CancelOrderFields, Capacity, CrossType, Display, EnterOrderFields, InterMarketSweepEligibility,
@@ -138,10 +139,10 @@ impl Ouch {
             OrdType::Limit if order.price_e8 % E8_PER_E4 == 0 => {
                 let price = u64::try_from(order.price_e8 / E8_PER_E4).ok();
                 let price = price.filter(|price| *price != self.settings.market_price);
-                price.map(Decimal).ok_or(Unmapped::Value { tag: 44 })
+                price.map(Decimal).ok_or(Unmapped::Value { tag: tag::PRICE })
             }
-            OrdType::Limit => Err(Unmapped::Value { tag: 44 }),
-            _ => Err(Unmapped::Value { tag: 40 }),
+            OrdType::Limit => Err(Unmapped::Value { tag: tag::PRICE }),
+            _ => Err(Unmapped::Value { tag: tag::ORD_TYPE }),
         }
     }
 
@@ -326,8 +327,8 @@ impl Venue for Ouch {
         now_ns: u64,
         target: &mut [u8; MOST_MESSAGE_BYTES],
     ) -> Result<usize, Unmapped> {
-        let reference = |name: &VenueName| name.number().ok_or(Unmapped::Value { tag: 11 });
-        let too_long = Unmapped::Value { tag: 38 };
+        let reference = |name: &VenueName| name.number().ok_or(Unmapped::Value { tag: tag::CL_ORD_ID });
+        let too_long = Unmapped::Value { tag: tag::ORDER_QTY };
         match request {
             Request::New(order) => {
                 let mut optional = [0; 24];
@@ -336,7 +337,8 @@ impl Venue for Ouch {
                     user_ref_num: reference(&order.name)?,
                     side: side(order.side)?,
                     quantity: order.quantity,
-                    symbol: Ascii::padded(instrument.symbol.trimmed()).ok_or(Unmapped::Value { tag: 55 })?,
+                    symbol: Ascii::padded(instrument.symbol.trimmed())
+                        .ok_or(Unmapped::Value { tag: tag::SYMBOL })?,
                     price: self.price(order)?,
                     time_in_force: time_in_force(order.time_in_force)?,
                     display: display(order),
@@ -470,7 +472,7 @@ fn side(side: FixSide) -> Result<Side, Unmapped> {
         FixSide::Sell => Ok(Side::Sell),
         FixSide::SellShort => Ok(Side::SellShort),
         FixSide::SellShortExempt => Ok(Side::SellShortExempt),
-        _ => Err(Unmapped::Value { tag: 54 }),
+        _ => Err(Unmapped::Value { tag: tag::SIDE }),
     }
 }
 
@@ -480,7 +482,7 @@ fn time_in_force(time_in_force: FixTif) -> Result<TimeInForce, Unmapped> {
         // A fill-or-kill order has the whole quantity as its minimum.
         FixTif::ImmediateOrCancel | FixTif::FillOrKill => Ok(TimeInForce::ImmediateOrCancel),
         FixTif::GoodTillDate => Ok(TimeInForce::GoodTillTime),
-        _ => Err(Unmapped::Value { tag: 59 }),
+        _ => Err(Unmapped::Value { tag: tag::TIME_IN_FORCE }),
     }
 }
 
@@ -490,7 +492,7 @@ fn capacity(capacity: Option<OrderCapacity>) -> Result<Capacity, Unmapped> {
         Some(OrderCapacity::Agency) => Ok(Capacity::Agency),
         Some(OrderCapacity::Principal) => Ok(Capacity::Principal),
         Some(OrderCapacity::RisklessPrincipal) => Ok(Capacity::Riskless),
-        Some(_) => Err(Unmapped::Value { tag: 528 }),
+        Some(_) => Err(Unmapped::Value { tag: tag::ORDER_CAPACITY }),
     }
 }
 
@@ -505,13 +507,13 @@ fn display(order: &NewOrder) -> Display {
 /// Encodes the optional fields of an order. Refuses fields that OUCH does not have.
 fn appendage(order: &NewOrder, now_ns: u64, target: &mut [u8; 24]) -> Result<usize, Unmapped> {
     if !order.account.is_blank() {
-        return Err(Unmapped::Field { tag: 1 });
+        return Err(Unmapped::Field { tag: tag::ACCOUNT });
     }
     if order.parties != crate::request::Parties::default() {
-        return Err(Unmapped::Field { tag: 453 });
+        return Err(Unmapped::Field { tag: tag::NO_PARTY_IDS });
     }
     if order.is_passive_only && order.display == 0 {
-        return Err(Unmapped::Value { tag: 18 });
+        return Err(Unmapped::Value { tag: tag::EXEC_INST });
     }
     let is_fill_or_kill = order.time_in_force == FixTif::FillOrKill;
     let minimum = if is_fill_or_kill { order.quantity } else { order.minimum };
@@ -534,9 +536,9 @@ fn appendage(order: &NewOrder, now_ns: u64, target: &mut [u8; 24]) -> Result<usi
         let now_s = now_ns / SECOND_NS;
         let left_s = u64::from(order.expire_s).checked_sub(now_s).filter(|left_s| *left_s > 0);
         // An expiry is a 32-bit number.
-        add(OptionalField::ExpireTime(left_s.ok_or(Unmapped::Value { tag: 126 })? as u32));
+        add(OptionalField::ExpireTime(left_s.ok_or(Unmapped::Value { tag: tag::EXPIRE_TIME })? as u32));
     }
-    write_all(fields.get(..count).unwrap_or_default(), target).ok_or(Unmapped::Value { tag: 110 })
+    write_all(fields.get(..count).unwrap_or_default(), target).ok_or(Unmapped::Value { tag: tag::MIN_QTY })
 }
 
 fn liquidity(flag: LiquidityFlag) -> Option<Liquidity> {

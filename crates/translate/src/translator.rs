@@ -17,7 +17,7 @@ use tapeworks_wire::fix::order_entry::{
     MassCancelResponse, MassQuoteAcknowledgementFields, NewOrderSingle, OrdStatus, OrderCancelRejectFields,
     OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest, RejectFields, Side,
 };
-use tapeworks_wire::fix::{LastTimestamp, Parsed, Parts, read_unsigned};
+use tapeworks_wire::fix::{LastTimestamp, Parsed, Parts, read_unsigned, tag};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use self::doubts::Incomplete;
@@ -623,7 +623,7 @@ impl<V: Venue> Translator<V> {
             text = text.push(b" ").push_number(u64::from(refusal.tag()));
         }
         let text = Some(text.as_bytes());
-        let sequence = message.field(34).and_then(|text| read_unsigned(text).ok());
+        let sequence = message.field(tag::MSG_SEQ_NUM).and_then(|text| read_unsigned(text).ok());
         let kind = if kind.is_empty() { b"?" } else { kind };
         if let Some(reason) = refusal.session_reason() {
             let fields = RejectFields {
@@ -636,11 +636,11 @@ impl<V: Venue> Translator<V> {
             return out.to_client(client, &Reply { body: Body::Reject(&fields), route });
         }
         let time = Some(NanosecondsSinceEpoch(now_ns));
-        let id = message.field(11).unwrap_or(b"NONE");
+        let id = message.field(tag::CL_ORD_ID).unwrap_or(b"NONE");
         match (refusal.business_reason(), kind) {
             (None, b"D") => self.reject_order(incoming, refusal, text, route, out),
             (None, b"F" | b"G") => {
-                let original = message.field(41).unwrap_or(b"NONE");
+                let original = message.field(tag::ORIG_CL_ORD_ID).unwrap_or(b"NONE");
                 let known = ClOrdId::new(original)
                     .and_then(|original| self.admission.known.by_client(client, &original))
                     .and_then(|request| self.admission.known.entry(request.order?));
@@ -660,14 +660,14 @@ impl<V: Venue> Translator<V> {
                 out.to_client(client, &Reply { body: Body::CancelReject(&fields), route });
             }
             (None, b"S" | b"Z") => {
-                let id = message.field(117).unwrap_or(b"NONE");
+                let id = message.field(tag::QUOTE_ID).unwrap_or(b"NONE");
                 let status = (refusal.quote_status(), Some(refusal.quote_reason()));
-                let symbol = Text::new().push(message.field(55).unwrap_or_default());
+                let symbol = Text::new().push(message.field(tag::SYMBOL).unwrap_or_default());
                 self.report_quote(client, (id, symbol), status, text, (now_ns, route), out);
             }
             (None, b"i") => {
                 let fields = MassQuoteAcknowledgementFields {
-                    quote_id: message.field(117),
+                    quote_id: message.field(tag::QUOTE_ID),
                     quote_reject_reason: Some(refusal.quote_reason()),
                     text,
                     ..MassQuoteAcknowledgementFields::new(refusal.quote_status())
@@ -692,7 +692,7 @@ impl<V: Venue> Translator<V> {
             (reason, _) => {
                 let fields = BusinessMessageRejectFields {
                     ref_seq_num: sequence,
-                    business_reject_ref_id: message.field(11),
+                    business_reject_ref_id: message.field(tag::CL_ORD_ID),
                     text,
                     ..BusinessMessageRejectFields::new(kind, reason.unwrap_or(0))
                 };
@@ -717,12 +717,12 @@ impl<V: Venue> Translator<V> {
         let view = NewOrderSingle::read_parsed(incoming.message).ok();
         let side = view.as_ref().map_or(Side::Undisclosed, NewOrderSingle::side);
         let fields = ExecutionReportFields {
-            cl_ord_id: incoming.message.field(11),
+            cl_ord_id: incoming.message.field(tag::CL_ORD_ID),
             exec_trans_type,
-            account: incoming.message.field(1),
+            account: incoming.message.field(tag::ACCOUNT),
             ord_rej_reason: Some(refusal.order_reason()),
-            symbol: incoming.message.field(55),
-            security_id: incoming.message.field(48),
+            symbol: incoming.message.field(tag::SYMBOL),
+            security_id: incoming.message.field(tag::SECURITY_ID),
             order_qty: view.as_ref().and_then(NewOrderSingle::order_qty),
             ord_type: view.as_ref().map(NewOrderSingle::ord_type),
             price: view.as_ref().and_then(NewOrderSingle::price),

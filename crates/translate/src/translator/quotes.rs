@@ -7,6 +7,7 @@ use tapeworks_wire::NanosecondsSinceEpoch;
 use tapeworks_wire::fix::order_entry::{
     MassQuote, MassQuoteAcknowledgementFields, QuoteStatusReportFields, Side,
 };
+use tapeworks_wire::fix::tag;
 
 use super::{Translator, reason_text};
 use crate::admission::{Incoming, MOST_ENTRIES};
@@ -66,7 +67,7 @@ impl<V: Venue> Translator<V> {
         let parties = parties(view.parties(), &self.admission.reference)?;
         for is_sent in [false, true] {
             for entry in entries_of(&view).take(MOST_ENTRIES) {
-                let id = self.admission.client_id(entry.quote_entry_id(), 299)?;
+                let id = self.admission.client_id(entry.quote_entry_id(), tag::QUOTE_ENTRY_ID)?;
                 let (instrument, quote) =
                     quote_terms!(entry).quote(&self.admission.reference, None, parties)?;
                 if is_sent {
@@ -103,10 +104,10 @@ impl<V: Venue> Translator<V> {
             self.send_own_cancel(side, now_ns, out);
         }
         let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
-        let id = incoming.message.field(117).unwrap_or(b"NONE");
+        let id = incoming.message.field(tag::QUOTE_ID).unwrap_or(b"NONE");
         let symbol = match quote.and_then(|quote| self.admission.known.request(quote)) {
             Some(request) => self.symbol(request.instrument),
-            None => Text::new().push(incoming.message.field(55).unwrap_or_default()),
+            None => Text::new().push(incoming.message.field(tag::SYMBOL).unwrap_or_default()),
         };
         let route = self.admission.routes.get(self.admission.route).cloned();
         self.report_quote(client, (id, symbol), (status, None), None, (now_ns, route.as_ref()), out);
