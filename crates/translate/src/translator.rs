@@ -318,7 +318,10 @@ impl<V: Venue> Translator<V> {
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
         let decided = self.way.dispatch(&mut self.admission, code, incoming);
         let decided = decided.unwrap_or(Err(Refusal::UnsupportedType));
-        let sent = decided.and_then(|decision| self.carry_out(decision, &incoming, out));
+        let sent = match &decided {
+            Ok(decision) => self.carry_out(decision, &incoming, out),
+            Err(refusal) => Err(*refusal),
+        };
         if let Err(refusal) = sent {
             self.refuse(&incoming, kind, refusal, out);
         }
@@ -327,14 +330,16 @@ impl<V: Venue> Translator<V> {
     #[inline]
     fn carry_out(
         &mut self,
-        decision: Decision,
+        decision: &Decision,
         incoming: &Incoming<'_>,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
         let &Incoming { client, now_ns, .. } = incoming;
-        match decision {
+        match *decision {
             Decision::None => Ok(()),
-            Decision::New { id, instrument, order } => self.send_new(incoming, (id, instrument), order, out),
+            Decision::New { id, instrument, ref order } => {
+                self.send_new(incoming, (id, instrument), order, out)
+            }
             Decision::Cancel { id, original, order } => {
                 self.send_cancel(id, original, order, false, now_ns, out)
             }
@@ -415,12 +420,12 @@ impl<V: Venue> Translator<V> {
         &mut self,
         incoming: &Incoming<'_>,
         (id, instrument): (ClOrdId, InstrumentIndex),
-        mut order: NewOrder,
+        order: &NewOrder,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        order.name = self.venue.name(self.next_name, &id);
-        let request = Request::New(order);
-        self.send(order.name, &request, instrument, incoming.now_ns, out)?;
+        let name = self.venue.name(self.next_name, &id);
+        let request = Request::New(NewOrder { name, ..*order });
+        self.send(name, &request, instrument, incoming.now_ns, out)?;
         let Request::New(order) = request else { return Ok(()) };
         let (client, route) = (incoming.client, self.admission.route);
         self.admission

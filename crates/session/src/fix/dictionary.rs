@@ -107,6 +107,8 @@ impl FieldRule {
 /// The fields of a message, a group entry or a header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members {
+    /// Of a message: the tags that may occur outside of groups, header and trailer included.
+    pub(crate) allowed: TagSet,
     pub(crate) required: Vec<u32>,
     pub(crate) fields: TagSet,
     pub(crate) groups: FxHashMap<u32, Group>,
@@ -132,7 +134,11 @@ pub struct Dictionary {
     high: FxHashMap<u32, u32>,
     pub(crate) header: Members,
     pub(crate) trailer: Members,
-    pub(crate) messages: FxHashMap<Box<[u8]>, Members>,
+    /// The messages, and their numbers by type.
+    messages: Vec<Members>,
+    numbers: FxHashMap<Box<[u8]>, usize>,
+    /// The numbers of types of one ASCII character.
+    short_numbers: Vec<usize>,
     /// Fields that only the application's dictionary defines. The session's own messages do not know them.
     pub(crate) of_application: TagSet,
     /// Whether it covers only some message types. The application must then refuse other FIX types.
@@ -157,7 +163,7 @@ impl Dictionary {
         dictionary.trailer = reader.members(part("trailer")?)?;
         for message in part("messages")?.children().filter(|node| node.has_tag_name("message")) {
             let message_type = reader.attribute(message, "msgtype")?;
-            dictionary.messages.insert(message_type.as_bytes().into(), reader.members(message)?);
+            dictionary.add_message(message_type.as_bytes().into(), reader.members(message)?);
         }
         dictionary.mark();
         Ok(dictionary)
@@ -182,7 +188,7 @@ impl Dictionary {
         dictionary.trailer.fields.insert(tag::CHECK_SUM);
         for FixStructure { message_type, fields, .. } in schema.messages {
             let members = dictionary.members_of(fields);
-            dictionary.messages.insert(message_type.as_bytes().into(), members);
+            dictionary.add_message(message_type.as_bytes().into(), members);
         }
         dictionary.mark();
         dictionary
@@ -216,7 +222,28 @@ impl Dictionary {
         self.rules.get_mut((number as usize).wrapping_sub(1))
     }
 
-    /// Notes in the rules what the header, the trailer and the messages make of the fields.
+    /// Returns the fields of the messages of a type.
+    #[inline]
+    pub(crate) fn message(&self, message_type: &[u8]) -> Option<&Members> {
+        let number = match message_type {
+            [byte @ ..128] => self.short_numbers.get(usize::from(*byte)),
+            _ => self.numbers.get(message_type),
+        };
+        self.messages.get(*number?)
+    }
+
+    /// Adds a message. A later one of the same type replaces it.
+    fn add_message(&mut self, message_type: Box<[u8]>, members: Members) {
+        let number = self.messages.len();
+        self.messages.push(members);
+        if let [byte @ ..128] = *message_type {
+            self.short_numbers.resize(128, usize::MAX);
+            self.short_numbers[usize::from(byte)] = number;
+        }
+        self.numbers.insert(message_type, number);
+    }
+
+    /// Notes in the rules and the messages what the header, the trailer and the messages make of the fields.
     fn mark(&mut self) {
         let (mut tags, mut counts) = (Vec::new(), Vec::new());
         // A tag of both belongs to the header.
@@ -228,12 +255,26 @@ impl Dictionary {
                 rule.section = if index < of_trailer { Section::Trailer } else { Section::Header };
             }
         }
-        self.messages.values().for_each(|members| members.collect(&mut tags, &mut counts));
+        self.messages.iter().for_each(|members| members.collect(&mut tags, &mut counts));
         for tag in counts {
             if let Some(rule) = self.rule_mut(tag) {
                 rule.counts_entries = true;
             }
         }
+        let mut messages = core::mem::take(&mut self.messages);
+        let dictionary = &*self;
+        for members in &mut messages {
+            let sections = [
+                (&dictionary.header, Section::Header),
+                (&*members, Section::Body),
+                (&dictionary.trailer, Section::Trailer),
+            ];
+            let allowed = sections.into_iter().flat_map(|(of, section)| {
+                of.fields.iter().filter(move |tag| dictionary.section(*tag) == section)
+            });
+            members.allowed = allowed.collect();
+        }
+        self.messages = messages;
     }
 
     /// Returns the section of a tag; the body, if it is not defined.
@@ -290,8 +331,10 @@ impl Dictionary {
                 self.of_application.insert(tag);
             }
         }
-        for (message_type, members) in application.messages {
-            self.messages.entry(message_type).or_insert(members);
+        for (message_type, number) in application.numbers {
+            if let (None, Some(members)) = (self.message(&message_type), application.messages.get(number)) {
+                self.add_message(message_type, members.clone());
+            }
         }
         self.mark();
         self
@@ -308,7 +351,7 @@ impl Dictionary {
     /// A part is a field, a group with its entries, or a length with its data. Each is a range of `tags`.
     #[must_use]
     pub fn parts_by_tag(&self, message_type: &[u8], tags: &[u32]) -> Vec<core::ops::Range<usize>> {
-        let members = self.messages.get(message_type);
+        let members = self.message(message_type);
         let (mut parts, mut at) = (Vec::new(), 0);
         while let Some(tag) = tags.get(at) {
             let group = members.and_then(|members| members.groups.get(tag));
@@ -480,7 +523,7 @@ mod tests {
     #[test]
     fn a_dictionary_is_read_with_components_and_groups() {
         let dictionary = Dictionary::from_xml(SMALL).unwrap();
-        let order = &dictionary.messages[&b"D"[..]];
+        let order = dictionary.message(b"D").unwrap();
         assert_eq!(order.required, [54]);
         assert_eq!(order.groups[&453].first, 448);
         let rule = dictionary.rule(54).unwrap();

@@ -93,16 +93,15 @@ impl<'a> Check<'a> {
     /// others; it also accepts what this pass does not know, such as ignored tags.
     fn is_plain(&mut self, message: &Parsed<'_>) -> bool {
         let (dictionary, parts) = (self.dictionary, message.parts());
-        let Some(members) = dictionary.messages.get(message.message_type()) else { return false };
+        let Some(members) = dictionary.message(message.message_type()) else { return false };
         let sections = [&dictionary.header, members, &dictionary.trailer];
         self.room.seen.clear();
         let (mut latest, mut at) = (Section::Header, 0);
         while let Some(part) = parts.get(at) {
             at += 1;
             let Some(rule) = dictionary.rule(part.tag) else { return false };
-            let Some(members) = sections.get(rule.section as usize) else { return false };
             if rule.section < latest
-                || !members.fields.has(part.tag)
+                || !members.allowed.has(part.tag)
                 || !self.room.seen.insert(part.tag)
                 || self.fault(rule, part).is_some()
             {
@@ -110,7 +109,7 @@ impl<'a> Check<'a> {
             }
             latest = rule.section;
             if rule.counts_entries
-                && let Some(group) = members.groups.get(&part.tag)
+                && let Some(group) = sections.get(latest as usize).and_then(|of| of.groups.get(&part.tag))
             {
                 let behind = parts.get(at..).unwrap_or_default();
                 let mut fault = None;
@@ -130,7 +129,7 @@ impl<'a> Check<'a> {
         let (dictionary, parts) = (self.dictionary, message.parts());
         let body = self.in_order(parts)?;
         let message_type = message.message_type();
-        let members = dictionary.messages.get(message_type);
+        let members = dictionary.message(message_type);
         if members.is_none() && !(dictionary.is_of_some_types && is_type_of_fix(message_type)) {
             return Err(Rejection { reason: RejectReason::InvalidMessageType, tag: None });
         }
@@ -193,7 +192,8 @@ impl<'a> Check<'a> {
         while let Some(part) = parts.get(at) {
             at += 1;
             let is_member = members.fields.has(part.tag);
-            if !is_member && part.tag != 0 && ignored.has(part.tag) {
+            let is_number = || part.tag != 0 || part.number(self.bytes) == 0;
+            if !is_member && ignored.has(part.tag) && is_number() {
                 continue;
             }
             let rule = self.field(part)?;
@@ -273,7 +273,7 @@ impl<'a> Check<'a> {
     }
 
     /// Returns what is wrong with a field's value.
-    #[inline]
+    #[inline(always)]
     fn fault(&mut self, rule: &FieldRule, part: &Part) -> Option<RejectReason> {
         let value = part.value(self.bytes);
         if value.is_empty() {

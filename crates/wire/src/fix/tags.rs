@@ -152,6 +152,14 @@ impl TagSet {
     }
 }
 
+impl FromIterator<u32> for TagSet {
+    fn from_iter<T: IntoIterator<Item = u32>>(tags: T) -> Self {
+        let mut set = Self::default();
+        tags.into_iter().for_each(|tag| _ = set.insert(tag));
+        set
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -181,14 +181,18 @@ pub(crate) fn number_before_equals(bytes: &[u8], start: u32) -> Option<(u32, u32
             word_before(bytes, bytes.len()) >> (8 * missing)
         }
     };
-    let equals = word ^ 0x3d3d_3d3d_3d3d_3d3d;
-    let found = equals.wrapping_sub(0x0101_0101_0101_0101) & !equals & 0x8080_8080_8080_8080;
-    let count = found.trailing_zeros() / 8;
-    if count.wrapping_sub(1) >= 7 {
-        return None;
+    // Most tags have one to three digits, for which this loop is shorter than arithmetic on all eight bytes.
+    let (mut number, mut rest) = (0, word);
+    for value in start + 1..start + 9 {
+        let byte = rest as u8;
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (byte == b'=' && rest != word).then_some((number, value));
+        }
+        number = number * 10 + u32::from(digit);
+        rest >>= 8;
     }
-    let digits = (word ^ ZEROS) << (64 - 8 * count);
-    are_digits(digits).then(|| (number_of(digits) as u32, start + count + 1))
+    None
 }
 
 /// The signed number in `bytes[start..end]`.
