@@ -93,7 +93,7 @@ impl Application for Echo {
     ) -> Verdict {
         let sent = link.send(store, now_ns, received.message_type, &[], |writer| {
             for (tag, value) in
-                received.fields().filter(|(tag, _)| ![8, 9, 10, 34, 35, 49, 52, 56].contains(tag))
+                received.message.fields().filter(|(tag, _)| ![8, 9, 10, 34, 35, 49, 52, 56].contains(tag))
             {
                 writer.copied(tag, value);
             }

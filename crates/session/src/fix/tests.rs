@@ -37,9 +37,7 @@ impl Application for Echo {
             return Verdict::Taken;
         }
         let sent = link.send(store, now_ns, received.message_type, &[], |writer| {
-            for (tag, value) in
-                received.message.fields().filter(|(tag, _)| [11, 21, 40, 54, 55].contains(tag))
-            {
+            for (tag, value) in received.message.fields().filter(|(t, _)| [11, 21, 40, 54, 55].contains(t)) {
                 writer.text(tag, value);
             }
         });
