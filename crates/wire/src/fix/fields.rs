@@ -286,6 +286,11 @@ mod tests {
     }
 
     #[test]
+    fn lengths_are_found_by_their_bits() {
+        assert!((0..10_000).all(|tag| is_length(tag) == data_of_length(tag).is_some()));
+    }
+
+    #[test]
     fn data_without_its_length_ends_at_the_first_soh() {
         assert_eq!(read("96=a|58=x|")[0], Ok((96, "a".to_owned())));
         assert_eq!(
