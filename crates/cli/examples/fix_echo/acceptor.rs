@@ -98,7 +98,8 @@ impl Application for Echo<'_> {
                 self.seen.insert(id.to_vec());
             }
         }
-        let body: Vec<_> = received.message.fields().filter(|(tag, _)| self.dictionary.is_of_body(*tag)).collect();
+        let body: Vec<_> =
+            received.message.fields().filter(|(tag, _)| self.dictionary.is_of_body(*tag)).collect();
         let tags: Vec<u32> = body.iter().map(|(tag, _)| *tag).collect();
         let routing: Vec<_> = received.message.fields().filter(|(tag, _)| *tag == 97).collect();
         let sent = link.send(store, now_ns, received.message_type, &routing, |writer| {
