@@ -311,7 +311,7 @@ impl Dialect for Futures {
                     epoch.copy_from_slice(&(second as u32).to_le_bytes());
                 }
             } else {
-                let fields = [second - time, time, utc_ns % SECOND_NS];
+                let fields = [second.saturating_sub(time), time, utc_ns % SECOND_NS];
                 for (place, field) in
                     message.get_mut(2..14).into_iter().flat_map(|part| part.chunks_mut(4)).zip(fields)
                 {

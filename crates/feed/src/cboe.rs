@@ -114,9 +114,14 @@ impl Unit {
     }
 
     /// Starts this second of the day for the messages that follow.
-    pub(crate) fn begin_second<S: Sink<Event>>(&mut self, second: u32, to: &mut Target<'_, S>) {
+    pub(crate) fn begin_second<S: Sink<Event>>(
+        &mut self,
+        second: u32,
+        offset: Nanoseconds,
+        to: &mut Target<'_, S>,
+    ) {
         self.times.begin_second(second, zone_of(self.publisher), to.context);
-        to.sink.put(self.event(InstrumentId::UNKNOWN, Nanoseconds(0), to.context));
+        to.sink.put(self.event(InstrumentId::UNKNOWN, offset, to.context));
     }
 
     #[cfg(feature = "serde")]

@@ -188,7 +188,7 @@ fn translate<S: Sink<Event>>(unit: &mut Unit, message: Message<'_>, to: &mut Tar
             let terms = (u32::from(m.quantity()), price!(m.price()));
             unit.change(m.order_id(), m.time_offset(), terms, false, to);
         }
-        Message::Time(m) => unit.begin_second(m.time().0, to),
+        Message::Time(m) => unit.begin_second(m.time().0, Nanoseconds(0), to),
         other => not_an_order(unit, other, to),
     }
 }
@@ -198,7 +198,7 @@ fn translate<S: Sink<Event>>(unit: &mut Unit, message: Message<'_>, to: &mut Tar
 #[inline(never)]
 fn not_an_order<S: Sink<Event>>(unit: &mut Unit, message: Message<'_>, to: &mut Target<'_, S>) {
     match message {
-        Message::TimeReference(m) => unit.begin_second(m.time().0, to),
+        Message::TimeReference(m) => unit.begin_second(m.time().0, m.time_offset(), to),
         Message::TradeLong(m) => {
             let (terms, detail) = ((m.quantity(), price!(m.price())), detail_of(m.trade_condition()));
             unit.trade(wide(m.symbol()), m.time_offset(), terms, (m.execution_id(), detail), to);

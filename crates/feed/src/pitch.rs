@@ -16,7 +16,7 @@ use tapeworks_session::CboeUnit;
 use tapeworks_stage::Sink;
 use tapeworks_wire::cboe::pitch::{self as wire, Message, ModifyFlags, RegShoAction, TradingStatusCode};
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
-use tapeworks_wire::{Decimal, DecodeError};
+use tapeworks_wire::{Decimal, DecodeError, Nanoseconds};
 
 use crate::cboe::{Unit, price, wide};
 use crate::locates::Contradiction;
@@ -185,7 +185,7 @@ impl Unit {
                 self.add(m.symbol(), m.time_offset(), m.order_id(), terms, to);
             }
             Message::Time(m) => {
-                self.begin_second(m.time().0, to);
+                self.begin_second(m.time().0, Nanoseconds(0), to);
             }
             other => self.not_an_order(other, to),
         }

@@ -8,10 +8,9 @@
 //!
 //! Feeds that only their groups distinguish are inferred in unknown groups: if exactly one feed fits every packet with messages
 //! so far, down to enumerated values and times of day, the destination carries that feed. The first packet with messages usually
-//! decides, so nothing is held back or lost; heartbeats before it carry nothing. Feeds of one transport number their messages
-//! alike: if several of them fit, as equities and futures fit a deletion of Cboe's, the first in the table is presumed until a
-//! packet decides. A packet that fits no feed before that rules inference out, and one that fits feeds of several transports is
-//! reported with their names. [`Shown`] is the only implementation of these rules; replay and the analyser both use it.
+//! decides, so nothing is held back or lost; heartbeats before it carry nothing. A packet that fits no feed before that rules
+//! inference out, and one that fits several, such as a deletion of Cboe's equities or futures, is reported with their names.
+//! [`Shown`] is the only implementation of these rules; replay and the analyser both use it.
 
 use std::net::SocketAddr;
 
@@ -77,11 +76,6 @@ impl Shown {
         self.application.filter(|_| self.is_inferred)
     }
 
-    /// Returns whether the feed is presumed: its messages so far fit another feed of the same transport too.
-    pub(crate) const fn is_presumed(&self) -> bool {
-        self.is_inferred && !self.is_certain
-    }
-
     /// Returns the feed that all further packets carry, once it is certain.
     #[inline]
     #[must_use]
@@ -105,30 +99,26 @@ impl Shown {
         }
     }
 
-    /// Infers the feed of a packet in a group that no feed knows, if only feeds of one transport fit.
+    /// Infers the feed of a packet in a group that no feed knows, if only one feed fits.
     fn infer(&mut self, payload: &[u8], destination: SocketAddr) -> Option<Application> {
-        if self.application.is_some() && !self.is_presumed()
+        if self.application.is_some()
+            || is_heartbeat(payload)
             || FEEDS.iter().any(|feed| feed.knows(destination))
         {
             return None;
         }
-        if is_heartbeat(payload) {
-            return self.application;
-        }
+        let places = FEEDS.iter().zip(0..u32::BITS);
         let fits = |feed: &FeedSpec| {
             feed.needs_group && (feed.recognise)(payload) && is_plausible_packet(feed, payload)
         };
-        let of_table = || FEEDS.iter().zip(0..u32::BITS);
-        self.fitting &=
-            of_table().filter(|(feed, _)| fits(feed)).fold(0, |fitting, (_, place)| fitting | 1 << place);
-        let mut fitting =
-            of_table().filter(|(_, place)| self.fitting & 1 << place != 0).map(|(feed, _)| feed);
-        let first = fitting.next()?;
-        if fitting.any(|other| other.transport != first.transport) {
+        let fitting =
+            places.filter(|(feed, _)| fits(feed)).fold(0, |fitting, (_, place)| fitting | 1 << place);
+        self.fitting &= fitting;
+        if self.fitting.count_ones() != 1 {
             return None;
         }
-        self.application = Some(first.application);
-        (self.is_certain, self.is_inferred) = (self.fitting.count_ones() == 1, true);
+        self.application = FEEDS.get(self.fitting.trailing_zeros() as usize).map(|feed| feed.application);
+        (self.is_certain, self.is_inferred) = (true, true);
         self.application
     }
 }

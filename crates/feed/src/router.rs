@@ -46,8 +46,8 @@ struct Destination {
 pub struct Attributed {
     /// The feed.
     pub application: Application,
-    /// The destination's channel, if its earlier packets were attributed to another feed and had no messages, or only messages
-    /// that this feed has too. The owner renames the channel.
+    /// The destination's channel, if its earlier packets, all without messages, were attributed to another feed. The owner
+    /// renames the channel.
     pub renamed: Option<usize>,
 }
 
@@ -151,12 +151,11 @@ impl<C: RoutedChannel> Router<C> {
     #[inline(never)]
     pub fn attribute(&mut self, destination: usize, payload: &[u8]) -> Option<Attributed> {
         let destination = self.destinations.get_mut(destination)?;
-        let before = destination.shown;
+        let before = destination.shown.application();
         let application = destination.shown.packet(payload, destination.address)?;
         let channel = destination.channel.map(|(index, _)| index);
-        let is_other = before.application().is_some_and(|before| before != application);
-        let may_rename = |index: &usize| before.is_presumed() || !self.channels[*index].has_messages();
-        let renamed = channel.filter(|index| is_other && may_rename(index));
+        let is_other = before.is_some_and(|before| before != application);
+        let renamed = channel.filter(|index| is_other && !self.channels[*index].has_messages());
         Some(Attributed { application, renamed })
     }
 

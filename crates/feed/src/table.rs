@@ -488,32 +488,6 @@ macro_rules! rows {
                 has_one_session: false,
                 harmless: &pitch::HARMLESS,
             }
-            /// Cboe Futures Exchange PITCH 1.1.
-            CboeFutures11, CfeNormaliser, CboeUnit {
-                name: "cfe",
-                schema: &tapeworks_wire::cboe::futures::SCHEMA,
-                publishers: &[PublisherSpec {
-                    publisher: Publisher::XCBF_PITCH,
-                    names: &["cfe", "xcbf"],
-                    // From the available captures, and those of the simulated venue.
-                    groups: &[
-                        Ipv4Addr::new(233, 130, 124, 132),
-                        Ipv4Addr::new(239, 192, 130, 5),
-                        Ipv4Addr::new(239, 192, 131, 5),
-                    ],
-                }],
-                channels_are_shared: false,
-                naming: cfe::NAMING,
-                // Equities have the same header and some of the same messages.
-                recognise: cfe::recognise,
-                needs_group: true,
-                has_session: |_| true,
-                check: cfe::check,
-                time: cfe::time,
-                restarts: cfe::restarts,
-                has_one_session: false,
-                harmless: &cfe::HARMLESS,
-            }
             /// NYSE Integrated (Pillar) 2.5.
             NyseIntegrated25, IntegratedNormaliser, Pillar {
                 name: "integrated",
@@ -613,6 +587,32 @@ macro_rules! rows {
                 restarts: cqs::restarts,
                 has_one_session: false,
                 harmless: &[],
+            }
+            /// Cboe Futures Exchange PITCH 1.1.
+            CboeFutures11, CfeNormaliser, CboeUnit {
+                name: "cfe",
+                schema: &tapeworks_wire::cboe::futures::SCHEMA,
+                publishers: &[PublisherSpec {
+                    publisher: Publisher::XCBF_PITCH,
+                    names: &["cfe", "xcbf"],
+                    // From the available captures, and those of the simulated venue.
+                    groups: &[
+                        Ipv4Addr::new(233, 130, 124, 132),
+                        Ipv4Addr::new(239, 192, 130, 5),
+                        Ipv4Addr::new(239, 192, 131, 5),
+                    ],
+                }],
+                channels_are_shared: false,
+                naming: cfe::NAMING,
+                // Equities have the same header and some of the same messages.
+                recognise: cfe::recognise,
+                needs_group: true,
+                has_session: |_| true,
+                check: cfe::check,
+                time: cfe::time,
+                restarts: cfe::restarts,
+                has_one_session: false,
+                harmless: &cfe::HARMLESS,
             }
             $($more)*
         }
