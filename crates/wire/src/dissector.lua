@@ -246,9 +246,10 @@ local function fitting(application, message)
     return structure
 end
 
--- The application of a message: the one that the header names, or the first that knows its type and length.
+-- The application of a message: the one that the header names, or the first that has a message of this type and length, or of
+-- this type and a lesser length, as an earlier revision has.
 local function choose(transport, structure, header, message)
-    local fallback
+    local first, earlier
     for _, carried in ipairs(transport.carries) do
         local application = carried.application
         local selected = not carried.within or carried.within == structure.title
@@ -256,11 +257,13 @@ local function choose(transport, structure, header, message)
             selected = number_in(structure, carried.selector, header) == carried.value
         end
         if selected then
-            fallback = fallback or application
-            if carried.selector or fitting(application, message) then return application end
+            first = first or application
+            local found = fitting(application, message)
+            if carried.selector or found and message:len() == found.minimum then return application end
+            earlier = earlier or (found and application)
         end
     end
-    return fallback
+    return earlier or first
 end
 
 local function printable(structure, range)
