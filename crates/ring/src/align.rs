@@ -1,14 +1,14 @@
-//! Values and arrays that begin on a cache line of their own.
+//! Values that start on their own cache line.
 //!
-//! Two values in one line that two cores write are one value to the caches: each write takes the line from the other core, some
-//! 50 ns and more a time. [`CacheAligned`] gives a value its line. Lines are 64 bytes; the alignment is 128, since some
-//! processors fetch and share lines in pairs.
+//! When two cores write different values in one cache line, each write takes the line from the other core, at 50 ns or more.
+//! [`CacheAligned`] gives a value its own line. Lines are 64 bytes, but the alignment is 128 because some processors fetch and
+//! share lines in pairs.
 //!
-//! Cost: up to 127 bytes of padding a value; nothing at run time.
+//! Cost: up to 127 bytes of padding per value, nothing at run time.
 
 use std::ops::{Deref, DerefMut};
 
-/// A value with cache lines of its own.
+/// A value with its own cache lines.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 #[repr(align(128))]
 pub struct CacheAligned<T>(
@@ -22,7 +22,7 @@ impl<T> CacheAligned<T> {
         Self(value)
     }
 
-    /// The value without its padding.
+    /// Returns the value without its padding.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -1,7 +1,7 @@
-//! One writer, any number of readers in other processes, over a file in shared memory.
+//! One writer and any number of readers in other processes, over a file in shared memory.
 //!
-//! The writer never waits and never looks at the readers: a slow reader is overrun, gets the number of lost items and
-//! continues. Readers attach and leave freely; they map the file read-only and cannot harm it.
+//! The writer never waits and never looks at the readers. A slow reader is overrun, gets the number of lost items, and continues.
+//! Readers attach and leave freely; they map the file read-only and cannot damage it.
 //!
 //! ```
 //! use tapeworks_ring::broadcast::{Read, Reader, Start, Writer};
@@ -22,21 +22,21 @@
 //! # }
 //! ```
 //!
-//! # How
-//! Each slot has the sequence of its item before the item's words: odd while they are written, even when they are whole. A
-//! reader takes the sequence, the words and the sequence again; if it is the same and the one expected, the words belong
-//! together. Words are atomic: reading an overwritten slot gives a wrong value, which is dropped, and is not undefined
-//! behaviour.
+//! # How it works
+//! Each slot holds a sequence, then the words of its item. The sequence is odd while the words are being written and even once
+//! they are complete. A reader reads the sequence, the words, and the sequence again. If the sequence is unchanged and the
+//! expected one, the words belong together. Words are atomic, so reading an overwritten slot is not undefined behavior: it yields
+//! a wrong value, which is dropped.
 //!
-//! Cost: the writer stores the item's words and three more, no call, no atomic read-modify-write. A reader copies the
-//! item's words; the lines come from the writer's core, or from the last level of the cache when the reader is behind.
+//! Cost: the writer stores the item's words and three more, with no call and no atomic read-modify-write. A reader copies the
+//! item's words; their lines come from the writer's core, or from the last-level cache if the reader lags.
 //!
 //! # The file
-//! A page of header, then the slots. The writer holds a write lock on its first byte (`F_OFD_SETLK`), which ends with its process: so others
-//! distinguish a file in use from one left behind. Readers only test for the lock and take none, and only a process that may write the file
-//! can hold one, so a reader cannot prevent a writer from starting. A new writer makes a new file in its place; readers of the old one see
-//! [`Reader::is_writer_alive`] turn false and attach anew. Truncating the file while it is mapped kills its readers with a bus error, as
-//! with every mapped file: only the writer should write to it.
+//! One page of header, then the slots. The writer holds a write lock on the first byte (`F_OFD_SETLK`), which ends with its
+//! process, so that others can distinguish a live file from an abandoned one. Readers only test the lock. Locking requires write
+//! access to the file, so a reader cannot prevent a writer from starting. A new writer replaces the file with a new one; readers
+//! of the old file see [`Reader::is_writer_alive`] turn false and attach again. As with any mapped file, truncating it kills the
+//! readers with a bus error, so only the writer should be able to write to it.
 
 #[cfg(not(loom))]
 pub use self::file::{AttachError, CreateError, Reader, Start, Writer};
@@ -49,13 +49,13 @@ pub enum Read<T> {
     Item(T),
     /// Nothing new.
     Empty,
-    /// The writer overran this reader: so many items are lost. The next read goes on behind them.
+    /// The writer overran this reader, and this many items are lost. The next read continues after them.
     Lost(u64),
-    /// Everything is read, and the writer has closed the file.
+    /// All items have been read, and the writer has closed the file.
     Closed,
 }
 
-/// Writes an item's words into a slot as the item numbered `number`.
+/// Writes an item's words into a slot as item `number`.
 #[inline(always)]
 pub(crate) fn write_slot(
     sequence: &AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) fn write_slot(
     number: u64,
 ) {
     sequence.store(number.wrapping_mul(2).wrapping_add(1), Ordering::Relaxed);
-    // A reader that sees one of the words also sees that they are being written.
+    // A reader that sees one of the new words also sees the odd sequence.
     fence(Ordering::Release);
     for (word, value) in words.iter().zip(item) {
         word.store(value, Ordering::Relaxed);
@@ -72,18 +72,18 @@ pub(crate) fn write_slot(
     sequence.store(number.wrapping_mul(2).wrapping_add(2), Ordering::Release);
 }
 
-/// The state of a slot for a reader that waits for the item numbered `number`.
+/// The state of a slot for a reader that waits for item `number`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
-    /// That item; it was copied.
+    /// The item, which was copied.
     Item,
-    /// An older item, or that one half written.
+    /// An older item, or the expected one half written.
     NotYet,
     /// A newer item.
     Overrun,
 }
 
-/// Reads the item numbered `number` from a slot into its bytes, if it is there.
+/// Copies item `number` from a slot into `into`, if the slot holds it.
 #[inline(always)]
 fn read_slot(sequence: &AtomicU64, words: &[AtomicU64], into: &mut [u8], number: u64) -> Found {
     let whole = number.wrapping_mul(2).wrapping_add(2);
@@ -94,7 +94,7 @@ fn read_slot(sequence: &AtomicU64, words: &[AtomicU64], into: &mut [u8], number:
     for (word, bytes) in words.iter().zip(into.chunks_exact_mut(8)) {
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
     }
-    // A reader that saw a newer word sees, behind this, that it was being written.
+    // After this fence, a reader that saw a newer word also sees the newer sequence.
     fence(Ordering::Acquire);
     if sequence.load(Ordering::Relaxed) == whole { Found::Item } else { Found::Overrun }
 }
@@ -112,10 +112,10 @@ mod file {
 
     const BROADCAST: Kind = Kind { magic: u64::from_le_bytes(*b"TWBCAST1"), name: "broadcast" };
 
-    /// No item has a greater number: 146 years at a thousand million a second.
+    /// The greatest item number: 146 years at a thousand million items per second.
     const MAX_NUMBER: u64 = u64::MAX >> 2;
 
-    /// The end that publishes. There is one; dropping it closes the file.
+    /// The publishing end. There is only one; dropping it closes the file.
     #[derive(Debug)]
     pub struct Writer<T> {
         file: Written,
@@ -125,11 +125,11 @@ mod file {
     }
 
     impl<T: FromBytes + IntoBytes + Immutable + Copy> Writer<T> {
-        /// Makes the file for `capacity` items (rounded up to a power of two), replacing an old one. `meaning` is any number
-        /// that identifies the layout of an item: readers must give the same.
+        /// Creates the file for `capacity` items (rounded up to a power of two), replacing an old one. `meaning` is any number
+        /// that identifies the layout of an item; readers must pass the same.
         ///
         /// # Errors
-        /// When the file cannot be made, or a living writer has it.
+        /// If the file cannot be created, or a live writer holds it.
         pub fn create(path: &Path, capacity: usize, meaning: u64) -> Result<Self, CreateError> {
             let (file, capacity) = Written::create(path, &BROADCAST, size_of::<T>(), capacity, meaning)?;
             Ok(Self { file, next: 0, mask: capacity - 1, items: PhantomData })
@@ -147,27 +147,27 @@ mod file {
             self.file.words.word(CURSOR).store(self.next, Ordering::Release);
         }
 
-        /// Items published.
+        /// Returns the number of items published.
         pub const fn published(&self) -> u64 {
             self.next
         }
 
-        /// Items that a reader may be behind before it is overrun.
+        /// Returns how many items a reader may lag before it is overrun.
         pub const fn capacity(&self) -> u64 {
             self.mask + 1
         }
     }
 
-    /// Where a reader begins.
+    /// Where a reader starts.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Start {
-        /// With what is published from now on.
+        /// At the next item published.
         Newest,
-        /// With the oldest item that is safe from being overwritten for a while.
+        /// At the oldest item that will not be overwritten soon.
         Oldest,
     }
 
-    /// An end that reads. Any number of them, in any process.
+    /// A reading end. There may be any number, in any process.
     #[derive(Debug)]
     pub struct Reader<T> {
         file: Attached,
@@ -181,7 +181,7 @@ mod file {
         /// Attaches to a file that a writer holds. `meaning` must be the writer's.
         ///
         /// # Errors
-        /// When the file is no broadcast, is cut, holds other items, or has no living writer.
+        /// If the file is not a broadcast, is truncated, holds other items, or has no live writer.
         pub fn attach(path: &Path, meaning: u64, start: Start) -> Result<Self, AttachError> {
             let (file, capacity) = Attached::open(path, &BROADCAST, size_of::<T>(), meaning)?;
             let mut reader = Self { file, next: 0, mask: capacity - 1, lost: 0, items: PhantomData };
@@ -194,17 +194,17 @@ mod file {
 
         #[inline(always)]
         fn cursor(&self) -> u64 {
-            // More than can ever be published is damage; numbers up to here can be counted on without overflow.
+            // A larger number can only be damage. Numbers up to this one leave room to count without overflow.
             self.file.words.word(CURSOR).load(Ordering::Acquire).min(MAX_NUMBER)
         }
 
-        /// The oldest item that is still a quarter of the ring away from being overwritten.
+        /// Returns the oldest item that is still a quarter of the ring away from being overwritten.
         fn oldest_safe(&self) -> u64 {
             let capacity = self.mask + 1;
             self.cursor().saturating_sub(capacity - capacity / 4)
         }
 
-        /// The next item, if it is there.
+        /// Reads the next item, if it was published.
         #[inline]
         pub fn read(&mut self) -> Read<T> {
             let slot = HEADER + (self.next & self.mask) as usize * stride(size_of::<T>());
@@ -212,7 +212,7 @@ mod file {
                 return Read::Empty;
             };
             let mut item = T::new_zeroed();
-            // Any bytes are a `T`: a half overwritten value is valid and dropped.
+            // Any bytes are a valid `T`, so a half overwritten value is valid too, and is dropped.
             match read_slot(sequence, words, item.as_mut_bytes(), self.next) {
                 Found::Item => {
                     self.next += 1;
@@ -242,22 +242,22 @@ mod file {
             }
         }
 
-        /// Whether the writer lives. It is a system call: use it when nothing has come for a while.
+        /// Returns whether the writer is alive. This is a system call: use it after a period without items.
         pub fn is_writer_alive(&self) -> bool {
             self.file.is_writer_alive()
         }
 
-        /// Items lost so far.
+        /// Returns the number of items lost so far.
         pub const fn lost(&self) -> u64 {
             self.lost
         }
 
-        /// Items published that this reader has not read.
+        /// Returns the number of published items that this reader has not read.
         pub fn lag(&self) -> u64 {
             self.cursor().saturating_sub(self.next)
         }
 
-        /// When the writer made the file, in nanoseconds since 1970: distinguishes one session from the next.
+        /// Returns when the writer created the file, in nanoseconds since 1970, which identifies the session.
         pub fn session(&self) -> u64 {
             self.file.session()
         }

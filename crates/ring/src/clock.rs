@@ -1,23 +1,23 @@
-//! The processor's own clock.
+//! The processor's time-stamp counter as a clock.
 //!
-//! Reading the kernel's clock costs some 20 ns, twice around code that may take 5. The time-stamp counter is read in about as
-//! many cycles as a cache miss in the second level, and on every processor since about 2010 it ticks at one rate on all cores
-//! and in all states (`constant_tsc`, `nonstop_tsc`). [`TscClock`] finds that rate against the kernel's monotonic clock once;
-//! [`TscClock::read_cost_ns`] gives the cost of a reading here.
+//! Reading the kernel's clock costs about 20 ns, and timing code that may take 5 ns needs two readings. Reading the time-stamp
+//! counter takes about as many cycles as a second-level cache miss, and since about 2010 it ticks at one rate on all cores and in
+//! all power states (`constant_tsc`, `nonstop_tsc`). [`TscClock`] measures that rate once against the kernel's monotonic clock;
+//! [`TscClock::read_cost_ns`] measures the cost of a reading.
 //!
-//! Where there is no such counter (another processor, or a kernel that does not trust it), ticks are the kernel's
-//! nanoseconds and everything works the same, slower.
+//! On other processors, or if the kernel does not trust the counter, ticks are the kernel's nanoseconds: slower, but otherwise
+//! the same.
 
 use std::time::{Duration, Instant};
 
-/// A moment, in ticks of a [`TscClock`].
+/// A point in time, in ticks of a [`TscClock`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticks(pub u64);
 
-/// The time-stamp counter with its rate.
+/// The time-stamp counter and its rate.
 #[derive(Clone, Copy, Debug)]
 pub struct TscClock {
-    /// Nanoseconds a tick, times 2^32.
+    /// Nanoseconds per tick, times 2^32.
     ns_per_tick_q32: u64,
     is_tsc: bool,
     origin: Instant,
@@ -29,7 +29,7 @@ impl TscClock {
 
     /// Calibrates the counter against the kernel's monotonic clock, which takes [`Self::CALIBRATION`].
     ///
-    /// The rate is right to some 5 parts in a million: 5 us in a second.
+    /// The rate is accurate to about 5 parts per million: 5 us per second.
     pub fn new() -> Self {
         let origin = Instant::now();
         if !is_trustworthy() {
@@ -45,30 +45,30 @@ impl TscClock {
         Self { ns_per_tick_q32: ((ns << 32) / ticks) as u64, is_tsc: true, origin }
     }
 
-    /// Whether ticks are the processor's; if not, they are the kernel's nanoseconds.
+    /// Returns whether ticks are the processor's; otherwise they are the kernel's nanoseconds.
     pub const fn is_tsc(&self) -> bool {
         self.is_tsc
     }
 
-    /// Ticks in a second.
+    /// Returns the number of ticks per second.
     pub fn ticks_per_second(&self) -> u64 {
         ((1_000_000_000u128 << 32) / u128::from(self.ns_per_tick_q32.max(1))) as u64
     }
 
-    /// Now. Not ordered against the instructions around it: some may run before or after, by a few nanoseconds.
+    /// Returns the current time. It is not ordered against nearby instructions and may be off by a few nanoseconds.
     #[inline(always)]
     pub fn now(&self) -> Ticks {
         if self.is_tsc { Ticks(read()) } else { Ticks(self.origin.elapsed().as_nanos() as u64) }
     }
 
-    /// Nanoseconds from `earlier` to `later`; 0 when they are the other way round.
+    /// Returns the nanoseconds from `earlier` to `later`, or 0 if they are in reverse order.
     #[inline]
     pub fn nanoseconds(&self, earlier: Ticks, later: Ticks) -> u64 {
         let ticks = later.0.saturating_sub(earlier.0);
         ((u128::from(ticks) * u128::from(self.ns_per_tick_q32)) >> 32) as u64
     }
 
-    /// What a reading costs, in nanoseconds: the median of many runs of a thousand.
+    /// Measures the cost of a reading in nanoseconds: the median of 101 runs of a thousand.
     pub fn read_cost_ns(&self) -> f64 {
         let mut runs: Vec<u64> = (0..101)
             .map(|_| {
@@ -90,7 +90,7 @@ impl Default for TscClock {
     }
 }
 
-/// The kernel's time and the counter's as of the same moment: of several tries the one that took the least.
+/// Reads the kernel's clock and the counter together. Returns the fastest of several attempts.
 fn moment() -> (Instant, u64) {
     let mut best = (Instant::now(), read(), u64::MAX);
     for _ in 0..16 {
@@ -107,7 +107,7 @@ fn moment() -> (Instant, u64) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn read() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction; a kernel that forbids it to programs is not trusted below.
+    // SAFETY: every x86-64 processor has the instruction; `is_trustworthy` rules out a kernel that forbids it to programs.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -117,7 +117,7 @@ const fn read() -> u64 {
     0
 }
 
-/// Whether the counter ticks at one rate, and the kernel itself keeps time by it.
+/// Returns whether the counter ticks at a constant rate and the kernel itself uses it.
 fn is_trustworthy() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
@@ -137,7 +137,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(30));
         let (ended, kernels) = (clock.now(), at.elapsed());
         let ns = clock.nanoseconds(started, ended);
-        // Our readings lie inside the kernel's, and around the sleep: however late the thread is woken, these hold.
+        // Our readings lie inside the kernel's and around the sleep, so these hold however late the thread wakes.
         assert!(ns >= 30_000_000 * 99 / 100, "{ns}");
         assert!(u128::from(ns) <= kernels.as_nanos() * 101 / 100, "{ns} against {kernels:?}");
         assert_eq!(clock.nanoseconds(ended, started), 0);

@@ -1,19 +1,19 @@
 //! The core and the priority of a thread.
 //!
-//! A thread that spins needs a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own work interrupt
-//! it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. A service manager or a container may
-//! refuse each of them; the error names the refused call and the reason, and the program works without.
+//! A thread that spins needs its own core. [`pin`] binds the thread to a core, [`set_realtime`] prevents other threads from
+//! preempting it, [`lock_memory`] keeps its pages in memory, and [`step_back`] yields the core to others. A service manager or a
+//! container may refuse each of these. The error names the refused call and the reason, and the program works without it.
 
 use std::io;
 
-/// Why a thread cannot be placed as requested.
+/// The reason why a thread cannot be placed as requested.
 #[derive(Debug)]
 pub enum CpuError {
-    /// No core of that number is there, or this process may not use it.
+    /// The core does not exist, or this process may not use it.
     NoCore {
         /// The core requested.
         core: usize,
-        /// The cores that this process may use.
+        /// The cores that the calling thread may use.
         allowed: Vec<usize>,
     },
     /// The kernel refused.
@@ -23,7 +23,7 @@ pub enum CpuError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// This operating system has no such call.
+    /// This operating system lacks the call.
     Unsupported,
 }
 
@@ -56,7 +56,7 @@ mod linux {
         CpuError::Refused { what, error: io::Error::last_os_error() }
     }
 
-    /// The mask of the cores that the calling thread may use.
+    /// Returns the mask of cores that the calling thread may use.
     fn mask() -> Result<libc::cpu_set_t, CpuError> {
         // SAFETY: all zeros is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -73,7 +73,7 @@ mod linux {
 
     pub(super) fn pin(core: usize) -> Result<(), CpuError> {
         let none = |core| {
-            // The process's first thread has the widest mask: a child of a pinned thread may have a narrower one.
+            // These are the calling thread's cores: after pinning, fewer than the process may use.
             CpuError::NoCore { core, allowed: allowed_cores().unwrap_or_default() }
         };
         if core >= libc::CPU_SETSIZE as usize {
@@ -94,7 +94,7 @@ mod linux {
                 _ => CpuError::Refused { what: "pinning a thread", error },
             });
         }
-        // Some containers accept the call and place the thread elsewhere.
+        // Some containers accept the call but place the thread elsewhere.
         if allowed_cores()? == [core] { Ok(()) } else { Err(none(core)) }
     }
 
@@ -149,44 +149,44 @@ mod linux {
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 const BACKGROUND: i32 = 10;
 
-/// The cores that the calling thread may use, in order.
+/// Returns the cores that the calling thread may use, in order.
 ///
 /// # Errors
-/// When the kernel does not report it.
+/// If the kernel does not report them.
 pub fn allowed_cores() -> Result<Vec<usize>, CpuError> {
     linux::allowed_cores()
 }
 
-/// Keeps the calling thread on `core`, and checks that it is so. Threads that it starts later inherit that.
+/// Pins the calling thread to `core` and verifies it. Threads started later by this thread inherit the pinning.
 ///
 /// # Errors
-/// When there is no such core, or it is not this process's to use.
+/// If the core does not exist, or this process may not use it.
 pub fn pin(core: usize) -> Result<(), CpuError> {
     linux::pin(core)
 }
 
-/// Gives the calling thread the real-time priority `priority` (1 to 99, `SCHED_FIFO`): nothing of lower priority runs on
-/// its core while it can run. A thread that spins so starves all other threads of that core.
+/// Gives the calling thread real-time priority `priority` (1 to 99, `SCHED_FIFO`): nothing of lower priority runs on its core
+/// while the thread can run. A spinning thread therefore starves all other threads of that core.
 ///
 /// # Errors
-/// When the kernel refuses: it needs the capability `CAP_SYS_NICE`, or a limit `RLIMIT_RTPRIO`.
+/// If the kernel refuses: it requires the capability `CAP_SYS_NICE` or a limit `RLIMIT_RTPRIO`.
 pub fn set_realtime(priority: u8) -> Result<(), CpuError> {
     linux::set_realtime(priority)
 }
 
-/// Gives the calling thread a tenth of the core's share that competing threads get: for work that no thread waits for.
-/// Undoing it needs a right that few processes have.
+/// Reduces the calling thread's share of the core to a tenth of a competing thread's, for work that no thread waits for. Undoing
+/// this needs a privilege that few processes have.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn step_back() -> Result<(), CpuError> {
     linux::step_back()
 }
 
-/// Keeps all memory of the process, now and later, from being written to swap: every page is brought in now.
+/// Locks all current and future memory of the process into RAM, and loads every page now.
 ///
 /// # Errors
-/// When it exceeds the limit `RLIMIT_MEMLOCK`.
+/// If that exceeds the limit `RLIMIT_MEMLOCK`.
 pub fn lock_memory() -> Result<(), CpuError> {
     linux::lock_memory()
 }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn step_back_lowers_the_priority_of_this_thread_only() {
-        // SAFETY: the call touches no memory of the program; 0 is the calling thread.
+        // SAFETY: the call touches none of the program's memory; 0 is the calling thread.
         let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let before = nice();
         let niceness = std::thread::spawn(move || step_back().map(|()| nice())).join().unwrap();

@@ -1,8 +1,8 @@
-//! A ring that several consumers read in place: multicast, pipelines, diamonds, one producer or many.
+//! A ring whose events several consumers read in place: multicast, pipelines, diamonds.
 //!
-//! The events live in the ring from the start and are written and read in place; nothing is moved or allocated. Every consumer
-//! sees every event, at its own speed, in the order of publication, after the consumers that it follows are done with it. A
-//! producer waits when the slowest consumer is a whole ring behind.
+//! The ring allocates all events up front and never moves them. Every consumer sees every event in publication order, at its own
+//! pace, after the consumers it follows have finished with the event. A ring has one producer or many. A producer waits when the
+//! slowest consumer is a full ring behind.
 //!
 //! ```
 //! use tapeworks_ring::disruptor::Builder;
@@ -35,23 +35,22 @@
 //! assert_eq!(sums, [49_995_000; 3]);
 //! ```
 //!
-//! # Words
-//! *Sequence*: the number of an event, from 0. *Cursor*: how many are published. *Gating*: a producer may not be more than the
-//! capacity ahead of any consumer. *Batch*: the events that one look at the ring found, at most the capacity. It is handed out
-//! in parts of up to an eighth of the ring, each of which is done before the next, so that a long batch does not hold up
-//! producers and followers. *End of batch*: the last event of the batch, where the consumer should flush its output. Events
-//! published meanwhile are the next batch.
+//! # Terms
+//! *Sequence*: the number of an event, from 0. *Cursor*: the number of events published. *Gating*: a producer never gets more
+//! than the capacity ahead of any consumer. *Batch*: the events found by one look at the ring, at most its capacity. A consumer
+//! handles a batch in parts of up to an eighth of the ring and marks each part done before it starts the next, so that a long
+//! batch does not stall producers and followers. *End of batch*: the last event of a batch, where a consumer should flush its
+//! output. Events published meanwhile belong to the next batch.
 //!
 //! # Cost
-//! One producer: one release store an event or batch, a look at the consumers' sequences once a ring. Many producers: an
-//! atomic addition on one line that they share for each claim, a flag (4 bytes) for each event; claim in batches where
-//! there are batches. A consumer looks at the cursor (or at the consumers it follows) once a batch, and stores its
-//! sequence once a batch.
+//! One producer: one release store per event or batch, and one look at the consumers' sequences per ring. Many producers: an
+//! atomic addition on a shared cache line per claim and a 4-byte flag per event, so publish in batches where possible. A consumer
+//! reads the cursor (or the sequences of the consumers it follows) once per batch, and stores its own sequence once per batch.
 //!
 //! # When a consumer panics
-//! It stops, and the ring has failed: a producer that needs its room gets [`Failed`], which names the consumer, and so do the
-//! consumers that find no more events. None waits for ever. The same holds when its thread panics between two polls. When a
-//! consumer is dropped otherwise, the others go on without it; its followers follow the consumers before it.
+//! The consumer stops and the ring has failed. A producer that needs room gets [`Failed`], which names the consumer, and so does
+//! a consumer that runs out of events. Nothing waits forever. The same happens if the consumer's thread panics between two polls.
+//! If a consumer is dropped normally, the others continue without it, and its followers follow the consumers before it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -61,10 +60,10 @@ use crate::spsc::{LINES_AHEAD, items_per_line, rounded};
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
 use crate::wait::{News, WaitStrategy, rest_after};
 
-/// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
+/// A consumer failed, or a producer failed after it claimed events: the ring has stopped.
 ///
-/// A producer gets the error when it looks at the consumers, which it does when the ring seems full: up to a ring of events may be
-/// published after the failure and are never read.
+/// A producer gets this error when it looks at the consumers, which it does when the ring seems full. Up to a full ring of events
+/// may be published after the failure and never read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     /// The name of the consumer or producer that panicked or gave up.
@@ -79,14 +78,14 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Why nothing was published.
+/// The reason why nothing was published.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PublishError {
-    /// The slowest consumer is a whole ring behind.
+    /// The slowest consumer is a full ring behind.
     Full,
-    /// Every consumer is gone.
+    /// All consumers have been dropped.
     Closed,
-    /// A consumer panicked.
+    /// A consumer or producer failed.
     Failed(Failed),
 }
 
@@ -102,12 +101,12 @@ impl std::fmt::Display for PublishError {
 
 impl std::error::Error for PublishError {}
 
-/// Why nothing was read.
+/// The reason why nothing was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PollError {
-    /// All is read, and every producer is gone.
+    /// All events have been read, and all producers have been dropped.
     Closed,
-    /// No more events can come here: a consumer or producer panicked.
+    /// A consumer or producer failed, so no more events can arrive.
     Failed(Failed),
 }
 
@@ -122,14 +121,14 @@ impl std::fmt::Display for PollError {
 
 impl std::error::Error for PollError {}
 
-/// The sequence of a consumer that is gone: no producer or consumer waits for it.
+/// The sequence of a dropped consumer, which holds nobody back.
 const GONE: usize = usize::MAX;
-/// In `failed`: none; a producer; above that a consumer's place and this.
+/// Values of `failed`: nobody, a producer, or `FIRST_CONSUMER` plus the consumer's place.
 const NOBODY: usize = 0;
 const A_PRODUCER: usize = 1;
 const FIRST_CONSUMER: usize = 2;
 
-/// The most events of one part of a batch are this part of the ring, so that a long batch does not hold up the consumers behind.
+/// Parts into which a ring divides a batch, so that a long batch does not stall the consumers that follow.
 const PARTS_PER_RING: usize = 8;
 
 mod sealed {
@@ -138,12 +137,12 @@ mod sealed {
 
 /// How producers publish: [`Single`] or [`Multi`].
 pub trait Publication: sealed::Sealed + Send + Sync {
-    /// The end of the events published without a gap, of those claimed in `from..claimed`.
+    /// Returns the end of the contiguous published events among those claimed in `from..claimed`.
     #[doc(hidden)]
     fn published(&self, from: usize, claimed: usize) -> usize;
 }
 
-/// One producer: what the cursor says is published.
+/// One producer: everything below the cursor is published.
 #[derive(Debug)]
 pub struct Single;
 
@@ -156,7 +155,7 @@ impl Publication for Single {
     }
 }
 
-/// Several producers: the cursor says what is claimed, a flag by slot in which round of the ring it was published last.
+/// Several producers: the cursor counts claims, and a flag per slot holds the round in which it was last published.
 #[derive(Debug)]
 pub struct Multi {
     rounds: Box<[AtomicU32]>,
@@ -168,8 +167,8 @@ impl Multi {
         Self { rounds: (0..capacity).map(|_| AtomicU32::new(0)).collect(), shift: capacity.trailing_zeros() }
     }
 
-    /// The flag of a sequence's slot, and what it is once the sequence is published. Rounds count from 1; after 2^32 of them
-    /// they begin anew, when no flag can be that old.
+    /// Returns the flag of a sequence's slot, and its value once the sequence is published. Rounds count from 1 and wrap after
+    /// 2^32, when no flag can be that old.
     #[inline(always)]
     fn flag(&self, sequence: usize) -> Option<(&AtomicU32, u32)> {
         let flag = self.rounds.get(sequence & (self.rounds.len() - 1))?;
@@ -201,19 +200,19 @@ impl Publication for Multi {
 #[derive(Debug)]
 struct Node {
     name: String,
-    /// Places of those it follows directly.
+    /// Places of the consumers it follows directly.
     follows: Vec<usize>,
-    /// Places of all before it.
+    /// Places of all consumers before it.
     ancestors: Vec<usize>,
     mutates: bool,
 }
 
 struct Shared<T, W, P> {
-    /// Events published; claimed, where there are several producers.
+    /// Events published, or claimed if there are several producers.
     cursor: CacheAligned<AtomicUsize>,
-    /// Events done, by consumer.
+    /// Events done, per consumer.
     done: Box<[CacheAligned<AtomicUsize>]>,
-    /// Producers alive.
+    /// Live producers.
     producers: CacheAligned<AtomicUsize>,
     failed: AtomicUsize,
     for_events: W,
@@ -223,10 +222,10 @@ struct Shared<T, W, P> {
     slots: Box<[SharedCell<T>]>,
 }
 
-// SAFETY: a slot is written by the producer that claimed its sequence, while every consumer is done with the event that was
-// there (gating) and none has come to the new one (the cursor or the flag is stored after the write, with release order).
-// Consumers share it, hence `T: Sync`; one that mutates is alone in its place (checked in `build`): all others are before
-// it and done, or behind it and waiting, which the loads and stores of `done` order.
+// SAFETY: a producer writes a slot only after it has claimed the slot's sequence, when every consumer is done with the previous
+// event (gating) and none can reach the new one (the cursor or flag is stored after the write, with release order). Consumers
+// share the event, hence `T: Sync`. `build` checks that nothing runs beside a consumer that mutates: all others come before it
+// and are done, or after it and wait. The loads and stores of `done` order these accesses.
 unsafe impl<T: Send + Sync, W: Sync, P: Sync> Sync for Shared<T, W, P> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync, W: Send, P: Send> Send for Shared<T, W, P> {}
@@ -239,7 +238,7 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
         unsafe { self.slots.get_unchecked(sequence & (self.slots.len() - 1)) }
     }
 
-    /// The slots of `count` sequences from `first` on, in order: up to the last slot, then from the first.
+    /// Returns the slots of `count` sequences starting at `first`, in order, wrapping after the last slot.
     #[inline(always)]
     fn slots(&self, first: usize, count: usize) -> impl Iterator<Item = &SharedCell<T>> {
         let place = first & (self.slots.len() - 1);
@@ -249,7 +248,7 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
         up_to_last.iter().chain(from_first)
     }
 
-    /// How many events the slowest consumer has done; [`GONE`] when all are gone.
+    /// Returns how many events the slowest consumer has done, or [`GONE`] if all have been dropped.
     fn slowest(&self) -> usize {
         self.done.iter().map(|done| done.load(Ordering::Acquire)).min().unwrap_or(GONE)
     }
@@ -268,13 +267,13 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
 
     #[cold]
     fn fail(&self, who: usize) {
-        // The first counts: what follows may follow from it.
+        // Keep the first failure: later ones may be its consequences.
         let _first = self.failed.compare_exchange(NOBODY, who, Ordering::AcqRel, Ordering::Relaxed);
         self.for_events.notify();
         self.for_room.notify();
     }
 
-    /// Up to where the consumer at `place`, which has done `done`, may read.
+    /// Returns the end of the events that the consumer at `place`, which has done `done`, may read.
     #[inline]
     fn readable(&self, place: usize, done: usize) -> usize {
         let follows = self.nodes.get(place).map_or(&[][..], |node| &node.follows);
@@ -293,8 +292,7 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
 
     #[cold]
     fn readable_without_the_gone(&self, place: usize, done: usize) -> usize {
-        // First the consumers before it, then the cursor: a consumer that leaves meanwhile was done with no more than was
-        // published.
+        // The consumers before it first, then the cursor: a consumer dropped in between had done no more than was published.
         let ancestors = self.nodes.get(place).map_or(&[][..], |node| &node.ancestors);
         let before = ancestors
             .iter()
@@ -306,9 +304,9 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
     }
 }
 
-/// Declares a ring: its events, its consumers and their order.
+/// Declares a ring: its events, its consumers, and their order.
 pub struct Builder<T, W> {
-    /// Distinguishes this ring's consumers from those of others.
+    /// Distinguishes this ring's consumers from those of other rings.
     ring: u64,
     events: Vec<T>,
     nodes: Vec<Node>,
@@ -321,14 +319,14 @@ impl<T, W> std::fmt::Debug for Builder<T, W> {
     }
 }
 
-/// A consumer of a [`Builder`], to be taken from [`Ends`].
+/// Identifies a consumer of a [`Builder`]; [`Ends`] exchanges it for the consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConsumerId {
     place: usize,
     ring: u64,
 }
 
-/// The consumers of a ring, to be taken once each and moved to their threads.
+/// The consumers of a ring, each to be taken once and moved to its thread.
 #[derive(Debug)]
 pub struct Ends<T: Send + Sync, W: WaitStrategy, P: Publication> {
     ring: u64,
@@ -336,18 +334,19 @@ pub struct Ends<T: Send + Sync, W: WaitStrategy, P: Publication> {
 }
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Ends<T, W, P> {
-    /// The consumer `id`; `None` when it was taken before, or is of another ring.
+    /// Takes consumer `id`. Returns `None` if it was already taken or belongs to another ring.
     pub fn take(&mut self, id: ConsumerId) -> Option<Consumer<T, W, P>> {
         self.consumers.get_mut(id.place).filter(|_| id.ring == self.ring)?.take()
     }
 }
 
 impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
-    /// A ring of `capacity` events, rounded up to a power of two, each made by `event`; `wait` makes the strategy by which
-    /// consumers wait for events and producers for room.
+    /// Starts a ring of `capacity` events, rounded up to a power of two.
+    ///
+    /// `event` makes each event; `wait` makes the strategies by which consumers wait for events and producers for room.
     ///
     /// # Panics
-    /// When `capacity` exceeds [`MAX_CAPACITY`](crate::spsc::MAX_CAPACITY).
+    /// If `capacity` exceeds [`MAX_CAPACITY`](crate::spsc::MAX_CAPACITY).
     pub fn new(capacity: usize, event: impl FnMut() -> T, wait: impl Fn() -> W + 'static) -> Self {
         static RINGS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let mut event = event;
@@ -356,19 +355,19 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
         Self { ring, events, nodes: Vec::new(), wait: Box::new(wait) }
     }
 
-    /// A consumer that reads every event after all of `follows` have; after its publication, when there are none.
+    /// Adds a consumer that reads each event after all of `follows` have, or once it is published if `follows` is empty.
     ///
     /// # Panics
-    /// When one of `follows` is of another builder.
+    /// If one of `follows` belongs to another builder.
     pub fn consumer(&mut self, name: &str, follows: &[ConsumerId]) -> ConsumerId {
         self.add(name, follows, false)
     }
 
-    /// A consumer that may change the events: those behind it see them changed. No other consumer may read at the same
-    /// time, so each must be before it or behind it; that is checked when the ring is made.
+    /// Adds a consumer that may change events; the consumers after it see the changes. No other consumer may read at the same
+    /// time, so each must come before or after it. Building the ring checks this.
     ///
     /// # Panics
-    /// When one of `follows` is of another builder.
+    /// If one of `follows` belongs to another builder.
     pub fn mutator(&mut self, name: &str, follows: &[ConsumerId]) -> ConsumerId {
         self.add(name, follows, true)
     }
@@ -389,19 +388,19 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
         ConsumerId { place: self.nodes.len() - 1, ring: self.ring }
     }
 
-    /// The ring, with one producer.
+    /// Builds the ring with one producer.
     ///
     /// # Panics
-    /// When there is no consumer, or one that mutates is side by side with another.
+    /// If there is no consumer, or a mutator runs beside another consumer.
     pub fn single_producer(self) -> (Producer<T, W>, Ends<T, W, Single>) {
         let (shared, ends) = self.build(|_| Single);
         (Producer { next: 0, limit: shared.slots.len(), shared }, ends)
     }
 
-    /// The ring, with a producer that can be cloned.
+    /// Builds the ring with a producer that can be cloned.
     ///
     /// # Panics
-    /// When there is no consumer, or one that mutates is side by side with another.
+    /// If there is no consumer, or a mutator runs beside another consumer.
     pub fn multi_producer(self) -> (MultiProducer<T, W>, Ends<T, W, Multi>) {
         let (shared, ends) = self.build(Multi::new);
         (MultiProducer { slowest: 0, shared }, ends)
@@ -451,18 +450,18 @@ impl<T: Send + Sync, W: WaitStrategy> Builder<T, W> {
     }
 }
 
-/// The only producer of a ring. Dropping it closes the ring. As every end it has cache lines of its own.
+/// The only producer of a ring. Dropping it closes the ring. Like every end, it has its own cache lines.
 #[repr(align(128))]
 pub struct Producer<T: Send + Sync, W: WaitStrategy> {
     next: usize,
-    /// What the slowest consumer had done when it was looked at last, and the capacity.
+    /// Events the slowest consumer had done at the last look, plus the capacity.
     limit: usize,
     shared: Arc<Shared<T, W, Single>>,
 }
 
 impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
-    /// Publishes one event. `write` updates the old event in its slot. Waits while the ring is full. Returns the event's
-    /// sequence. If `write` panics, nothing is published.
+    /// Publishes one event, waiting while the ring is full. `write` updates the old event in its slot. Returns the event's
+    /// sequence. Publishes nothing if `write` panics.
     ///
     /// # Errors
     /// [`PublishError::Closed`] and [`PublishError::Failed`].
@@ -474,10 +473,10 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
         Ok(self.put(write))
     }
 
-    /// As [`publish`](Self::publish), without waiting.
+    /// Like [`publish`](Self::publish), without waiting.
     ///
     /// # Errors
-    /// [`PublishError::Full`] besides the others.
+    /// Also [`PublishError::Full`].
     #[inline]
     pub fn try_publish(&mut self, write: impl FnOnce(&mut T)) -> Result<usize, PublishError> {
         if self.next == self.limit {
@@ -495,8 +494,8 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
                 prefetch::write_ahead(self.shared.slot(sequence + ahead));
             }
         }
-        // SAFETY: the sequence is below the limit, so every consumer is done with what was in its slot; it is not
-        // published, so none looks at it; there is no other producer.
+        // SAFETY: the sequence is below the limit, so every consumer is done with the slot's previous event. The sequence is not
+        // published yet, so no consumer reads it. There is no other producer.
         self.shared.slot(sequence).with_mut(|event| write(unsafe { &mut *event }));
         self.advance(1);
         sequence
@@ -510,14 +509,14 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
         self.shared.for_events.notify_of(News::Published);
     }
 
-    /// Publishes `count` events at once: `write` is called for each, with its place in the batch. Waits until all have room.
-    /// Returns the sequence of the first. If `write` panics, none is published.
+    /// Publishes `count` events together, waiting until all have room. `write` is called for each with its index in the batch.
+    /// Returns the sequence of the first. Publishes nothing if `write` panics.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
     ///
     /// # Panics
-    /// When `count` exceeds the capacity.
+    /// If `count` exceeds the capacity.
     #[inline]
     pub fn publish_batch(
         &mut self,
@@ -537,8 +536,8 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
         Ok(first)
     }
 
-    /// Looks at the consumers: is there room for `count` events from `next` on? Returns the new limit. It takes no reference to the
-    /// producer, so that the loop of a caller can keep its fields in registers.
+    /// Checks the consumers for room for `count` events from `next` on. Returns the new limit. It takes no reference to the
+    /// producer, so that a caller's loop can keep the producer's fields in registers.
     #[inline(never)]
     fn look_for(shared: &Shared<T, W, Single>, next: usize, count: usize) -> Result<usize, PublishError> {
         let slowest = shared.slowest();
@@ -562,18 +561,18 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
         looked
     }
 
-    /// Slots of the ring.
+    /// Returns the number of slots.
     pub fn capacity(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// Events that the slowest consumer has not done yet: how full the ring is now.
+    /// Returns the number of events that the slowest consumer has not done yet.
     pub fn fill(&self) -> usize {
         fill(self.next, self.shared.slowest())
     }
 }
 
-/// The events between the slowest consumer and `published`.
+/// Returns the number of events between the slowest consumer and `published`.
 const fn fill(published: usize, slowest: usize) -> usize {
     if slowest == GONE { 0 } else { published.saturating_sub(slowest) }
 }
@@ -591,17 +590,17 @@ impl<T: Send + Sync, W: WaitStrategy> std::fmt::Debug for Producer<T, W> {
     }
 }
 
-/// One of several producers of a ring; clone it for the others. The ring closes when the last is dropped.
+/// One of several producers of a ring, cloned to make more. Dropping the last one closes the ring.
 #[repr(align(128))]
 pub struct MultiProducer<T: Send + Sync, W: WaitStrategy> {
-    /// What the slowest consumer had done when this producer looked last.
+    /// Events the slowest consumer had done when this producer last looked.
     slowest: usize,
     shared: Arc<Shared<T, W, Multi>>,
 }
 
 impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
-    /// Publishes one event: see [`Producer::publish`]. If `write` panics, the ring has failed: its slot is claimed, and what
-    /// is half written is never shown.
+    /// Publishes one event: see [`Producer::publish`]. If `write` panics, the ring has failed, because its slot is claimed.
+    /// Consumers never see the half-written event.
     ///
     /// # Errors
     /// [`PublishError::Closed`] and [`PublishError::Failed`].
@@ -615,13 +614,13 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         })
     }
 
-    /// Publishes `count` events with one claim: they follow each other. See [`Producer::publish_batch`].
+    /// Publishes `count` consecutive events with one claim. See [`Producer::publish_batch`].
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
     ///
     /// # Panics
-    /// When `count` exceeds the capacity.
+    /// If `count` exceeds the capacity.
     #[inline]
     pub fn publish_batch(
         &mut self,
@@ -631,7 +630,7 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         assert!(count <= self.capacity(), "a batch of {count} never fits into {} slots", self.capacity());
         let first = self.shared.cursor.fetch_add(count, Ordering::AcqRel);
         if let Err(error) = self.wait_for(first + count) {
-            // The claimed events will not be published: the producers and consumers behind cannot go on.
+            // The claimed events will never be published, so nothing after them can be read.
             self.shared.fail(A_PRODUCER);
             return Err(error);
         }
@@ -642,13 +641,13 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
     /// Publishes one event if there is room.
     ///
     /// # Errors
-    /// [`PublishError::Full`] besides those of [`publish`](Self::publish).
+    /// [`PublishError::Full`], and those of [`publish`](Self::publish).
     #[inline]
     pub fn try_publish(&mut self, write: impl FnOnce(&mut T)) -> Result<usize, PublishError> {
         let mut claimed = self.shared.cursor.load(Ordering::Acquire);
         loop {
             self.look_for(claimed + 1)?;
-            // Claims only what has room, so that nothing claimed has to wait.
+            // Claim only a sequence that has room, so that no claim has to wait.
             let won = self.shared.cursor.compare_exchange_weak(
                 claimed,
                 claimed + 1,
@@ -681,8 +680,8 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         }
         let claimed = Claimed(&self.shared);
         self.shared.slots(first, count).enumerate().for_each(|(at, slot)| {
-            // SAFETY: the sequence was claimed by this producer alone and has room: every consumer is done with what was
-            // in its slot. Its flag is not set, so none looks at it.
+            // SAFETY: only this producer claimed the sequence, and it has room: every consumer is done with the slot's previous
+            // event. Its flag is not set, so no consumer reads it.
             slot.with_mut(|event| write(at, unsafe { &mut *event }));
         });
         std::mem::forget(claimed);
@@ -692,7 +691,7 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         self.shared.for_events.notify_of(News::Published);
     }
 
-    /// Whether all events below `end` have room.
+    /// Checks that all events below `end` have room.
     #[inline]
     fn look_for(&mut self, end: usize) -> Result<(), PublishError> {
         if end <= self.slowest + self.shared.slots.len() {
@@ -722,12 +721,12 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         looked
     }
 
-    /// Slots of the ring.
+    /// Returns the number of slots.
     pub fn capacity(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// Events claimed that the slowest consumer has not done yet: how full the ring is now.
+    /// Returns the number of claimed events that the slowest consumer has not done yet.
     pub fn fill(&self) -> usize {
         fill(self.shared.cursor.load(Ordering::Acquire), self.shared.slowest())
     }
@@ -753,47 +752,48 @@ impl<T: Send + Sync, W: WaitStrategy> std::fmt::Debug for MultiProducer<T, W> {
     }
 }
 
-/// A reader of every event. Dropping it lets the others go on without it.
+/// A reader of every event. If it is dropped, the others continue without it.
 #[repr(align(128))]
 pub struct Consumer<T: Send + Sync, W: WaitStrategy, P: Publication> {
     place: usize,
     done: usize,
     readable: usize,
-    /// Events that the last look found.
+    /// Events found by the last look.
     found: usize,
-    /// It panicked while it handled an event, whether or not it was the first of the ring to do so.
+    /// Whether it failed, even if another failure in the ring came first.
     has_failed: bool,
     shared: Arc<Shared<T, W, P>>,
 }
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
-    /// Passes the readable events to `handle`: event, sequence, and whether it is the last of the batch. At most an eighth of
-    /// the ring at a time: the next call continues the same batch. Returns their number, 0 when there is none now.
+    /// Passes readable events to `handle`: the event, its sequence, and whether it ends the batch. Handles at most an eighth of
+    /// the ring; the next call continues the same batch. Returns the number of events, 0 if none is readable now.
     ///
     /// # Errors
-    /// When no more events will come.
+    /// If no more events will arrive.
     #[inline]
     pub fn poll(&mut self, mut handle: impl FnMut(&T, usize, bool)) -> Result<usize, PollError> {
         self.pass(|slot, sequence, is_last| {
-            // SAFETY: the slot's sequence is readable: published, done by all that this consumer follows, and not written
-            // again before this consumer is done. Only readers share it, as mutators are alone.
+            // SAFETY: the sequence is readable: it is published, all consumers that this one follows are done with it, and no
+            // producer overwrites it before this consumer is done. Only readers share the event, because nothing runs beside a
+            // mutator.
             slot.with(|event| handle(unsafe { &*event }, sequence, is_last));
         })
     }
 
-    /// As [`poll`](Self::poll), with events that may be changed.
+    /// Like [`poll`](Self::poll), with mutable events.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
     ///
     /// # Panics
-    /// When the consumer was not declared by [`Builder::mutator`].
+    /// If the consumer was not declared by [`Builder::mutator`].
     #[inline]
     pub fn poll_mut(&mut self, mut handle: impl FnMut(&mut T, usize, bool)) -> Result<usize, PollError> {
         assert!(self.mutates(), "a consumer that others may read beside cannot change events");
         self.pass(|slot, sequence, is_last| {
-            // SAFETY: as in `poll`; and no other consumer reads it now, since every other consumer is before this one and done,
-            // or behind it and waiting: checked when the ring was made.
+            // SAFETY: as in `poll`. No other consumer reads the event now: each comes before this one and is done, or after it
+            // and waits, as checked when the ring was built.
             slot.with_mut(|event| handle(unsafe { &mut *event }, sequence, is_last));
         })
     }
@@ -832,15 +832,14 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         Ok(end - first)
     }
 
-    /// Marks the ring as failed by this consumer: it stops, and all producers and consumers get an error that names it. The
-    /// events that this consumer has not done do not count as done.
+    /// Stops this consumer and marks the ring as failed: producers and consumers get an error that names it. Its unfinished
+    /// events do not count as done.
     pub fn fail(mut self) {
         self.has_failed = true;
         self.shared.fail(self.place + FIRST_CONSUMER);
     }
 
-    /// Marks the next `count` events, or as many as there are, as done without reading them. Returns how many. It is for a
-    /// consumer that only holds others back.
+    /// Marks up to `count` events as done without reading them. Returns how many. For a consumer that only holds others back.
     pub fn pass_over(&mut self, count: usize) -> usize {
         if self.readable - self.done < count {
             self.look();
@@ -862,11 +861,11 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
 
     #[inline(always)]
     fn done_slot(&self) -> &AtomicUsize {
-        // A consumer's place is that of its node, of which there are as many; `done` has one for each.
+        // A consumer's place is its node's index, and `done` has one entry per node.
         &self.shared.done[self.place]
     }
 
-    /// Looks up to where there are events to read; it rests first when the last look found several.
+    /// Updates the end of the readable events, after a rest if the last look found several.
     #[inline(never)]
     fn look(&mut self) {
         rest_after(self.found, self.capacity());
@@ -879,7 +878,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         if let Some(failed) = self.shared.failure() {
             return Err(PollError::Failed(failed));
         }
-        // The order matters: what the last producer published before it went is in the cursor that is read after.
+        // The order matters: the cursor, read second, includes everything the last producer published before it was dropped.
         if self.shared.producers.load(Ordering::Acquire) == 0
             && self.shared.cursor.load(Ordering::Acquire) == self.done
         {
@@ -888,13 +887,13 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         Ok(0)
     }
 
-    /// Hands every event to `handle` until the ring is closed and read to its end, waiting by the ring's strategy.
+    /// Passes every event to `handle` until the ring is closed and drained, waiting by the ring's strategy.
     ///
     /// # Errors
-    /// [`Failed`] when another consumer panicked and nothing more can come.
+    /// [`Failed`] if another consumer or a producer failed and no more events can arrive.
     ///
     /// # Panics
-    /// When `handle` does; the ring has failed then.
+    /// If `handle` panics; the ring has then failed.
     pub fn run(&mut self, mut handle: impl FnMut(&T, usize, bool)) -> Result<(), Failed> {
         loop {
             match self.poll(&mut handle) {
@@ -906,13 +905,13 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         }
     }
 
-    /// As [`run`](Self::run), with events that may be changed.
+    /// Like [`run`](Self::run), with mutable events.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     ///
     /// # Panics
-    /// As [`run`](Self::run), and when the consumer was not declared by [`Builder::mutator`].
+    /// As [`run`](Self::run), and if the consumer was not declared by [`Builder::mutator`].
     pub fn run_mut(&mut self, mut handle: impl FnMut(&mut T, usize, bool)) -> Result<(), Failed> {
         loop {
             match self.poll_mut(&mut handle) {
@@ -924,7 +923,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         }
     }
 
-    /// Waits until there is an event to read, the end or a failure.
+    /// Waits until there is an event to read, the ring is closed, or it has failed.
     #[inline(never)]
     pub fn wait(&mut self) {
         let Self { shared, place, done, readable, .. } = self;
@@ -937,17 +936,17 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         });
     }
 
-    /// Events published (claimed, with several producers) that this consumer has not done yet.
+    /// Returns the number of events published (claimed, with several producers) that this consumer has not done yet.
     pub fn lag(&self) -> usize {
         self.shared.cursor.load(Ordering::Acquire) - self.done
     }
 
-    /// The consumer's name.
+    /// Returns the consumer's name.
     pub fn name(&self) -> &str {
         self.shared.nodes.get(self.place).map_or("", |node| &node.name)
     }
 
-    /// Slots of the ring.
+    /// Returns the number of slots.
     pub fn capacity(&self) -> usize {
         self.shared.slots.len()
     }
@@ -955,8 +954,8 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Drop for Consumer<T, W, P> {
     fn drop(&mut self) {
-        // A failed consumer keeps its place: its unfinished events must not count as done. So does one whose thread panics
-        // elsewhere before it has finished its events.
+        // A failed consumer keeps its place, so that its unfinished events do not count as done. The same holds if its thread
+        // panics outside the consumer.
         if !self.has_failed {
             if std::thread::panicking() {
                 self.shared.fail(self.place + FIRST_CONSUMER);

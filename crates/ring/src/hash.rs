@@ -1,6 +1,6 @@
 //! A hash that is the same on every machine and in every build.
 
-/// FNV-1a of 64 bits.
+/// Returns the 64-bit FNV-1a hash of `bytes`.
 ///
 /// ```
 /// assert_eq!(tapeworks_ring::hash::fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);

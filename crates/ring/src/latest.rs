@@ -1,7 +1,7 @@
-//! The latest value of each of many keys: one writer, readers in other processes, over a file in shared memory.
+//! The latest value of each of many keys, for readers in other processes.
 //!
-//! A reader that begins late has every value at once, and a reader that looks seldom reads nothing in between: unlike
-//! [`broadcast`](crate::broadcast), there is no stream to keep up with.
+//! One writer updates a file in shared memory. A late reader sees every value immediately, and an infrequent reader skips
+//! intermediate values. Unlike with [`broadcast`](crate::broadcast), there is no stream to keep up with.
 //!
 //! ```
 //! use tapeworks_ring::latest::{Reader, Writer};
@@ -22,10 +22,11 @@
 //! # }
 //! ```
 //!
-//! # How
-//! A hash table of slots with linear probing, which only grows: a key keeps its place as long as the file lives, so a reader looks for it
-//! once. Each slot has a sequence before its words: odd while they are written, even when they are whole, 0 where there is no key. A reader takes
-//! the sequence, the words and the sequence again, and tries again if it has changed.
+//! # How it works
+//! The file is a hash table with linear probing that only grows. A key keeps its place for the life of the file, so a reader
+//! looks it up once. Each slot holds a sequence, then its words. The sequence is odd while they are being written, even once they
+//! are complete, and 0 if the slot has no key. A reader reads the sequence, the words, and the sequence again, and retries if it
+//! changed.
 //!
 //! Cost: the writer stores the words of the key and the value and two more; a reader copies them.
 
@@ -35,18 +36,18 @@ pub use self::file::{Place, Reader, Writer};
 pub use crate::shared_file::{AttachError, CreateError};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What a slot has for a reader.
+/// The state of a slot for a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slot {
     /// No key.
     Empty,
-    /// It was copied.
+    /// A key and a value, which were copied.
     Whole,
-    /// It was being written.
+    /// The slot was being written.
     Changing,
 }
 
-/// Reads a slot into pieces of eight bytes.
+/// Copies a slot into pieces of eight bytes.
 #[inline(always)]
 fn read_slot<'a>(
     sequence: &AtomicU64,
@@ -63,7 +64,7 @@ fn read_slot<'a>(
     for (word, bytes) in words.iter().zip(into) {
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
     }
-    // A reader that saw a newer word sees, behind this, that it was being written.
+    // After this fence, a reader that saw a newer word also sees the newer sequence.
     fence(Ordering::Acquire);
     if sequence.load(Ordering::Relaxed) == before { Slot::Whole } else { Slot::Changing }
 }
@@ -84,27 +85,27 @@ mod file {
 
     const LATEST: Kind = Kind { magic: u64::from_le_bytes(*b"TWLATST1"), name: "latest-value" };
 
-    /// Looks at a slot that is being written before a reader gives up: the writer has stopped inside it.
+    /// Attempts to read a slot before a reader gives up, assuming that the writer stopped in the middle of it.
     const LOOKS: u32 = 100_000;
 
-    /// The place of a key in a file, as long as its writer has it.
+    /// The place of a key in a file, valid as long as its writer has the file.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Place(u64);
 
-    /// FNV-1a over the key's bytes, mixed at the end for its low bits.
+    /// FNV-1a of the key's bytes, folded to improve the low bits.
     fn hash(key: &[u8]) -> u64 {
         let sum = crate::hash::fnv1a(key);
         sum ^ (sum >> 32)
     }
 
-    /// The sequence and the words of a slot.
+    /// Returns the sequence and the words of a slot.
     #[inline(always)]
     fn slot<K, V>(words: &Words, place: u64) -> Option<(&AtomicU64, &[AtomicU64])> {
         let stride = stride(size_of::<K>() + size_of::<V>());
         words.get(HEADER + place as usize * stride, stride).split_first()
     }
 
-    /// Reads a slot, as often as it changes meanwhile. `None`: there is no key, or the writer has stopped inside it.
+    /// Reads a slot, retrying if it changes. Returns `None` if it has no key, or if the writer stopped in the middle of it.
     #[inline]
     fn read<K, V>(words: &Words, place: u64) -> Option<(K, V)>
     where
@@ -112,7 +113,7 @@ mod file {
         V: FromBytes + IntoBytes,
     {
         let (sequence, words) = slot::<K, V>(words, place)?;
-        // Any bytes are a key and a value: half overwritten ones are valid and dropped.
+        // Any bytes are a valid key and value, so half overwritten ones are valid too, and are dropped.
         let (mut key, mut value) = (K::new_zeroed(), V::new_zeroed());
         for _ in 0..LOOKS {
             let pieces =
@@ -126,7 +127,7 @@ mod file {
         None
     }
 
-    /// The bytes of a slot's words; 0, which no file takes, where either's are not whole.
+    /// Returns the bytes of a slot's words, or 0, which no file accepts, if either size is not a multiple of 8.
     const fn item_bytes<K, V>() -> usize {
         if size_of::<K>().is_multiple_of(8) && size_of::<V>().is_multiple_of(8) {
             size_of::<K>() + size_of::<V>()
@@ -135,7 +136,7 @@ mod file {
         }
     }
 
-    /// The end that writes. There is one; dropping it closes the file.
+    /// The writing end. There is only one; dropping it closes the file.
     #[derive(Debug)]
     pub struct Writer<K, V> {
         file: Written,
@@ -149,19 +150,19 @@ mod file {
         K: FromBytes + IntoBytes + Immutable + Copy + PartialEq,
         V: FromBytes + IntoBytes + Immutable + Copy,
     {
-        /// Makes the file with room for `keys` keys, replacing an old one. `meaning` is any number that identifies the layout of a key and a
-        /// value: readers must give the same. Both are whole words of eight bytes.
+        /// Creates the file with room for `keys` keys, replacing an old one. `meaning` is any number that identifies the layout
+        /// of a key and a value; readers must pass the same. The sizes of both must be multiples of eight bytes.
         ///
         /// # Errors
-        /// When the file cannot be made, or a living writer has it.
+        /// If the file cannot be created, or a live writer holds it.
         pub fn create(path: &Path, keys: usize, meaning: u64) -> Result<Self, CreateError> {
-            // At most half of the slots are taken, so that a search is short.
+            // Use at most half of the slots, so that probing stays short.
             let (file, capacity) =
                 Written::create(path, &LATEST, item_bytes::<K, V>(), keys.saturating_mul(2), meaning)?;
             Ok(Self { file, mask: capacity - 1, keys: 0, items: PhantomData })
         }
 
-        /// The place of a key, which takes one if it has none. `None`: the file is full.
+        /// Returns the place of a key, adding the key if it is new. Returns `None` if the file is full.
         pub fn place(&mut self, key: &K) -> Option<Place> {
             let mut place = hash(key.as_bytes()) & self.mask;
             while let Some(pair) = read::<K, V>(&self.file.words, place) {
@@ -192,25 +193,25 @@ mod file {
             let Some((sequence, words)) = slot::<K, V>(&self.file.words, place) else { return };
             let bytes = key.as_bytes().chunks_exact(8).chain(value.as_bytes().chunks_exact(8));
             let pair = bytes.map(|word| word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)));
-            // Only this end writes: the sequence is 2 after the first time, then 4.
+            // Only this end writes: the sequence is 2 after the first write, then 4.
             write_slot(sequence, words, pair, sequence.load(Ordering::Relaxed) / 2);
         }
 
-        /// Sets the heartbeat, a number that says nothing but that it is another one. The writer of values that change seldom sets it at
-        /// equal intervals: a reader then knows that the latest value is still true.
+        /// Sets the heartbeat to a number that differs from the last one. The writer of rarely changing values sets it at regular
+        /// intervals, so that readers know the latest value still holds.
         #[inline]
         pub fn beat(&mut self, number: u64) {
             self.file.words.word(HEARTBEAT).store(number, Ordering::Release);
         }
 
-        /// How many keys there are.
+        /// Returns the number of keys.
         #[must_use]
         pub const fn keys(&self) -> u64 {
             self.keys
         }
     }
 
-    /// An end that reads. Any number of them, in any process.
+    /// A reading end. There may be any number, in any process.
     #[derive(Debug)]
     pub struct Reader<K, V> {
         file: Attached,
@@ -226,13 +227,13 @@ mod file {
         /// Attaches to a file that a writer holds. `meaning` must be the writer's.
         ///
         /// # Errors
-        /// When the file is another one, is cut, holds other keys or values, or has no living writer.
+        /// If the file is of another kind, is truncated, holds other keys or values, or has no live writer.
         pub fn attach(path: &Path, meaning: u64) -> Result<Self, AttachError> {
             let (file, capacity) = Attached::open(path, &LATEST, item_bytes::<K, V>(), meaning)?;
             Ok(Self { file, mask: capacity - 1, items: PhantomData })
         }
 
-        /// The place of a key, if the writer has it by now.
+        /// Returns the place of a key, if the writer has added it.
         #[must_use]
         pub fn find(&self, key: &K) -> Option<Place> {
             let mut place = hash(key.as_bytes()) & self.mask;
@@ -245,33 +246,33 @@ mod file {
             None
         }
 
-        /// The latest value of a key. `None`: the writer has stopped while it wrote it.
+        /// Returns the latest value of a key, or `None` if the writer stopped in the middle of writing it.
         #[inline]
         #[must_use]
         pub fn get(&self, Place(place): Place) -> Option<V> {
             read::<K, V>(&self.file.words, place & self.mask).map(|(_, value)| value)
         }
 
-        /// How many keys there are.
+        /// Returns the number of keys.
         #[must_use]
         pub fn keys(&self) -> u64 {
             self.file.words.word(CURSOR).load(Ordering::Acquire)
         }
 
-        /// The heartbeat: a writer that hangs leaves it as it is. 0 before the first one.
+        /// Returns the heartbeat, which stops changing if the writer hangs. It is 0 before the first one.
         #[inline]
         #[must_use]
         pub fn heartbeat(&self) -> u64 {
             self.file.words.word(HEARTBEAT).load(Ordering::Acquire)
         }
 
-        /// Whether the writer's process lives. It is a system call: ask from time to time, not for each value.
+        /// Returns whether the writer's process is alive. This is a system call: check periodically, not for each value.
         #[must_use]
         pub fn is_writer_alive(&self) -> bool {
             self.file.is_writer_alive()
         }
 
-        /// When the writer made the file, in nanoseconds since 1970: distinguishes one session from the next.
+        /// Returns when the writer created the file, in nanoseconds since 1970, which identifies the session.
         #[must_use]
         pub fn session(&self) -> u64 {
             self.file.session()

@@ -1,19 +1,19 @@
 //! Queues, waiting and memory for low-latency pipelines.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`spsc`] | a wait-free bounded queue from one thread to one other |
+//! | [`spsc`] | a wait-free bounded queue from one thread to another |
 //! | [`disruptor`] | a ring that several consumers read in place: multicast, pipelines, diamonds, one producer or many |
-//! | [`broadcast`] | one writer, readers in other processes, over a file in shared memory |
+//! | [`broadcast`] | one writer and readers in other processes, over a file in shared memory |
 //! | [`latest`] | the latest value of each key, for readers in other processes |
-//! | [`wait`] | how to wait for another core: spin, yield, back off, park |
-//! | [`pool`] | slots of one size, by number |
+//! | [`wait`] | strategies for waiting on another core: spin, yield, back off, park |
+//! | [`pool`] | slots of one size, addressed by number |
 //! | [`cpu`] | pinning, real-time priority, locked memory |
 //! | [`clock`] | the processor's time-stamp counter in nanoseconds |
 //! | [`align`] | separate cache lines for values that two cores write |
 //! | [`memory`] | large zeroed tables in huge pages |
-//! | [`prefetch`] | loads a cache line before it is needed |
-//! | [`counting`] | an allocator that proves in a test that a path allocates nothing |
+//! | [`prefetch`] | loading a cache line before it is needed |
+//! | [`counting`] | an allocator that lets a test prove that a path does not allocate |
 
 pub mod align;
 pub mod broadcast;
@@ -32,7 +32,7 @@ pub mod spsc;
 mod sync;
 pub mod wait;
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

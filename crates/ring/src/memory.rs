@@ -1,13 +1,12 @@
 //! Large tables in huge pages.
 //!
-//! A table of hundreds of megabytes that is accessed at random misses the translation cache on nearly every access when it
-//! lies in 4 KiB pages; in 2 MiB pages the translations of gigabytes fit into it. [`Region`] requests memory of the kernel in
-//! such pages: first from those set aside for it (`MAP_HUGETLB`; there are none until an administrator sets
-//! `vm.nr_hugepages`), then by advice (`MADV_HUGEPAGE`), and returns what it got ([`Backing`]). Every page is touched at
-//! the start, after the advice, which would come too late for pages touched before: no first use faults on the hot path.
-//! [`HugeVec`] is an array in such memory.
+//! Random access to a table of hundreds of megabytes in 4 KiB pages misses the TLB almost every time; with 2 MiB pages, the TLB
+//! covers gigabytes. [`Region`] requests such pages from the kernel: first from the reserved pool (`MAP_HUGETLB`, empty until an
+//! administrator sets `vm.nr_hugepages`), then by advice (`MADV_HUGEPAGE`). [`Backing`] reports which pages it got. `Region`
+//! touches every page up front, after the advice, because advice does not affect pages touched earlier. The hot path therefore
+//! takes no page faults. [`HugeVec`] is an array in such memory.
 //!
-//! Cost: the start touches every page, some 0.1 ms a megabyte. After that it is memory.
+//! Cost: touching the pages at startup takes about 0.1 ms per megabyte. After that it is ordinary memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -19,19 +18,18 @@ use zerocopy::FromZeros;
 /// The size of a huge page, in bytes.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Tables smaller than this are allocated cache-aligned, without huge pages, in bytes.
+/// Tables smaller than this, in bytes, are cache-aligned and do not use huge pages.
 pub const HUGE_THRESHOLD_BYTES: usize = HUGE_PAGE_BYTES / 2;
 
-/// The alignment of a small table: one cache line, in bytes.
+/// The alignment of a small table, in bytes: one cache line.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// The pages that memory lies in.
+/// The kind of pages that back a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Huge pages that were set aside (`MAP_HUGETLB`): they stay huge.
+    /// Reserved huge pages (`MAP_HUGETLB`), which stay huge.
     HugeTlb,
-    /// Huge pages by advice: so many bytes of the region at the moment of the query. The kernel may split them when memory is
-    /// short.
+    /// Huge pages by advice, as of the query. The kernel may split them when memory is short.
     TransparentHuge {
         /// Bytes in huge pages.
         bytes: usize,
@@ -40,24 +38,24 @@ pub enum Backing {
     Ordinary,
 }
 
-/// What to do with memory at the start, besides touching it.
+/// What to do with memory at startup, besides touching it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RegionOptions {
     /// Do not request huge pages.
     pub ordinary_pages: bool,
-    /// Keep the memory from being written to swap (`mlock`).
+    /// Keep the memory out of swap (`mlock`).
     pub lock: bool,
 }
 
-/// Zeroed memory straight from the kernel, in huge pages where it gives them, every page touched.
+/// Zeroed memory straight from the kernel, in huge pages if possible, with every page touched.
 ///
 /// Derefs to bytes.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
-    /// Bytes to use.
+    /// Usable bytes.
     bytes: usize,
-    /// The mapping from `mapped_start` on: it may begin before `start`, which is aligned to a huge page.
+    /// The start of the mapping, which may precede `start`, because `start` is aligned to a huge page.
     mapped_start: NonNull<u8>,
     mapped_bytes: usize,
     is_hugetlb: bool,
@@ -70,10 +68,10 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `bytes` of zeros.
+    /// Maps `bytes` zeroed bytes.
     ///
     /// # Errors
-    /// When the kernel has no memory for it, or refuses to lock it (the limit `RLIMIT_MEMLOCK`).
+    /// If the kernel has no memory, or refuses to lock it (`RLIMIT_MEMLOCK`).
     pub fn map(bytes: usize, options: RegionOptions) -> io::Result<Self> {
         let too_large =
             || io::Error::new(io::ErrorKind::OutOfMemory, format!("{bytes} bytes do not fit into memory"));
@@ -86,11 +84,11 @@ impl Region {
                 Self { start, bytes, mapped_start, mapped_bytes, is_hugetlb: true, is_locked: false };
             return region.prepared(options);
         }
-        // One huge page more, so that the region can begin on the border of one.
+        // One extra huge page, so that the region can start on a huge page boundary.
         let mapped_bytes = pages.checked_add(HUGE_PAGE_BYTES).ok_or_else(too_large)?;
         let mapped_start = kernel::map(mapped_bytes, kernel::Pages::Ordinary)?;
         let skipped = mapped_start.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        // SAFETY: less than a huge page is skipped, and one more than needed was mapped.
+        // SAFETY: this skips less than a huge page, and one more than needed was mapped.
         let start = unsafe { mapped_start.add(skipped) };
         let region = Self { start, bytes, mapped_start, mapped_bytes, is_hugetlb: false, is_locked: false };
         if !options.ordinary_pages {
@@ -101,7 +99,8 @@ impl Region {
 
     fn prepared(mut self, options: RegionOptions) -> io::Result<Self> {
         for page in self.iter_mut().step_by(4096) {
-            // SAFETY: a reference is valid to write. Volatile, since a zero written to zeros could be left out.
+            // SAFETY: a reference is valid to write. The write is volatile because the compiler could drop a zero written over
+            // zeros.
             unsafe { std::ptr::from_mut(page).write_volatile(0) };
         }
         if options.lock {
@@ -111,7 +110,7 @@ impl Region {
         Ok(self)
     }
 
-    /// The pages it lies in now. Reads `/proc/self/smaps`: for start-up and reports.
+    /// Returns the kind of pages that back it now. Reads `/proc/self/smaps`, so use it for startup and reports.
     pub fn backing(&self) -> Backing {
         if self.is_hugetlb {
             return Backing::HugeTlb;
@@ -122,7 +121,7 @@ impl Region {
         }
     }
 
-    /// Whether it is kept from being written to swap.
+    /// Returns whether it is kept out of swap.
     pub const fn is_locked(&self) -> bool {
         self.is_locked
     }
@@ -133,7 +132,7 @@ impl Deref for Region {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes from `start` are mapped, initialised (the kernel gives zeros), and owned.
+        // SAFETY: `bytes` bytes from `start` are mapped, initialized (the kernel supplies zeros), and owned.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -170,7 +169,7 @@ mod kernel {
             Pages::HugeTlb => return Err(io::ErrorKind::Unsupported.into()),
             Pages::Ordinary => flags,
         };
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing of the program.
+        // SAFETY: an anonymous mapping at an address chosen by the kernel touches none of the program's memory.
         let start = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
@@ -180,10 +179,10 @@ mod kernel {
         NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// A refusal (an old kernel, a container) leaves ordinary pages.
+    /// Requests huge pages. A refusal (an old kernel, a container) leaves ordinary pages.
     pub(super) fn advise_huge(start: NonNull<u8>, bytes: usize) {
         #[cfg(target_os = "linux")]
-        // SAFETY: the range is mapped, begins on a page and is the caller's; the advice does not change its contents.
+        // SAFETY: the range is mapped, starts on a page and belongs to the caller; the advice does not change its contents.
         unsafe {
             libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
         }
@@ -201,11 +200,11 @@ mod kernel {
     }
 
     pub(super) fn unmap(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the range was mapped by `map`, is owned by the caller, and is not used any more.
+        // SAFETY: the range was mapped by `map`, the caller owns it, and nothing uses it any more.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 
-    /// Bytes of the mappings in this range that lie in transparent huge pages.
+    /// Returns how many bytes of the mappings in this range are in transparent huge pages.
     pub(super) fn transparent_huge_bytes(start: NonNull<u8>, bytes: usize) -> usize {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let (from, to) = (start.as_ptr() as usize, start.as_ptr() as usize + bytes);
@@ -222,24 +221,24 @@ mod kernel {
                 huge_kib += kib.unwrap_or_default();
             }
         }
-        // Neighbours that the kernel merged into one mapping count with it.
+        // This includes neighbors that the kernel merged into the same mapping.
         (huge_kib << 10).min(bytes)
     }
 }
 
-/// Where a [`HugeVec`] has its memory from.
+/// The origin of a [`HugeVec`]'s memory.
 #[derive(Debug)]
 enum Memory {
     /// The kernel.
     Mapped(Region),
-    /// The allocator; nothing, when the layout has no size.
+    /// The allocator, or nothing for a layout of size zero.
     Allocated(Layout),
 }
 
-/// A zeroed array of fixed length, in huge pages when it is large.
+/// A zeroed array of fixed length, in huge pages if it is large.
 ///
-/// Derefs to a slice. The element type must be valid when all its bytes are zero (`zerocopy::FromZeros`), and is `Copy`,
-/// so that nothing needs to be dropped.
+/// Derefs to a slice. All-zero bytes must be a valid element (`zerocopy::FromZeros`). Elements are `Copy`, so nothing needs to be
+/// dropped.
 pub struct HugeVec<T> {
     start: NonNull<T>,
     length: usize,
@@ -252,10 +251,10 @@ unsafe impl<T: Send> Send for HugeVec<T> {}
 unsafe impl<T: Sync> Sync for HugeVec<T> {}
 
 impl<T: FromZeros + Copy> HugeVec<T> {
-    /// Allocates `length` zeroed elements, every page of them touched.
+    /// Allocates `length` zeroed elements and touches every page.
     ///
     /// # Panics
-    /// When `length * size_of::<T>()` overflows `isize`. Aborts, as every allocation does, when memory is exhausted.
+    /// If `length * size_of::<T>()` overflows `isize`. Aborts, like any allocation, if memory is exhausted.
     pub fn zeroed(length: usize) -> Self {
         let bytes = length.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= isize::MAX as usize / 2);
         let layout = bytes
@@ -278,7 +277,7 @@ impl<T: FromZeros + Copy> HugeVec<T> {
         Self { start, length, memory: Memory::Allocated(layout) }
     }
 
-    /// The pages it lies in: see [`Region::backing`]. Small tables lie in ordinary ones.
+    /// Returns the kind of pages that back it: see [`Region::backing`]. Small tables are in ordinary pages.
     pub fn backing(&self) -> Backing {
         match &self.memory {
             Memory::Mapped(region) => region.backing(),
@@ -292,7 +291,7 @@ impl<T> Deref for HugeVec<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `length` elements from `start` are allocated and, being zeroed or written since, initialised.
+        // SAFETY: `length` elements from `start` are allocated, and initialized because they were zeroed or written since.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -354,7 +353,7 @@ mod tests {
         assert_eq!((region.len(), region.as_ptr() as usize % HUGE_PAGE_BYTES), (bytes, 0));
         region[bytes - 1] = 7;
         assert_eq!(region.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 7);
-        // Which pages the kernel has today differs from run to run, but the report must be possible.
+        // The pages that the kernel provides vary from run to run, but the report must work.
         assert!(
             !matches!(region.backing(), Backing::TransparentHuge { bytes } if bytes % HUGE_PAGE_BYTES != 0)
         );

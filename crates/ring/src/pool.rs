@@ -1,22 +1,22 @@
-//! Slots of one size, taken and given back without the allocator.
+//! Slots of one size, taken and returned without the allocator.
 //!
-//! [`Pool`] holds values in slots that lie side by side; a [`Handle`] is the number of a slot. Structures made of handles
-//! (lists, trees, order queues) stay small, survive a move of the pool, and their nodes lie close together. Values taken
-//! one after the other from a fresh pool lie one after the other.
+//! [`Pool`] stores values in adjacent slots; a [`Handle`] is a slot number. Structures made of handles (lists, trees, order
+//! queues) are small, survive moving the pool, and keep their nodes close together. Values inserted in sequence into a fresh pool
+//! are adjacent.
 //!
-//! A handle of a removed value names an empty slot, or the slot's next value: as with any index, the caller must know whether
-//! its handle is still valid.
+//! The handle of a removed value refers to an empty slot or to the slot's next value. As with any index, the caller must know
+//! whether its handle is still valid.
 //!
-//! Cost: an insertion or removal touches the slot and the pool's own line, no lock, no call. [`Pool::with_capacity`] reserves
-//! ahead and touches every page, so that no later call of the kernel is needed; without it the pool grows by doubling, which moves
-//! all slots and is counted ([`Pool::growths`]).
+//! Cost: insertion and removal touch the slot and the pool's own cache line, without locks or calls. [`Pool::with_capacity`]
+//! touches every page up front, so that no page fault follows. Otherwise the pool grows by doubling, which moves all slots and is
+//! counted in [`Pool::growths`].
 
 /// The number of a slot in a [`Pool`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Handle(u32);
 
 impl Handle {
-    /// The slot's number, from 0.
+    /// Returns the slot's number, from 0.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -30,13 +30,13 @@ enum Slot<T> {
     Free(u32),
 }
 
-/// Ends the list of free slots.
+/// The end of the free list.
 const END: u32 = u32::MAX;
 
-/// The most slots of a pool.
+/// The most slots a pool can have.
 pub const MAX_SLOTS: usize = END as usize;
 
-/// The pool has [`MAX_SLOTS`] values already. The value comes back.
+/// The pool already has [`MAX_SLOTS`] values. Contains the rejected value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolFull<T>(
     /// The value that was not inserted.
@@ -51,11 +51,11 @@ impl<T> std::fmt::Display for PoolFull<T> {
 
 impl<T: std::fmt::Debug> std::error::Error for PoolFull<T> {}
 
-/// Slots of one size. Not shared between threads: each has its own.
+/// Slots of one size, for use by one thread.
 #[derive(Debug)]
 pub struct Pool<T> {
     slots: Vec<Slot<T>>,
-    /// The first free slot among `slots`.
+    /// The first free slot.
     free: u32,
     length: usize,
     growths: u64,
@@ -68,25 +68,25 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool without a slot, which grows as it is used.
+    /// Creates a pool without slots, which grows on demand.
     pub const fn new() -> Self {
         Self { slots: Vec::new(), free: END, length: 0, growths: 0 }
     }
 
-    /// A pool with `capacity` slots, whose memory is touched now.
+    /// Creates a pool with `capacity` slots and touches their memory now.
     ///
     /// # Panics
-    /// When `capacity` exceeds [`MAX_SLOTS`].
+    /// If `capacity` exceeds [`MAX_SLOTS`].
     pub fn with_capacity(capacity: usize) -> Self {
         let mut pool = Self::new();
         pool.reserve(capacity);
         pool
     }
 
-    /// Makes room for `additional` values more than there are, and touches their memory now.
+    /// Makes room for `additional` more values and touches their memory now.
     ///
     /// # Panics
-    /// When that exceeds [`MAX_SLOTS`].
+    /// If the total exceeds [`MAX_SLOTS`].
     pub fn reserve(&mut self, additional: usize) {
         let wanted = self.length.saturating_add(additional);
         assert!(wanted <= MAX_SLOTS, "{wanted} slots cannot be numbered");
@@ -95,7 +95,7 @@ impl<T> Pool<T> {
             return;
         }
         self.slots.reserve_exact(wanted - old);
-        // Linked in their order, so that values taken one after the other lie so; before them what was free already.
+        // Link the new slots in order, so that successive insertions are adjacent. Slots that were already free follow them.
         let behind = self.free;
         self.slots.extend(
             (old..wanted).map(|at| Slot::Free(if at + 1 == wanted { behind } else { at as u32 + 1 })),
@@ -103,10 +103,10 @@ impl<T> Pool<T> {
         self.free = old as u32;
     }
 
-    /// Puts a value into a free slot.
+    /// Stores a value in a free slot.
     ///
     /// # Errors
-    /// Gives it back when no more slots can be numbered.
+    /// Returns the value if the pool is full.
     #[inline]
     pub fn insert(&mut self, value: T) -> Result<Handle, PoolFull<T>> {
         if let Some(slot) = self.slots.get_mut(self.free as usize)
@@ -133,7 +133,7 @@ impl<T> Pool<T> {
         Ok(handle)
     }
 
-    /// Takes a value out. `None` when its slot is empty.
+    /// Removes and returns a value, or `None` if its slot is empty.
     #[inline]
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
         let slot = self.slots.get_mut(handle.index())?;
@@ -146,7 +146,7 @@ impl<T> Pool<T> {
         Some(value)
     }
 
-    /// The value of a handle.
+    /// Returns the value of a handle.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         match self.slots.get(handle.index())? {
@@ -155,7 +155,7 @@ impl<T> Pool<T> {
         }
     }
 
-    /// The value of a handle, to change.
+    /// Returns the value of a handle, mutably.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         match self.slots.get_mut(handle.index())? {
@@ -164,22 +164,22 @@ impl<T> Pool<T> {
         }
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is no value.
+    /// Returns whether the pool has no values.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Values that fit without growing.
+    /// Returns how many values fit without growing.
     pub const fn capacity(&self) -> usize {
         self.slots.capacity()
     }
 
-    /// How often the pool grew while it was used. Each time moved every slot: reserve more.
+    /// Returns how often the pool grew during use. Each growth moved every slot: reserve more.
     pub const fn growths(&self) -> u64 {
         self.growths
     }

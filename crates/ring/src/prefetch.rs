@@ -1,25 +1,24 @@
 //! Loads cache lines before they are needed.
 //!
-//! A prefetch takes a few cycles to issue and brings the line while other work goes on; it never faults and never changes the
-//! result of a program. On targets without a stable prefetch instruction these functions do nothing.
+//! A prefetch takes a few cycles to issue and loads the line while other work continues. It never faults and never changes a
+//! program's result. On targets without a stable prefetch instruction these functions do nothing.
 
-/// Prefetches the cache line that holds `slice[index]`, to be read soon. Out of range: nothing happens.
+/// Prefetches the cache line of `slice[index]` for reading. Does nothing if `index` is out of range.
 #[inline(always)]
 pub fn read<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(item) = slice.get(index) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and cannot fault.
-        // The address is that of a live item all the same.
+        // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and cannot fault. The address is a
+        // live item's anyway.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (slice, index);
 }
 
-/// Prefetches the cache line that holds `slice[index]` and the `LINES - 1` lines before it, to be read soon: for a table
-/// that is walked backwards. Out of range: nothing happens. The lines before may lie before the slice; prefetching them
-/// is useless then, and harmless.
+/// Prefetches the cache line of `slice[index]` and the `LINES - 1` lines before it for reading, for a table that is walked
+/// backwards. Does nothing if `index` is out of range. Prefetching lines before the slice's start is useless but harmless.
 #[inline(always)]
 pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -27,8 +26,8 @@ pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let item: *const i8 = std::ptr::from_ref(item).cast();
         for line in 0..LINES {
-            // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and cannot fault,
-            // whatever the address. `wrapping_sub` does not claim that the result lies in the same object.
+            // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and cannot fault, whatever the
+            // address. `wrapping_sub` does not assume that the result is in the same object.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(item.wrapping_sub(line * 64)) };
         }
     }
@@ -36,7 +35,7 @@ pub fn read_back<const LINES: usize, T>(slice: &[T], index: usize) {
     let _ = (slice, index);
 }
 
-/// Prefetches the cache line of `item`, to be read soon.
+/// Prefetches the cache line of `item` for reading.
 #[inline(always)]
 pub fn read_ahead<T>(item: &T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -49,13 +48,13 @@ pub fn read_ahead<T>(item: &T) {
     let _ = item;
 }
 
-/// Prefetches the cache line of `item`, to be written soon: it is taken from the other cores at once, not at the write.
+/// Prefetches the cache line of `item` for writing, which takes it from other cores now rather than at the write.
 #[inline(always)]
 pub fn write_ahead<T>(item: &T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     {
-        // SAFETY: as above. `prefetchw` is older than the x86-64 of which it is no part; processors that lack it take it
-        // for a no-operation.
+        // SAFETY: as above. `prefetchw` is not part of baseline x86-64, but it predates it, and processors that lack it execute
+        // it as a no-op.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) std::ptr::from_ref(item), options(nostack, preserves_flags, readonly));
         }

@@ -1,7 +1,7 @@
-//! A file in shared memory with one writer, and readers in other processes: a page of header, then slots.
+//! A file in shared memory with one writer and readers in other processes.
 //!
-//! The writer holds a write lock on the first byte (`F_OFD_SETLK`), which ends with its process: so others distinguish a file in use from
-//! one left behind. Readers only test for the lock.
+//! The file has one page of header, then slots. The writer holds a write lock on the first byte (`F_OFD_SETLK`), which ends with
+//! its process, so that others can distinguish a live file from an abandoned one. Readers only test the lock.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,51 +14,51 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a file is, and in which version.
+/// The type and version of a file.
 pub(crate) struct Kind {
-    /// Its first word.
+    /// The first word of the file.
     pub(crate) magic: u64,
-    /// In words.
+    /// The name in error messages.
     pub(crate) name: &'static str,
 }
 
-/// Words of the header, by place.
+/// Indexes of the header's words.
 const ITEM_BYTES: usize = 1;
 const CAPACITY: usize = 2;
 const MEANING: usize = 3;
 const FILE_BYTES: usize = 4;
 const WRITER: usize = 5;
 const SESSION: usize = 6;
-/// Items published, in a line of its own.
+/// Items published. It has its own cache line.
 pub(crate) const CURSOR: usize = 16;
-/// 1 when the writer has closed the file, in a line of its own.
+/// 1 once the writer has closed the file. It has its own cache line.
 pub(crate) const CLOSED: usize = 32;
-/// A number that the writer changes while it works, in a line of its own.
+/// A number that the writer changes while it works. It has its own cache line.
 pub(crate) const HEARTBEAT: usize = 48;
-/// Words of the header: one page.
+/// Words in the header: one page.
 pub(crate) const HEADER: usize = 512;
 
-/// The most items of a file.
+/// The most items a file can hold.
 const MAX_CAPACITY: usize = 1 << 40;
 
-/// Why a file could not be made.
+/// The reason why a file could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// An item must be some whole words of eight bytes.
+    /// The size of an item is not a multiple of eight bytes.
     #[error("an item of {bytes} bytes is not a whole number of 8-byte words")]
     ItemSize {
-        /// Its bytes.
+        /// Bytes of an item.
         bytes: usize,
     },
-    /// Too many items.
+    /// The file would be too large.
     #[error("{capacity} items of {bytes} bytes do not fit into a file")]
     TooLarge {
         /// Items requested.
         capacity: usize,
-        /// Bytes of one.
+        /// Bytes of an item.
         bytes: usize,
     },
-    /// A writer that lives has this file.
+    /// A live writer holds the file.
     #[error("{}: another process writes to it", path.display())]
     InUse {
         /// The file.
@@ -74,7 +74,7 @@ pub enum CreateError {
     },
 }
 
-/// Why a reader could not attach.
+/// The reason why a reader could not attach.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The file cannot be opened or mapped.
@@ -85,25 +85,25 @@ pub enum AttachError {
         /// The error.
         error: io::Error,
     },
-    /// The file is another one, or of another version.
+    /// The file is of another kind or version.
     #[error("{}: not a {expected} file of this version", path.display())]
     AnotherKind {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected kind.
         expected: &'static str,
     },
-    /// The file is shorter than its header says, or its header makes no sense.
+    /// The file is shorter than its header states, or its header is invalid.
     #[error("{}: cut or damaged: {bytes} bytes, its header says {expected}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Its bytes.
+        /// Bytes in the file.
         bytes: u64,
-        /// The bytes that its header says.
+        /// Bytes according to its header.
         expected: u64,
     },
-    /// The items are of another size.
+    /// The items have another size.
     #[error("{}: its items have {found} bytes, not {expected}", path.display())]
     ItemSize {
         /// The file.
@@ -118,12 +118,12 @@ pub enum AttachError {
     Meaning {
         /// The file.
         path: PathBuf,
-        /// The number that the writer gave.
+        /// The writer's number.
         found: u64,
         /// The number requested.
         expected: u64,
     },
-    /// The writer is gone: nothing new will come.
+    /// The writer has exited, so nothing new will arrive.
     #[error("{}: left behind by process {writer}, which no longer writes to it", path.display())]
     Stale {
         /// The file.
@@ -133,7 +133,7 @@ pub enum AttachError {
     },
 }
 
-/// A mapped file as words.
+/// A mapped file as atomic words.
 #[derive(Debug)]
 pub(crate) struct Words {
     map: MmapRaw,
@@ -144,9 +144,9 @@ impl Words {
     #[inline(always)]
     pub(crate) fn get(&self, from: usize, count: usize) -> &[AtomicU64] {
         assert!(from + count <= self.words, "inside the file");
-        // SAFETY: the range lies inside the mapping (asserted), which is aligned to a page and lives as long as `self`.
-        // Every user of it, in this process or another, uses atomic words too, so there is no data race. A reader's
-        // mapping is read-only, and a reader only loads.
+        // SAFETY: the range is inside the mapping (asserted), which is page-aligned and lives as long as `self`. All its users,
+        // in this process or another, use atomic words too, so there is no data race. A reader's mapping is read-only, and a
+        // reader only loads.
         unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>().add(from), count) }
     }
 
@@ -156,13 +156,12 @@ impl Words {
     }
 }
 
-/// The words of a slot: its sequence and its item.
+/// Returns the words of a slot: its sequence and its item.
 pub(crate) const fn stride(item_bytes: usize) -> usize {
     1 + item_bytes / 8
 }
 
-/// A private new file beside `path`: two writers that begin at once never share it, whatever their
-/// processes or containers.
+/// Creates a private new file beside `path`. Writers that start simultaneously never share it, even across containers.
 fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -177,12 +176,12 @@ fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The byte that a writer holds as long as it lives.
+/// The byte that a writer locks while it lives.
 const ALIVE: libc::off_t = 0;
-/// The byte that a new writer holds while it replaces a file left behind.
+/// The byte that a new writer locks while it replaces an abandoned file.
 const SUCCESSION: libc::off_t = 1;
 
-/// A lock on one byte of a file, as the kernel takes it.
+/// Describes a lock on one byte of a file for the kernel.
 fn lock_of(byte: libc::off_t, kind: libc::c_int) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
@@ -193,20 +192,20 @@ fn lock_of(byte: libc::off_t, kind: libc::c_int) -> libc::flock {
     }
 }
 
-/// Locks a byte of a file that is open for writing; `false` if another process has it. The lock ends with the last
-/// descriptor, those of child processes included that have not begun their program yet.
+/// Locks a byte of a file opened for writing. Returns `false` if another process holds the lock. The lock ends when the last
+/// descriptor closes, including a child process's copies before it executes its program.
 fn try_lock(file: &File, byte: libc::off_t) -> io::Result<bool> {
     set_lock(file, lock_of(byte, libc::F_WRLCK))
 }
 
-/// Unlocks a byte of a file, also for other processes that have the descriptor.
+/// Unlocks a byte of a file, including for other processes that share the descriptor.
 fn unlock(file: &File, byte: libc::off_t) {
-    // Without it the lock ends with the last descriptor.
+    // If this fails, the lock still ends with the last descriptor.
     let _closed_soon = set_lock(file, lock_of(byte, libc::F_UNLCK));
 }
 
 fn set_lock(file: &File, lock: libc::flock) -> io::Result<bool> {
-    // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
+    // SAFETY: the descriptor is open, and the lock is valid and lives through the call.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if result == 0 {
         return Ok(true);
@@ -218,15 +217,15 @@ fn set_lock(file: &File, lock: libc::flock) -> io::Result<bool> {
     }
 }
 
-/// Whether a process has a write lock on a byte of a file. Read locks, which any reader can take, do not count.
+/// Returns whether a write lock is held on a byte of a file. Read locks, which any reader can take, do not count.
 fn is_write_locked(file: &File, byte: libc::off_t) -> bool {
     let mut lock = lock_of(byte, libc::F_RDLCK);
-    // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
+    // SAFETY: the descriptor is open, and the lock is valid and lives through the call.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
 }
 
-/// Opens a regular file; it does not wait for the other end of a pipe.
+/// Opens a regular file. Does not block on a pipe.
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() {
@@ -235,9 +234,9 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
-/// Moves `new` to `path`, unless a living writer has that file. Returns whether it did. Of several writers at once, one
-/// does: a new file is made by a link, which fails if there is one; a file left behind is replaced by the writer that has
-/// locked its second byte.
+/// Moves `new` to `path`, unless a live writer holds that file. Returns whether it did. Of several simultaneous writers, one
+/// succeeds. A link, which fails if the file exists, creates a new file. An abandoned file is replaced by the writer that locks
+/// its second byte.
 fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
     loop {
         let old = match open_regular(OpenOptions::new().write(true), path) {
@@ -257,7 +256,7 @@ fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
         if is_write_locked(&old, ALIVE) || !try_lock(&old, SUCCESSION)? {
             return Ok(false);
         }
-        // The process that held the succession before has moved its own file here.
+        // The previous holder of the succession lock may have moved its own file here.
         let (opened, there) = (old.metadata()?, std::fs::metadata(path)?);
         if (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
             std::fs::rename(new, path)?;
@@ -266,19 +265,19 @@ fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The file as its writer has it. Dropping it closes the file.
+/// A file as its writer holds it. Dropping it closes the file.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) words: Words,
-    /// Open for its lock.
+    /// Kept open for its lock.
     file: File,
 }
 
 impl Written {
-    /// Makes the file for `capacity` items (rounded up to a power of two), replacing an old one. Returns the capacity too.
+    /// Creates the file for `capacity` items (rounded up to a power of two), replacing an old one. Also returns the capacity.
     ///
     /// # Errors
-    /// When the file cannot be made, or a living writer has it.
+    /// If the file cannot be created, or a live writer holds it.
     pub(crate) fn create(
         path: &Path,
         kind: &Kind,
@@ -297,7 +296,7 @@ impl Written {
         let words = words.filter(|words| *words <= isize::MAX as usize / 8).ok_or_else(too_large)?;
         let failed = |error| CreateError::Io { path: path.to_owned(), error };
 
-        // Made under another name and moved into its place when it is complete: no reader ever sees half a header.
+        // Create it under another name and move it into place once complete, so that no reader sees half a header.
         let (new, file) = beside(path).map_err(failed)?;
         let made = fill(&file, kind, item_bytes, words, capacity, meaning)
             .and_then(|map| Ok(take_place(&new, path)?.then_some(map)));
@@ -324,12 +323,12 @@ fn fill(
     capacity: usize,
     meaning: u64,
 ) -> io::Result<Words> {
-    // The lock says that the writer lives.
+    // The lock marks the writer as alive.
     if !try_lock(file, ALIVE)? {
         return Err(io::Error::other("a new file is locked by another process"));
     }
-    // The space is taken now: a full file system is an error here and not a bus error later.
-    // SAFETY: the descriptor is open; the call touches no memory.
+    // Allocate the space now, so that a full file system is an error here and not a bus error later.
+    // SAFETY: the descriptor is open, and the call touches none of the program's memory.
     let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
@@ -350,7 +349,7 @@ fn fill(
     Ok(words)
 }
 
-/// The file as a reader has it.
+/// A file as a reader holds it.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) words: Words,
@@ -358,10 +357,11 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// Attaches to a file of such items that a writer holds. `meaning` must be the writer's. Returns the capacity too, a power of two.
+    /// Attaches to a file of such items that a writer holds. `meaning` must be the writer's. Also returns the capacity, a power
+    /// of two.
     ///
     /// # Errors
-    /// When the file is of another kind, is cut, holds other items, or has no living writer.
+    /// If the file is of another kind, is truncated, holds other items, or has no live writer.
     pub(crate) fn open(
         path: &Path,
         kind: &Kind,
@@ -373,7 +373,7 @@ impl Attached {
         let file = open_regular(&mut OpenOptions::new(), path).map_err(failed)?;
         let bytes = file.metadata().map_err(failed)?.len();
         if bytes < HEADER as u64 * 8 {
-            // Too short for a header: of ours, if it begins as ours do.
+            // Too short for a header: damaged if it starts with our magic number, otherwise another kind of file.
             let mut first = [0; 8];
             let is_ours = io::Read::read_exact(&mut &file, &mut first).is_ok()
                 && u64::from_le_bytes(first) == kind.magic;
@@ -413,12 +413,12 @@ impl Attached {
         Ok((attached, capacity))
     }
 
-    /// Whether the writer lives. It is a system call.
+    /// Returns whether the writer is alive. This is a system call.
     pub(crate) fn is_writer_alive(&self) -> bool {
         is_write_locked(&self.file, ALIVE)
     }
 
-    /// When the writer made the file, in nanoseconds since 1970.
+    /// Returns when the writer created the file, in nanoseconds since 1970.
     pub(crate) fn session(&self) -> u64 {
         self.words.word(SESSION).load(Ordering::Acquire)
     }

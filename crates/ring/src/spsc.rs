@@ -1,8 +1,8 @@
-//! A bounded queue from one thread to one other.
+//! A bounded queue from one thread to another.
 //!
-//! [`ring`] gives two ends that are moved to their threads. Both are wait-free: an operation takes a bounded number of
-//! steps whatever the other side does. Items come out in the order they went in; none is lost, none comes twice. Each
-//! end has the blocking forms too, which wait by the [`WaitStrategy`] of the queue's type.
+//! [`ring`] returns two ends to move to their threads. Both are wait-free: an operation takes a bounded number of steps whatever
+//! the other side does. Items come out in order, exactly once. Each end also has blocking operations, which wait by the
+//! [`WaitStrategy`] of the queue's type.
 //!
 //! ```
 //! use tapeworks_ring::spsc;
@@ -21,21 +21,24 @@
 //! # sender.join().unwrap();
 //! ```
 //!
-//! # How
-//! A power of two of slots and two counters, `tail` (written) and `head` (read), each with a cache line of its own and written
-//! by one side alone. Each side keeps the last seen value of the other's counter and looks again only when that says full, or
-//! empty: most operations touch no line that the other core writes, except the items'. The remaining cost is the transfer of
-//! the items' lines from core to core, some 50 ns each; both sides prefetch the next lines while they work on the current one.
+//! # How it works
+//! The queue has a power of two of slots and two counters, `tail` (items written) and `head` (items read). Each counter has its
+//! own cache line and one side that writes it. Each side caches the other's counter and reloads it only when the ring seems full
+//! or empty, so most operations touch no line that the other core writes, except the items'. The remaining cost is moving the
+//! items' lines from core to core, about 50 ns each. Both sides prefetch the next lines while they work on the current one.
 //!
 //! | operation | cache lines of the other core | atomics |
 //! | --- | --- | --- |
-//! | push or pop of one | the item's; the other counter's when the ring seemed full (empty) | one release store |
-//! | pop that finds nothing known | the other counter's, after a rest of up to 64 pauses if the last look found at least four items (a pause for each) and less than a quarter of the ring | |
-//! | batch of n | those of n items, on their way at once; the other counter's at most once | one release store |
+//! | push or pop of one | the item's; the other counter's if the ring seemed full (empty) | one release store |
+//! | pop when the ring seems empty | the other counter's, after a rest | |
+//! | batch of n | the lines of n items, fetched in parallel; the other counter's at most once | one release store |
+//!
+//! The rest is one pause per item of the last look, at most 64. It is skipped if that look found fewer than four items or at
+//! least a quarter of the ring.
 //!
 //! # Closing
-//! Dropping an end closes the queue. The consumer still gets what was pushed before; then [`PopError::Closed`]. The producer
-//! sees it when the ring seems full, and by [`Producer::is_closed`]; items pushed before that are dropped with the ring.
+//! Dropping an end closes the queue. The consumer still receives items pushed earlier, then [`PopError::Closed`]. The producer
+//! notices when the ring seems full, or by [`Producer::is_closed`]. Unread items are dropped with the ring.
 
 use std::mem::MaybeUninit;
 
@@ -47,17 +50,17 @@ use crate::wait::{BusySpin, WaitStrategy, rest_after};
 /// The most slots of a ring: half of what an index can number.
 pub const MAX_CAPACITY: usize = 1 << (usize::BITS - 2);
 
-/// Why an item was not pushed. It comes back.
+/// The reason why an item was not pushed, with the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PushError<T> {
     /// The ring is full.
     Full(T),
-    /// The consumer is gone.
+    /// The consumer was dropped.
     Closed(T),
 }
 
 impl<T> PushError<T> {
-    /// The item that was not pushed.
+    /// Returns the item that was not pushed.
     pub fn into_inner(self) -> T {
         match self {
             Self::Full(item) | Self::Closed(item) => item,
@@ -85,12 +88,12 @@ impl<T> std::fmt::Display for PushError<T> {
 
 impl<T> std::error::Error for PushError<T> {}
 
-/// Why nothing was popped.
+/// The reason why nothing was popped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PopError {
-    /// Nothing is there now.
+    /// The ring is empty now.
     Empty,
-    /// Nothing is there, and the producer is gone.
+    /// The ring is empty, and the producer was dropped.
     Closed,
 }
 
@@ -122,20 +125,21 @@ struct Shared<T, W> {
     capacity: usize,
 }
 
-// SAFETY: the slots are reached by the two ends alone, of which there is one each. A slot is written by the producer
-// while its index is in [tail, head + capacity), and read by the consumer while it is in [head, tail); the release stores and acquire loads of the counters order the two. Items move between threads: T is Send.
+// SAFETY: only the two ends reach the slots, and there is one of each. The producer writes a slot while its index is in [tail,
+// head + capacity); the consumer reads it while it is in [head, tail). The release stores and acquire loads of the counters order
+// the two. Items move between threads, and T is Send.
 unsafe impl<T: Send, W: Sync> Sync for Shared<T, W> {}
 // SAFETY: as above.
 unsafe impl<T: Send, W: Send> Send for Shared<T, W> {}
 
 impl<T, W> Drop for Shared<T, W> {
     fn drop(&mut self) {
-        // Both ends are gone, and what they wrote is seen here: `Arc` orders its drops.
+        // Both ends were dropped, and their writes are visible here: `Arc` orders its drops.
         let (mut head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));
         let mask = self.slots.len() - 1;
         while head != tail {
             if let Some(slot) = self.slots.get(head & mask) {
-                // SAFETY: slots in [head, tail) hold items that were not taken; no other code can reach them any more.
+                // SAFETY: slots in [head, tail) hold items that were not taken, and no other code can reach them now.
                 slot.with_mut(|slot| unsafe { (*slot).assume_init_drop() });
             }
             head = head.wrapping_add(1);
@@ -143,36 +147,36 @@ impl<T, W> Drop for Shared<T, W> {
     }
 }
 
-/// A queue of at least `capacity` items, rounded up to a power of two, whose blocking forms spin.
+/// Creates a queue of at least `capacity` items, rounded up to a power of two. Its blocking operations spin.
 ///
 /// # Panics
-/// When `capacity` exceeds [`MAX_CAPACITY`].
+/// If `capacity` exceeds [`MAX_CAPACITY`].
 pub fn ring<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     with_wait(capacity)
 }
 
-/// As [`ring`], with another way to wait.
+/// Like [`ring`], with another wait strategy.
 ///
 /// # Panics
-/// When `capacity` exceeds [`MAX_CAPACITY`].
+/// If `capacity` exceeds [`MAX_CAPACITY`].
 pub fn with_wait<T: Send, W: WaitStrategy + Default>(capacity: usize) -> (Producer<T, W>, Consumer<T, W>) {
     build(rounded(capacity), W::default(), W::default())
 }
 
-/// A queue that holds `capacity` items and never one more: the slots are a power of two, of which so many are used.
+/// Creates a queue of exactly `capacity` items. It allocates a power of two of slots and uses `capacity` of them.
 ///
 /// # Panics
-/// When `capacity` is 0 or exceeds [`MAX_CAPACITY`].
+/// If `capacity` is 0 or exceeds [`MAX_CAPACITY`].
 pub fn exact<T: Send, W: WaitStrategy + Default>(capacity: usize) -> (Producer<T, W>, Consumer<T, W>) {
     assert!(capacity > 0, "a ring without room carries nothing");
     build(capacity, W::default(), W::default())
 }
 
-/// As [`with_wait`], with the strategies given: what the consumer waits by when the ring is empty, and the producer
-/// when it is full.
+/// Like [`with_wait`], with given strategies: `for_items` for the consumer while the ring is empty, `for_room` for the producer
+/// while it is full.
 ///
 /// # Panics
-/// When `capacity` exceeds [`MAX_CAPACITY`].
+/// If `capacity` exceeds [`MAX_CAPACITY`].
 pub fn with_strategies<T: Send, W: WaitStrategy>(
     capacity: usize,
     for_items: W,
@@ -181,20 +185,19 @@ pub fn with_strategies<T: Send, W: WaitStrategy>(
     build(rounded(capacity), for_items, for_room)
 }
 
-/// The slots of a ring of at least `capacity`.
+/// Returns the number of slots for a ring of at least `capacity`.
 ///
 /// # Panics
-/// When `capacity` exceeds [`MAX_CAPACITY`].
+/// If `capacity` exceeds [`MAX_CAPACITY`].
 pub(crate) fn rounded(capacity: usize) -> usize {
     assert!(capacity <= MAX_CAPACITY, "{capacity} slots cannot be numbered");
     capacity.max(1).next_power_of_two()
 }
 
-/// Slots without items. Making them one after the other takes hours without an optimiser where items have no size and are
-/// many.
+/// Allocates slots without items. Initializing very many zero-sized slots one by one takes hours in an unoptimized build.
 #[cfg(not(loom))]
 fn empty_slots<T>(count: usize) -> Box<[Slot<T>]> {
-    // SAFETY: a slot is a cell of a `MaybeUninit`, which is valid whatever its bytes are.
+    // SAFETY: a slot is a cell of a `MaybeUninit`, which is valid for any bytes.
     unsafe { Box::new_uninit_slice(count).assume_init() }
 }
 
@@ -225,37 +228,37 @@ fn build<T: Send, W: WaitStrategy>(
     (producer, Consumer { slots, mask, head: 0, seen_tail: 0, found: 0, shared })
 }
 
-/// How far ahead of the current slot a line is prefetched, in cache lines.
+/// How far ahead of the current slot to prefetch, in cache lines.
 pub(crate) const LINES_AHEAD: usize = 4;
 
-/// Items in a cache line, at least one; a power of two, so that lines begin where the low bits of an index are zero.
+/// Returns the items per cache line, at least one. A power of two, so that a line starts where the low index bits are zero.
 pub(crate) const fn items_per_line<T>() -> usize {
     let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
     let items = 64 / size;
     if items == 0 { 1 } else { 1 << items.ilog2() }
 }
 
-/// The slots of `count` items from `place` on, in order: up to the last slot, then from the first.
+/// Returns the slots of `count` items starting at `place`, in order, wrapping after the last slot.
 #[inline(always)]
 fn pieces(place: usize, count: usize, mask: usize) -> [std::ops::Range<usize>; 2] {
     let first = count.min(mask + 1 - place);
     [place..place + first, 0..count - first]
 }
 
-/// The end that pushes. Dropping it closes the queue. It has cache lines of its own, so that two ends side by side do not
-/// slow each other down.
+/// The end that pushes. Dropping it closes the queue. It has its own cache lines, so that neighboring ends do not slow each other
+/// down.
 #[repr(align(128))]
 pub struct Producer<T: Send, W: WaitStrategy = BusySpin> {
     slots: *const Slot<T>,
     mask: usize,
     tail: usize,
-    /// The consumer's counter as it was seen last, and the capacity: the ring seems full when `tail` is here.
+    /// The last seen consumer counter plus the capacity: the ring seems full when `tail` equals it.
     limit: usize,
     shared: Arc<Shared<T, W>>,
 }
 
-// SAFETY: the pointer goes into the shared slots, which the `Arc` keeps alive; an end may be moved to another thread, where
-// it remains the only producer.
+// SAFETY: the pointer refers to the shared slots, which the `Arc` keeps alive. An end moved to another thread is still the only
+// producer.
 unsafe impl<T: Send, W: WaitStrategy> Send for Producer<T, W> {}
 
 impl<T: Send, W: WaitStrategy> Producer<T, W> {
@@ -265,11 +268,11 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         unsafe { &*self.slots.add(index & self.mask) }
     }
 
-    /// Writes the next slot. The caller has made sure that it is free and publishes it.
+    /// Writes the next slot. The caller has checked that the slot is free, and publishes it.
     #[inline(always)]
     fn write(&mut self, index: usize, item: T) {
-        // SAFETY: `index` is in [tail, limit): the consumer has popped what was there and does not look at it before
-        // the tail passes it; there is no other producer.
+        // SAFETY: `index` is in [tail, limit): the consumer has popped the previous item and does not read the slot before the
+        // tail passes it. There is no other producer.
         self.slot(index).with_mut(|slot| unsafe { (*slot).write(item) });
     }
 
@@ -284,13 +287,13 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         self.shared.for_items.notify();
     }
 
-    /// Whether there is room for one more, looking at the consumer only when it seems not.
+    /// Returns whether there is room for one item. Reads the consumer's counter only if the ring seems full.
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         self.tail != self.limit || self.look() != 0
     }
 
-    /// Looks how far the consumer is. Returns the free slots.
+    /// Reloads the consumer's counter. Returns the number of free slots.
     #[inline(never)]
     fn look(&mut self) -> usize {
         self.limit = self.shared.head.load(Ordering::Acquire).wrapping_add(self.shared.capacity);
@@ -300,7 +303,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
     /// Pushes one item if there is room.
     ///
     /// # Errors
-    /// Gives the item back when the ring is full or the consumer is gone.
+    /// Returns the item if the ring is full or the consumer was dropped.
     #[inline]
     pub fn try_push(&mut self, item: T) -> Result<(), PushError<T>> {
         if !self.has_room() {
@@ -310,7 +313,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         Ok(())
     }
 
-    /// Pushes one item, for which there is room.
+    /// Pushes one item. The caller has checked that there is room.
     #[inline(always)]
     fn put(&mut self, item: T) {
         let tail = self.tail;
@@ -329,7 +332,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         if self.is_closed() { PushError::Closed(item) } else { PushError::Full(item) }
     }
 
-    /// Makes an item in its slot if there is room, so that a large one is not made elsewhere and copied. Returns whether.
+    /// Constructs an item in its slot if there is room, which saves copying a large one. Returns whether there was room.
     #[inline]
     pub fn try_push_with(&mut self, make: impl FnOnce() -> T) -> bool {
         if !self.has_room() {
@@ -345,7 +348,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
     /// Pushes one item, waiting for room by the queue's strategy.
     ///
     /// # Errors
-    /// [`PushError::Closed`] when the consumer is gone.
+    /// [`PushError::Closed`] if the consumer was dropped.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PushError<T>> {
         if self.tail == self.limit {
@@ -368,8 +371,8 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         });
     }
 
-    /// Pushes items from `items` while there is room, and publishes them at once, also when the iterator panics. Returns
-    /// how many; an item that has no room is not taken from the iterator.
+    /// Pushes items while there is room and publishes them together, even if the iterator panics. Returns how many. Takes no item
+    /// from the iterator that has no room.
     #[inline]
     pub fn push_batch(&mut self, items: &mut impl Iterator<Item = T>) -> usize {
         struct Publish<'p, T: Send, W: WaitStrategy> {
@@ -384,7 +387,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
                 }
             }
         }
-        // Fills the known free slots first, then looks at the consumer's counter.
+        // Use the known free slots if they suffice; otherwise reload the consumer's counter.
         let known = self.limit.wrapping_sub(self.tail);
         let room = if known < items.size_hint().0.max(1) { self.look() } else { known };
         let mut batch = Publish { producer: self, written: 0 };
@@ -398,7 +401,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         batch.written
     }
 
-    /// Copies the first items of `items` while there is room, and publishes them at once. Returns how many.
+    /// Copies the first items of `items` while there is room and publishes them together. Returns how many.
     #[inline]
     pub fn push_slice(&mut self, items: &[T]) -> usize
     where
@@ -411,8 +414,8 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         let count = room.min(items.len());
         let mut from = items.as_ptr();
         for piece in pieces(self.tail & self.mask, count, self.mask) {
-            // SAFETY: the slots of the piece lie in [tail, limit), see `write`, side by side; a cell has the layout of
-            // what it holds. `from` stays inside `items`, which has at least `count` items and lies elsewhere.
+            // SAFETY: the slots of the piece are adjacent and in [tail, limit), see `write`. A cell has the layout of its
+            // contents. `from` stays inside `items`, which has at least `count` items and does not overlap the slots.
             unsafe {
                 self.slots
                     .add(piece.start)
@@ -428,27 +431,27 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
         count
     }
 
-    /// How many items the ring holds at most.
+    /// Returns how many items the ring can hold.
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }
 
-    /// Items in the ring now. The consumer may take some meanwhile.
+    /// Returns the number of items in the ring. The consumer may take some meanwhile.
     pub fn len(&self) -> usize {
         self.tail.wrapping_sub(self.shared.head.load(Ordering::Acquire))
     }
 
-    /// Whether the ring is empty now.
+    /// Returns whether the ring is empty now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Items that have room now. The consumer may make more meanwhile.
+    /// Returns how many items fit now. The consumer may free more slots meanwhile.
     pub fn free_slots(&self) -> usize {
         self.capacity() - self.len()
     }
 
-    /// Whether the consumer is gone.
+    /// Returns whether the consumer was dropped.
     pub fn is_closed(&self) -> bool {
         self.shared.consumer_is_gone.load(Ordering::Acquire)
     }
@@ -467,15 +470,15 @@ impl<T: Send, W: WaitStrategy> std::fmt::Debug for Producer<T, W> {
     }
 }
 
-/// The end that pops. Dropping it closes the queue. It has cache lines of its own, as the producer has.
+/// The end that pops. Dropping it closes the queue. Like the producer, it has its own cache lines.
 #[repr(align(128))]
 pub struct Consumer<T: Send, W: WaitStrategy = BusySpin> {
     slots: *const Slot<T>,
     mask: usize,
     head: usize,
-    /// The producer's counter as it was seen last: the ring seems empty when `head` is here.
+    /// The last seen producer counter: the ring seems empty when `head` equals it.
     seen_tail: usize,
-    /// Items that the last look found.
+    /// Items found by the last look.
     found: usize,
     shared: Arc<Shared<T, W>>,
 }
@@ -493,9 +496,9 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
     /// Takes the item of a slot. The caller moves the head past it.
     #[inline(always)]
     fn take(&self, index: usize) -> T {
-        // SAFETY: `index` is in [head, seen tail): the producer has written the item, published it by the release store
-        // that the acquire load of the tail has seen, and does not touch it before the head passes it. The caller moves
-        // the head, so that it is taken once.
+        // SAFETY: `index` is in [head, seen tail): the producer wrote the item and published it with the release store that the
+        // acquire load of the tail saw, and does not touch the slot before the head passes it. The caller moves the head, so the
+        // item is taken once.
         self.slot(index).with(|slot| unsafe { (*slot).assume_init_read() })
     }
 
@@ -506,13 +509,13 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         self.shared.for_room.notify();
     }
 
-    /// Whether an item is there, looking at the producer only when it seems not.
+    /// Returns whether there is an item. Reads the producer's counter only if the ring seems empty.
     #[inline(always)]
     fn has_item(&mut self) -> bool {
         self.head != self.seen_tail || self.look_after_stream() != 0
     }
 
-    /// As `look`, after a rest when the last look found many.
+    /// Like `look`, after a rest if the last look found a steady stream.
     #[inline(never)]
     fn look_after_stream(&mut self) -> usize {
         rest_after(self.found, self.shared.capacity);
@@ -520,17 +523,17 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         self.found
     }
 
-    /// Looks how far the producer is. Returns the items there.
+    /// Reloads the producer's counter. Returns the number of items.
     #[inline(never)]
     fn look(&mut self) -> usize {
         self.seen_tail = self.shared.tail.load(Ordering::Acquire);
         self.seen_tail.wrapping_sub(self.head)
     }
 
-    /// Pops one item if one is there.
+    /// Pops one item if there is one.
     ///
     /// # Errors
-    /// Whether the ring is empty for now or for ever.
+    /// Whether the ring is empty for now or forever.
     #[inline]
     pub fn try_pop(&mut self) -> Result<T, PopError> {
         if !self.has_item() {
@@ -550,7 +553,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
 
     #[cold]
     fn why_empty(&mut self) -> PopError {
-        // What was pushed right before the producer went must still be seen: the look comes after the flag.
+        // The look comes after the flag, to find items pushed just before the producer was dropped.
         if self.shared.producer_is_gone.load(Ordering::Acquire) && self.look() == 0 {
             PopError::Closed
         } else {
@@ -558,10 +561,10 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         }
     }
 
-    /// Pops one item, waiting for one by the queue's strategy.
+    /// Pops one item, waiting for it by the queue's strategy.
     ///
     /// # Errors
-    /// [`PopError::Closed`] when none is there and none can come.
+    /// [`PopError::Closed`] if the ring is empty and the producer was dropped.
     #[inline]
     pub fn pop(&mut self) -> Result<T, PopError> {
         loop {
@@ -572,7 +575,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         }
     }
 
-    /// Waits until an item is there, or none can come. Returns the items there, 0 when none can come.
+    /// Waits until there is an item or none can arrive. Returns the number of items, 0 if none can arrive.
     pub fn wait(&mut self) -> usize {
         if self.look() == 0 {
             self.wait_for_item();
@@ -591,7 +594,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         });
     }
 
-    /// The next item, which stays.
+    /// Returns the next item without removing it.
     #[inline]
     pub fn peek(&mut self) -> Option<&T> {
         if !self.has_item() {
@@ -601,8 +604,8 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         Some(self.slot(self.head).with(|slot| unsafe { (*slot).assume_init_ref() }))
     }
 
-    /// Takes up to `most` of the items that are there, each handed to `each` in order. Returns how many. The producer sees
-    /// their room at the end, also when `each` panics: the item it had is gone, those after it stay.
+    /// Pops up to `most` items and passes each to `each` in order. Returns how many. The producer sees the freed slots at the
+    /// end. If `each` panics, its item is consumed and the later ones stay.
     #[inline]
     pub fn pop_batch(&mut self, most: usize, mut each: impl FnMut(T)) -> usize {
         struct Release<'c, T: Send, W: WaitStrategy> {
@@ -633,7 +636,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         count
     }
 
-    /// Copies items into `into` as far as they are there. Returns how many.
+    /// Copies available items into `into`. Returns how many.
     #[inline]
     pub fn pop_slice(&mut self, into: &mut [T]) -> usize
     where
@@ -646,8 +649,8 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         let count = there.min(into.len());
         let mut to = into.as_mut_ptr();
         for piece in pieces(self.head & self.mask, count, self.mask) {
-            // SAFETY: the slots of the piece lie in [head, seen tail), see `take`, side by side; the items are Copy. `to`
-            // stays inside `into`, which has room for at least `count` items and lies elsewhere.
+            // SAFETY: the slots of the piece are adjacent and in [head, seen tail), see `take`. The items are Copy. `to` stays
+            // inside `into`, which has room for at least `count` items and does not overlap the slots.
             unsafe {
                 to.copy_from_nonoverlapping(self.slots.add(piece.start).cast(), piece.len());
                 to = to.add(piece.len());
@@ -659,22 +662,22 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
         count
     }
 
-    /// How many items the ring holds at most.
+    /// Returns how many items the ring can hold.
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }
 
-    /// Items in the ring now. The producer may add some meanwhile.
+    /// Returns the number of items in the ring. The producer may add some meanwhile.
     pub fn len(&self) -> usize {
         self.shared.tail.load(Ordering::Acquire).wrapping_sub(self.head)
     }
 
-    /// Whether the ring is empty now.
+    /// Returns whether the ring is empty now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the producer is gone and nothing is left.
+    /// Returns whether the producer was dropped and the ring is empty.
     pub fn is_closed(&self) -> bool {
         self.shared.producer_is_gone.load(Ordering::Acquire) && self.is_empty()
     }

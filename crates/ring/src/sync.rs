@@ -1,6 +1,6 @@
-//! Atomics and cells: the processor's, or loom's when the models are checked (`--cfg loom`).
+//! Atomics and cells, from the standard library or from loom (`--cfg loom`).
 //!
-//! The queues use only this module, so that loom explores the code that ships.
+//! The queues use only this module, so checking the models with loom explores the code that ships.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -13,7 +13,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// A cell that several threads may reach; its users make sure that no two do at once.
+/// A cell shared between threads; its users prevent simultaneous access.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct SharedCell<T>(loom::cell::UnsafeCell<T>);
@@ -35,7 +35,7 @@ impl<T> SharedCell<T> {
     }
 }
 
-/// A cell that several threads may reach; its users make sure that no two do at once.
+/// A cell shared between threads; its users prevent simultaneous access.
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]
@@ -60,7 +60,7 @@ impl<T> SharedCell<T> {
     }
 }
 
-/// A hint to the processor that this is a waiting loop; under loom, lets another thread run.
+/// Hints to the processor that this is a spin loop; under loom, lets another thread run.
 #[inline(always)]
 pub(crate) fn pause() {
     #[cfg(loom)]

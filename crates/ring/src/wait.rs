@@ -1,46 +1,46 @@
-//! How to wait for another core: by type.
+//! Strategies for waiting on another core, chosen by type.
 //!
 //! | strategy | reacts within | costs while it waits | for |
 //! | --- | --- | --- | --- |
-//! | [`BusySpin`] | a cache miss | the whole core | a pinned core of its own |
-//! | [`Yielding`] | a cache miss, or a turn of the scheduler | the core, unless another thread can run | more threads than cores |
+//! | [`BusySpin`] | a cache miss | a whole core | a thread pinned to its own core |
+//! | [`Yielding`] | a cache miss, or a scheduler turn | a core, unless another thread can run | more threads than cores |
 //! | [`Backoff`] | 0 to 100 us, see below | little | many quiet queues |
-//! | [`Park`] | a wake-up by the kernel, some 5 to 50 us | nothing | what is rare |
+//! | [`Park`] | a kernel wake-up, about 5 to 50 us | nothing | rare events |
 //!
-//! A queue takes its strategy as a type parameter: the loop is compiled for it, and code that a strategy does not need (waking
-//! the sleeper) is compiled away. Strategies that poll need no notification from the other end; only [`Park`] does, which costs
-//! every publication a fence.
+//! A queue takes its strategy as a type parameter, so the compiler removes code the strategy does not need, such as waking a
+//! sleeper. Polling strategies need no notification from the other end. Only [`Park`] does, which costs every publication a
+//! fence.
 //!
-//! # The steps of a back-off
-//! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet second
-//! waits for as long. [`Backoff`] spins, then yields, then sleeps from 1 us on and grows by an eighth a look up to a bound of
-//! 100 us: an event is noticed late by about an eighth of the waiting time, and never by more than the bound and the kernel's
-//! extra sleep (50 us by default: `PR_SET_TIMERSLACK`). `tapeworks lab run waiting` prints the curve for several growths.
+//! # Growth of the back-off
+//! A back-off that doubles its sleep on each look reaches 200 ms within 18 looks, and the first message after a quiet second
+//! waits that long. [`Backoff`] spins, then yields, then sleeps, starting at 1 us and growing by an eighth per look up to 100 us.
+//! An event is therefore noticed late by about an eighth of the waiting time, and never by more than that bound plus the kernel's
+//! timer slack (50 us by default: `PR_SET_TIMERSLACK`). `tapeworks lab run waiting` prints the curve for several growth rates.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering, fence, pause};
 
-/// The name of a strategy, where it is chosen at run time.
+/// The name of a strategy, for choosing one at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Wait {
-    /// Looks again at once: the whole core.
+    /// Polls continuously and occupies a whole core.
     BusySpin,
-    /// Lets other threads have the core between looks.
+    /// Yields the core to other threads between polls.
     Yielding,
     /// Spins, yields, then sleeps a little longer each time, up to 100 us.
     #[default]
     Backoff,
-    /// Sleeps until it is woken. A thread that reads files or sockets cannot be woken by them and backs off instead; so
-    /// does one that waits for room.
+    /// Sleeps until it is woken. A thread that reads files or sockets cannot be woken by them, so it backs off instead, as does a
+    /// thread that waits for room.
     Park,
 }
 
 impl Wait {
-    /// Every strategy, from the most eager.
+    /// All strategies, the most eager first.
     pub const ALL: [Self; 4] = [Self::BusySpin, Self::Yielding, Self::Backoff, Self::Park];
 
-    /// Its name in the configuration.
+    /// Returns the strategy's name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BusySpin => "busy_spin",
@@ -53,42 +53,41 @@ impl Wait {
 
 /// Waits until a condition holds, and is notified when it may hold.
 pub trait WaitStrategy: Send + Sync {
-    /// Returns when `is_ready` says so. It is called at least once.
+    /// Returns when `is_ready` returns true. Calls it at least once.
     fn wait_until(&self, is_ready: impl FnMut() -> bool);
 
-    /// Notifies waiting threads after a change has been published. Nothing for strategies that
-    /// poll.
+    /// Notifies waiting threads after a change was published. Polling strategies do nothing.
     #[inline(always)]
     fn notify(&self) {}
 
-    /// As [`notify`](Self::notify), with what has changed: a strategy that records what each thread waits for need not
-    /// wake the others.
+    /// Like [`notify`](Self::notify), with the kind of change. A strategy that records what each thread waits for can leave the
+    /// others asleep.
     #[inline(always)]
     fn notify_of(&self, _news: News) {
         self.notify();
     }
 }
 
-/// What has changed at a ring.
+/// A change in a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
     /// Events were published.
     Published,
-    /// The consumer that was declared as the `0`th, `1`st, ... is done with events: those that follow it may read them.
+    /// The `n`th declared consumer, counting from 0, is done with events, so its followers may read them.
     Done(usize),
-    /// A consumer is done with events: producers may have room.
+    /// A consumer is done with events, so producers may have room.
     Room,
 }
 
-/// A look that found fewer items found no stream of them.
+/// A look that finds fewer items than this did not find a steady stream.
 const LEAST_OF_STREAM: usize = 4;
 
-/// A rest before a consumer looks at its producer again: a pause for every item that the last look found, and 64 pauses at most. A
-/// look that found several found the producer at work, and each look takes the counter's line away from it, which costs more the
-/// further the cores are apart.
+/// Rests before a consumer looks at its producer again: one pause per item the last look found, at most 64. A look that found
+/// several items found the producer at work. Each look takes the counter's cache line away from the producer, which costs more
+/// the further apart the cores are.
 ///
-/// A look that found fewer than four is followed by no rest: the next item may be one that somebody waits for. Nor is one that found a
-/// quarter of the ring: looks are rare enough then, and the producer is about to stop for want of room.
+/// There is no rest after fewer than four items, because the next one may be urgent. Nor is there one after a quarter of the
+/// ring: looks are then rare enough, and the producer is about to run out of room.
 #[inline(always)]
 pub(crate) fn rest_after(found: usize, capacity: usize) {
     if !(LEAST_OF_STREAM..capacity / 4).contains(&found) {
@@ -99,7 +98,7 @@ pub(crate) fn rest_after(found: usize, capacity: usize) {
     }
 }
 
-/// Looks up to `looks` times, and calls `between` after each failed look. Returns whether one succeeded.
+/// Looks up to `looks` times, calling `between` after each failed look. Returns whether a look succeeded.
 #[inline(always)]
 fn became_ready(looks: u32, is_ready: &mut impl FnMut() -> bool, between: impl Fn()) -> bool {
     for _ in 0..looks {
@@ -111,7 +110,7 @@ fn became_ready(looks: u32, is_ready: &mut impl FnMut() -> bool, between: impl F
     false
 }
 
-/// Looks again at once.
+/// Polls continuously.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BusySpin;
 
@@ -124,7 +123,7 @@ impl WaitStrategy for BusySpin {
     }
 }
 
-/// Looks again at once for a while, then yields the core to other threads between looks.
+/// Polls continuously at first, then yields the core between looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Yielding {
     /// Looks before the first yield.
@@ -149,7 +148,7 @@ impl WaitStrategy for Yielding {
     }
 }
 
-/// Spins, yields, then sleeps, each time a little longer.
+/// Spins, yields, then sleeps a little longer each time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff {
     /// Looks before the first yield.
@@ -160,7 +159,7 @@ pub struct Backoff {
     pub least: Duration,
     /// The longest sleep.
     pub most: Duration,
-    /// A sleep is longer than the one before by this part of it: 8 for an eighth, 1 for twice.
+    /// The fraction by which each sleep exceeds the previous one: 8 adds an eighth, 1 doubles it.
     pub growth: u32,
 }
 
@@ -177,7 +176,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The sleeps in their order, without end: the last is repeated.
+    /// Returns the sleeps in order, repeating the last one forever.
     pub fn sleeps(&self) -> impl Iterator<Item = Duration> + use<> {
         let Self { least, most, growth, .. } = *self;
         std::iter::successors(Some(least.min(most)), move |sleep| {
@@ -186,7 +185,7 @@ impl Backoff {
         })
     }
 
-    /// The most that an event is noticed late after a wait of `waited`, without the kernel's extra sleep: the current sleep.
+    /// Returns the worst delay in noticing an event after a wait of `waited`: the current sleep, without timer slack.
     pub fn lateness(&self, waited: Duration) -> Duration {
         let mut slept = Duration::ZERO;
         for sleep in self.sleeps() {
@@ -217,14 +216,14 @@ impl WaitStrategy for Backoff {
     }
 }
 
-/// Sleeps in the kernel until it is notified (a futex on Linux).
+/// Sleeps in the kernel until notified (a futex on Linux).
 ///
-/// [`notify`](WaitStrategy::notify) costs a fence, and a call of the kernel only while a thread sleeps.
+/// [`notify`](WaitStrategy::notify) costs a fence, and a system call only while a thread sleeps.
 #[derive(Debug)]
 pub struct Park {
     /// Looks before the first sleep.
     pub spins: u32,
-    /// Changes with every notification that found a sleeper.
+    /// Changes with every notification that finds a sleeper.
     turns: AtomicU32,
     sleepers: AtomicU32,
     futex: futex::Futex,
@@ -237,7 +236,7 @@ impl Default for Park {
 }
 
 impl Park {
-    /// Looks `spins` times before it sleeps.
+    /// Creates a strategy that looks `spins` times before it sleeps.
     pub fn new(spins: u32) -> Self {
         Self { spins, turns: AtomicU32::new(0), sleepers: AtomicU32::new(0), futex: futex::Futex::new() }
     }
@@ -250,9 +249,9 @@ impl WaitStrategy for Park {
             return;
         }
         loop {
-            // The order matters: read the turn, become a sleeper, look once more, sleep unless the turn has changed. A
-            // change published before the notifier counts the sleepers is seen by the look; one published after finds
-            // this sleeper counted and ends the turn.
+            // The order matters: read the turn, register as a sleeper, look again, and sleep unless the turn has changed. The
+            // look sees any change published before the notifier reads the sleeper count. After a later change, the notifier
+            // finds this sleeper counted and changes the turn.
             let turn = self.turns.load(Ordering::Acquire);
             self.sleepers.fetch_add(1, Ordering::SeqCst);
             fence(Ordering::SeqCst);
@@ -269,7 +268,7 @@ impl WaitStrategy for Park {
 
     #[inline]
     fn notify(&self) {
-        // Between the publication and the count: without it both sides could read the value from before the other's write.
+        // Orders the publication before the count. Without it, each side could miss the other's write.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.turns.fetch_add(1, Ordering::SeqCst);
@@ -293,8 +292,8 @@ mod futex {
         /// Sleeps while `word` is `expected`. May return early.
         #[cold]
         pub(super) fn wait(&self, word: &AtomicU32, expected: u32) {
-            // SAFETY: the word outlives the call, and a futex call without a time limit reads nothing else. Every outcome
-            // (woken, interrupted, changed meanwhile) is a return, after which the caller looks again.
+            // SAFETY: the word outlives the call, and a futex call without a timeout reads nothing else. On every outcome (woken,
+            // interrupted, value changed) the call returns and the caller looks again.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -306,7 +305,7 @@ mod futex {
             }
         }
 
-        /// Wakes all who sleep on `word`.
+        /// Wakes all threads that sleep on `word`.
         #[cold]
         pub(super) fn wake(&self, word: &AtomicU32) {
             // SAFETY: the word outlives the call; waking touches no memory.
@@ -331,7 +330,7 @@ mod futex {
 
     use super::{AtomicU32, Ordering};
 
-    /// The same by a mutex and a condition variable, where there is no futex.
+    /// A substitute built on a mutex and a condition variable, for systems without a futex.
     #[derive(Debug)]
     pub(super) struct Futex {
         lock: Mutex<()>,
