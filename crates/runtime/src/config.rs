@@ -1,4 +1,4 @@
-//! Configuration files in TOML, read key by key: each value has its place, and a key that no reader requested is an error.
+//! Reads TOML files key by key, with positions; unknown keys are errors.
 
 use std::fmt::{self, Display};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Something wrong in a configuration file.
+/// An error in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigError {
     /// The file as the user named it.
@@ -29,28 +29,28 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// The errors so far, and the text that gives their places.
+/// The errors so far, and the text that determines their positions.
 pub struct Reading<'t> {
     file: &'t str,
     text: &'t str,
     errors: Vec<ConfigError>,
-    /// The flow is not only drawn: whether its outputs can be begun matters.
+    /// Whether the flow may be run rather than only drawn, in which case its outputs must be startable.
     pub may_run: bool,
 }
 
 impl<'t> Reading<'t> {
-    /// Of the file that the user named `file`, with this text.
+    /// Starts reading `text` from the file that the user named `file`.
     pub fn new(file: &'t str, text: &'t str, may_run: bool) -> Self {
         Self { file, text, errors: Vec::new(), may_run }
     }
 
-    /// Something is wrong at these bytes of the text.
+    /// Reports an error at these bytes of the text.
     pub fn wrong(&mut self, span: Range<usize>, problem: String) {
         let place = place_after(&self.text[..self.text.floor_char_boundary(span.start)]);
         self.errors.push(ConfigError { file: self.file.to_owned(), place: Some(place), problem });
     }
 
-    /// Something is missing in the file: the error names its end, where it could be added.
+    /// Reports that something is missing. The error points at the file's end, where it could be added.
     pub fn wrong_at_end(&mut self, problem: String) {
         self.wrong(self.text.len()..self.text.len(), problem);
     }
@@ -69,12 +69,12 @@ impl<'t> Reading<'t> {
         self.wrong(span, format!("{what} is not known; {hint}"));
     }
 
-    /// Whether there is no error so far.
+    /// Returns whether there are no errors so far.
     pub fn is_clean(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// All errors in the order of the file.
+    /// Returns all errors, in file order.
     pub fn finish(mut self) -> Vec<ConfigError> {
         self.errors.sort();
         self.errors.dedup();
@@ -82,14 +82,14 @@ impl<'t> Reading<'t> {
     }
 }
 
-/// The line and the column of the character after `before`, both from 1.
+/// Returns the line and column of the character after `before`, both from 1.
 fn place_after(before: &str) -> (usize, usize) {
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     (line, column)
 }
 
-/// How many letters must be added, removed or changed to make one of the other.
+/// Returns the edit distance: letters to add, remove or change to turn one into the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -104,13 +104,13 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// The whole number of a value, in whatever base it is written.
+/// Returns a value's integer, in whatever base it is written.
 pub fn whole(value: &DeValue<'_>) -> Option<i64> {
     let integer = value.as_integer()?;
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-/// Reads the TOML in `text`, which came from a file named `file`, by `read`. Errors of TOML's syntax are reported alone.
+/// Parses TOML `text` and reads it by `read`. If there are syntax errors, only those are reported.
 pub fn read_text<'t, T>(
     mut reading: Reading<'t>,
     read: impl FnOnce(&mut Reading<'t>, &Spanned<DeTable<'t>>) -> T,
@@ -120,7 +120,7 @@ pub fn read_text<'t, T>(
         let problem = format!("not TOML: {}", error.message().replace('\n', "; "));
         reading.wrong(error.span().unwrap_or_default(), problem);
     }
-    // After a syntax error, keys that were not recovered would be reported as missing here.
+    // After a syntax error, `read` would report keys that the parser did not recover as missing.
     if !syntax.is_empty() {
         return Err(reading.finish());
     }
@@ -129,7 +129,7 @@ pub fn read_text<'t, T>(
     if errors.is_empty() { Ok(config) } else { Err(errors) }
 }
 
-/// The text of the file at `path`, which is named `file` in errors.
+/// Reads the file at `path`, which errors call `file`.
 pub fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
     let wrong = |place, problem| vec![ConfigError { file: file.to_owned(), place, problem }];
     let bytes = std::fs::read(path).map_err(|error| {
@@ -152,26 +152,26 @@ pub fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
 pub struct Section<'a> {
     what: &'static str,
     table: &'a DeTable<'a>,
-    /// Where it is in the text.
+    /// The table's position in the text.
     pub span: Range<usize>,
     /// Keys that were requested.
     read: Vec<&'static str>,
-    /// The places of renamed keys, which are reported already.
+    /// The positions of renamed keys, which were already reported.
     outdated: Vec<Range<usize>>,
 }
 
 impl<'a> Section<'a> {
-    /// The table `what`, which stands at `span`.
+    /// Starts reading the table `what`, which is at `span`.
     pub fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
         Self { what, table, span, read: Vec::new(), outdated: Vec::new() }
     }
 
-    /// Whether the key is there.
+    /// Returns whether the key is present.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// Whether the key is there and has a table.
+    /// Returns whether the key is present and its value is a table.
     pub fn is_table(&self, key: &str) -> bool {
         self.find(key).is_some_and(|value| value.get_ref().as_table().is_some())
     }
@@ -185,19 +185,19 @@ impl<'a> Section<'a> {
         self.find(key)
     }
 
-    /// The text of a value as it stands in the file.
+    /// Returns a value's text as written in the file.
     pub fn source(&self, reading: &Reading<'_>, key: &str) -> String {
         let span = self.find(key).map_or(0..0, Spanned::span);
         let text = reading.text.get(span).unwrap_or_default();
         text.trim_matches(|c: char| c == '{' || c == '}' || c.is_whitespace()).replace('\n', " ")
     }
 
-    /// Says that a key is missing.
+    /// Reports that a key is missing.
     pub fn missing(&self, reading: &mut Reading<'_>, key: &str) {
         reading.wrong(self.span.clone(), format!("{} lacks the key '{key}'", self.what));
     }
 
-    /// Reports an error of a key's value, or of the table if the key is missing.
+    /// Reports an error in a key's value, or in the table if the key is missing.
     pub fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
         let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
         reading.wrong(span, problem.to_owned());
@@ -208,7 +208,7 @@ impl<'a> Section<'a> {
         reading.wrong(value.span(), problem);
     }
 
-    /// The text of a key, and where it stands.
+    /// Returns a key's text and its position.
     pub fn text(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<(String, Range<usize>)> {
         let value = self.get(key)?;
         match value.get_ref().as_str() {
@@ -220,7 +220,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// As [`Section::text`] of a key that must be there.
+    /// Like [`Section::text`], for a required key.
     pub fn required_text(
         &mut self,
         reading: &mut Reading<'_>,
@@ -233,7 +233,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    /// `true` or `false` of a key.
+    /// Returns a key's boolean.
     pub fn boolean(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<bool> {
         let value = self.get(key)?;
         let boolean = value.get_ref().as_bool();
@@ -243,7 +243,7 @@ impl<'a> Section<'a> {
         boolean
     }
 
-    /// A whole number of a key, within `range`, and where it stands.
+    /// Returns a key's integer, which must be within `range`, and its position.
     pub fn integer(
         &mut self,
         reading: &mut Reading<'_>,
@@ -265,7 +265,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A number of a key, within `range`, and where it stands.
+    /// Returns a key's number, which must be within `range`, and its position.
     pub fn number(
         &mut self,
         reading: &mut Reading<'_>,
@@ -291,7 +291,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// One of `all`, by its name.
+    /// Returns one of `all`, by name.
     pub fn choice<T: Copy>(
         &mut self,
         reading: &mut Reading<'_>,
@@ -308,7 +308,7 @@ impl<'a> Section<'a> {
         found
     }
 
-    /// A string that parses as `wanted`.
+    /// Returns a string parsed as `wanted`.
     pub fn parsed<T>(
         &mut self,
         reading: &mut Reading<'_>,
@@ -324,8 +324,8 @@ impl<'a> Section<'a> {
         parsed
     }
 
-    /// A time with its unit within `range`, such as `"250ms"` or `"1.5s"`. A key that ends in a unit (`silence_s = 5`) is refused with
-    /// the new spelling.
+    /// Returns a time with a unit, such as `"250ms"` or `"1.5s"`, within `range`. Rejects a key that ends in a unit
+    /// (`silence_s = 5`) and reports the new spelling.
     pub fn time(
         &mut self,
         reading: &mut Reading<'_>,
@@ -355,12 +355,12 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// Whether a [`Section::time`] is there, or its refused old spelling.
+    /// Returns whether a [`Section::time`] is present, or its rejected old spelling.
     pub fn has_time(&self, key: &str) -> bool {
         self.has(key) || TIME_UNITS.iter().any(|(unit, _)| self.has(&format!("{key}_{unit}")))
     }
 
-    /// Refuses a key that has another name now.
+    /// Rejects a key that was renamed.
     pub fn renamed(&mut self, reading: &mut Reading<'_>, old: &str, new: &str) {
         if let Some((name, _)) = self.table.iter().find(|(name, _)| name.get_ref() == old) {
             self.outdated.push(name.span());
@@ -368,7 +368,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A word or a list of words, each parsed; `None` if the key is not there. Wrong words have been reported and are left out.
+    /// Parses a word or a list of words. Returns `None` if the key is missing. Invalid words are reported and skipped.
     pub fn each_checked<T>(
         &mut self,
         reading: &mut Reading<'_>,
@@ -397,7 +397,7 @@ impl<'a> Section<'a> {
         Some(all)
     }
 
-    /// As [`Section::each_checked`], of things described by `wanted`.
+    /// Like [`Section::each_checked`], for values described by `wanted`.
     pub fn each<T>(
         &mut self,
         reading: &mut Reading<'_>,
@@ -408,7 +408,7 @@ impl<'a> Section<'a> {
         self.each_checked(reading, key, |text| parse(text).ok_or_else(|| format!("'{text}' is not {wanted}")))
     }
 
-    /// A name or a list of names, which must be there.
+    /// Returns a name or a list of names. The key is required.
     pub fn names(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<(String, Range<usize>)> {
         let Some(value) = self.get(key) else {
             self.missing(reading, key);
@@ -431,7 +431,7 @@ impl<'a> Section<'a> {
         names
     }
 
-    /// The table of a key.
+    /// Returns a key's table.
     pub fn table(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Option<Section<'a>> {
         let value = self.get(key)?;
         match value.get_ref().as_table() {
@@ -443,7 +443,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The tables of a list; none if the key is not there.
+    /// Returns the tables of a list, or none if the key is missing.
     pub fn tables(&mut self, reading: &mut Reading<'_>, key: &'static str) -> Vec<Section<'a>> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let Some(values) = value.get_ref().as_array() else {
@@ -476,21 +476,21 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The units of times, and their lengths in ns.
+/// Units of time and their lengths in ns.
 const TIME_UNITS: [(&str, f64); 6] =
     [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3_600e9)];
 
-/// `250ms`, `1.5s`, `50us`, `2min`.
+/// Parses a time such as `250ms`, `1.5s`, `50us` or `2min`.
 pub fn time(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?);
     let (_, length) = TIME_UNITS.iter().find(|(name, _)| *name == unit.trim())?;
     let nanoseconds = number.parse::<f64>().ok()? * length;
-    // Beyond this a float counts no single nanoseconds; no setting is so long.
+    // A larger float cannot represent single nanoseconds. No setting is that long.
     (nanoseconds < 9e15).then(|| Duration::from_nanos(nanoseconds.round() as u64))
 }
 
-/// A type's name as a sentence has it.
-/// The name or address of a server and its port, such as `db.example.net:9000`. An IPv6 address keeps its brackets, as in a URL.
+/// Splits a server's name or address from its port, such as `db.example.net:9000`. An IPv6 address keeps its brackets, as in a
+/// URL.
 pub fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let is_address = text.parse::<SocketAddr>().is_ok();
@@ -505,7 +505,7 @@ fn article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-/// The value as a word, if it is one: a string, or a whole number in decimal.
+/// Returns the value as a word, if it is a string or an integer; an integer becomes decimal.
 fn word(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

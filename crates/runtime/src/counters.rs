@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn add(&self) {
         self.add_many(1);
     }
 
-    /// So many more.
+    /// Adds `count`.
     pub fn add_many(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -27,14 +27,14 @@ impl Counter {
 #[macro_export]
 macro_rules! counters {
     ($counters:ident: $($(#[doc = $what:literal])* $name:ident,)*) => {
-        /// Every drop and refusal has its own.
+        /// Counters, one for each kind of event.
         #[derive(Debug, Default)]
         pub struct $counters {
             $($(#[doc = $what])* pub $name: $crate::counters::Counter,)*
         }
 
         impl $counters {
-            /// All of them: name, meaning, number.
+            /// Returns the name, meaning and value of each counter.
             pub fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($what,)*).trim_ascii(), self.$name.get()),)*]
             }

@@ -1,9 +1,9 @@
-//! What is read from files that may be replaced while the process runs, as certificates, keys and tokens are renewed.
+//! Values from files that may be replaced while the process runs.
 //!
-//! The reader of the value looks at the files at most once a second. Files that cannot be used leave what was read before, and are
-//! tried again.
+//! Examples are renewed certificates, keys and tokens. Reading the value checks the files at most once a second. If new files
+//! cannot be used, the previous value stays in use and the files are tried again.
 //!
-//! Cost: a lock and a look at the clock; once a second a `stat` of each file.
+//! Cost: a lock and a clock reading; once a second a `stat` of each file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::validity::Validity;
 
-/// How often the files are looked at.
+/// How often to check the files.
 const LOOK: Duration = Duration::from_secs(1);
 
 crate::counters! {
@@ -23,13 +23,13 @@ crate::counters! {
     failed_reloads,
 }
 
-/// By what a file that was replaced is known: its time of change and its size. `None`: it cannot be read.
+/// A file's modification time and size, which reveal a replacement. `None`: the file cannot be read.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// Reads a value, and how long it is valid, if that is limited.
+/// Reads a value, and its validity if that is limited.
 type Read<T> = dyn Fn() -> Result<(T, Option<Validity>), String> + Send + Sync;
 
-/// A value of files.
+/// A value that is read from files.
 pub struct Followed<T> {
     files: Vec<PathBuf>,
     read: Box<Read<T>>,
@@ -37,13 +37,13 @@ pub struct Followed<T> {
     counters: FollowedCounters,
 }
 
-/// What was read last.
+/// The last value read.
 struct Current<T> {
     value: T,
     validity: Option<Validity>,
     stamps: Vec<Stamp>,
     looked: Instant,
-    /// Why the files cannot be used as they are now.
+    /// The reason why the current files cannot be used.
     problem: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl<T> fmt::Debug for Followed<T> {
 }
 
 impl<T: Clone> Followed<T> {
-    /// Reads `files` by `read`. Whatever else `read` needs is not followed.
+    /// Reads `files` by `read`. Other inputs of `read` are not followed.
     ///
     /// # Errors
     /// Those of `read`.
@@ -65,7 +65,7 @@ impl<T: Clone> Followed<T> {
         Self::expiring(files, move || Ok((read()?, None)))
     }
 
-    /// As [`Followed::new`], of a value that is valid for some time: `read` returns that too.
+    /// Like [`Followed::new`], for a value with limited validity, which `read` also returns.
     ///
     /// # Errors
     /// Those of `read`.
@@ -73,7 +73,7 @@ impl<T: Clone> Followed<T> {
         files: Vec<PathBuf>,
         read: impl Fn() -> Result<(T, Option<Validity>), E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        // Looked at before they are read: what changes in between is seen the next time.
+        // Taken before the files are read, so that the next check notices a change in between.
         let stamps = stamps(&files);
         let (value, validity) = read()?;
         let current = Current { value, validity, stamps, looked: Instant::now(), problem: None };
@@ -81,14 +81,14 @@ impl<T: Clone> Followed<T> {
         Ok(Self { files, read, current: Mutex::new(current), counters: FollowedCounters::default() })
     }
 
-    /// The value.
+    /// Returns the current value.
     pub fn get(&self) -> T {
         self.current().value.clone()
     }
 }
 
 impl<T> Followed<T> {
-    /// What is in the files now, or was when they could be used last.
+    /// Returns the files' value, or the last one that could be used.
     fn current(&self) -> MutexGuard<'_, Current<T>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() >= LOOK {
@@ -112,16 +112,16 @@ impl<T> Followed<T> {
     }
 }
 
-/// Files that are followed, whatever is read from them.
+/// Files that are followed, whatever their value.
 pub trait FollowedFiles: fmt::Debug + Send + Sync {
-    /// How often they were read again.
+    /// Returns the counters of reloads.
     fn counters(&self) -> &FollowedCounters;
 
-    /// Why the files cannot be read, in which case the values read before stay in use, or that the certificate in use has expired or is not
-    /// valid yet. Checks whether the files have changed.
+    /// Returns why the files cannot be read (the previous values stay in use), or that the certificate in use has expired or is
+    /// not valid yet. Checks whether the files have changed.
     fn problem(&self) -> Option<String>;
 
-    /// As [`FollowedFiles::problem`], or that a certificate expires within a week. Looks at the files.
+    /// Like [`FollowedFiles::problem`], but also warns of a certificate that expires within a week. Checks the files.
     fn warning(&self) -> Option<String>;
 }
 
@@ -131,7 +131,7 @@ impl<T: Send> FollowedFiles for Followed<T> {
     }
 
     fn problem(&self) -> Option<String> {
-        // Files that nobody uses at the moment may have been replaced.
+        // Check the files: nothing else may have read them since they were replaced.
         let current = self.current();
         let expired = || current.validity?.problem().filter(|expiry| expiry.is_invalid());
         current.problem.clone().or_else(|| expired().map(|expiry| expiry.to_string()))
@@ -144,24 +144,24 @@ impl<T: Send> FollowedFiles for Followed<T> {
     }
 }
 
-/// Files whose problems go to the log: each when it begins, and when it is over.
+/// Files whose problems are logged, each once when it starts and once when it ends.
 #[derive(Debug, Default)]
 pub struct FileWatch {
     files: Vec<(String, Arc<dyn FollowedFiles>, Option<String>)>,
 }
 
 impl FileWatch {
-    /// Watches these files too, if there are any. `name` says what they are for.
+    /// Adds files to watch, if there are any. `name` describes their purpose.
     pub fn add(&mut self, name: impl Into<String>, files: Option<Arc<dyn FollowedFiles>>) {
         self.files.extend(files.map(|files| (name.into(), files, None)));
     }
 
-    /// The names of files that cannot be used now, or that others refuse, and why.
+    /// Returns the names of files that currently cannot be used or that others reject, with the reasons.
     pub fn problems(&self) -> Vec<(&str, String)> {
         self.files.iter().filter_map(|(name, files, _)| Some((name.as_str(), files.problem()?))).collect()
     }
 
-    /// Calls `say` with the name of files and what is wrong with them since the last call, or `None` where it no longer is.
+    /// Calls `say` with the name and warning of files whose warning changed since the last call, or `None` if it has ended.
     pub fn news(&mut self, mut say: impl FnMut(&str, Option<&str>)) {
         for (name, files, said) in &mut self.files {
             let warning = files.warning();

@@ -1,4 +1,4 @@
-//! The keys of clients, and the datasets that each may read.
+//! Client keys, and the datasets that each may read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use subtle::ConstantTimeEq;
 use crate::followed::FollowedFiles;
 use crate::secrets::Secret;
 
-/// Characters of a key, which the clients check: `db-` and 29 more.
+/// The length of a key, which the clients check: `db-` and 29 more characters.
 pub const KEY_LENGTH: usize = 32;
 
-/// How a key begins.
+/// The prefix of every key.
 const KEY_PREFIX: &str = "db-";
 
-/// So many of a key's last characters name it in a login.
+/// The number of trailing characters that identify a key in a login.
 pub const BUCKET_LENGTH: usize = 5;
 
-/// Why something is no key.
+/// The error for an invalid key.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error(
     "a key has {KEY_LENGTH} ASCII letters, digits and dashes and begins with {KEY_PREFIX}, and this has {length}"
 )]
 pub struct KeyError {
-    /// Its length in bytes; the key itself is a secret.
+    /// The length in bytes. The key itself is secret, so it is not included.
     pub length: usize,
 }
 
-/// A key: a secret that client and server share.
+/// A key: a secret shared by client and server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     secret: Secret,
-    /// The name by which it is spoken of.
+    /// The name of the key in logs and reports.
     pub name: String,
-    /// The datasets that it may see; empty for all.
+    /// The datasets that the key may read; empty for all.
     pub datasets: Vec<String>,
-    /// Connections at once.
+    /// The most simultaneous connections.
     pub max_connections: usize,
 }
 
@@ -47,26 +47,26 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The default limit of connections of a key.
+    /// The default connection limit of a key.
     pub const MAX_CONNECTIONS: usize = 10;
 
-    /// A key that may see every dataset, with [`Key::MAX_CONNECTIONS`].
+    /// Creates a key that may read every dataset, with [`Key::MAX_CONNECTIONS`].
     ///
     /// # Errors
-    /// [`KeyError`] for what the clients would not take as a key.
+    /// [`KeyError`] if the clients would reject the key.
     pub fn new(name: &str, secret: &str) -> Result<Self, KeyError> {
         Self::check(secret).map(|()| Self::of(name, secret.into()))
     }
 
-    /// The same with a secret that was [checked](Self::check), and may change.
+    /// Like `new`, with a secret that was already [checked](Self::check) and may change.
     pub fn of(name: &str, secret: Secret) -> Self {
         Self { secret, name: name.to_owned(), datasets: Vec::new(), max_connections: Self::MAX_CONNECTIONS }
     }
 
-    /// Whether a text can be a key.
+    /// Checks whether a text can be a key.
     ///
     /// # Errors
-    /// [`KeyError`] for what the clients would not take as a key.
+    /// [`KeyError`] if the clients would reject the key.
     pub fn check(text: &str) -> Result<(), KeyError> {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if text.len() == KEY_LENGTH && is_plain && text.starts_with(KEY_PREFIX) {
@@ -76,17 +76,17 @@ impl Key {
         }
     }
 
-    /// The file of the key, if it is in one.
+    /// Returns the key's file, if it is read from one.
     pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
         self.secret.files()
     }
 
-    /// The key's last characters, by which a client names its key.
+    /// Returns the key's last characters, which identify the key in a login.
     pub fn bucket(&self) -> String {
         self.secret.get().get(KEY_LENGTH - BUCKET_LENGTH..).unwrap_or_default().to_owned()
     }
 
-    /// The answer of a client with this key to `challenge`: SHA-256 of challenge, `|` and key.
+    /// Returns a client's answer to `challenge` with this key: SHA-256 of the challenge, `|` and the key.
     pub fn answer(&self, challenge: &str) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(challenge);
@@ -95,7 +95,7 @@ impl Key {
         hash.finalize().into()
     }
 
-    /// Whether the key may see `dataset`.
+    /// Returns whether the key may read `dataset`.
     pub fn may_see(&self, dataset: &str) -> bool {
         self.datasets.is_empty() || self.datasets.iter().any(|one| one == dataset)
     }
@@ -108,33 +108,33 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// These keys.
+    /// Creates a set of keys.
     pub const fn new(keys: Vec<Key>) -> Self {
         Self { keys }
     }
 
-    /// The key at `place`.
+    /// Returns the key at `place`.
     pub fn get(&self, place: usize) -> Option<&Key> {
         self.keys.get(place)
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub const fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is no key, so that no client can connect.
+    /// Returns whether there is no key, in which case no client can connect.
     pub const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// All of them.
+    /// Iterates over all keys.
     pub fn iter(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
     }
 
-    /// The place of the key that gives this answer to `challenge`. The time it takes is independent of how much of an answer
-    /// was right.
+    /// Returns the place of the key that gives this answer to `challenge`. Compares in constant time, so the time does not reveal
+    /// how much of an answer was right.
     pub fn find(&self, challenge: &str, answer: &[u8; 32], bucket: &str) -> Option<usize> {
         let mut found = None;
         for (place, key) in self.keys.iter().enumerate().filter(|(_, key)| key.bucket() == bucket) {

@@ -1,5 +1,6 @@
-//! Parts of every process with threads: [what they ask of the system](world), [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
-//! column, [keys], [secrets], files that are [followed], [TLS](transport), a [pump] between sockets and sessions, [samples for traces](traces), and [reports of refused clients](refusals).
+//! Parts shared by all processes: [system services](world), [workers](worker), [waiting and wake-ups](waiting),
+//! [configuration](config) with line and column, [keys], [secrets], [followed] files, [TLS](transport), a [pump] between sockets
+//! and sessions, [samples for traces](traces), and [reports of refused clients](refusals).
 
 pub mod config;
 pub mod counters;
@@ -21,21 +22,21 @@ pub mod world;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tapeworks_time::Nanos;
 
-/// The time of day of the system.
+/// Returns the system's time of day.
 pub fn now() -> Nanos {
     <world::System as world::World>::time_of_day()
 }
 
-/// Asks the kernel for as many open files as the process may have: a shell's usual 1,024 are fewer than the clients that
-/// a plant can be configured for. Returns how many there may be.
+/// Raises the limit of open files to the maximum that the process may have. A shell's usual 1,024 are fewer than the clients a
+/// plant can be configured for. Returns the resulting limit.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused, connections are refused later, and counted.
+    // If this fails, connections are refused later, and counted.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok();
     (if is_raised { limit.maximum } else { limit.current }).unwrap_or(u64::MAX)
 }
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,67 +1,67 @@
-//! Moves bytes between a TCP connection that never blocks and a session that has no socket.
+//! Moves bytes between a non-blocking TCP connection and a session that has no socket.
 //!
-//! The sockets of a thread are watched by one [`Poll`](crate::world::Poll), which reports readiness once; a [`Pump`] remembers it until the socket has no
-//! more. Each turn moves a bounded number of bytes, so that one client does not delay the others. Cost: one read and as many writes as
-//! the session has output for, and no system call for a socket that is not ready. A read that leaves room in the buffer has emptied the
-//! socket (epoll(7)), so no further read finds that out; after the other side has closed, reads go on to the end.
+//! One [`Poll`](crate::world::Poll) watches the sockets of a thread and reports readiness once; a [`Pump`] remembers it until the
+//! socket is drained. Each turn moves a bounded number of bytes, so that one client does not delay the others. Cost: one read, as
+//! many writes as the session has output for, and no system call for a socket that is not ready. A read that leaves room in the
+//! buffer has drained the socket (epoll(7)), so no extra read is needed. After the other side closes, reads continue to the end.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 
 use crate::transport::Transport;
 use crate::world::{Ready, System, World};
 
-/// Bytes that a connection gets in one turn.
+/// The most bytes written to a connection per turn.
 const MOST_BYTES_IN_TURN: usize = 256 << 10;
 
-/// Reads of a connection that is over in one turn. A client that sends more is closed.
+/// The most reads per turn from a connection that is over. A client that sends more is disconnected.
 const MOST_READS: usize = 64;
 
 /// How long the other side may take to close a connection that is over, in nanoseconds.
 const CLOSING_NS: u64 = 2_000_000_000;
 
-/// One side of a session without a socket: bytes in, bytes out, the time passed in.
+/// One side of a session without a socket. Bytes and the time are passed in; bytes come out.
 pub trait ByteSession {
-    /// Takes bytes from the other side.
+    /// Processes bytes from the other side.
     fn receive(&mut self, bytes: &[u8], now_ns: u64);
 
-    /// Makes the next output, where a session makes it as it is sent.
+    /// Prepares the next output, in a session that creates output on demand.
     fn fill(&mut self, _now_ns: u64) {}
 
-    /// The bytes to send next; empty: none now.
+    /// Returns the next bytes to send; empty if there are none now.
     fn output(&self) -> &[u8];
 
-    /// So many bytes of the output were sent.
+    /// Records that `bytes` bytes of the output were sent.
     fn sent(&mut self, bytes: usize, now_ns: u64);
 
-    /// The connection is gone.
+    /// Records that the connection was closed.
     fn closed(&mut self);
 
-    /// Whether all reading and sending is finished.
+    /// Returns whether all reading and sending is finished.
     fn is_over(&self) -> bool;
 }
 
-/// A connection, and the readiness of its socket.
+/// A connection and its socket's readiness.
 #[derive(Debug)]
 pub struct Pump<W: World = System> {
     transport: Transport<W::Stream>,
     is_readable: bool,
     is_writable: bool,
-    /// The poll has reported the end: it does not report it again.
+    /// The poll has reported the end, which it does only once.
     is_ending: bool,
-    /// All bytes were sent and the sending side is shut; the time until which the other side may close too. Closing a connection
-    /// with unread bytes would discard bytes that the other side has not read.
+    /// How long the other side may still take to close, once all bytes are sent and the sending side is shut down. Closing a
+    /// connection with unread bytes would discard bytes that the other side has not read yet.
     closing_until_ns: Option<u64>,
-    /// Why the connection is gone, if it was not closed in order.
+    /// The reason why the connection ended, unless it was closed properly.
     failure: Option<std::io::Error>,
 }
 
 impl<W: World> Pump<W> {
-    /// The pump of a connection that may be ready for anything.
+    /// Creates a pump for a connection that is assumed to be readable and writable.
     pub const fn new(stream: W::Stream) -> Self {
         Self::over(Transport::Plain(stream))
     }
 
-    /// As [`Pump::new`], of a connection with TLS or without.
+    /// Like [`Pump::new`], for a connection with or without TLS.
     pub const fn over(transport: Transport<W::Stream>) -> Self {
         Self {
             transport,
@@ -73,35 +73,35 @@ impl<W: World> Pump<W> {
         }
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub const fn transport(&self) -> &Transport<W::Stream> {
         &self.transport
     }
 
-    /// Why the connection is gone, if it was not closed in order.
+    /// Returns why the connection ended, unless it was closed properly.
     pub const fn failure(&self) -> Option<&std::io::Error> {
         self.failure.as_ref()
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub const fn stream(&mut self) -> &mut W::Stream {
         self.transport.stream()
     }
 
-    /// Notes what the poll reports of the socket.
+    /// Records the socket's readiness as reported by the poll.
     pub const fn note(&mut self, ready: Ready) {
         self.is_readable |= ready.is_readable;
         self.is_writable |= ready.is_writable;
         self.is_ending |= ready.is_closed;
     }
 
-    /// Reads from the socket into the session, and writes the session's output.
+    /// Reads from the socket into the session, then writes the session's output.
     pub fn turn(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
         self.read(session, buffer, now_ns);
         self.write(session, now_ns);
     }
 
-    /// Reads from the socket into the session, once. Returns how many bytes came.
+    /// Reads once from the socket into the session. Returns the number of bytes read.
     pub fn read(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) -> usize {
         if self.is_readable && !session.is_over() {
             match self.transport.read(buffer) {
@@ -150,7 +150,7 @@ impl<W: World> Pump<W> {
         }
         if self.is_writable && !self.transport.is_settled() && !session.is_over() {
             match self.transport.settle() {
-                // What is left waits until the socket takes more.
+                // The rest waits until the socket takes more.
                 Ok(()) => self.is_writable = self.transport.is_settled(),
                 Err(error) => {
                     self.failure = Some(error);
@@ -160,36 +160,36 @@ impl<W: World> Pump<W> {
         }
     }
 
-    /// Whether there is something to do that the poll will not report again; `output` is the session's.
+    /// Returns whether there is work that the poll will not report again. `output` is the session's.
     pub fn has_work(&self, output: &[u8]) -> bool {
         self.has_to_read() || self.has_to_write(output)
     }
 
-    /// Whether there may be bytes that the poll will not report again.
+    /// Returns whether there may be bytes to read that the poll will not report again.
     pub const fn has_to_read(&self) -> bool {
         self.closing_until_ns.is_none() && self.is_readable
     }
 
-    /// Whether the socket takes more of the session's output.
+    /// Returns whether the socket can take more of the session's output.
     pub fn has_to_write(&self, output: &[u8]) -> bool {
         let has_output = || !output.is_empty() || !self.transport.is_settled();
         self.closing_until_ns.is_none() && self.is_writable && has_output()
     }
 
-    /// Shuts the sending side after all bytes were sent, and lets the other side close. `false` when that is not possible.
+    /// Shuts down the sending side after all bytes were sent, so that the other side can close. Returns `false` on failure.
     pub fn finish(&mut self, now_ns: u64) -> bool {
         let is_shut = self.transport.finish().is_ok();
         self.closing_until_ns = is_shut.then(|| now_ns.saturating_add(CLOSING_NS));
         is_shut
     }
 
-    /// Whether [`Pump::finish`] was called.
+    /// Returns whether [`Pump::finish`] has shut down the sending side.
     pub const fn is_finished(&self) -> bool {
         self.closing_until_ns.is_some()
     }
 
-    /// After [`Pump::finish`]: drops further bytes. `false` when the connection can be closed: the other side has closed, sends
-    /// too much, or has had its time.
+    /// Discards further bytes after [`Pump::finish`]. Returns `false` once the connection can be closed: the other side closed,
+    /// sent too much, or ran out of time.
     pub fn drain(&mut self, buffer: &mut [u8], now_ns: u64) -> bool {
         if self.closing_until_ns.is_none_or(|until_ns| now_ns >= until_ns) {
             return false;
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends back what it receives, and is over after so many bytes.
+    /// Echoes its input, and is over after `left` bytes.
     #[derive(Default)]
     struct Echo {
         output: Vec<u8>,
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A pump, and the other side of its connection.
+    /// Returns a pump and the other side of its connection.
     fn connected() -> (Pump, Blocking) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let other = Blocking::connect(listener.local_addr().unwrap()).unwrap();
@@ -268,7 +268,7 @@ mod tests {
             all
         });
         while !echo.is_over() {
-            // Without a poll every turn tries.
+            // There is no poll, so try both on every turn.
             (pump.is_readable, pump.is_writable) = (true, true);
             pump.turn(&mut echo, &mut buffer, 0);
         }

@@ -1,4 +1,4 @@
-//! Refused clients: at most one report a minute for each address, with a count of the refusals in between.
+//! Rate-limited reports of refused clients: one per minute and address.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -7,33 +7,33 @@ use std::sync::Arc;
 
 use tapeworks_time::Nanos;
 
-/// How often one address is reported.
+/// The shortest time between two reports of one address.
 const REPORT_INTERVAL_NS: u64 = 60 * Nanos::SECOND;
 
-/// Addresses remembered for that; beyond it all are forgotten.
+/// The most addresses remembered. Beyond this number, all are forgotten.
 const MOST_ADDRESSES: usize = 10_000;
 
-/// A client that a server refused, or whose session it ended.
+/// A client that a server refused, or whose session the server ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The requested service: `client`, `SoupBinTCP client`, `retransmission`, `page`.
     pub what: &'static str,
-    /// Where it came from.
+    /// The client's address.
     pub address: SocketAddr,
-    /// Why.
+    /// The reason for the refusal.
     pub reason: String,
-    /// Refusals of the same address since the last that was reported.
+    /// Refusals of the same address since its last report.
     pub unreported: u64,
 }
 
-/// Called for refusals: by each server at most once a minute for each address.
+/// The callback for refusals. Each server calls it at most once a minute per address.
 pub type OnRefusal = Arc<dyn Fn(&Refused) + Send + Sync>;
 
 /// The refusals of one server.
 pub struct Refusals {
     what: &'static str,
     on_refusal: Option<OnRefusal>,
-    /// When an address was last reported, and its refusals since.
+    /// The time of each address's last report, and the refusals since.
     addresses: HashMap<IpAddr, (u64, u64)>,
 }
 
@@ -44,12 +44,12 @@ impl std::fmt::Debug for Refusals {
 }
 
 impl Refusals {
-    /// Of a server of `what`; it reports refusals to `on_refusal`.
+    /// Creates a reporter for a server of `what`, which passes refusals to `on_refusal`.
     pub fn new(what: &'static str, on_refusal: Option<OnRefusal>) -> Self {
         Self { what, on_refusal, addresses: HashMap::new() }
     }
 
-    /// Reports a refused client, at `now_ns` of a monotonic clock.
+    /// Records a refused client at `now_ns` of a monotonic clock, and reports it if due.
     pub fn refused(&mut self, address: SocketAddr, reason: &dyn Display, now_ns: u64) {
         let Some(on_refusal) = &self.on_refusal else { return };
         if self.addresses.len() >= MOST_ADDRESSES {
@@ -81,7 +81,7 @@ mod tests {
         let on_refusal: OnRefusal = Arc::new(move |refused| log.lock().unwrap().push(refused.clone()));
         let mut refusals = Refusals::new("client", Some(on_refusal));
         let of = |last, port| SocketAddr::from(([10, 0, 0, last], port));
-        // From the first moment of the clock on, and from another port each time.
+        // From the clock's first moment, and from another port each time.
         for second in 0..=60 {
             refusals.refused(of(1, 1_000 + second), &"wrong key", u64::from(second) * Nanos::SECOND);
         }

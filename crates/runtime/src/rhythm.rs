@@ -1,11 +1,11 @@
-//! When rarely used code is run to keep it in the caches.
+//! Decides when to run rarely used code to keep it in the caches.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::world::{System, World};
 
-/// Says when it is time to run it again.
+/// A timer for keeping code warm.
 #[derive(Default, Debug)]
 pub struct Rhythm<W: World = System> {
     last: Option<Instant>,
@@ -13,10 +13,10 @@ pub struct Rhythm<W: World = System> {
 }
 
 impl<W: World> Rhythm<W> {
-    /// How often at most.
+    /// The shortest interval between two runs.
     pub const EVERY: Duration = Duration::from_micros(500);
 
-    /// Whether the interval is over; then the next one begins.
+    /// Returns whether the interval has elapsed, and starts the next one if so.
     pub fn is_due(&mut self) -> bool {
         let now = W::instant();
         let is_due = self.last.is_none_or(|last| now.duration_since(last) >= Self::EVERY);

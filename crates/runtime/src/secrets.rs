@@ -1,4 +1,4 @@
-//! Keys and tokens: in the configuration, in a variable of the environment, or in a file that may be replaced while the process runs.
+//! Keys and tokens from the configuration, the environment, or followed files.
 
 use std::fmt;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use crate::config::{Reading, Section};
 use crate::followed::{Followed, FollowedFiles};
 
-/// A token that others than this machine can guess at has so many characters at least.
+/// The minimum length of a token that can be guessed at from other machines.
 const TOKEN_LENGTH: usize = 16;
 
-/// Whether a text can be a page's token, which only users of this machine can guess at if `is_local`.
+/// Checks whether a text can be a page's token. If `is_local`, only users of this machine can guess at the token.
 ///
 /// # Errors
-/// It is too short.
+/// If the text is too short.
 pub fn check_token(text: &str, is_local: bool) -> Result<(), String> {
     let (length, least) = (text.len(), if is_local { 1 } else { TOKEN_LENGTH });
     if length >= least {
@@ -28,20 +28,20 @@ pub fn check_token(text: &str, is_local: bool) -> Result<(), String> {
     })
 }
 
-/// Whether a text can be a secret that others have chosen.
+/// Checks whether a text can be a secret chosen by someone else.
 ///
 /// # Errors
-/// It is empty.
+/// If the text is empty.
 pub fn check_secret(text: &str) -> Result<(), String> {
     if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
 }
 
-/// A key or token. It is never shown.
+/// A key or token, which is never shown.
 #[derive(Clone)]
 pub enum Secret {
-    /// As long as the process runs.
+    /// A text that stays the same while the process runs.
     Fixed(Arc<str>),
-    /// The text of a file, without the white space around it.
+    /// The text of a file, with surrounding white space trimmed.
     File(Arc<Followed<Arc<str>>>),
 }
 
@@ -70,19 +70,19 @@ impl From<&str> for Secret {
 }
 
 impl Secret {
-    /// The names under which a section may have a page's token: as text, as a variable of the environment, as a file.
+    /// The keys for a page's token in a section: as text, as an environment variable, as a file.
     pub const TOKEN: [&str; 3] = ["token", "token_env", "token_file"];
 
-    /// The same of a client's key.
+    /// The same for a client's key.
     pub const KEY: [&str; 3] = ["key", "key_env", "key_file"];
 
-    /// The same of a password.
+    /// The same for a password.
     pub const PASSWORD: [&str; 3] = ["password", "password_env", "password_file"];
 
-    /// The text of a file. `check` says what is wrong with a text; one that fails leaves the one before.
+    /// Reads a secret from a file and follows it. `check` validates each text; an invalid text leaves the previous one in use.
     ///
     /// # Errors
-    /// The file cannot be read, or its text fails the check.
+    /// If the file cannot be read, or its text is invalid.
     pub fn of_file(
         path: &Path,
         check: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl Secret {
         Ok(Self::File(Arc::new(Followed::new(vec![path.to_owned()], read)?)))
     }
 
-    /// The text now.
+    /// Returns the current text.
     pub fn get(&self) -> Arc<str> {
         match self {
             Self::Fixed(text) => Arc::clone(text),
@@ -106,7 +106,7 @@ impl Secret {
         }
     }
 
-    /// The file that is followed, if there is one.
+    /// Returns the followed file, if there is one.
     pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
         match self {
             Self::Fixed(_) => None,
@@ -114,13 +114,13 @@ impl Secret {
         }
     }
 
-    /// Whether a section has a secret under one of these names.
+    /// Returns whether a section has a secret under one of these keys.
     pub fn is_in(section: &Section<'_>, names: [&str; 3]) -> bool {
         names.iter().any(|name| section.has(name))
     }
 
-    /// Reads a secret that a section has as text, as the name of a variable of the environment, or as a path beside the configuration: under one of these
-    /// names, in that order. `None`: it has none, or something is wrong with it.
+    /// Reads a secret from the first of these keys in a section: text, the name of an environment variable, or a path relative to
+    /// the configuration. Returns `None` if the section has no secret, or an invalid one.
     pub fn read(
         reading: &mut Reading<'_>,
         section: &mut Section<'_>,

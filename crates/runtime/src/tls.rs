@@ -1,6 +1,6 @@
-//! TLS: certificates, keys and authorities, from files.
+//! TLS certificates, keys and authorities from files.
 //!
-//! A server's files may be [replaced while it runs](crate::followed): a connection that comes has what is there then.
+//! A server's files may be [replaced while it runs](crate::followed): new connections use the current files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use crate::followed::Followed;
 use crate::validity::Validity;
 
-/// Why there is no TLS.
+/// The reason why TLS cannot be used.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read, or holds no certificate or key.
+    /// A file cannot be read, or contains no certificate or key.
     #[error("{}: no {what} can be read: {source}", path.display())]
     Pem {
         /// The file.
@@ -27,13 +27,13 @@ pub enum TlsError {
         /// The error.
         source: rustls::pki_types::pem::Error,
     },
-    /// A file holds no certificate.
+    /// A file contains no certificate.
     #[error("{}: holds no certificate", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
     },
-    /// Certificate and key do not match, or are of an unsupported kind.
+    /// The certificate and key do not match, or are of an unsupported kind.
     #[error("{} and {} cannot be used together: {source}", certificates.display(), key.display())]
     Unusable {
         /// The file of the certificates.
@@ -43,7 +43,7 @@ pub enum TlsError {
         /// The error.
         source: rustls::Error,
     },
-    /// A certificate cannot be an authority's.
+    /// A certificate cannot be used as an authority's.
     #[error("{}: holds a certificate that cannot be trusted: {source}", path.display())]
     Authority {
         /// The file.
@@ -59,7 +59,7 @@ pub enum TlsError {
         /// The error.
         source: VerifierBuilderError,
     },
-    /// A server is called by what is neither a name nor an address.
+    /// The server's name is neither a host name nor an address.
     #[error("'{name}' is not a name of a server")]
     Name {
         /// The name.
@@ -67,7 +67,7 @@ pub enum TlsError {
     },
 }
 
-/// The certificates of a PEM file; one at least.
+/// Reads the certificates of a PEM file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -75,7 +75,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if all.is_empty() { Err(TlsError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
 }
 
-/// How long one's own certificate is valid, which is the first of its chain.
+/// Returns the validity of one's own certificate, the first of its chain.
 fn validity_of(chain: &[CertificateDer<'_>]) -> Option<Validity> {
     Validity::of_certificate(chain.first()?)
 }
@@ -88,7 +88,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// The authorities of a PEM file, whose certificates are trusted.
+/// Reads the trusted authorities of a PEM file.
 fn authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -101,10 +101,10 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A configuration, and how long the certificate that it shows is valid.
+/// A configuration and the validity of its own certificate.
 type Valid<C> = (Arc<C>, Option<Validity>);
 
-/// What a server shows, and whom it trusts.
+/// Builds a server's configuration.
 fn server_config(
     chain: &Path,
     key: &Path,
@@ -130,7 +130,7 @@ fn server_config(
     Ok((Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?), validity))
 }
 
-/// A server by TLS 1.2 and 1.3, which follows its files.
+/// Returns a server configuration for TLS 1.2 and 1.3 that follows its files.
 pub(crate) fn server(
     chain: PathBuf,
     key: PathBuf,
@@ -141,11 +141,11 @@ pub(crate) fn server(
     Ok(Arc::new(Followed::expiring(all, read)?))
 }
 
-/// A client's configuration, which follows its files.
+/// A client configuration that follows its files.
 pub(crate) type FollowedClient = Arc<Followed<Arc<ClientConfig>>>;
 
-/// A client by TLS 1.2 and 1.3, which follows its files: a PEM file of authorities one of which must have signed the certificate of the server,
-/// whose name or address is `name`; and those of the client's own certificate and key, if it has one.
+/// Returns a TLS 1.2 and 1.3 client that follows its files. `servers` is a PEM file of authorities, one of which must have signed
+/// the certificate of `name`, a server's name or address. `identity` is the client's certificate and key, if any.
 pub(crate) fn client(
     servers: &Path,
     identity: Option<(&Path, &Path)>,
@@ -164,7 +164,7 @@ pub(crate) fn client(
     Ok((Arc::new(Followed::expiring(all, read)?), server))
 }
 
-/// Whom a client trusts, and what it shows.
+/// Builds a client's configuration.
 fn client_config(servers: &Path, identity: Option<(&Path, &Path)>) -> Result<Valid<ClientConfig>, TlsError> {
     let config = |source| TlsError::Authority { path: servers.to_owned(), source };
     let builder = ClientConfig::builder_with_provider(provider())

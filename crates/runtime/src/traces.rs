@@ -1,18 +1,18 @@
-//! Samples of what happens, for traces: from the thread where it happens to the one that exports it.
+//! Samples for traces, passed from recording threads to the exporter.
 //!
 //! ```text
 //! hot thread ─ Recorder ─▶ ring ───────┐
 //! any thread ─ Operations ─▶ bounded ──┴▶ Samples: the exporter's end
 //! ```
 //!
-//! A sample has a fixed size and owns no memory. A hot thread copies it into a ring and never waits; what finds no room is counted. Rare
-//! operations (a start, a recovery, a checkpoint) come from any thread, through a lock that nobody holds for longer than a copy, and that a
-//! recording thread does not wait for either.
+//! A sample has a fixed size and owns no memory. A hot thread copies it into a ring and never waits; a sample without room is
+//! counted as dropped. Rare operations (a start, a recovery, a checkpoint) come from any thread, through a lock that is never
+//! held for longer than a copy. A recording thread does not wait for that lock either.
 //!
-//! A sample becomes a span, and each of its parts a child of it. Their times are right by construction: a part begins and ends within its
-//! sample, and no end lies before its begin, whatever the clocks said.
+//! A sample becomes a span, and each of its parts becomes a child span. Their times are consistent by construction: a part starts
+//! and ends within its sample, and nothing ends before it starts, whatever the clocks reported.
 //!
-//! Cost: a sample is a copy of some 1,100 bytes. Deciding that an item is not sampled is a decrement and a branch ([`Sampler`]).
+//! Cost: recording a sample copies about 1,100 bytes. Skipping an item costs a decrement and a branch ([`Sampler`]).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -25,16 +25,16 @@ use tapeworks_ring::spsc;
 
 pub mod setting;
 
-/// Bytes of a text in a sample; a longer one is cut.
+/// The longest text in a sample, in bytes. A longer one is truncated.
 pub const TEXT_BYTES: usize = 64;
 
-/// Parts of a sample; more are left out.
+/// The most parts of a sample. More are dropped.
 pub const MOST_PARTS: usize = 10;
 
-/// Facts of a sample; more are left out.
+/// The most facts of a sample. More are dropped.
 pub const MOST_FACTS: usize = 12;
 
-/// Rare operations that may wait for the exporter.
+/// The most rare operations that may wait for the exporter.
 const MOST_OPERATIONS: usize = 256;
 
 /// A short text.
@@ -51,7 +51,7 @@ impl Default for Text {
 }
 
 impl Text {
-    /// The first bytes of `text`.
+    /// Copies the first bytes of `text`.
     pub fn new(text: &[u8]) -> Self {
         let mut copy = Self::default();
         for (to, from) in copy.bytes.iter_mut().zip(text) {
@@ -61,7 +61,7 @@ impl Text {
         copy
     }
 
-    /// The text. What is not UTF-8 is replaced.
+    /// Returns the text, with invalid UTF-8 replaced.
     pub fn as_str(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes.get(..usize::from(self.length)).unwrap_or_default())
     }
@@ -73,12 +73,12 @@ impl fmt::Debug for Text {
     }
 }
 
-/// What is known of a sample.
+/// A fact about a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fact {
-    /// A text that came from outside.
+    /// A text from outside.
     Text(Text),
-    /// A word of ours.
+    /// A word of our own.
     Word(&'static str),
     /// A number.
     Number(u64),
@@ -89,22 +89,22 @@ pub enum Fact {
 /// A part of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Part {
-    /// What is done in it.
+    /// The activity.
     pub name: &'static str,
-    /// When it begins, in UTC nanoseconds.
+    /// The start, in UTC nanoseconds.
     pub start_ns: u64,
-    /// When it ends.
+    /// The end, in UTC nanoseconds.
     pub end_ns: u64,
 }
 
-/// Something that happened: with its parts and what is known of it.
+/// Something that happened, with its parts and facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// What happened.
     pub name: &'static str,
     start_ns: u64,
     end_ns: u64,
-    /// Why it failed, if it did.
+    /// The reason for a failure, if it failed.
     pub failed: Option<&'static str>,
     parts: [Part; MOST_PARTS],
     part_count: usize,
@@ -113,7 +113,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample that begins at this time, in UTC nanoseconds.
+    /// Creates a sample that starts at `start_ns`, in UTC nanoseconds.
     pub const fn new(name: &'static str, start_ns: u64) -> Self {
         Self {
             name,
@@ -127,12 +127,12 @@ impl Sample {
         }
     }
 
-    /// It lasts until this time at least.
+    /// Extends the sample to `end_ns`, if it ends earlier.
     pub fn lasts_until(&mut self, end_ns: u64) {
         self.end_ns = self.end_ns.max(end_ns);
     }
 
-    /// Adds a part. A time before its sample's begin is that begin; the sample lasts as long as its parts do.
+    /// Adds a part. The part starts no earlier than the sample, and the sample lasts at least as long as the part.
     pub fn part(&mut self, name: &'static str, start_ns: u64, end_ns: u64) {
         let start_ns = start_ns.max(self.start_ns);
         let part = Part { name, start_ns, end_ns: end_ns.max(start_ns) };
@@ -163,32 +163,32 @@ impl Sample {
         self.fact(name, Fact::Number(number));
     }
 
-    /// When it begins and ends, in UTC nanoseconds.
+    /// Returns the start and the end, in UTC nanoseconds.
     pub const fn times(&self) -> (u64, u64) {
         (self.start_ns, self.end_ns)
     }
 
-    /// Its parts, in the order in which they were added.
+    /// Returns the parts in the order they were added.
     pub fn parts(&self) -> &[Part] {
         self.parts.get(..self.part_count).unwrap_or_default()
     }
 
-    /// Its facts.
+    /// Returns the facts.
     pub fn facts(&self) -> &[(&'static str, Fact)] {
         self.facts.get(..self.fact_count).unwrap_or_default()
     }
 }
 
-/// Which items are sampled.
+/// Which items to sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sampling {
-    /// One of so many; 0: none.
+    /// Samples one of this many items; 0 samples none.
     pub every: u64,
-    /// All that take longer. Then every item is followed, which costs some readings of the clock for each.
+    /// Also samples all items that take longer. This follows every item, which costs several clock readings each.
     pub slower_than: Option<Duration>,
 }
 
-/// Chooses items.
+/// Decides which items to sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     every: u64,
@@ -200,13 +200,13 @@ impl From<Sampling> for Sampler {
     fn from(sampling: Sampling) -> Self {
         let slower = sampling.slower_than;
         let slower_ns = slower.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        // The first is chosen: so a user soon sees whether anything comes out.
+        // Choose the first item, so that a user soon sees whether traces arrive.
         Self { every: sampling.every, left: 1, slower_ns }
     }
 }
 
 impl Sampler {
-    /// Whether the next item is one that is chosen.
+    /// Returns whether the next item is chosen.
     #[inline]
     pub fn is_chosen(&mut self) -> bool {
         if self.every == 0 {
@@ -220,13 +220,13 @@ impl Sampler {
         is_chosen
     }
 
-    /// Whether items that are not chosen are followed too, as they may turn out to be slow.
+    /// Returns whether items that were not chosen are followed too, because they may prove slow.
     #[inline]
     pub const fn follows_all(&self) -> bool {
         self.slower_ns.is_some()
     }
 
-    /// Whether an item that took so long is sampled though it was not chosen.
+    /// Returns whether an item that took this long is sampled although it was not chosen.
     #[inline]
     pub fn is_slow(&self, took_ns: u64) -> bool {
         self.slower_ns.is_some_and(|slower_ns| took_ns > slower_ns)
@@ -241,23 +241,23 @@ struct Counts {
     unfollowed: AtomicU64,
 }
 
-/// What waits for the exporter and what found no room, for any thread: an exporter may be held up by its collector.
+/// The numbers of waiting and dropped samples. Any thread may read them, because the collector may block the exporter.
 #[derive(Clone, Debug)]
 pub struct SampleCounts(Arc<Counts>);
 
 impl SampleCounts {
-    /// Samples that wait.
+    /// Returns the number of waiting samples.
     pub fn waiting(&self) -> u64 {
         let taken = self.0.taken.load(Ordering::Relaxed);
         self.0.recorded.load(Ordering::Relaxed).saturating_sub(taken)
     }
 
-    /// Samples that found no room so far.
+    /// Returns the number of samples dropped so far for lack of room.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Items that were not followed as there were too many.
+    /// Returns the number of items that were not followed because too many were in progress.
     pub fn unfollowed(&self) -> u64 {
         self.0.unfollowed.load(Ordering::Relaxed)
     }
@@ -276,7 +276,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Records a sample, or counts it if it finds no room. It does not wait.
+    /// Records a sample, or counts it as dropped if there is no room. Never waits.
     #[cold]
     pub fn record(&mut self, sample: &Sample) {
         let is_taken = self.ring.try_push_with(|| *sample);
@@ -284,7 +284,7 @@ impl Recorder {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an item that should be followed, and for which there is no place among those that are.
+    /// Counts an item that should be followed but exceeds the number of items that can be.
     #[cold]
     pub fn count_unfollowed(&self) {
         self.counts.unfollowed.fetch_add(1, Ordering::Relaxed);
@@ -305,7 +305,7 @@ impl fmt::Debug for Operations {
 }
 
 impl Operations {
-    /// Records an operation, or counts it if it finds no room or another thread is at it. It does not wait, and takes no memory.
+    /// Records an operation, or counts it as dropped if there is no room or the lock is taken. Never waits or allocates.
     #[cold]
     pub fn record(&self, sample: &Sample) {
         let mut waiting = match self.waiting.try_lock() {
@@ -340,11 +340,11 @@ impl fmt::Debug for Samples {
 }
 
 impl Samples {
-    /// Takes samples, `most` at most. Returns how many there were.
+    /// Takes up to `most` samples. Returns how many there were.
     pub fn take(&mut self, most: usize, mut each: impl FnMut(&Sample)) -> usize {
         let mut taken = 0;
         while taken < most {
-            // One at a time: a thread that records finds the lock free.
+            // Hold the lock for one sample at a time, so that recording threads find it free.
             let next = self.operations.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(sample) = next else { break };
             each(&sample);
@@ -355,23 +355,23 @@ impl Samples {
         taken
     }
 
-    /// What waits and what found no room.
+    /// Returns the numbers of waiting and dropped samples.
     pub fn counts(&self) -> SampleCounts {
         SampleCounts(Arc::clone(&self.counts))
     }
 }
 
-/// What a process with one hot thread needs for its samples. Clones are the same.
+/// Shared trace state of a process with one hot thread. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Traces {
-    /// What is sampled.
+    /// Which items to sample.
     pub sampling: Sampling,
     operations: Option<Operations>,
     recorder: Arc<Mutex<Option<Recorder>>>,
 }
 
 impl Traces {
-    /// A queue of so many samples, and of rare operations if `has_operations`: the recording ends, and the exporter's.
+    /// Creates a queue of `queue_samples`, and one for rare operations if `has_operations`. Returns both ends.
     pub fn new(sampling: Sampling, queue_samples: usize, has_operations: bool) -> (Self, Samples) {
         let counts = Arc::new(Counts::default());
         let (producer, consumer) = spsc::ring(queue_samples);
@@ -386,12 +386,12 @@ impl Traces {
         (traces, Samples { ring: consumer, operations, counts })
     }
 
-    /// The hot thread's end. There is one: a later call gets none.
+    /// Takes the hot thread's end. Only the first call returns it.
     pub fn take_recorder(&self) -> Option<Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Where rare operations are recorded, if they are.
+    /// Returns the recorder of rare operations, if they are exported.
     pub const fn operations(&self) -> Option<&Operations> {
         self.operations.as_ref()
     }
@@ -400,27 +400,27 @@ impl Traces {
 /// The counters of the export.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TraceStatus {
-    /// Whether the collector took what it got last.
+    /// Whether the collector accepted the last request.
     pub is_connected: bool,
-    /// Traces that the collector has taken.
+    /// Traces accepted by the collector.
     pub traces: u64,
-    /// Their spans.
+    /// Spans accepted by the collector.
     pub spans: u64,
-    /// Requests that the collector has answered well.
+    /// Successful requests.
     pub requests: u64,
-    /// Traces that wait.
+    /// Waiting traces.
     pub waiting: u64,
-    /// Traces that found no room in the queue.
+    /// Traces dropped because the queue was full.
     pub dropped: u64,
-    /// Orders that were not followed, as too many were on their way.
+    /// Orders not followed because too many were in progress.
     pub unfollowed: u64,
-    /// Spans that the collector has refused.
+    /// Spans rejected by the collector.
     pub refused_spans: u64,
-    /// Requests that failed; each is tried again, unless the collector says that it will not take it.
+    /// Failed requests. Each is retried, unless the collector rejects it for good.
     pub failures: u64,
-    /// Traces that waited at the end.
+    /// Traces still waiting at exit.
     pub lost: u64,
-    /// The last error, until the collector takes something again.
+    /// The last error, until the collector accepts a request again.
     pub error: Option<String>,
 }
 
@@ -429,12 +429,12 @@ pub struct TraceStatus {
 pub struct TraceHandle(Arc<dyn Fn() -> TraceStatus + Send + Sync>);
 
 impl TraceHandle {
-    /// A handle whose status `read` gives.
+    /// Creates a handle that obtains the status by `read`.
     pub fn new(read: impl Fn() -> TraceStatus + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub fn status(&self) -> TraceStatus {
         (self.0)()
     }

@@ -1,4 +1,4 @@
-//! The bytes of a connection: TCP, or TLS over it.
+//! The byte stream of a connection: TCP, or TLS over TCP.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,20 +10,20 @@ use crate::followed::Followed;
 use crate::followed::FollowedFiles;
 use crate::world::Stream;
 
-/// The PEM files of a server's TLS.
+/// The PEM files of a TLS server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// Its certificate, and those between it and an authority that clients trust.
+    /// The server's certificate, and any intermediates up to an authority that clients trust.
     pub certificate: PathBuf,
-    /// The key of the certificate.
+    /// The certificate's private key.
     pub private_key: PathBuf,
-    /// Authorities, one of which must have signed a client's certificate. Without them clients show none.
+    /// Authorities, one of which must have signed a client's certificate. Without authorities, clients present no certificate.
     pub client_authorities: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// Reads `certificate`, `private_key` and `client_authorities` of a section, with paths beside the file of the configuration. `None`:
-    /// there are none, or something is wrong with them.
+    /// Reads `certificate`, `private_key` and `client_authorities` of a section, with paths relative to the configuration file.
+    /// Returns `None` if they are missing or invalid.
     pub fn read(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<Self> {
         let mut path = |key| section.text(reading, key).map(|(path, _)| beside.join(path));
         let [certificate, private_key, client_authorities] =
@@ -37,7 +37,7 @@ impl TlsFiles {
         Some(Self { certificate: certificate?, private_key: private_key?, client_authorities })
     }
 
-    /// Reads the files themselves.
+    /// Loads the files.
     ///
     /// # Errors
     /// [`NoTls`].
@@ -48,8 +48,8 @@ impl TlsFiles {
         return Err(NoTls::NotBuilt);
     }
 
-    /// How to connect to another machine by the same files: it must show a certificate for `name`, signed by one of the authorities of
-    /// clients, and gets this one's.
+    /// Returns a connector to another machine by the same files. That machine must present a certificate for `name`, signed by
+    /// one of the client authorities, and receives this machine's certificate.
     ///
     /// # Errors
     /// [`NoTls`].
@@ -66,18 +66,18 @@ impl TlsFiles {
     }
 }
 
-/// The PEM files of a client's TLS.
+/// The PEM files of a TLS client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientTlsFiles {
     /// Authorities, one of which must have signed the server's certificate.
     pub authorities: PathBuf,
-    /// The client's own certificate and its key, for a server that wants to see one.
+    /// The client's own certificate and key, for a server that requests them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl ClientTlsFiles {
-    /// Reads `authorities`, `certificate` and `private_key` of a section, with paths beside the file of the configuration. `None`: there are
-    /// none, or something is wrong with them.
+    /// Reads `authorities`, `certificate` and `private_key` of a section, with paths relative to the configuration file. Returns
+    /// `None` if they are missing or invalid.
     pub fn read(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<Self> {
         let mut path = |key| section.text(reading, key).map(|(path, _)| beside.join(path));
         let [authorities, certificate, private_key] =
@@ -91,7 +91,7 @@ impl ClientTlsFiles {
         Some(Self { authorities: authorities?, identity: certificate.zip(private_key) })
     }
 
-    /// Reads the files themselves. The server must show a certificate for `name`.
+    /// Loads the files. The server must present a certificate for `name`.
     ///
     /// # Errors
     /// [`NoTls`].
@@ -107,33 +107,33 @@ impl ClientTlsFiles {
     }
 }
 
-/// Why there is no TLS.
+/// The reason why TLS cannot be used.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum NoTls {
-    /// Its files.
+    /// The files are unusable.
     #[cfg(feature = "tls")]
     #[error(transparent)]
     Files(#[from] crate::tls::TlsError),
-    /// The program.
+    /// The program was built without TLS.
     #[cfg(not(feature = "tls"))]
     #[error("this program was built without the feature 'tls'")]
     NotBuilt,
 }
 
-/// How connections are accepted.
+/// How to accept connections.
 #[derive(Clone, Debug, Default)]
 pub enum Acceptor {
-    /// As they are.
+    /// Without encryption.
     #[default]
     Plain,
-    /// With TLS, from the first byte on.
+    /// With TLS from the first byte.
     #[cfg(feature = "tls")]
     Tls(std::sync::Arc<Followed<std::sync::Arc<rustls::ServerConfig>>>),
 }
 
 impl Acceptor {
-    /// With TLS 1.2 or 1.3, by these files, which may be [replaced](crate::followed).
+    /// Accepts connections with TLS 1.2 or 1.3, using files that may be [replaced](crate::followed).
     ///
     /// # Errors
     /// [`TlsError`](crate::tls::TlsError).
@@ -143,12 +143,12 @@ impl Acceptor {
         Ok(Self::Tls(crate::tls::server(certificate, private_key, client_authorities)?))
     }
 
-    /// Whether clients speak TLS.
+    /// Returns whether clients must use TLS.
     pub const fn is_tls(&self) -> bool {
         !matches!(self, Self::Plain)
     }
 
-    /// The files of TLS.
+    /// Returns the followed TLS files.
     pub fn files(&self) -> Option<std::sync::Arc<dyn FollowedFiles>> {
         match self {
             Self::Plain => None,
@@ -157,10 +157,10 @@ impl Acceptor {
         }
     }
 
-    /// The transport of an accepted connection. A client that does not speak TLS where it must gets `refusal`.
+    /// Wraps an accepted connection. A client that does not speak TLS where it must receives `refusal`.
     ///
     /// # Errors
-    /// The configuration of TLS cannot be used.
+    /// If the TLS configuration cannot be used.
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS refuses"))]
     pub fn accept<S: Read + Write>(&self, stream: S, refusal: &'static [u8]) -> io::Result<Transport<S>> {
         match self {
@@ -174,10 +174,10 @@ impl Acceptor {
     }
 }
 
-/// How connections are made.
+/// How to open connections.
 #[derive(Clone, Debug, Default)]
 pub enum Connector {
-    /// As they are.
+    /// Without encryption.
     #[default]
     Plain,
     /// With TLS, to a server whose certificate has this name.
@@ -189,8 +189,8 @@ pub enum Connector {
 }
 
 impl Connector {
-    /// With TLS 1.2 or 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name or address is
-    /// `name`; and those of the client's own certificate and key, if it has one. The files may be [replaced](crate::followed).
+    /// Connects with TLS 1.2 or 1.3. `servers` is a PEM file of authorities, one of which must have signed the certificate of the
+    /// server `name`. `identity` is the client's certificate and key, if any. The files may be [replaced](crate::followed).
     ///
     /// # Errors
     /// [`TlsError`](crate::tls::TlsError).
@@ -204,7 +204,7 @@ impl Connector {
         Ok(Self::Tls(config, server))
     }
 
-    /// The files of TLS.
+    /// Returns the followed TLS files.
     pub fn files(&self) -> Option<std::sync::Arc<dyn FollowedFiles>> {
         match self {
             Self::Plain => None,
@@ -213,10 +213,10 @@ impl Connector {
         }
     }
 
-    /// The transport of a connection that is being made.
+    /// Wraps a connection that is being established.
     ///
     /// # Errors
-    /// The configuration of TLS cannot be used.
+    /// If the TLS configuration cannot be used.
     pub fn connect<S: Read + Write>(&self, stream: S) -> io::Result<Transport<S>> {
         match self {
             Self::Plain => Ok(Transport::Plain(stream)),
@@ -230,10 +230,10 @@ impl Connector {
 }
 
 impl Connector {
-    /// The same of a connection that blocks. With TLS the first flush ends when both sides are agreed.
+    /// Wraps a blocking connection. With TLS, the first flush returns after the handshake.
     ///
     /// # Errors
-    /// The configuration of TLS cannot be used.
+    /// If the TLS configuration cannot be used.
     pub fn over(&self, stream: TcpStream) -> io::Result<Blocking> {
         match self {
             Self::Plain => Ok(Blocking::Plain(stream)),
@@ -247,7 +247,7 @@ impl Connector {
     }
 }
 
-/// A connection of a client that blocks, for a while where the socket has a time limit.
+/// A blocking connection of a client, limited by the socket's timeouts if it has any.
 #[derive(Debug)]
 pub enum Blocking {
     /// TCP.
@@ -285,7 +285,7 @@ impl Write for Blocking {
     }
 }
 
-/// A connection that never blocks, or of which each operation has a time limit.
+/// A connection that never blocks, or whose operations have a time limit.
 #[derive(Debug)]
 pub enum Transport<S> {
     /// TCP.
@@ -296,7 +296,7 @@ pub enum Transport<S> {
 }
 
 impl<S: Read + Write> Transport<S> {
-    /// The socket.
+    /// Returns the socket.
     pub const fn stream(&mut self) -> &mut S {
         match self {
             Self::Plain(stream) => stream,
@@ -305,12 +305,12 @@ impl<S: Read + Write> Transport<S> {
         }
     }
 
-    /// Whether a read reads the socket itself: then one that leaves room in its buffer has emptied it.
+    /// Returns whether reads go to the socket directly. A read that leaves room in its buffer has then drained the socket.
     pub const fn reads_the_socket(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    /// Whether the TLS layer has no bytes to write.
+    /// Returns whether the TLS layer has nothing to write.
     pub fn is_settled(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -319,7 +319,7 @@ impl<S: Read + Write> Transport<S> {
         }
     }
 
-    /// Whether both sides have agreed on TLS, or there is none.
+    /// Returns whether the TLS handshake is complete, or TLS is not used.
     pub fn is_agreed(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -328,10 +328,10 @@ impl<S: Read + Write> Transport<S> {
         }
     }
 
-    /// Writes the bytes of the TLS layer: of a handshake, and of encrypted records.
+    /// Writes pending bytes of the TLS layer: handshake messages and encrypted records.
     ///
     /// # Errors
-    /// The socket's; one that takes nothing now is none.
+    /// The socket's. A socket that cannot take bytes now is not an error.
     pub fn settle(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -342,7 +342,7 @@ impl<S: Read + Write> Transport<S> {
 }
 
 impl<S: Stream> Transport<S> {
-    /// Shuts the sending side.
+    /// Shuts down the sending side.
     ///
     /// # Errors
     /// The socket's.
@@ -350,7 +350,7 @@ impl<S: Stream> Transport<S> {
         #[cfg(feature = "tls")]
         if let Self::Tls(encrypted) = self {
             if encrypted.session.is_handshaking() {
-                // It waits for a greeting, as a client without TLS does.
+                // A client without TLS may be waiting for a greeting.
                 encrypted.refuse_plainly();
             } else {
                 encrypted.session.send_close_notify();
@@ -362,7 +362,7 @@ impl<S: Stream> Transport<S> {
 }
 
 impl<S> Transport<S> {
-    /// SHA-256 of the other side's certificate (in DER), when the handshake is over and it has shown one.
+    /// Returns the SHA-256 of the peer's certificate (in DER), if the handshake is complete and the peer presented one.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<[u8; 32]> {
         match self {
@@ -411,7 +411,7 @@ impl<S: Read + Write> Write for Transport<S> {
 pub struct Encrypted<S> {
     stream: S,
     session: rustls::Connection,
-    /// For a client that does not speak TLS.
+    /// The line for a client that does not speak TLS.
     refusal: &'static [u8],
 }
 
@@ -424,7 +424,7 @@ impl<S: Read + Write> Encrypted<S> {
 
     /// Sends an error line to a client that does not speak TLS.
     fn refuse_plainly(&mut self) {
-        // Without room for a line the client gets none.
+        // If there is no room for the line, the client receives none.
         let _taken = self.stream.write(self.refusal);
     }
 
@@ -454,7 +454,7 @@ impl<S: Read + Write> Encrypted<S> {
                 self.refuse_plainly();
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the other side does not speak TLS"));
             }
-            // Sends the alert with the error.
+            // Sends the alert for the error.
             self.settle()?;
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             if count == 0 {

@@ -1,7 +1,7 @@
-//! The time in which a certificate is valid.
+//! The validity period of a certificate.
 //!
-//! Two fields of X.509 are read (RFC 5280, section 4.1), in their encoding by DER. Whether a certificate can be trusted is decided
-//! elsewhere; this module only warns about our own certificates.
+//! This module reads two fields of X.509 (RFC 5280, section 4.1) in their DER encoding. It does not decide whether a certificate
+//! can be trusted; it only warns about our own certificates.
 
 use std::fmt;
 
@@ -13,22 +13,22 @@ use tapeworks_time::Nanos;
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The version, which the first version of certificates does not have.
+/// The version, which version 1 certificates omit.
 const VERSION: u8 = 0xA0;
 
-/// How long before its end a certificate is reported, in seconds.
+/// How long before expiry a certificate is reported, in seconds.
 const SOON_S: i64 = 7 * 86_400;
 
-/// The first and the last second in which a certificate is valid, since 1970, UTC.
+/// The first and last second of a certificate's validity, since 1970, UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Validity {
-    /// The first.
+    /// The first second.
     pub begins_s: i64,
-    /// The last.
+    /// The last second.
     pub ends_s: i64,
 }
 
-/// Splits off an element of DER: its tag, its contents, and what follows.
+/// Splits off a DER element. Returns its tag, its contents, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let [tag, length, rest @ ..] = bytes else { return None };
     let (length, rest) = match *length {
@@ -46,7 +46,7 @@ fn contents_of(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     element(bytes).filter(|(found, ..)| *found == tag).map(|(_, contents, after)| (contents, after))
 }
 
-/// Reads a time: `YYMMDDhhmmssZ`, from 1950 on, or `YYYYMMDDhhmmssZ`. Returns the seconds since 1970, and what follows.
+/// Reads a time, `YYMMDDhhmmssZ` (from 1950 on) or `YYYYMMDDhhmmssZ`. Returns seconds since 1970 and the bytes after it.
 fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (tag, text, after) = element(bytes)?;
     let digits = text.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
@@ -63,19 +63,19 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut next = || parts.next();
     let (month, day, hour, minute, second) = (next()?, next()?, next()?, next()?, next()?);
     let time = DateTime::new(year as i16, month, day, hour, minute, second, 0).ok()?;
-    // 99991231235959Z, which stands for no end (section 4.1.2.5), is beyond the last timestamp.
+    // 99991231235959Z, which means no expiry (section 4.1.2.5), is beyond the last timestamp.
     Some((TimeZone::UTC.to_timestamp(time).unwrap_or(Timestamp::MAX).as_second(), after))
 }
 
 impl Validity {
-    /// Reads a certificate in DER. `None`: it is no certificate.
+    /// Reads a certificate in DER. Returns `None` if it is not a certificate.
     pub fn of_certificate(der: &[u8]) -> Option<Self> {
         let (certificate, _) = contents_of(SEQUENCE, der)?;
         let (mut rest, _) = contents_of(SEQUENCE, certificate)?;
         if let Some((_, after)) = contents_of(VERSION, rest) {
             rest = after;
         }
-        // Its number, the algorithm of its signature, and who has signed it.
+        // The serial number, the signature algorithm, and the issuer.
         for _ in 0..3 {
             (_, _, rest) = element(rest)?;
         }
@@ -85,7 +85,7 @@ impl Validity {
         Some(Self { begins_s, ends_s })
     }
 
-    /// What is wrong with it at a time, in seconds since 1970.
+    /// Returns the problem with the certificate's validity at `now_s`, in seconds since 1970.
     pub fn problem_at(self, now_s: i64) -> Option<Expiry> {
         let Self { begins_s, ends_s } = self;
         if now_s > ends_s {
@@ -97,34 +97,34 @@ impl Validity {
         }
     }
 
-    /// What is wrong with it now.
+    /// Returns the problem with the certificate's validity now.
     pub fn problem(self) -> Option<Expiry> {
         self.problem_at(i64::try_from(crate::now().0 / Nanos::SECOND).unwrap_or(i64::MAX))
     }
 }
 
-/// What is wrong with a certificate's time.
+/// A problem with a certificate's validity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
     /// Expired.
     Expired {
-        /// Its last second.
+        /// The last valid second.
         ends_s: i64,
     },
     /// Not valid yet.
     NotYet {
-        /// Its first second.
+        /// The first valid second.
         begins_s: i64,
     },
     /// Expires within a week.
     Soon {
-        /// Its last second.
+        /// The last valid second.
         ends_s: i64,
     },
 }
 
 impl Expiry {
-    /// Whether others refuse the certificate now.
+    /// Returns whether others reject the certificate now.
     pub const fn is_invalid(self) -> bool {
         !matches!(self, Self::Soon { .. })
     }
@@ -140,7 +140,7 @@ impl fmt::Display for Expiry {
     }
 }
 
-/// A time as text, such as `2026-11-29T03:40:00Z`. Every time that [`time`] reads has one.
+/// Formats a time such as `2026-11-29T03:40:00Z`. Every time that [`time`] reads can be formatted.
 fn shown(seconds: i64) -> String {
     Timestamp::from_second(seconds)
         .map_or_else(|_| format!("{seconds} s since 1970"), |time| time.to_string())
@@ -150,7 +150,7 @@ fn shown(seconds: i64) -> String {
 mod tests {
     use super::*;
 
-    /// What is read of a certificate, in DER.
+    /// Encodes the fields of a certificate that are read, in DER.
     fn certificate(begins: &[u8], ends: &[u8], has_version: bool) -> Vec<u8> {
         let sequence = |contents: &[u8]| [&[SEQUENCE, contents.len() as u8][..], contents].concat();
         let validity = sequence(&[begins, ends].concat());

@@ -1,4 +1,4 @@
-//! The way to wait that the configuration chose.
+//! Wait strategies chosen by the configuration, and wake-ups.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -13,26 +13,26 @@ use crate::world::{System, Unpark as _, Wake as _, World};
 /// A wait strategy chosen at run time.
 #[derive(Debug)]
 pub enum Waiting<W: World = System> {
-    /// Looks again at once.
+    /// Polls continuously.
     BusySpin(BusySpin),
-    /// Lets others have the core between looks.
+    /// Yields the core to other threads between polls.
     Yielding(Yielding),
-    /// Spins, yields, sleeps.
+    /// Spins, yields, then sleeps.
     Backoff(Backoff),
     /// Sleeps until it is woken.
     Park(Park),
-    /// As `Park`, for threads that wait for more than one thing: see [`WakeUp`]. Each comes with the news that wakes it.
+    /// Like `Park`, for threads that wait for several things: see [`WakeUp`]. Each has the kind of news that wakes it.
     WakeUps(Arc<[(News, Arc<WakeUp<W>>)]>),
 }
 
 impl<W: World> Waiting<W> {
-    /// The strategy of this name; parked threads are woken by these wake-ups, each for the news beside it. `notify` without
-    /// news wakes all of them.
+    /// Returns the strategy `wait`. If it parks, each wake-up wakes its thread for the news beside it, and `notify` without news
+    /// wakes all.
     pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp<W>>)]) -> Self {
         if wait == Wait::Park { Self::WakeUps(wake_ups.into()) } else { Self::new(wait) }
     }
 
-    /// The strategy of this name.
+    /// Returns the strategy `wait`.
     pub fn new(wait: Wait) -> Self {
         match wait {
             Wait::BusySpin => Self::BusySpin(BusySpin),
@@ -61,8 +61,7 @@ impl<W: World> WaitStrategy for Waiting<W> {
         match self {
             Self::Park(strategy) => strategy.notify(),
             Self::WakeUps(wake_ups) => {
-                // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write
-                // and read.
+                // Either the sleeper sees the write, or this thread sees `is_asleep`: both sides fence between write and read.
                 fence(Ordering::SeqCst);
                 wake_ups.iter().for_each(|(_, wake_up)| wake_up.wake_if_asleep());
             }
@@ -85,10 +84,10 @@ impl<W: World> WaitStrategy for Waiting<W> {
     }
 }
 
-/// Wakes a thread that waits for several things at once: events, sockets, time.
+/// Wakes a thread that waits for several things: events, sockets, time.
 ///
-/// The thread says that it will sleep ([`WakeUp::arm`]), looks once more, and sleeps in its own system call, for a bounded time;
-/// a publisher wakes it. A publication costs a fence, and a call of the kernel only while the thread sleeps.
+/// The thread announces that it will sleep ([`WakeUp::arm`]), looks once more, and sleeps in its own system call for a bounded
+/// time. A publisher wakes it. A publication costs a fence, and a system call only while the thread sleeps.
 #[derive(Debug)]
 pub struct WakeUp<W: World = System> {
     is_asleep: AtomicBool,
@@ -108,24 +107,24 @@ impl<W: World> Default for WakeUp<W> {
 }
 
 impl<W: World> WakeUp<W> {
-    /// It is for this thread, which parks.
+    /// Assigns this wake-up to the calling thread, which parks.
     pub fn is_for_this_thread(&self) {
-        // A wake-up is given away once.
+        // A wake-up can be assigned only once.
         let _twice = self.sleeper.set(Sleeper::Thread(W::current()));
     }
 
-    /// It is for a thread that polls sockets.
+    /// Assigns this wake-up to a thread that polls sockets.
     pub fn is_for_poll(&self, waker: W::Waker) {
         let _twice = self.sleeper.set(Sleeper::Poll(waker));
     }
 
-    /// The thread is about to sleep, and looks once more before it does.
+    /// Marks the thread as about to sleep. The thread must look once more before it sleeps.
     pub fn arm(&self) {
         self.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The thread is awake.
+    /// Marks the thread as awake.
     pub fn disarm(&self) {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
@@ -133,7 +132,7 @@ impl<W: World> WakeUp<W> {
     /// Wakes the thread if it sleeps, after a write that it must see.
     #[inline]
     pub fn wake(&self) {
-        // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write and read.
+        // Either the sleeper sees the write, or this thread sees `is_asleep`: both sides fence between write and read.
         fence(Ordering::SeqCst);
         self.wake_if_asleep();
     }
@@ -151,7 +150,7 @@ impl<W: World> WakeUp<W> {
         if self.is_asleep.swap(false, Ordering::AcqRel) {
             match self.sleeper.get() {
                 Some(Sleeper::Thread(thread)) => thread.unpark(),
-                // A poll that cannot be woken wakes by its time.
+                // A poll that cannot be woken ends by its timeout.
                 Some(Sleeper::Poll(waker)) => drop(waker.wake()),
                 None => {}
             }
@@ -159,18 +158,18 @@ impl<W: World> WakeUp<W> {
     }
 }
 
-/// How long a thread without a client sleeps: it keeps up with the events, and takes no more of the processor.
+/// How long a thread without clients sleeps, which is short enough to keep up with the events.
 pub const UNWATCHED: Duration = Duration::from_millis(5);
 
-/// The longest sleep of a thread without a client in silence: its wake-up or its sockets wake it.
+/// The longest sleep of a thread without clients when there are no events. Its wake-up or its sockets end the sleep.
 pub const QUIET: Duration = Duration::from_millis(50);
 
-/// Whether a thread without a client may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
+/// Returns whether a thread without clients may sleep that long: its backlog `lag` is a small part of the ring's `capacity`.
 pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024
 }
 
-/// Pauses of a thread that waits for several things at once, none of which wakes it.
+/// Pauses of a thread that waits for several things, none of which wakes it.
 #[derive(Debug)]
 pub struct Idle<W: World = System> {
     wait: Wait,
@@ -178,24 +177,24 @@ pub struct Idle<W: World = System> {
     _world: PhantomData<W>,
 }
 
-/// Looks in vain before the first sleep.
+/// Unsuccessful looks before the first sleep.
 const LOOKS: u32 = 1_000;
 
 /// The longest sleep.
 const IDLE_SLEEP: Duration = Duration::from_micros(50);
 
 impl<W: World> Idle<W> {
-    /// Rests as `wait` says.
+    /// Creates pauses of strategy `wait`.
     pub const fn new(wait: Wait) -> Self {
         Self { wait, looks: 0, _world: PhantomData }
     }
 
-    /// There was something.
+    /// Resets the pauses after the thread found work.
     pub const fn worked(&mut self) {
         self.looks = 0;
     }
 
-    /// There was nothing.
+    /// Rests after the thread found no work.
     pub fn rest(&mut self) {
         match self.wait {
             Wait::BusySpin => W::pause(),
@@ -205,7 +204,7 @@ impl<W: World> Idle<W> {
                 if self.looks < LOOKS {
                     W::pause();
                 } else {
-                    // Sleeps become longer the longer it waits.
+                    // Sleeps grow with the waiting time.
                     W::sleep(
                         IDLE_SLEEP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
                     );

@@ -1,4 +1,4 @@
-//! A thread that reads the engine's events until it is stopped or they end, and returns how it ended.
+//! A thread that reads the engine's events and returns its result.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::world::{System, ThreadHandle as _, World};
 
-/// The running thread. Dropping it stops it, and waits for it.
+/// A running thread. Dropping it stops the thread and waits for it.
 #[derive(Debug)]
 pub struct Worker<E: Send + 'static, W: World = System> {
     stop: Arc<AtomicBool>,
@@ -14,7 +14,7 @@ pub struct Worker<E: Send + 'static, W: World = System> {
 }
 
 impl<E: Send + 'static, W: World> Worker<E, W> {
-    /// Starts `work`, which ends soon after `stop` is set.
+    /// Starts `work`, which must end soon after `stop` is set.
     pub fn start(
         name: &str,
         stop: Arc<AtomicBool>,
@@ -24,17 +24,17 @@ impl<E: Send + 'static, W: World> Worker<E, W> {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Whether it has ended: because it was stopped, because the events have ended, or with an error.
+    /// Returns whether the thread has ended: it was stopped, the events ended, or it failed.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(|thread| thread.is_finished())
     }
 
-    /// Waits until it ends by itself. `panicked` is the error when its thread did.
+    /// Waits until the thread ends by itself. Returns `panicked` if the thread panicked.
     pub fn join(mut self, panicked: E) -> Result<(), E> {
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(panicked)))
     }
 
-    /// Ends it now. `panicked` is the error when its thread did.
+    /// Stops the thread and waits for it. Returns `panicked` if the thread panicked.
     pub fn stop(self, panicked: E) -> Result<(), E> {
         self.stop.store(true, Ordering::Release);
         self.join(panicked)
@@ -45,7 +45,7 @@ impl<E: Send + 'static, W: World> Drop for Worker<E, W> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // `join` and `stop` return how it ended.
+            // `join` and `stop` return the result; here it is ignored.
             let _ended = thread.join();
         }
     }

@@ -1,10 +1,11 @@
-//! What the hosts (plant, outputs, venues) ask of the system: clocks, threads, channels, sockets, and by [`Disk`] files.
+//! System services for the hosts (plant, outputs, venues).
 //!
-//! A [`World`] is a type parameter with static functions, so a call costs what the system's own costs. Programs use [`System`]. The
-//! simulator has another one, in which threads take turns on one thread of the system, time passes when all of them wait, and
-//! the network and the disk fail as a seed says: so the code that ships is the code that is simulated.
+//! A [`World`] provides clocks, threads, channels, sockets, and files through [`Disk`]. It is a type parameter with static
+//! functions, so a call costs no more than the system's own. Programs use [`System`]. In the simulator's world, threads take
+//! turns on one system thread, time passes when all of them wait, and a seed determines the failures of network and disk. The
+//! code that ships is therefore the code that is simulated.
 //!
-//! Times of a monotonic clock are [`Instant`]s in every world: subtract them, and compare them only with others of the same world.
+//! Times of a monotonic clock are [`Instant`]s in every world. Subtract or compare only those of the same world.
 
 mod sockets;
 mod system;
@@ -29,19 +30,19 @@ pub use threads::{Receive, SendTo, ThreadHandle, TrySend, Unpark};
 
 /// Clocks, threads, channels, sockets and files.
 pub trait World: Disk {
-    /// The time of day: it may be set, forth and back.
+    /// Returns the time of day, which may be set forward or back.
     fn time_of_day() -> Nanos;
 
-    /// The time of a clock that cannot be set.
+    /// Returns the time of a clock that cannot be set.
     fn instant() -> Instant;
 
-    /// The time since `earlier`, by the clock that cannot be set.
+    /// Returns the time since `earlier` by the clock that cannot be set.
     #[inline]
     fn since(earlier: Instant) -> Duration {
         Self::instant().saturating_duration_since(earlier)
     }
 
-    /// A handle on a thread, for waking it.
+    /// A handle for waking a thread.
     type Thread: Unpark;
 
     /// A thread that returns a `T`.
@@ -50,31 +51,31 @@ pub trait World: Disk {
     /// Starts a thread.
     ///
     /// # Errors
-    /// When there is no thread.
+    /// If the thread cannot be started.
     fn spawn<T: Send + 'static>(
         name: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<Self::Handle<T>>;
 
-    /// The calling thread.
+    /// Returns a handle to the calling thread.
     fn current() -> Self::Thread;
 
-    /// Sleeps until the thread is unparked, `longest` at most. It may end earlier.
+    /// Sleeps until the thread is unparked, for at most `longest`. May return early.
     fn park(longest: Duration);
 
-    /// Sleeps.
+    /// Sleeps for `time`.
     fn sleep(time: Duration);
 
     /// Lets other threads run.
     fn yield_now();
 
-    /// A moment's pause between two looks at something that another core changes.
+    /// Pauses briefly between two looks at something that another core changes.
     fn pause();
 
     /// Waits as `strategy` does.
     fn wait_until(strategy: &impl WaitStrategy, is_ready: impl FnMut() -> bool);
 
-    /// Keeps the calling thread on a core.
+    /// Pins the calling thread to a core.
     ///
     /// # Errors
     /// [`CpuError`].
@@ -86,31 +87,31 @@ pub trait World: Disk {
     /// [`CpuError`].
     fn step_back() -> Result<(), CpuError>;
 
-    /// Fills a buffer with random bytes that nobody can guess.
+    /// Fills a buffer with unpredictable random bytes.
     ///
     /// # Errors
-    /// When the system has none.
+    /// If the system has none.
     fn random(bytes: &mut [u8]) -> io::Result<()>;
 
-    /// The sending end of a channel with any number of items.
+    /// The sending end of an unbounded channel.
     type Sender<T: Send + 'static>: SendTo<T>;
 
-    /// The sending end of a channel with a bound.
+    /// The sending end of a bounded channel.
     type SyncSender<T: Send + 'static>: TrySend<T>;
 
     /// The receiving end of a channel.
     type Receiver<T: Send + 'static>: Receive<T>;
 
-    /// A channel with any number of items.
+    /// Creates an unbounded channel.
     fn channel<T: Send + 'static>() -> (Self::Sender<T>, Self::Receiver<T>);
 
-    /// A channel with at most `bound` items.
+    /// Creates a channel of at most `bound` items.
     fn sync_channel<T: Send + 'static>(bound: usize) -> (Self::SyncSender<T>, Self::Receiver<T>);
 
-    /// Waits for several sockets at once.
+    /// Waits for several sockets.
     type Poll: Poll<Waker = Self::Waker>;
 
-    /// Wakes a thread from that wait.
+    /// Wakes a thread that waits for sockets.
     type Waker: Wake;
 
     /// Receives the datagrams of a line.
@@ -119,16 +120,16 @@ pub trait World: Disk {
     /// Sends datagrams to one address.
     type DatagramSender: DatagramSender;
 
-    /// Answers datagrams.
+    /// Receives datagrams and answers them.
     type UdpServer: UdpServer + Source<Self::Poll>;
 
     /// Accepts TCP connections.
     type Listener: Listener<Self::Stream> + Source<Self::Poll>;
 
-    /// A TCP connection that never blocks.
+    /// A non-blocking TCP connection.
     type Stream: Stream + Source<Self::Poll>;
 
-    /// A TCP connection of a client that waits.
+    /// A blocking TCP connection of a client.
     type BlockingStream: BlockingStream;
 
     /// Receives the frames of a network interface.
@@ -137,9 +138,9 @@ pub trait World: Disk {
     /// Keeps a multicast group joined until it is dropped.
     type Membership: std::fmt::Debug + Send;
 
-    /// Joins a group without receiving its datagrams; does nothing if the address is no group.
+    /// Joins a group without receiving its datagrams. Does nothing if the address is not a multicast group.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn join_group(group: IpAddr, interface: Option<Ipv4Addr>) -> io::Result<Self::Membership>;
 }

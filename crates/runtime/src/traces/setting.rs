@@ -1,4 +1,4 @@
-//! `[otel]` of a configuration: where traces go, and what is sampled.
+//! The `[otel]` section of a configuration: where to send traces, and what to sample.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::Sampling;
 use crate::config::{Reading, Section, host_and_port};
 use crate::secrets::{Secret, check_secret};
 
-/// Where a collector takes traces by OTLP over HTTP.
+/// The path at which a collector accepts traces by OTLP over HTTP.
 const PATH: &str = "/v1/traces";
 
-/// The longest time that makes sense between two exports, or for an answer.
+/// The longest sensible interval between two exports, and the longest response timeout.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// The shortest.
+/// The shortest export interval and timeout.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What a process samples.
@@ -25,37 +25,37 @@ pub enum Sampled {
     Orders,
 }
 
-/// The export of traces.
+/// Settings of the trace export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceSetting {
     /// The URL that spans are posted to.
     pub url: String,
-    /// A PEM file of authorities, one of which must have signed the collector's certificate: of an https URL.
+    /// A PEM file of certificate authorities, one of which must have signed the collector's certificate. For an https URL.
     pub authorities: Option<PathBuf>,
     /// The collector's token.
     pub token: Option<Secret>,
-    /// The header that the token goes in as it is; `None`: Authorization, as a bearer's.
+    /// The header that carries the bare token. `None`: `Authorization`, as a bearer token.
     pub token_header: Option<String>,
-    /// What the collector calls the process.
+    /// The name of the process at the collector.
     pub service_name: String,
     /// Which packets or orders are sampled.
     pub sampling: Sampling,
-    /// Whether rare operations are exported.
+    /// Whether to export rare operations.
     pub operations: bool,
     /// Samples that may wait for the exporter.
     pub queue_samples: usize,
-    /// How often what waits is exported.
+    /// The interval between exports.
     pub export_every: Duration,
-    /// How long the collector may take for an answer.
+    /// How long to wait for the collector's response.
     pub timeout: Duration,
-    /// The longest pause between two tries.
+    /// The longest pause between two attempts.
     pub longest_pause: Duration,
-    /// How long waiting samples may be exported when the process ends.
+    /// How long to keep exporting waiting samples when the process exits.
     pub linger: Duration,
 }
 
 impl TraceSetting {
-    /// The usual settings for a collector whose URL is `url`.
+    /// Returns the default settings for a collector at `url`.
     pub fn new(url: String, sampled: Sampled) -> Self {
         let (service_name, every) = match sampled {
             Sampled::Packets => ("tapeworks-plant", 100_000),
@@ -78,13 +78,13 @@ impl TraceSetting {
     }
 }
 
-/// The URL that spans are posted to, of a collector's.
+/// Returns the URL to post spans to, given a collector's URL.
 fn url_of(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (host, port) = host_and_port(authority)?;
     let is_plain = |text: &str| text.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
-    // A user and a password would be shown.
+    // Logs would show a user and a password.
     if host.contains('@') || !is_plain(text) || path.contains(['?', '#']) {
         return None;
     }
@@ -93,7 +93,7 @@ fn url_of(text: &str) -> Option<String> {
     Some(format!("{scheme}://{host}:{port}{path}{PATH}"))
 }
 
-/// Headers that are the request's own.
+/// Headers that the request sets itself.
 const OWN_HEADERS: [&str; 9] = [
     "accept",
     "connection",
@@ -106,13 +106,13 @@ const OWN_HEADERS: [&str; 9] = [
     "user-agent",
 ];
 
-/// Whether a text can be the name of a token's header.
+/// Returns whether a text can be the name of a token's header.
 fn is_header(text: &str) -> bool {
     let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     is_name && !OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(text))
 }
 
-/// Reads `[otel]` of a configuration whose paths start at `beside`.
+/// Reads the `[otel]` section of a configuration whose paths are relative to `beside`.
 pub fn read(
     reading: &mut Reading<'_>,
     top: &mut Section<'_>,

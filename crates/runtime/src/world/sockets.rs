@@ -10,65 +10,65 @@ use tapeworks_capture::LinkType;
 use tapeworks_capture::pool::Pool;
 use tapeworks_nic::{FrameOptions, InterfaceError, Received, Sent, UdpOptions};
 
-/// A socket that became ready. It is reported once: until an operation on it would block it may have more.
+/// A socket that became ready. It is reported once, and may have more until an operation would block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// The number that it was registered with.
+    /// The token that the socket was registered with.
     pub token: Token,
     /// It may have bytes, datagrams or connections, or the other side has closed.
     pub is_readable: bool,
-    /// It may have room.
+    /// It may have room to write.
     pub is_writable: bool,
-    /// The other side has closed, or the connection failed: the next read after what has come says so.
+    /// The other side has closed, or the connection failed. Once received bytes are read, the next read reports it.
     pub is_closed: bool,
 }
 
-/// Waits for several sockets at once.
+/// Waits for several sockets.
 pub trait Poll: Debug + Send + Sized + 'static {
     /// Wakes a thread from the wait.
     type Waker: Wake;
 
-    /// A poll that reports up to `most` sockets at once.
+    /// Creates a poll that reports up to `most` sockets per wait.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn new(most: usize) -> io::Result<Self>;
 
-    /// Waits until a socket is ready or the poll is woken, `longest` at most; without `longest` for ever. It may end earlier. Fills
-    /// `ready` with the sockets that became ready.
+    /// Waits until a socket is ready or the poll is woken, for at most `longest`, or indefinitely if `None`. May return early.
+    /// Fills `ready` with the sockets that became ready.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn wait(&mut self, ready: &mut Vec<Ready>, longest: Option<Duration>) -> io::Result<()>;
 
-    /// What wakes this poll; it is reported with `token`. There can be one.
+    /// Returns the waker of this poll, which is reported with `token`. A poll has at most one waker.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn waker(&self, token: Token) -> io::Result<Self::Waker>;
 }
 
 /// Wakes a thread that polls sockets.
 pub trait Wake: Debug + Send + Sync + 'static {
-    /// Wakes it, or ends its next wait at once.
+    /// Wakes the thread, or ends its next wait immediately.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn wake(&self) -> io::Result<()>;
 }
 
 /// A socket that a poll can wait for.
 pub trait Source<P> {
-    /// The poll reports this socket with `token`.
+    /// Registers this socket with the poll, which reports it with `token`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn register(&mut self, poll: &P, token: Token, interest: Interest) -> io::Result<()>;
 
-    /// The poll reports it no more.
+    /// Removes this socket from the poll.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn deregister(&mut self, poll: &P) -> io::Result<()>;
 }
 
@@ -77,31 +77,31 @@ pub trait DatagramReceiver: Debug + Send + Sized + 'static {
     /// Opens the socket. Payloads get the link type `link_type`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn open(options: UdpOptions, link_type: LinkType) -> io::Result<Self>;
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     fn local_address(&self) -> SocketAddr;
 
-    /// The size of the kernel's buffer in bytes.
+    /// Returns the size of the kernel's receive buffer in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn receive_buffer_bytes(&self) -> io::Result<usize>;
 
     /// Sends a datagram from this socket.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()>;
 
-    /// Datagrams that were dropped up to now because the buffer was full.
+    /// Returns the number of datagrams dropped so far because the buffer was full.
     fn query_drops(&mut self) -> u64;
 
-    /// Takes up to `most` datagrams that are there now. Returns how many there were.
+    /// Receives up to `most` available datagrams. Returns how many there were.
     ///
     /// # Errors
-    /// What the system says; not that there is none.
+    /// The system's error. Having no datagram is not an error.
     fn receive(
         &mut self,
         pool: &mut Pool,
@@ -113,112 +113,112 @@ pub trait DatagramReceiver: Debug + Send + Sized + 'static {
 
 /// Sends datagrams to one address: see [`Sender`](tapeworks_nic::Sender).
 pub trait DatagramSender: Debug + Send + Sized + 'static {
-    /// Sends to `to`; a group is sent to out of `interface`, `hops` far.
+    /// Opens a socket that sends to `to`. Multicast leaves by `interface` and travels up to `hops` hops.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn open(to: SocketAddrV4, hops: u32, interface: std::net::Ipv4Addr) -> io::Result<Self>;
 
-    /// Sends each packet and reports the result of each, in their order.
+    /// Sends the packets and reports the result of each, in order.
     fn send<'b>(&mut self, packets: impl IntoIterator<Item = &'b [u8]>, each: impl FnMut(Sent));
 
-    /// An error of [`Sent::Failed`] in one line.
+    /// Describes an error of [`Sent::Failed`] in one line.
     fn describe(&self, error: io::Error) -> String;
 }
 
-/// Answers datagrams; never blocks.
+/// A non-blocking socket that receives datagrams and answers them.
 pub trait UdpServer: Debug + Send + Sized + 'static {
     /// Binds an address.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn bind(address: SocketAddr) -> io::Result<Self>;
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// Takes a datagram. One that is longer than the buffer is cut.
+    /// Receives a datagram, truncated to the buffer's length.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::WouldBlock`] when there is none.
+    /// The system's error; [`io::ErrorKind::WouldBlock`] if there is none.
     fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
 
     /// Sends a datagram.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize>;
 }
 
-/// Accepts TCP connections; never blocks.
+/// Accepts TCP connections without blocking.
 pub trait Listener<S>: Debug + Send + Sized + 'static {
     /// Binds an address.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn bind(address: SocketAddr) -> io::Result<Self>;
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// A new connection.
+    /// Accepts a connection.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::WouldBlock`] when there is none.
+    /// The system's error; [`io::ErrorKind::WouldBlock`] if there is none.
     fn accept(&self) -> io::Result<(S, SocketAddr)>;
 }
 
-/// A TCP connection that never blocks.
+/// A non-blocking TCP connection.
 pub trait Stream: Read + Write + Debug + Send + Sized + 'static {
-    /// Begins to connect. A poll reports the socket as writable when it is connected, or when that failed.
+    /// Starts connecting. A poll reports the socket as writable once it is connected or the attempt failed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn connect(address: SocketAddr) -> io::Result<Self>;
 
-    /// Whether the connection is made by now.
+    /// Returns whether the connection is established.
     ///
     /// # Errors
-    /// It could not be made.
+    /// If the attempt failed.
     fn is_connected(&self) -> io::Result<bool>;
 
-    /// Shuts one side or both.
+    /// Shuts down one or both directions.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn shutdown(&self, how: Shutdown) -> io::Result<()>;
 
-    /// Sends small pieces at once.
+    /// Sets whether small writes are sent immediately.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_nodelay(&self, is_on: bool) -> io::Result<()>;
 }
 
-/// A TCP connection of a client that waits for each operation, up to its time limit.
+/// A TCP connection of a client whose operations block up to a time limit.
 pub trait BlockingStream: Read + Write + Debug + Send + Sized + 'static {
-    /// Connects.
+    /// Connects to `address`.
     ///
     /// # Errors
-    /// What the system says; that `longest` is over.
+    /// The system's error, or a timeout after `longest`.
     fn connect(address: SocketAddr, longest: Duration) -> io::Result<Self>;
 
-    /// Sends small pieces at once.
+    /// Sets whether small writes are sent immediately.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_nodelay(&self, is_on: bool) -> io::Result<()>;
 
-    /// The time limits of a read and of a write.
+    /// Sets the time limits of a read and of a write.
     ///
     /// # Errors
-    /// A time of 0.
+    /// If a limit is 0.
     fn set_time_limits(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()>;
 }
 
@@ -230,7 +230,7 @@ pub trait FrameSource: Debug + Send + Sized + 'static {
     /// [`InterfaceError`].
     fn open(options: &FrameOptions) -> Result<Self, InterfaceError>;
 
-    /// Takes up to `most` frames that are there now. Returns how many there were.
+    /// Receives up to `most` available frames. Returns how many there were.
     ///
     /// # Errors
     /// [`InterfaceError`].
@@ -242,15 +242,15 @@ pub trait FrameSource: Debug + Send + Sized + 'static {
         each: impl FnMut(Received),
     ) -> Result<usize, InterfaceError>;
 
-    /// Whether frames wait in the ring.
+    /// Returns whether frames wait in the ring.
     fn is_ready(&mut self) -> bool;
 
-    /// Whether a poll never reports it: it must be looked at again and again.
+    /// Returns whether a poll never reports it, so that it must be checked repeatedly.
     fn is_polled(&self) -> bool {
         false
     }
 
-    /// Frames that were dropped up to now.
+    /// Returns the number of frames dropped so far.
     ///
     /// # Errors
     /// [`InterfaceError`].

@@ -168,7 +168,7 @@ impl<T: Send + 'static> Receive<T> for Receiver<T> {
     }
 }
 
-/// The system's poll, and room for what it reports.
+/// A `mio` poll and the buffer for its events.
 #[derive(Debug)]
 pub struct SystemPoll {
     poll: mio::Poll,
@@ -208,7 +208,7 @@ impl Wake for mio::Waker {
     }
 }
 
-/// Sources of mio.
+/// Implements `Source` for sockets that mio supports.
 macro_rules! sources {
     ($($socket:ty),*) => {$(
         impl Source<SystemPoll> for $socket {
@@ -225,7 +225,7 @@ macro_rules! sources {
 
 sources!(mio::net::UdpSocket, mio::net::TcpListener, mio::net::TcpStream);
 
-/// Sources with a descriptor.
+/// Implements `Source` for sockets with a file descriptor.
 macro_rules! descriptors {
     ($($socket:ty),*) => {$(
         impl Source<SystemPoll> for $socket {
