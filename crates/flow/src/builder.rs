@@ -1,6 +1,6 @@
-//! Graphs of built-in stages, built in code or by a reader of a configuration file.
+//! Graphs of built-in stages, built in code or from a configuration file.
 //!
-//! A stage has its own ports ([`Spec::kind`]), so a graph is named stages and the edges between them:
+//! A stage determines its own ports ([`Spec::kind`]), so a graph consists of named stages and the edges between them:
 //!
 //! ```
 //! use tapeworks_flow::builder::{Builder, Ring};
@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! [`Flow::open`] opens the files and sockets; [`runner::build`](crate::runner::build) makes a worker for each thread.
+//! [`Flow::open`] opens the files and sockets; [`runner::build`](crate::runner::build) creates a worker for each thread.
 
 use tapeworks_capture::pool::{MAX_SLOTS, Pool};
 use tapeworks_capture::stop;
@@ -33,26 +33,26 @@ use crate::packets::StageError;
 use crate::runner::Part;
 use crate::stages::Spec;
 
-/// Memory that the packet buffers and rings of one flow may take, in bytes.
+/// The most memory that the packet buffers and rings of one flow may take, in bytes.
 pub const MAX_BUFFER_BYTES: usize = 8 << 30;
 
-/// The default of the most packets handed on at once.
+/// The default for the most packets passed on together.
 pub const DEFAULT_BATCH: usize = 64;
 
-/// The default of the longest packet, in bytes.
+/// The default for the longest packet, in bytes.
 pub const DEFAULT_PACKET_BYTES: usize = 2048;
 
-/// A stage of a [`Builder`]; as an output it is its first port.
+/// A stage of a [`Builder`]. Used as an output, it means its first port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stage(usize);
 
 impl Stage {
-    /// Its index in [`Graph::nodes`].
+    /// Returns its index in [`Graph::nodes`].
     pub const fn index(self) -> usize {
         self.0
     }
 
-    /// One of its outputs: [`PASS`](crate::stages::PASS) or [`REJECT`](crate::stages::REJECT) of a filter, 0 of others.
+    /// Returns one of its outputs: [`PASS`](crate::stages::PASS) or [`REJECT`](crate::stages::REJECT) of a filter, 0 of others.
     pub const fn port(self, port: usize) -> Output {
         Output { stage: self, port }
     }
@@ -74,9 +74,9 @@ impl From<Stage> for Output {
 /// An edge between two threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ring {
-    /// Its kind; not [`EdgeKind::Inline`], which is [`Builder::inline`].
+    /// The kind; not [`EdgeKind::Inline`], which [`Builder::inline`] creates.
     pub kind: EdgeKind,
-    /// How many packets it holds.
+    /// The most packets it holds.
     pub capacity: usize,
     /// How its ends wait.
     pub wait: Wait,
@@ -85,13 +85,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring from one thread to one other, which holds so many packets. Its ends back off, and no packet is lost.
+    /// Returns a ring of `capacity` packets from one thread to another. Its ends back off, and no packet is lost.
     pub const fn spsc(capacity: usize) -> Self {
         Self { kind: EdgeKind::Spsc, capacity, wait: Wait::Backoff, when_full: WhenFull::Wait }
     }
 }
 
-/// Stages and joins, until they are a [`Flow`].
+/// Collects stages and edges for a [`Flow`].
 #[derive(Debug, Clone)]
 pub struct Builder {
     flow: Flow,
@@ -102,13 +102,13 @@ pub struct Builder {
 pub struct Flow {
     /// Stages and edges.
     pub graph: Graph,
-    /// The kinds of the stages.
+    /// The specifications of the stages.
     pub specs: Vec<Spec>,
     /// The longest packet, in bytes.
     pub packet_bytes: usize,
 }
 
-/// Why a flow cannot be opened.
+/// The reason why a flow cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -117,10 +117,10 @@ pub enum OpenError {
     Stage {
         /// The stage's name.
         stage: String,
-        /// Why.
+        /// The reason.
         error: StageError,
     },
-    /// A [stop of the process was requested](tapeworks_capture::stop).
+    /// The process was [requested to stop](tapeworks_capture::stop).
     #[error("stopped before the flow began; nothing was read or written")]
     Stopped,
 }
@@ -132,31 +132,31 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Without stages, with [`DEFAULT_BATCH`] and [`DEFAULT_PACKET_BYTES`].
+    /// Creates a builder without stages, with [`DEFAULT_BATCH`] and [`DEFAULT_PACKET_BYTES`].
     pub const fn new() -> Self {
         let graph = Graph { nodes: Vec::new(), edges: Vec::new(), batch: DEFAULT_BATCH };
         Self { flow: Flow { graph, specs: Vec::new(), packet_bytes: DEFAULT_PACKET_BYTES } }
     }
 
-    /// The most packets that are handed on at once.
+    /// Sets the most packets passed on together.
     pub const fn batch(&mut self, packets: usize) -> &mut Self {
         self.flow.graph.batch = packets;
         self
     }
 
-    /// The longest packet.
+    /// Sets the longest packet.
     pub const fn packet_bytes(&mut self, bytes: usize) -> &mut Self {
         self.flow.packet_bytes = bytes;
         self
     }
 
-    /// Adds a stage. The name is unique, for people.
+    /// Adds a stage. The name must be unique.
     pub fn stage(&mut self, name: impl Into<String>, spec: Spec) -> Stage {
         let label = spec.place();
         self.stage_with(name, spec, label, Wait::Backoff)
     }
 
-    /// Adds a stage with a label for the drawing, and a way to wait for the thread of a reader.
+    /// Adds a stage with a label for the drawing, and a wait strategy for the thread if the stage is a reader.
     pub fn stage_with(&mut self, name: impl Into<String>, spec: Spec, label: String, wait: Wait) -> Stage {
         let (kind, copies) = (spec.kind(), spec.copies());
         let (accepts, ports) = (kind.accepts, kind.ports);
@@ -166,14 +166,14 @@ impl Builder {
         Stage(self.flow.specs.len() - 1)
     }
 
-    /// Joins two stages on one thread: the second is called where the first one is.
+    /// Connects two stages on one thread: the first calls the second.
     pub fn inline(&mut self, from: impl Into<Output>, to: Stage) -> &mut Self {
         let none =
             Ring { kind: EdgeKind::Inline, capacity: 0, wait: Wait::Backoff, when_full: WhenFull::Wait };
         self.ring(from, to, none)
     }
 
-    /// Joins two stages by a ring or queue between their threads.
+    /// Connects two stages by a ring or queue between their threads.
     pub fn ring(&mut self, from: impl Into<Output>, to: Stage, ring: Ring) -> &mut Self {
         let Output { stage, port } = from.into();
         let Ring { kind, capacity, wait, when_full } = ring;
@@ -181,28 +181,28 @@ impl Builder {
         self
     }
 
-    /// The graph so far.
+    /// Returns the graph so far.
     pub const fn graph(&self) -> &Graph {
         &self.flow.graph
     }
 
-    /// Ends the building.
+    /// Finishes the flow.
     ///
     /// # Errors
-    /// Everything that keeps the flow from running: [`Flow::faults`].
+    /// Everything that prevents the flow from running: [`Flow::faults`].
     pub fn finish(self) -> Result<Flow, Faults> {
         let faults = self.flow.faults();
         if faults.is_empty() { Ok(self.flow) } else { Err(Faults(faults)) }
     }
 
-    /// Ends the building of a flow that may have [faults](Flow::faults).
+    /// Finishes a flow that may have [faults](Flow::faults).
     pub fn finish_unchecked(self) -> Flow {
         self.flow
     }
 }
 
 impl Flow {
-    /// The reasons why it cannot run: the graph's faults, or else the memory of its buffers.
+    /// Returns why the flow cannot run: the graph's faults, or otherwise the memory of its buffers.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = self.graph.faults();
         if faults.is_empty() {
@@ -211,7 +211,7 @@ impl Flow {
         faults
     }
 
-    /// Too much memory: reported at the largest ring.
+    /// Reports excessive memory, at the largest ring.
     fn memory_fault(&self) -> Option<Fault> {
         let plan = self.graph.plan();
         let bytes = plan.bytes(self.packet_bytes);
@@ -229,11 +229,11 @@ impl Flow {
         Some(Fault { place: largest.map_or(Place::Graph, Place::Edge), text })
     }
 
-    /// Opens its stages. Readers come first, so that a missing input leaves no output behind. Ends soon after a stop of the process was
-    /// requested: outputs that were begun are removed.
+    /// Opens the stages, readers first, so that a missing input leaves no outputs behind. Returns soon after the process was
+    /// requested to stop, and removes outputs already created.
     ///
     /// # Errors
-    /// [`OpenError`]. The flow is to have no [faults](Self::faults).
+    /// [`OpenError`]. The flow must have no [faults](Self::faults).
     pub fn open(&self) -> Result<Vec<Part>, OpenError> {
         let plan = self.graph.plan();
         let mut order: Vec<usize> = (0..self.specs.len()).collect();

@@ -1,12 +1,12 @@
-//! The ends of an edge between two threads, whatever it is made of.
+//! The ends of an edge between two threads, for every kind of edge.
 //!
-//! A thread waits in one place for all that leads into it ([`Waiter`]), so the rings are only polled; a producer wakes a
-//! sleeping thread ([`WakeUp`]) after it has put packets in.
+//! A thread waits in one place for all its incoming edges ([`Waiter`]), so rings are only polled. A producer wakes a sleeping
+//! thread ([`WakeUp`]) after adding packets.
 //!
-//! Where several edges lead into one stage, each is a ring of its own, and the thread behind polls them in turn. A ring that
-//! several producers share would have them all write one counter: each claim takes that line away from the core that had it,
-//! some 50 to 100 ns under contention, for every packet or batch, and the consumer waits for the slowest claim. Rings with one
-//! producer each share no line, and polling an empty one costs a load from a line that no other core has changed.
+//! If several edges lead into one stage, each is a separate ring, which the stage's thread polls in turn. With one ring shared by
+//! several producers, all of them would write one counter. Each claim would take that cache line from another core, at 50 to 100
+//! ns under contention for every packet or batch, and the consumer would wait for the slowest claim. Rings with one producer each
+//! share no line, and polling an empty ring only loads a line that no other core has changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,34 +22,34 @@ use crate::graph::{EdgeKind, WhenFull};
 use crate::packets::Passing;
 use crate::queue::{self, BlockingQueue};
 
-/// The longest that a thread sleeps at a queue before it looks whether the run shall end.
+/// The longest a thread sleeps at a queue before it checks whether the run should end.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// Counts of an edge; written by its ends, read by a watching thread.
+/// Counts of an edge, written by its ends and read by a watching thread.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeCounters {
-    /// Packets that the stage before had for it.
+    /// Packets that the preceding stage had for the edge.
     pub(crate) offered: AtomicU64,
-    /// Packets that the stage behind got.
+    /// Packets delivered to the following stage.
     pub(crate) delivered: AtomicU64,
     /// Packets for which there was no room.
     pub(crate) full: AtomicU64,
-    /// Packets abandoned because the thread behind had ended.
+    /// Packets abandoned because the receiving thread had ended.
     pub(crate) abandoned: AtomicU64,
-    /// The most packets that it was seen to hold.
+    /// The most packets found in the edge.
     pub(crate) most: AtomicU64,
-    /// The sum of its sampled fill levels, and the number of samples.
+    /// The sum of sampled fill levels, and the number of samples.
     pub(crate) held: AtomicU64,
     pub(crate) looks: AtomicU64,
 }
 
-/// Adds to a counter that only this thread writes: no locked instruction.
+/// Adds to a counter that only this thread writes, without a locked instruction.
 #[inline]
 pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Wakes a thread that parks.
+/// Wakes a parked thread.
 #[derive(Debug, Clone)]
 pub(crate) struct WakeUp(Option<Arc<Park>>);
 
@@ -81,7 +81,7 @@ impl Waiter {
         }
     }
 
-    /// For an end that no other thread wakes: parking becomes backing off.
+    /// Returns the strategy for an end that no other thread wakes: parking becomes backing off.
     pub(crate) fn unwoken(wait: Wait) -> Self {
         Self::new(if wait == Wait::Park { Wait::Backoff } else { wait })
     }
@@ -103,10 +103,10 @@ impl Waiter {
     }
 }
 
-/// A slot of a Disruptor: empty before its first packet, and where a mutating consumer took it out.
+/// A Disruptor slot, empty before its first packet and after a mutating consumer takes the packet.
 type Slot = Option<Packet>;
 
-/// Where packets go in.
+/// The end where packets enter.
 #[derive(Debug)]
 enum Producing {
     Spsc(spsc::Producer<Packet>),
@@ -114,18 +114,18 @@ enum Producing {
     Queue(BlockingQueue<Packet>),
 }
 
-/// Where packets come out.
+/// The end where packets leave.
 #[derive(Debug)]
 enum Consuming {
     Spsc(spsc::Consumer<Packet>),
     /// The ring's only consumer, which takes the packets out.
     Taking(disruptor::Consumer<Slot, BusySpin, Single>),
-    /// One of several consumers, which share them.
+    /// One of several consumers that share the packets.
     Sharing(disruptor::Consumer<Slot, BusySpin, Single>),
     Queue(BlockingQueue<Packet>),
 }
 
-/// The kind of an edge, for its ends.
+/// The parameters for making an edge.
 pub(crate) struct Making {
     pub(crate) kind: EdgeKind,
     pub(crate) capacity: usize,
@@ -133,20 +133,20 @@ pub(crate) struct Making {
     pub(crate) when_full: WhenFull,
 }
 
-/// The end that a stage puts packets into; for a Disruptor it leads to several stages.
+/// The end that a stage sends packets to; a Disruptor leads to several stages.
 #[derive(Debug)]
 pub(crate) struct Sender {
     producing: Producing,
-    /// Packets of the batch at hand.
+    /// Packets of the current batch.
     pending: Vec<Packet>,
     waiter: Waiter,
     when_full: WhenFull,
-    /// One for each edge: with its wake-up.
+    /// One per edge, with the wake-up of its thread.
     edges: Vec<(Arc<EdgeCounters>, WakeUp)>,
     is_closed: Arc<AtomicBool>,
 }
 
-/// The end that a thread takes packets out of.
+/// The end from which a thread receives packets.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     consuming: Consuming,
@@ -154,7 +154,7 @@ pub(crate) struct Receiver {
     is_closed: Arc<AtomicBool>,
 }
 
-/// Makes an edge, or several of a Disruptor, for counters and the wake-ups of the threads behind.
+/// Creates an edge, or several edges of a Disruptor, with their counters and the wake-ups of the receiving threads.
 pub(crate) fn make(
     making: &Making,
     edges: Vec<(Arc<EdgeCounters>, WakeUp)>,
@@ -204,18 +204,18 @@ pub(crate) fn make(
     (sender, receivers)
 }
 
-/// The result of a try to put packets in.
+/// The result of an attempt to add packets.
 #[derive(PartialEq)]
 enum Put {
     Done,
     Full,
-    /// The thread behind has ended; so many packets were lost in the try.
+    /// The receiving thread has ended, and this many packets were lost in the attempt.
     Gone(usize),
 }
 
 impl Producing {
-    /// Puts in the packets that have room; the others stay in `items`. A queue wakes the other side and sleeps until all have
-    /// room.
+    /// Adds the packets that have room and leaves the rest in `items`. A queue instead wakes the other side and sleeps until all
+    /// fit.
     fn put(&mut self, items: &mut std::vec::Drain<'_, Packet>, wake: impl Fn()) -> Put {
         match self {
             Self::Spsc(producer) => {
@@ -232,7 +232,7 @@ impl Producing {
                     if items.len() == 0 {
                         return Put::Done;
                     }
-                    // The try shows whether a consumer is left.
+                    // The attempt shows whether a consumer is left.
                     return match producer.try_publish(|slot| *slot = items.next()) {
                         Ok(_) => continue,
                         Err(disruptor::PublishError::Full) => Put::Full,
@@ -273,7 +273,7 @@ impl Sender {
         self.pending.push(packet);
     }
 
-    /// The batch has ended: puts all packets in, and waits for room or drops as configured.
+    /// Adds all packets at the end of a batch. Waits for room or drops packets, as configured.
     pub(crate) fn flush(&mut self) {
         let offered = self.pending.len();
         if offered == 0 {
@@ -336,7 +336,7 @@ pub(crate) enum Received {
     Ended,
 }
 
-/// A packet from another core. Its head is prefetched at once, to be written: the release of the packet counts there.
+/// Receives a packet from another core. Prefetches its head for writing, because releasing the packet counts there.
 fn arrived(packet: Packet) -> Passing {
     prefetch::write_ahead(packet.description());
     Passing::new(packet)
@@ -344,7 +344,7 @@ fn arrived(packet: Packet) -> Passing {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // A thread that panicked must not leave the one before it asleep; rings wake it by themselves.
+        // If this thread panicked, wake the preceding thread. Rings do so by themselves.
         if let Consuming::Queue(queue) = &self.consuming {
             queue.close();
         }
@@ -354,7 +354,7 @@ impl Drop for Receiver {
 impl Receiver {
     /// Moves up to `most` packets into `inbox`.
     pub(crate) fn receive(&mut self, most: usize, inbox: &mut Vec<Passing>) -> Received {
-        // Read before the poll: packets put in before the closing are seen by a later poll.
+        // Read this before polling: a later poll sees packets added before the edge was closed.
         let is_closed = self.is_closed.load(Ordering::Acquire);
         let held = self.held();
         let count = match &mut self.consuming {
@@ -384,7 +384,7 @@ impl Receiver {
         Received::Some
     }
 
-    /// Packets inside now.
+    /// Returns the number of packets in the edge.
     fn held(&self) -> usize {
         match &self.consuming {
             Consuming::Spsc(consumer) => consumer.len(),
@@ -393,12 +393,12 @@ impl Receiver {
         }
     }
 
-    /// Whether a look would not be in vain.
+    /// Returns whether there is something to receive, or the edge is closed.
     pub(crate) fn is_ready(&self) -> bool {
         self.held() > 0 || self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Sleeps at a queue until there is something; `false` if this is none.
+    /// Sleeps at a queue until there is something. Returns `false` if this is not a queue.
     pub(crate) fn sleep(&self) -> bool {
         match &self.consuming {
             Consuming::Queue(queue) => {

@@ -1,11 +1,11 @@
-//! A graph of packet stages: the stages, the edges between them, and the check whether it can run.
+//! A graph of packet stages, and the check that it can run.
 //!
-//! The description is typed and independent of files: a reader of a configuration makes a [`Graph`] and checks
-//! [`Graph::faults`]. The [`runner`](crate::runner) runs a graph without faults.
+//! The description is typed and independent of files. A configuration reader builds a [`Graph`] and checks [`Graph::faults`]. The
+//! [`runner`](crate::runner) runs a graph without faults.
 //!
-//! Stages that are joined by [`EdgeKind::Inline`] edges share a thread; every other edge is a ring or queue between
-//! two threads. [`Graph::threads`] gives the stages of each thread. Edges carry packets in order; where several lead into one
-//! stage, the order between them is undefined.
+//! Stages connected by [`EdgeKind::Inline`] edges share a thread. Every other edge is a ring or queue between two threads.
+//! [`Graph::threads`] returns the thread of each stage. Edges carry packets in order. If several edges lead into one stage, the
+//! order between them is undefined.
 
 pub mod draw;
 mod plan;
@@ -17,24 +17,24 @@ use tapeworks_ring::wait::Wait;
 
 pub use self::plan::Plan;
 
-/// How many times one packet may reach one stage, over all paths to it.
+/// The most paths by which one packet may reach one stage.
 pub const MAX_WAYS: usize = 256;
 
-/// The most packets that are handed on at once.
+/// The most packets passed on together.
 pub const MAX_BATCH: usize = 1024;
 
 /// The most packets that an edge may hold.
 pub const MAX_CAPACITY: usize = 1 << 20;
 
-/// The most outputs that a stage may have: each has a counter.
+/// The most outputs of a stage. Each has a counter.
 pub const MAX_PORTS: usize = 2;
 
-/// The packets of a port.
+/// The packets that a port carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carries {
     /// Packets with their headers.
     Frames,
-    /// Payloads without any header.
+    /// Payloads without headers.
     Payloads,
 }
 
@@ -50,33 +50,33 @@ impl Carries {
 /// An output of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Port {
-    /// Its name in the configuration.
+    /// The name in the configuration.
     pub name: &'static str,
-    /// The packets that come out.
+    /// The packets that leave by it.
     pub carries: Carries,
-    /// It need not have an edge: without one its packets are dropped and counted.
+    /// Whether it may be unconnected, in which case its packets are dropped and counted.
     pub may_be_open: bool,
 }
 
 /// The kind of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EdgeKind {
-    /// No ring: the first stage calls the second one on the same thread.
+    /// No ring: the first stage calls the second on the same thread.
     #[default]
     Inline,
-    /// A ring from one thread to one other.
+    /// A ring from one thread to another.
     Spsc,
-    /// A Disruptor: a ring whose consumers all see every packet. All edges of this kind that leave one port share it.
+    /// A Disruptor: a ring whose consumers all see every packet. All such edges of one port share it.
     Disruptor,
     /// A queue with a lock.
     Queue,
 }
 
 impl EdgeKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Inline, Self::Spsc, Self::Disruptor, Self::Queue];
 
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Inline => "inline",
@@ -87,21 +87,21 @@ impl EdgeKind {
     }
 }
 
-/// The policy for a packet when the edge has no room.
+/// The policy for a packet if the edge has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// Waits: no packet is lost, and the wait propagates back to the reader.
+    /// Wait. No packet is lost, and the wait propagates back to the reader.
     #[default]
     Wait,
-    /// Drops it and counts that: a slow consumer does not hold up the others.
+    /// Drop and count the packet. A slow consumer does not delay the others.
     Drop,
 }
 
 impl WhenFull {
-    /// Every choice.
+    /// All policies.
     pub const ALL: [Self; 2] = [Self::Wait, Self::Drop];
 
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",
@@ -113,55 +113,55 @@ impl WhenFull {
 /// A stage of the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its name: unique, for people.
+    /// The unique name, for people.
     pub name: String,
-    /// Its type, in a word or two.
+    /// The type, in a word or two.
     pub kind: &'static str,
-    /// Its details, for the drawing: `dst net 224.0.0.0/4`.
+    /// Details for the drawing: `dst net 224.0.0.0/4`.
     pub label: String,
-    /// Its input; `None` for a reader.
+    /// The packets it accepts; empty for a reader.
     pub accepts: &'static [Carries],
-    /// Its outputs; none, if it is a writer.
+    /// The outputs; empty for a writer.
     pub ports: &'static [Port],
     /// How its thread waits if no ring leads into the thread.
     pub wait: Wait,
-    /// It changes packets, and so copies shared ones: a rewriter.
+    /// Whether it changes packets and therefore copies shared ones, as a rewriter does.
     pub copies: bool,
 }
 
 impl Node {
-    /// Whether it is where packets come from.
+    /// Returns whether it is a source of packets.
     pub fn is_reader(&self) -> bool {
         self.accepts.is_empty()
     }
 
-    /// Whether it is where packets leave.
+    /// Returns whether packets leave the graph here.
     pub fn is_writer(&self) -> bool {
         self.ports.is_empty()
     }
 }
 
-/// A join of a port to a stage.
+/// A connection from a port to a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// Index of the stage that it leaves.
+    /// The index of the stage it leaves.
     pub from: usize,
-    /// Index of the port there.
+    /// The index of the port there.
     pub port: usize,
-    /// Index of the stage that it leads into.
+    /// The index of the stage it enters.
     pub to: usize,
-    /// Its kind.
+    /// The kind.
     pub kind: EdgeKind,
-    /// How many packets it holds; 0 inline.
+    /// The most packets it holds; 0 if inline.
     pub capacity: usize,
-    /// How its ends wait; unused inline.
+    /// How its ends wait; unused if inline.
     pub wait: Wait,
-    /// The policy when it is full; [`WhenFull::Wait`] inline, where the stage before waits for the one behind.
+    /// The policy when it is full; [`WhenFull::Wait`] if inline, where the first stage waits for the second.
     pub when_full: WhenFull,
 }
 
 impl Edge {
-    /// Packets that it holds: a Disruptor's capacity is rounded up to a power of two.
+    /// Returns the most packets it holds: a Disruptor's capacity is rounded up to a power of two.
     pub fn room(&self) -> usize {
         match self.kind {
             EdgeKind::Disruptor => self.capacity.max(1).next_power_of_two(),
@@ -170,18 +170,18 @@ impl Edge {
     }
 }
 
-/// Stages and what joins them.
+/// Stages and the edges between them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Graph {
     /// The stages.
     pub nodes: Vec<Node>,
-    /// The joins.
+    /// The edges.
     pub edges: Vec<Edge>,
-    /// The most packets that are handed on at once, at least one.
+    /// The most packets passed on together, at least one.
     pub batch: usize,
 }
 
-/// Where a fault lies.
+/// The location of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In the graph as a whole.
@@ -192,22 +192,22 @@ pub enum Place {
     Edge(usize),
 }
 
-/// Why a graph cannot run.
+/// A reason why a graph cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// The location.
     pub place: Place,
     /// The error and the expected value, in one line.
     pub text: String,
 }
 
-/// A graph cannot run. It has at least one fault; the message has a line for each.
+/// At least one fault that prevents a graph from running. The message has a line for each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(|fault| fault.text.as_str()).collect::<Vec<_>>().join("\n"))]
 pub struct Faults(pub Vec<Fault>);
 
 impl Graph {
-    /// `stage.port` as the configuration writes it; without the port where there is only one.
+    /// Returns `stage.port` as written in the configuration, or only `stage` if it has one port.
     pub fn port_name(&self, node: usize, port: usize) -> String {
         let node = &self.nodes[node];
         match node.ports.get(port) {
@@ -216,12 +216,12 @@ impl Graph {
         }
     }
 
-    /// All faults, in the order of stages and edges. Empty: the graph can run.
+    /// Returns all faults, in the order of stages and edges. If there are none, the graph can run.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         self.check_bounds(&mut faults);
         self.check_names(&mut faults);
-        // The later checks look up the ends of each edge.
+        // Later checks look up the ends of each edge.
         if self.check_ends(&mut faults) {
             self.check_joins(&mut faults);
             let is_acyclic = self.check_cycles(&mut faults);
@@ -235,7 +235,7 @@ impl Graph {
         faults
     }
 
-    /// Values out of range.
+    /// Reports values out of range.
     fn check_bounds(&self, faults: &mut Vec<Fault>) {
         if self.batch == 0 || self.batch > MAX_BATCH {
             let text = format!("the batch is {}, it must be from 1 to {MAX_BATCH} packets", self.batch);
@@ -286,7 +286,7 @@ impl Graph {
         }
     }
 
-    /// Whether each edge leaves and reaches a stage that there is.
+    /// Checks that each edge connects existing stages.
     fn check_ends(&self, faults: &mut Vec<Fault>) -> bool {
         let before = faults.len();
         for (index, edge) in self.edges.iter().enumerate() {
@@ -370,7 +370,7 @@ impl Graph {
         }
     }
 
-    /// The indices of the edges that lead into each stage, and of those that leave it.
+    /// Returns the indices of the edges into each stage, and of the edges out of it.
     fn adjacent(&self) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
         let mut into = vec![Vec::new(); self.nodes.len()];
         let mut out_of = vec![Vec::new(); self.nodes.len()];
@@ -381,7 +381,7 @@ impl Graph {
         (into, out_of)
     }
 
-    /// The indices of edges that lie on a cycle of `vertices` vertices, each edge given by its index and its ends.
+    /// Returns the indices of edges on a cycle of `vertices` vertices. Each edge is given by its index and its ends.
     fn cycle(vertices: usize, ends: &[(usize, usize, usize)]) -> Option<Vec<usize>> {
         let mut incoming = vec![0; vertices];
         let mut out_of = vec![Vec::new(); vertices];
@@ -398,7 +398,7 @@ impl Graph {
                 }
             }
         }
-        // Every remaining vertex has an edge from another remaining one: walking back along them closes a circle.
+        // Every remaining vertex has an edge from another one, so walking backwards along them closes a cycle.
         let start = (0..vertices).find(|vertex| incoming[*vertex] > 0)?;
         let mut back = vec![None; vertices];
         for (edge, from, to) in ends.iter().rev().filter(|(_, from, _)| incoming[*from] > 0) {
@@ -430,7 +430,7 @@ impl Graph {
         false
     }
 
-    /// A thread that waits for room in a ring must not be the one that makes room, not even through other threads.
+    /// Checks that no thread waits for room that only it can make, even through other threads.
     fn check_threads(&self, faults: &mut Vec<Fault>) {
         let threads = self.threads();
         let mut ends = Vec::new();
@@ -499,9 +499,9 @@ impl Graph {
         }
     }
 
-    /// The thread of each stage: numbered from 0 in the order of their first stages.
+    /// Returns the thread of each stage. Threads are numbered from 0 in the order of their first stages.
     pub fn threads(&self) -> Vec<usize> {
-        /// The first stage of the thread of `node`; shortens the way to it.
+        /// Finds the first stage of the thread of `node`, and shortens the path to it.
         fn first_of(of: &mut [usize], mut node: usize) -> usize {
             while of[node] != node {
                 of[node] = of[of[node]];
@@ -524,8 +524,8 @@ impl Graph {
             .collect()
     }
 
-    /// The stages in an order in which every edge leads forward; of several such orders the one nearest to that of the
-    /// description. Stages on a cycle are left out.
+    /// Returns the stages in an order in which every edge leads forward, as near to the description's order as possible. Omits
+    /// stages on a cycle.
     pub fn order(&self) -> Vec<usize> {
         let (into, out_of) = self.adjacent();
         let mut incoming: Vec<usize> = into.iter().map(Vec::len).collect();
@@ -544,7 +544,7 @@ impl Graph {
         order
     }
 
-    /// By how many ways one packet reaches each stage. The graph has no cycles.
+    /// Returns the number of paths by which a packet can reach each stage. The graph must have no cycles.
     pub fn ways(&self) -> Vec<usize> {
         let mut ways = vec![0usize; self.nodes.len()];
         let (into, _) = self.adjacent();
@@ -716,7 +716,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_graph_that_multiplies_packets_without_bound_is_refused() {
-        // Ten times both: each doubling is a filter pair that joins again.
+        // Double the paths ten times: each layer is a pair of filters whose outputs join again.
         let mut nodes = vec![reader("in")];
         let mut edges = Vec::new();
         let mut last = vec![0];

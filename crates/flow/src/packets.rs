@@ -1,8 +1,8 @@
-//! Packets through stages: the packets, their outcomes, and the stages of a packet processor.
+//! Packets, their outcomes, and the stages of a packet processor.
 //!
-//! A packet is a handle to a buffer of a [`Pool`](tapeworks_capture::pool::Pool). A stage takes each packet of its batch and
-//! puts out exactly one [`Routed`] for it: to a port, consumed, or dropped for a [`Reason`]. So every packet that goes in comes
-//! out, by construction, and the runner counts it.
+//! A packet is a handle to a buffer of a [`Pool`](tapeworks_capture::pool::Pool). A stage takes each packet of its batch and puts
+//! out exactly one [`Routed`] for it: sent to a port, consumed, or dropped for a [`Reason`]. Every packet is therefore accounted
+//! for by construction, and the runner counts them.
 //!
 //! | module | stages |
 //! | --- | --- |
@@ -12,8 +12,8 @@
 //! | [`rewriter`] | Ethernet and IP addresses, ports, VLAN tags, with checksums |
 //! | [`writer`] | capture files, UDP sockets, network interfaces, the dropper |
 //!
-//! They are [`Stage`]s like those of the books, so they compose without a runner too: see
-//! [`Chain`](tapeworks_stage::Chain). Behind `dyn` they are [`PacketStage`]s.
+//! They are [`Stage`]s like those of the books, so they also compose without a runner: see [`Chain`](tapeworks_stage::Chain).
+//! Behind `dyn` they are [`PacketStage`]s.
 
 pub mod expression;
 pub mod filter;
@@ -29,8 +29,8 @@ use tapeworks_capture::pool::Packet;
 
 use tapeworks_stage::{Sink, Stage};
 
-/// A packet in a batch. The stage takes it out, because a batch is lent and a packet is owned: its only
-/// holder may rewrite it without a copy.
+/// A packet in a batch. A stage takes the packet out, because a batch is lent but a packet is owned: its only holder may rewrite
+/// it without copying.
 #[derive(Default)]
 pub struct Passing(Cell<Option<Packet>>);
 
@@ -41,7 +41,7 @@ impl Passing {
         Self(Cell::new(Some(packet)))
     }
 
-    /// The packet, once.
+    /// Takes the packet out, once.
     #[inline]
     pub fn take(&self) -> Option<Packet> {
         self.0.take()
@@ -57,57 +57,57 @@ impl fmt::Debug for Passing {
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// It goes out of the port with this number.
+    /// Leaves by the port with this number.
     Port(u8),
-    /// The stage has finished its task: written, sent, counted.
+    /// The stage has finished with it: written, sent, or counted.
     Consumed,
-    /// It ends here.
+    /// Ends here.
     Dropped(Reason),
 }
 
-/// A packet that a stage has done with.
+/// A packet that a stage has finished with.
 #[derive(Debug)]
 pub struct Routed {
     /// The packet.
     pub packet: Packet,
-    /// Where it goes.
+    /// The packet's outcome.
     pub to: To,
 }
 
-/// Why a packet was dropped. Each has a counter in each stage.
+/// The reason why a packet was dropped. Each stage counts each reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {
-    /// A filter rejected it, and nothing is connected to the filter's `reject` port.
+    /// A filter rejected it, and the filter's `reject` port is not connected.
     Rejected,
-    /// It is longer than a packet buffer, or than the socket or interface permits.
+    /// It is longer than a packet buffer, or than the socket or interface allows.
     TooLong,
-    /// Every packet buffer was in use.
+    /// All packet buffers were in use.
     NoBuffer,
-    /// There is no room for one more VLAN tag.
+    /// There is no room for another VLAN tag.
     NoHeadroom,
-    /// It has another link type than the file or interface it would be written to.
+    /// Its link type differs from that of the output file or interface.
     LinkType,
-    /// It is no UDP packet, or not whole: there is no payload to send.
+    /// It is not a UDP packet, or is truncated, so there is no payload to send.
     NoPayload,
     /// The write or the send failed; the first failure ends the run.
     Failed,
     /// The kernel dropped it because the socket's buffer or ring was full.
     KernelDropped,
-    /// It is incomplete: a cut frame is not sent.
+    /// It is truncated; truncated frames are not sent.
     Cut,
     /// The socket or the interface's queue was full.
     QueueFull,
-    /// The kernel would not send it: it is shorter than its headers, or a firewall forbids it.
+    /// The kernel refused to send it: it is shorter than its headers, or a firewall forbids it.
     Refused,
-    /// Its time is after 2106, the last that a pcap file can hold.
+    /// Its time is after 2106, beyond the range of a pcap file.
     TimeRange,
-    /// The stage put it to an output that it does not have: a defect of the stage, which ends the run.
+    /// The stage sent it to a nonexistent output: a bug in the stage, which ends the run.
     NoPort,
 }
 
 impl Reason {
-    /// Every reason, in the order of their numbers.
+    /// All reasons, in numeric order.
     pub const ALL: [Self; 13] = [
         Self::Rejected,
         Self::TooLong,
@@ -124,7 +124,7 @@ impl Reason {
         Self::NoPort,
     ];
 
-    /// A short name for tables and JSON.
+    /// Returns a short name for tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
@@ -144,34 +144,34 @@ impl Reason {
     }
 }
 
-/// A remark of a stage on packets that it passed on.
+/// A remark by a stage about packets that it passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Note {
-    /// A packet that others hold too was copied before it was rewritten.
+    /// A shared packet was copied before it was rewritten.
     Copied,
-    /// The capture kept less than the packet had.
+    /// The capture truncated the packet.
     Cut,
-    /// Ethernet addresses were to be rewritten; the packet has none.
+    /// Ethernet addresses were to be rewritten, but the packet has none.
     NoMac,
-    /// A VLAN identifier was to be set or a tag to be popped; the packet has no tag.
+    /// A VLAN identifier was to be set or a tag to be popped, but the packet has no tag.
     NoTag,
-    /// IP addresses were to be rewritten; the packet has none of that version.
+    /// IP addresses were to be rewritten, but the packet has none of that version.
     NoAddress,
-    /// Ports were to be rewritten; the packet is neither TCP nor UDP, or cut before them.
+    /// Ports were to be rewritten, but the packet is neither TCP nor UDP, or is truncated before them.
     NoPort,
-    /// Ports were to be rewritten; the packet is a later fragment, which has none.
+    /// Ports were to be rewritten, but the packet is a later fragment without ports.
     Fragment,
-    /// The kernel had left its checksum to the network card; the reader completed it.
+    /// The kernel had left its checksum to the network card, so the reader completed it.
     ChecksumCompleted,
-    /// The ring that the kernel fills was full; packets dropped meanwhile are counted as [`Reason::KernelDropped`].
+    /// The kernel's ring was full. Packets dropped meanwhile are counted as [`Reason::KernelDropped`].
     RingFull,
-    /// It was in the ring when the reader ended. It is in no other count.
+    /// It was still in the ring when the reader ended. No other counter includes it.
     LeftBehind,
 }
 
 impl Note {
-    /// Every note, in the order of their numbers.
+    /// All notes, in numeric order.
     pub const ALL: [Self; 10] = [
         Self::Copied,
         Self::Cut,
@@ -185,7 +185,7 @@ impl Note {
         Self::LeftBehind,
     ];
 
-    /// A short name for tables and JSON.
+    /// Returns a short name for tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Copied => "copied",
@@ -207,7 +207,7 @@ impl Note {
 pub struct Notes([u64; Note::ALL.len()]);
 
 impl Notes {
-    /// Counts one more.
+    /// Counts one note.
     #[inline]
     pub fn count(&mut self, note: Note) {
         self.0[note as usize] += 1;
@@ -218,29 +218,30 @@ impl Notes {
         self.0[note as usize] = count;
     }
 
-    /// How often.
+    /// Returns how often a note occurred.
     pub fn of(&self, note: Note) -> u64 {
         self.0[note as usize]
     }
 }
 
-/// Why a stage cannot begin or continue: one line that names the file, address or interface.
+/// The reason why a stage cannot start or continue, in one line that names the file, address or interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct StageError {
     /// The line.
     pub text: String,
-    /// An input is damaged or cut: the packets before are good, and the run continues without it. Otherwise the run ends.
+    /// Whether an input is damaged or truncated. Packets before the damage are good, and the run continues without it. Other
+    /// errors end the run.
     pub is_damage: bool,
 }
 
 impl StageError {
-    /// Something that ends the run.
+    /// Creates an error that ends the run.
     pub fn failed(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_damage: false }
     }
 
-    /// An input that ends before its time.
+    /// Creates an error for an input that ended early.
     pub fn damaged(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_damage: true }
     }
@@ -254,34 +255,34 @@ pub const LACKS_AF_XDP: &str =
 pub const LACKS_DPDK: &str =
     "this build has no DPDK: build it with the feature dpdk (cargo build --release --features dpdk)";
 
-/// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
+/// The link type of a payload without headers (LINKTYPE_USER0, reserved for private use).
 pub const PAYLOAD: LinkType = LinkType(147);
 
-/// The sink of a stage behind `dyn`; allocated once.
+/// The sink of a stage behind `dyn`, allocated once.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub(crate) items: Vec<Routed>,
-    /// Packets that never became one: by reason.
+    /// Packets that never reached a buffer, by reason.
     pub(crate) unread: [u64; Reason::ALL.len()],
 }
 
 impl Outbox {
-    /// An empty outbox with room for `capacity` packets.
+    /// Creates an empty outbox with room for `capacity` packets.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { items: Vec::with_capacity(capacity), unread: [0; Reason::ALL.len()] }
     }
 
-    /// Takes out its packets.
+    /// Removes and returns its packets.
     pub fn drain(&mut self) -> impl Iterator<Item = Routed> {
         self.items.drain(..)
     }
 
-    /// Packets that a reader found, or that the kernel counted, and that did not go into buffers.
+    /// Counts packets that a reader found, or that the kernel counted, but that did not reach a buffer.
     pub fn drop_unread(&mut self, reason: Reason, count: u64) {
         self.unread[reason as usize] += count;
     }
 
-    /// Packets that were not taken into buffers, by reason.
+    /// Returns the number of packets that did not reach a buffer for `reason`.
     pub fn unread(&self, reason: Reason) -> u64 {
         self.unread[reason as usize]
     }
@@ -294,25 +295,25 @@ impl Sink<Routed> for Outbox {
     }
 }
 
-/// A stage as a graph holds it: chosen by a file, run behind `dyn`.
+/// A stage in a graph: chosen by a file, run behind `dyn`.
 pub trait PacketStage: Stage<Passing, Outbox> + Send {
-    /// How many outputs it has: it puts packets to [`To::Port`] 0 and up, below this. A writer has none.
+    /// Returns the number of outputs. The stage sends packets to [`To::Port`] 0 and up, below this number. A writer has none.
     fn ports(&self) -> usize;
 
-    /// Its remarks so far.
+    /// Returns the stage's notes so far.
     fn notes(&self) -> Notes {
         Notes::default()
     }
 
-    /// Why it cannot continue, once; from then on it drops packets as [`Reason::Failed`].
+    /// Returns, once, why the stage cannot continue. From then on it drops packets as [`Reason::Failed`].
     fn take_failure(&mut self) -> Option<StageError> {
         None
     }
 
-    /// The last packet has come: writes the buffers and gives files their names.
+    /// Finishes after the last packet: flushes buffers and gives files their final names.
     ///
     /// # Errors
-    /// What could not be finished.
+    /// If something could not be finished.
     fn finish(&mut self) -> Result<(), StageError> {
         Ok(())
     }
@@ -323,29 +324,29 @@ pub trait PacketStage: Stage<Passing, Outbox> + Send {
 pub enum Polled {
     /// There were packets.
     Some,
-    /// There are none now; perhaps later.
+    /// There are none now, but there may be later.
     None,
-    /// There will be none any more.
+    /// There will be no more.
     Ended,
 }
 
-/// Where packets come from.
+/// A source of packets.
 pub trait Reader: Send {
-    /// Puts out up to `most` packets that are there now, to port 0. `now_ns` is the time that they enter at.
+    /// Puts up to `most` available packets out to port 0. `now_ns` is their time of entry.
     ///
     /// # Errors
-    /// Why there will be no more; what came before has been put out.
+    /// Why there will be no more packets. Packets read before the error have been put out.
     fn poll(&mut self, most: usize, now_ns: u64, outbox: &mut Outbox) -> Result<Polled, StageError>;
 
-    /// It will not be polled any more: counts of drops not yet reported go into the outbox.
+    /// Reports remaining drop counts to the outbox after the last poll.
     fn finish(&mut self, _outbox: &mut Outbox) {}
 
-    /// Whether there may be packets to poll: cheap, for a thread that waits.
+    /// Returns whether there may be packets to poll. Cheap, for use by a waiting thread.
     fn is_ready(&mut self, _now_ns: u64) -> bool {
         true
     }
 
-    /// What it noticed so far.
+    /// Returns the reader's notes so far.
     fn notes(&self) -> Notes {
         Notes::default()
     }

@@ -1,16 +1,16 @@
-//! A bounded queue that blocks: a lock, two condition variables and a buffer.
+//! A bounded blocking queue: a lock, two condition variables and a buffer.
 //!
-//! Most pipelines use such a queue, and it is here for comparison: any number of producers and consumers, first in, first out;
-//! producers sleep while it is full, and consumers while it is empty.
+//! Most pipelines use such a queue, so it is included for comparison. It supports any number of producers and consumers, in
+//! first-in first-out order. Producers sleep while it is full, and consumers while it is empty.
 //!
-//! Cost: each operation takes the lock, some 20 ns if no other thread holds it and a few hundred to some thousand if one
-//! does; one that finds the other side asleep calls the kernel to wake it. Nothing is allocated after the start.
+//! Cost: each operation takes the lock, about 20 ns without contention and hundreds to thousands with it. An operation that finds
+//! the other side asleep makes a system call to wake it. Nothing is allocated after creation.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Makes a queue of `capacity` items (at least one) and a handle to it. Handles are cloned for further threads.
+/// Creates a queue of `capacity` items (at least one) and returns a handle, to be cloned for other threads.
 ///
 /// ```
 /// let queue = tapeworks_flow::queue::bounded(2);
@@ -36,7 +36,7 @@ pub fn bounded<T>(capacity: usize) -> BlockingQueue<T> {
     }
 }
 
-/// A handle to a bounded queue that blocks.
+/// A handle to a bounded blocking queue.
 #[derive(Debug)]
 pub struct BlockingQueue<T> {
     shared: Arc<Shared<T>>,
@@ -54,7 +54,7 @@ struct Shared<T> {
 struct State<T> {
     items: VecDeque<T>,
     is_closed: bool,
-    /// Threads asleep at each condition: the kernel is called only when there are any.
+    /// Threads asleep at each condition. The kernel is called only if there are any.
     waiting_for_items: usize,
     waiting_for_room: usize,
 }
@@ -66,15 +66,15 @@ impl<T> Clone for BlockingQueue<T> {
 }
 
 impl<T> BlockingQueue<T> {
-    /// A thread that panicked with the lock held left whole items behind: each operation moves one.
+    /// A thread that panicked while holding the lock left whole items, because each operation moves one.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an item in, and sleeps while there is no room.
+    /// Adds an item, sleeping while there is no room.
     ///
     /// # Errors
-    /// The item, if the queue is closed.
+    /// Returns the item if the queue is closed.
     pub fn push(&self, item: T) -> Result<(), T> {
         let mut state = self.lock();
         while state.items.len() >= self.shared.capacity && !state.is_closed {
@@ -108,10 +108,10 @@ impl<T> BlockingQueue<T> {
         item
     }
 
-    /// Puts an item in if there is room now.
+    /// Adds an item if there is room now.
     ///
     /// # Errors
-    /// The item, if the queue is full or closed.
+    /// Returns the item if the queue is full or closed.
     pub fn try_push(&self, item: T) -> Result<(), T> {
         let state = self.lock();
         if state.is_closed || state.items.len() >= self.shared.capacity {
@@ -121,7 +121,7 @@ impl<T> BlockingQueue<T> {
         Ok(())
     }
 
-    /// Takes an item out, and sleeps while there is none. `None` when the queue is closed and empty.
+    /// Removes an item, sleeping while there is none. Returns `None` once the queue is closed and empty.
     pub fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         while state.items.is_empty() && !state.is_closed {
@@ -132,45 +132,45 @@ impl<T> BlockingQueue<T> {
         self.take(state)
     }
 
-    /// Takes an item out if there is one now.
+    /// Removes an item if there is one now.
     pub fn try_pop(&self) -> Option<T> {
         self.take(self.lock())
     }
 
-    /// Sleeps until there is an item, the queue is closed, or `longest` is over.
+    /// Sleeps until there is an item, the queue is closed, or `longest` has elapsed.
     pub fn wait_for_items(&self, longest: Duration) {
         let mut state = self.lock();
         if state.items.is_empty() && !state.is_closed {
             state.waiting_for_items += 1;
-            // Whether it was woken or the time is over, the caller looks again.
+            // Whether it was woken or timed out, the caller looks again.
             let waited = self.shared.has_items.wait_timeout(state, longest);
             waited.unwrap_or_else(PoisonError::into_inner).0.waiting_for_items -= 1;
         }
     }
 
-    /// The queue takes no more items; those in it can still be taken out. Wakes all threads.
+    /// Closes the queue and wakes all threads. The queue accepts no more items, but those in it can still be removed.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.shared.has_items.notify_all();
         self.shared.has_room.notify_all();
     }
 
-    /// Whether nothing more goes in.
+    /// Returns whether the queue is closed.
     pub fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
-    /// Items inside.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.lock().items.len()
     }
 
-    /// Whether nothing is inside.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The most items that fit.
+    /// Returns the most items that fit.
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }

@@ -1,27 +1,26 @@
-//! Runs a graph: threads' loops, routing, counts.
+//! Runs a graph: the threads' loops, routing, and counts.
 //!
-//! [`build`] turns a [`Graph`] without faults and its stages into [`Worker`]s, one for each thread that the graph needs; the
-//! caller starts the threads and places them. A worker's loop reads top to bottom: poll each source for a batch, pass it
-//! through the inline stages, put the results into rings, wait if there was no packet.
+//! [`build`] turns a [`Graph`] without faults and its stages into [`Worker`]s, one per thread of the graph. The caller starts and
+//! places the threads. A worker's loop reads top to bottom: poll each source for a batch, pass it through the inline stages, put
+//! the results into rings, and wait if there was no packet.
 //!
 //! | per packet and stage | cost |
 //! | --- | --- |
-//! | inline | a handle moved into the stage's inbox and out of its outbox: 8 and 16 bytes, in the first-level cache |
-//! | fan-out | one atomic addition for each further consumer; bytes are not copied |
-//! | ring | as the ring; one release store for each batch |
-//! | counts | plain additions, once a batch |
+//! | inline | moving a handle into the stage's inbox and out of its outbox: 8 and 16 bytes, in the first-level cache |
+//! | fan-out | one atomic addition per further consumer; bytes are not copied |
+//! | ring | the ring's own cost; one release store per batch |
+//! | counts | plain additions, once per batch; once per packet for drops |
 //!
-//! The clock is read once for each batch that comes in and once for each batch that a writer has taken. Nothing is
-//! allocated after [`build`].
+//! The clock is read once per incoming batch and once per batch that a writer has consumed. Nothing is allocated after [`build`].
 //!
 //! # Order
-//! Packets that take the same way keep their order. Those that took different ways to one stage come batch by batch, in no
-//! particular order; with a batch of one and inline edges only, in the order in which they came in.
+//! Packets on the same path keep their order. Packets that took different paths to one stage arrive batch by batch, in no
+//! particular order. With a batch size of one and only inline edges, they arrive in the order they entered.
 //!
 //! # The end
-//! A reader ends by itself or when [`Control::stop`] requests it; then each thread drains its incoming rings, finishes its
-//! stages (files get their names) and closes its outgoing rings. A stage that fails ends the run in the same way: it drops
-//! further packets, counted as [`Reason::Failed`], so that the counts stay right.
+//! A reader ends by itself or when [`Control::stop`] requests it. Each thread then drains its incoming rings, finishes its stages
+//! (files get their final names) and closes its outgoing rings. A failing stage ends the run in the same way: it drops further
+//! packets, counted as [`Reason::Failed`], so that the counts stay correct.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,17 +34,17 @@ use crate::edge::{self, EdgeCounters, Making, Received, Receiver, Sender, Waiter
 use crate::graph::{EdgeKind, Fault, Faults, Graph, MAX_PORTS, Place};
 use crate::packets::{Note, Outbox, PacketStage, Passing, Polled, Reader, Reason, Routed, StageError, To};
 
-/// The longest latency that is recorded, in ns: a longer one is counted as this.
+/// The longest recorded latency, in ns. Longer ones are recorded as this value.
 const LONGEST_LATENCY_NS: u64 = 3_600_000_000_000;
 
-/// How often a writer reports its latencies while it runs, in ns: a walk over the histogram, some microseconds.
+/// How often a running writer reports its latencies, in ns. A report walks the histogram, which takes microseconds.
 const LATENCY_TICK_NS: u64 = 500_000_000;
 
 /// A stage of the graph, ready to run.
 pub enum Part {
-    /// Where packets come from.
+    /// A source of packets.
     Reader(Box<dyn Reader>),
-    /// The stage that they pass, or where they leave.
+    /// A stage that packets pass, or where they leave.
     Stage(Box<dyn PacketStage>),
 }
 
@@ -58,7 +57,7 @@ impl std::fmt::Debug for Part {
     }
 }
 
-/// Counts of a stage; written by its thread, read by a watching thread.
+/// Counts of a stage, written by its thread and read by a watching thread.
 #[derive(Debug, Default)]
 struct NodeCounters {
     taken: AtomicU64,
@@ -70,7 +69,7 @@ struct NodeCounters {
     latency_ns: [AtomicU64; 2],
 }
 
-/// The state that all workers of a run share.
+/// The state shared by all workers of a run.
 #[derive(Debug, Default)]
 struct Shared {
     is_stopping: AtomicBool,
@@ -79,16 +78,16 @@ struct Shared {
     failures: Mutex<Vec<Failure>>,
 }
 
-/// Why a stage could not continue.
+/// A stage's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The stage's index.
     pub node: usize,
-    /// Why.
+    /// The reason.
     pub error: StageError,
 }
 
-/// A handle to a run: to end it, and to look at its counts.
+/// A handle to a run, for stopping it and reading its counts.
 #[derive(Debug, Clone)]
 pub struct Control {
     shared: Arc<Shared>,
@@ -97,30 +96,30 @@ pub struct Control {
 /// Counts of a stage at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeCounts {
-    /// Packets that came in; of a reader, that it met or that the kernel dropped before it.
+    /// Packets that entered. For a reader: packets it read or that the kernel dropped before it.
     pub taken: u64,
-    /// Their bytes.
+    /// Bytes of those packets.
     pub bytes: u64,
     /// Packets that left, by port.
     pub ports: [u64; MAX_PORTS],
     /// Packets consumed by the stage.
     pub consumed: u64,
-    /// Packets that ended here, by [`Reason`] in the order of [`Reason::ALL`].
+    /// Packets dropped here, by [`Reason`] in the order of [`Reason::ALL`].
     pub dropped: [u64; Reason::ALL.len()],
-    /// The remarks, by [`Note`] in the order of [`Note::ALL`].
+    /// Notes, by [`Note`] in the order of [`Note::ALL`].
     pub notes: [u64; Note::ALL.len()],
-    /// Of a writer, the median and the 99th percentile of the latency since the start, reported twice a second while it
-    /// writes; 0 before.
+    /// For a writer, the median and 99th percentile of the latency since the start, reported twice a second while it writes. 0
+    /// before the first report.
     pub latency_ns: [u64; 2],
 }
 
 impl NodeCounts {
-    /// Packets that ended here for any reason.
+    /// Returns the number of packets dropped here for any reason.
     pub fn all_dropped(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// Packets that left by a port or were consumed.
+    /// Returns the number of packets that left by a port or were consumed.
     pub fn all_out(&self) -> u64 {
         self.ports.iter().sum::<u64>() + self.consumed
     }
@@ -129,22 +128,22 @@ impl NodeCounts {
 /// Counts of an edge at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct EdgeCounts {
-    /// Packets that the stage before had for it.
+    /// Packets that the preceding stage had for the edge.
     pub offered: u64,
-    /// Packets that the stage behind got.
+    /// Packets delivered to the following stage.
     pub delivered: u64,
     /// Packets for which there was no room.
     pub full: u64,
-    /// Packets abandoned because the thread behind had ended.
+    /// Packets abandoned because the receiving thread had ended.
     pub abandoned: u64,
-    /// The most packets that the stage behind found in it.
+    /// The most packets that the following stage found in it.
     pub most: u64,
-    /// The average number found.
+    /// The average number of packets found.
     pub mean: f64,
 }
 
 impl EdgeCounts {
-    /// Packets in it; during the run, also those that wait for room.
+    /// Returns the packets in the edge, including, during the run, packets that wait for room.
     pub fn held(&self) -> u64 {
         self.offered.saturating_sub(self.delivered + self.full + self.abandoned)
     }
@@ -153,15 +152,15 @@ impl EdgeCounts {
 /// Counts of a whole run at some time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// By stage.
+    /// Per stage.
     pub nodes: Vec<NodeCounts>,
-    /// By edge.
+    /// Per edge.
     pub edges: Vec<EdgeCounts>,
 }
 
 impl Snapshot {
-    /// Checks the counts after the run: each packet that went into a stage or an edge came out, or was dropped for a reason. A
-    /// line for each stage and edge whose counts do not add up; it must be empty.
+    /// Checks the counts after the run: every packet that entered a stage or an edge left it or was dropped for a reason. Returns
+    /// a line for each stage and edge whose counts do not add up, so the result should be empty.
     pub fn imbalances(&self, graph: &Graph) -> Vec<String> {
         let mut lines = Vec::new();
         for (index, (node, counts)) in graph.nodes.iter().zip(&self.nodes).enumerate() {
@@ -201,12 +200,12 @@ impl Control {
         self.shared.stop();
     }
 
-    /// Whether the run is ending before its readers have: a stop was requested, or a stage failed.
+    /// Returns whether the run is ending before its readers do: a stop was requested, or a stage failed.
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// The counts now. Those of one stage or edge may be a batch apart while it runs.
+    /// Returns the current counts. During the run, those of one stage or edge may differ by a batch.
     pub fn snapshot(&self) -> Snapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let nodes = self.shared.nodes.iter().map(|counters| NodeCounts {
@@ -229,7 +228,7 @@ impl Control {
         Snapshot { nodes: nodes.collect(), edges: edges.collect() }
     }
 
-    /// The errors so far, in the order in which they happened.
+    /// Returns the failures so far, in the order they happened.
     pub fn failures(&self) -> Vec<Failure> {
         self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -237,7 +236,7 @@ impl Control {
 
 impl Shared {
     fn stop(&self) {
-        // Readers check it when they are polled, and no thread with a reader sleeps without a time limit.
+        // Readers check this when they are polled, and no thread with a reader sleeps without a timeout.
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
@@ -252,7 +251,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// A stage put a packet to an output that it does not have: a defect of the stage, reported once.
+    /// Records that a stage sent a packet to a nonexistent output: a bug in the stage, reported once.
     #[cold]
     fn lose(&self, node: usize, port: u8, ports: usize) {
         let counter = &self.nodes[node].dropped[Reason::NoPort as usize];
@@ -264,16 +263,16 @@ impl Shared {
     }
 }
 
-/// Where a port leads.
+/// The target of a port.
 #[derive(Debug)]
 enum Target {
-    /// Into the inbox of a stage further down the same worker.
+    /// The inbox of a later stage in the same worker.
     Inline { seat: usize, counters: Arc<EdgeCounters> },
-    /// Into a ring, by its place in [`Worker::senders`].
+    /// A ring, by its index in [`Worker::senders`].
     Sender(usize),
 }
 
-/// A stage at its place in a worker.
+/// A stage at its position in a worker.
 #[derive(Debug)]
 struct Seat {
     node: usize,
@@ -281,13 +280,13 @@ struct Seat {
     inbox: Vec<Passing>,
     outbox: Outbox,
     ports: Vec<Vec<Target>>,
-    /// From entering the process to being consumed here; writers only.
+    /// The time from entering the process to being consumed here, for writers only.
     latency_ns: Option<Histogram<u64>>,
-    /// When it was last reported.
+    /// The time of the last report.
     latency_reported_ns: u64,
 }
 
-/// Where packets come into a worker.
+/// A source of packets for a worker.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one for each edge of a worker, made once")]
 enum Source {
@@ -298,7 +297,7 @@ enum Source {
 /// The loop of one thread. Run it with [`Worker::run`], on a thread of your choice.
 #[derive(Debug)]
 pub struct Worker {
-    /// In an order in which every inline edge leads forward.
+    /// Ordered so that every inline edge leads forward.
     seats: Vec<Seat>,
     sources: Vec<Source>,
     senders: Vec<Sender>,
@@ -316,7 +315,7 @@ pub struct Finished {
     pub latencies_ns: Vec<(usize, Histogram<u64>)>,
 }
 
-/// A mismatch between the stages and the graph's description of them.
+/// Returns mismatches between the stages and the graph's description of them.
 fn unfit_parts(graph: &Graph, parts: &[Part]) -> Vec<Fault> {
     if parts.len() != graph.nodes.len() {
         let text = format!("{} parts are given for {} stages", parts.len(), graph.nodes.len());
@@ -346,10 +345,10 @@ fn unfit_parts(graph: &Graph, parts: &[Part]) -> Vec<Fault> {
     faults
 }
 
-/// Makes the workers of a graph, with a part for each of its stages.
+/// Creates the workers of a graph, given a part for each of its stages.
 ///
 /// # Errors
-/// The graph's [faults](Graph::faults); if it has none, parts that are not what the graph says of their stages.
+/// The graph's [faults](Graph::faults), or otherwise parts that do not match the graph's description of their stages.
 pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), Faults> {
     let mut faults = graph.faults();
     if faults.is_empty() {
@@ -393,7 +392,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
             worker.name.clone_from(&graph.nodes[node].name);
         }
         let most = plan.inboxes[node];
-        // An histogram of these bounds can always be made.
+        // A histogram with these bounds can always be created.
         let latency_ns = graph.nodes[node]
             .is_writer()
             .then(|| Histogram::new_with_bounds(1, LONGEST_LATENCY_NS, 2).ok())
@@ -424,7 +423,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
         if is_made[index] {
             continue;
         }
-        // All disruptor edges of a port are one ring.
+        // All Disruptor edges of a port share one ring.
         let group = match edge.kind {
             EdgeKind::Disruptor => rings.remove(&(edge.from, edge.port)).unwrap_or_default(),
             _ => vec![index],
@@ -452,7 +451,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
     Ok((workers, Control { shared }))
 }
 
-/// How each thread waits: as the most eager of the edges that lead into it; without one, as its most eager reader.
+/// Returns each thread's strategy: that of the most eager edge into it, or of its most eager reader if there is none.
 fn waiters_of(graph: &Graph, threads: &[usize]) -> Vec<Waiter> {
     let count = threads.iter().max().map_or(0, |last| last + 1);
     let mut waits: Vec<(Option<Wait>, bool)> = vec![(None, false); count];
@@ -477,12 +476,12 @@ fn waiters_of(graph: &Graph, threads: &[usize]) -> Vec<Waiter> {
 }
 
 impl Worker {
-    /// The name of its first stage, for the thread.
+    /// Returns the name of its first stage, for naming the thread.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs until all that leads into it has ended.
+    /// Runs until all its sources have ended.
     pub fn run(mut self) -> Finished {
         while !self.sources.is_empty() {
             if !self.poll() {
@@ -500,7 +499,7 @@ impl Worker {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Takes a batch from each source, one after the other, and hands it through. Whether there was any.
+    /// Takes a batch from each source in turn and passes it through the stages. Returns whether there were packets.
     fn poll(&mut self) -> bool {
         let mut was_any = false;
         let mut at = 0;
@@ -531,7 +530,7 @@ impl Worker {
         was_any
     }
 
-    /// Runs the stages from `first` on over their inboxes.
+    /// Runs the stages from `first` on, over their inboxes.
     fn hand_through(&mut self, first: usize) {
         for index in first..self.seats.len() {
             let seat = &mut self.seats[index];
@@ -592,7 +591,7 @@ impl Worker {
                 },
             };
             let mut deliver = |target: &Target, packet| match target {
-                // Targets are further down: the order of the seats is that of the edges.
+                // Targets come later, because seats are in the order of the edges.
                 Target::Inline { seat, .. } => behind[*seat - index - 1].inbox.push(Passing::new(packet)),
                 Target::Sender(place) => self.senders[*place].hold(packet),
             };
@@ -649,7 +648,7 @@ impl Worker {
         });
     }
 
-    /// Nothing comes any more.
+    /// Finishes the stages after the last packet.
     fn finish(&mut self) {
         for seat in &mut self.seats {
             let Part::Stage(stage) = &mut seat.part else { continue };

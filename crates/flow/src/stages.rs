@@ -14,60 +14,60 @@ use crate::packets::rewriter::{Rewriter, Steps};
 use crate::packets::writer::{CaptureWriter, Dropper, SocketWriter};
 use crate::runner::Part;
 
-/// A stage to be opened.
+/// The specification of a stage, which can be opened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spec {
     /// Reads a capture file.
     CaptureReader {
         /// The file.
         file: PathBuf,
-        /// How fast and how often.
+        /// The speed and the number of repetitions.
         pace: Pace,
     },
-    /// Listens at a UDP port.
+    /// Receives datagrams on a UDP port.
     UdpReader {
-        /// Where and how.
+        /// The address and the socket options.
         options: UdpOptions,
-        /// Ends after so many datagrams.
+        /// Ends after this many datagrams.
         count: Option<u64>,
     },
     /// Reads a network interface.
     PacketReader {
-        /// Which, and how.
+        /// The interface and its options.
         options: PacketOptions,
-        /// Ends after so many frames.
+        /// Ends after this many frames.
         count: Option<u64>,
     },
-    /// Reads a queue of a network interface by AF_XDP.
+    /// Reads a queue of a network interface through AF_XDP.
     XdpReader {
-        /// Which, and how.
+        /// The queue and its options.
         options: XdpOptions,
-        /// Ends after so many frames.
+        /// Ends after this many frames.
         count: Option<u64>,
     },
-    /// Reads a device by DPDK.
+    /// Reads a device through DPDK.
     DpdkReader {
-        /// Which, and how.
+        /// The device and its options.
         options: DpdkOptions,
-        /// Ends after so many frames.
+        /// Ends after this many frames.
         count: Option<u64>,
     },
-    /// Two ways for packets: the ports [`PASS`] and [`REJECT`].
+    /// Splits packets between the ports [`PASS`] and [`REJECT`].
     Filter(Predicate),
     /// Changes headers.
     Rewriter(Steps),
     /// Writes a capture file.
     CaptureWriter {
-        /// The file; its ending is the format.
+        /// The file, whose extension determines the format.
         file: PathBuf,
-        /// Replaces one that exists.
+        /// Whether to replace an existing file.
         overwrite: bool,
     },
     /// Sends UDP payloads.
     UdpWriter {
-        /// The receiver.
+        /// The destination.
         to: SocketAddr,
-        /// How far multicast goes.
+        /// How many hops multicast travels.
         hops: Option<u32>,
     },
     /// Sends frames out of a network interface.
@@ -75,27 +75,27 @@ pub enum Spec {
         /// The interface's name.
         interface: String,
     },
-    /// Ends packets.
+    /// Drops packets.
     Dropper,
 }
 
 /// A type of stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// Its name in a configuration.
+    /// The name in a configuration.
     pub name: &'static str,
-    /// Words for people.
+    /// The name for people.
     pub words: &'static str,
-    /// Its input; `None` for a reader.
+    /// The packets it accepts; empty for a reader.
     pub accepts: &'static [Carries],
-    /// Its outputs; none, if it is a writer.
+    /// The outputs; empty for a writer.
     pub ports: &'static [Port],
 }
 
 /// A filter's port for the packets that match.
 pub const PASS: usize = 0;
 
-/// A filter's port for the packets that do not match. It may be open: they are dropped and counted then.
+/// A filter's port for the packets that do not match. If it is not connected, they are dropped and counted.
 pub const REJECT: usize = 1;
 
 const FRAMES: &[Carries] = &[Carries::Frames];
@@ -107,7 +107,7 @@ const PASS_AND_REJECT: &[Port] = &[
     Port { name: "reject", carries: Carries::Frames, may_be_open: true },
 ];
 
-/// Every type of stage.
+/// All types of stages.
 pub const KINDS: [Kind; 11] = [
     Kind { name: "capture_reader", words: "capture reader", accepts: &[], ports: OUT },
     Kind { name: "udp_reader", words: "UDP reader", accepts: &[], ports: OUT },
@@ -123,17 +123,17 @@ pub const KINDS: [Kind; 11] = [
 ];
 
 impl Spec {
-    /// A reader of a capture file, once and as fast as it goes.
+    /// Returns a reader of a capture file, once and as fast as possible.
     pub fn capture_reader(file: impl Into<PathBuf>) -> Self {
         Self::CaptureReader { file: file.into(), pace: Pace::default() }
     }
 
-    /// A writer of a new capture file.
+    /// Returns a writer of a new capture file.
     pub fn capture_writer(file: impl Into<PathBuf>) -> Self {
         Self::CaptureWriter { file: file.into(), overwrite: false }
     }
 
-    /// Its type, with the ports that this one has: a UDP reader without headers gives payloads.
+    /// Returns the stage's type with its actual ports: a UDP reader without headers delivers payloads.
     pub const fn kind(&self) -> Kind {
         let place = match self {
             Self::CaptureReader { .. } => 0,
@@ -154,12 +154,12 @@ impl Spec {
         KINDS[place]
     }
 
-    /// Whether it changes packets, and so copies shared ones.
+    /// Returns whether it changes packets and therefore copies shared ones.
     pub const fn copies(&self) -> bool {
         matches!(self, Self::Rewriter(_))
     }
 
-    /// The file, socket or interface that it reads or writes, for the drawing of a graph; empty for other stages.
+    /// Returns the file, socket or interface it reads or writes, for the drawing of a graph; empty for other stages.
     pub fn place(&self) -> String {
         match self {
             Self::CaptureReader { file, .. } | Self::CaptureWriter { file, .. } => file.display().to_string(),
@@ -173,10 +173,10 @@ impl Spec {
         }
     }
 
-    /// Opens it. `pool` makes its packet buffers, if it needs some.
+    /// Opens the stage. `pool` creates its packet buffers, if it needs any.
     ///
     /// # Errors
-    /// Why it cannot be opened, in one line that names the file, address or interface.
+    /// Why the stage cannot be opened, in one line that names the file, address or interface.
     pub fn open(&self, pool: impl FnOnce() -> Pool) -> Result<Part, StageError> {
         Ok(match self {
             Self::CaptureReader { file, pace } => {

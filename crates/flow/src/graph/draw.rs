@@ -1,28 +1,28 @@
-//! A graph as a drawing: Mermaid for documents, SVG for any viewer. The same graph gives the same text.
+//! Draws a graph as Mermaid for documents, or as SVG. Output is reproducible.
 
 use std::fmt::Write as _;
 
 use super::{Edge, EdgeKind, Graph};
 
 const BOX_WIDTH: usize = 210;
-/// A box of a few joins; each of many needs `JOIN_GAP`.
+/// The height of a box with few edges. A box with many grows by `JOIN_GAP` per edge.
 const BOX_HEIGHT: usize = 56;
 const JOIN_GAP: usize = 18;
-/// The width in which an edge comes to the height of its end. Behind it edges run level, with their labels above them.
+/// The width in which an edge bends to the height of its end. Edges are level after the bend, with their labels above them.
 const BEND: usize = 80;
 const ROW_GAP: usize = 34;
-/// The height kept free for an edge that passes a column.
+/// The height reserved for an edge that passes a column.
 const LANE_HEIGHT: usize = 8;
-/// The tip of an arrow. The line ends inside of it, or a thick one would be seen beside the point.
+/// The tip of an arrow. The line ends inside the tip, so that a thick line does not show beside the point.
 const TIP: usize = 10;
 const TIP_OVERLAP: usize = 2;
-/// An estimate: a wider label has a halo.
+/// An estimate. A wider label has a halo.
 const LABEL_LETTER_WIDTH: usize = 6;
 const MARGIN: usize = 24;
-/// Letters of a label that fit into a box.
+/// The most letters of a label that fit in a box.
 const LABEL_LETTERS: usize = 32;
 
-/// The label of an edge: the port, if there are several, and its kind.
+/// Returns the label of an edge: its kind, and its port if there are several.
 fn edge_text(graph: &Graph, edge: &Edge) -> String {
     let ports = graph.nodes[edge.from].ports;
     let port = ports.get(edge.port).filter(|_| ports.len() > 1).map(|port| port.name);
@@ -40,9 +40,9 @@ fn cut(text: &str, letters: usize) -> String {
     text.chars().take(letters - 1).chain(['…']).collect()
 }
 
-/// The graph as a Mermaid flowchart: stages of one thread in one frame.
+/// Draws the graph as a Mermaid flowchart, with a frame around the stages of each thread.
 pub fn mermaid(graph: &Graph) -> String {
-    // Mermaid spells entities differently, and a quote would end a label.
+    // Mermaid escapes characters differently, and a quote would end a label.
     let safe = |text: &str| {
         text.replace('#', "#35;").replace('"', "#quot;").replace('<', "#lt;").replace('>', "#gt;")
     };
@@ -75,7 +75,7 @@ pub fn mermaid(graph: &Graph) -> String {
     out
 }
 
-/// The column of each stage: one more than that of the furthest stage before it.
+/// Returns the column of each stage: one past its furthest predecessor.
 fn columns(graph: &Graph) -> Vec<usize> {
     let mut columns = vec![0; graph.nodes.len()];
     for node in graph.order() {
@@ -86,7 +86,7 @@ fn columns(graph: &Graph) -> Vec<usize> {
     columns
 }
 
-/// A thing that takes room in a column.
+/// Something that takes up room in a column.
 #[derive(Clone, Copy)]
 enum Item {
     Stage(usize),
@@ -94,8 +94,8 @@ enum Item {
     Lane(usize),
 }
 
-/// Where everything is. Edges lead to the right; one over several columns has a lane through each that it passes, so
-/// that it meets no box.
+/// The positions of everything. Edges lead to the right. An edge over several columns has a lane through each column it passes,
+/// so that it crosses no box.
 struct Layout {
     columns: Vec<usize>,
     /// The left side of each column.
@@ -132,7 +132,7 @@ impl Layout {
         layout
     }
 
-    /// Puts the stages and lanes of a column below each other, each as near as can be to where its edges come from.
+    /// Stacks the stages and lanes of a column, each as near as possible to the sources of its edges.
     fn fill(&mut self, graph: &Graph, column: usize) {
         let mut items = Vec::new();
         for node in (0..graph.nodes.len()).filter(|node| self.columns[*node] == column) {
@@ -144,7 +144,7 @@ impl Layout {
                 items.push((self.source(graph, number), Item::Lane(number)));
             }
         }
-        // Stable: items from the same height stay in the order of the file.
+        // Stable sort: items from the same height keep the order of the file.
         items.sort_by_key(|(height, _)| *height);
         let mut free = MARGIN;
         for (wanted, item) in items {
@@ -161,7 +161,7 @@ impl Layout {
         }
     }
 
-    /// Moves boxes without an incoming edge down to the middle of their targets, as far as there is room.
+    /// Moves boxes without incoming edges down to the middle of their targets, as far as there is room.
     fn centre_readers(&mut self, graph: &Graph) {
         let mut limit = usize::MAX;
         for node in (0..graph.nodes.len()).rev().filter(|node| self.columns[*node] == 0) {
@@ -179,7 +179,7 @@ impl Layout {
         }
     }
 
-    /// Edges into one stage end below each other, in the order in which they come.
+    /// Spreads the ends of the edges into one stage, in the order of their sources.
     fn spread_ends(&mut self, graph: &Graph) {
         for node in 0..graph.nodes.len() {
             let mut edges: Vec<usize> = edges_to(graph, node).collect();
@@ -190,18 +190,18 @@ impl Layout {
         }
     }
 
-    /// The height at which an edge leaves its stage: ports leave below each other.
+    /// Returns the height at which an edge leaves its stage, which depends on its port.
     fn start(&self, graph: &Graph, edge: &Edge) -> usize {
         let ports = graph.nodes[edge.from].ports.len();
         self.tops[edge.from] + self.heights[edge.from] * (edge.port + 1) / (ports + 1)
     }
 
-    /// The height at which an edge reaches the next column.
+    /// Returns the height at which an edge reaches the next column.
     fn source(&self, graph: &Graph, edge: usize) -> usize {
         self.lanes[edge].last().copied().unwrap_or_else(|| self.start(graph, &graph.edges[edge]))
     }
 
-    /// An edge as the data of a path.
+    /// Returns an edge as SVG path data.
     fn path(&self, graph: &Graph, number: usize) -> String {
         let edge = &graph.edges[number];
         let mut x = self.lefts[self.columns[edge.from]] + BOX_WIDTH;
@@ -233,7 +233,7 @@ fn mean(numbers: &[usize]) -> Option<usize> {
     numbers.iter().sum::<usize>().checked_div(numbers.len())
 }
 
-/// The left side of each column: before it there is room for edges to bend and for the widest label.
+/// Returns the left side of each column, with room before it for bends and the widest label.
 fn lefts(graph: &Graph, columns: &[usize], count: usize) -> Vec<usize> {
     let mut left = MARGIN;
     (0..count)
@@ -248,7 +248,7 @@ fn lefts(graph: &Graph, columns: &[usize], count: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The graph as an SVG drawing, from left to right; the colour of a box is its thread's.
+/// Draws the graph as SVG, from left to right. The color of a box identifies its thread.
 pub fn svg(graph: &Graph) -> String {
     let safe = |text: &str| {
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -258,7 +258,7 @@ pub fn svg(graph: &Graph) -> String {
     let bottoms = layout.tops.iter().zip(&layout.heights).map(|(top, height)| top + height);
     let lowest = bottoms.chain(layout.lanes.iter().flatten().copied()).max();
     let height = lowest.unwrap_or(MARGIN) + MARGIN;
-    // The tip is as large on a thick line as on a thin one.
+    // The tip has the same size on thick and thin lines.
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -277,11 +277,11 @@ pub fn svg(graph: &Graph) -> String {
             layout.path(graph, number)
         );
     }
-    // After all edges, so that none is drawn over a label.
+    // Draw labels after all edges, so that no edge covers a label.
     for (number, edge) in graph.edges.iter().enumerate() {
         let text = edge_text(graph, edge);
         if !text.is_empty() {
-            // Near the end: there an edge is alone, while several may leave one port.
+            // Near the end, where the edge is alone; several edges may leave one port.
             let _infallible = writeln!(
                 out,
                 "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" font-size=\"10\" fill=\"#444\" stroke=\"white\" \
@@ -369,7 +369,7 @@ flowchart LR
         assert!(svg(&Graph::default()).ends_with("</svg>\n"));
     }
 
-    /// Edges that pass columns, edges that merge, and one port with many edges.
+    /// Returns a graph with edges that pass columns, edges that merge, and one port with many edges.
     fn tangle() -> Graph {
         Graph {
             nodes: vec![

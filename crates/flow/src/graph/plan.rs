@@ -1,19 +1,20 @@
-//! The most packets that a graph holds, and so its memory.
+//! The most packets that a graph holds, and the memory it therefore needs.
 //!
-//! A packet is in a ring or queue, or in the batch that a thread passes through its stages. A stage that makes packets has a buffer for each of its packets that can be in those places:
+//! A packet is in a ring or queue, or in the batch that a thread passes through its stages. A stage that creates packets needs a
+//! buffer for each of its packets there:
 //!
-//! - two batches of its own thread: one in hand, one so that a free buffer is found soon;
-//! - the room of each ring and queue behind it (all `disruptor` edges of a port are one ring);
-//! - a batch of each other thread behind it.
+//! - two batches of its own thread: one in progress, and one so that a free buffer is found quickly;
+//! - the room of each ring and queue after it (all `disruptor` edges of a port share one ring);
+//! - a batch of each other thread after it.
 //!
-//! Readers make packets. A stage that [copies](super::Node::copies) copies only shared packets, and packets are shared only
-//! behind a port with several edges, up to the next stage that copies. Elsewhere it needs no buffer (a pool has one at least): a
-//! line of rewriters of any length takes the memory of its reader.
+//! Readers create packets. A stage that [copies](super::Node::copies) copies only shared packets. Packets are shared only after a
+//! port with several edges, up to the next stage that copies. Elsewhere such a stage needs no buffers (a pool has at least one),
+//! so a chain of rewriters of any length needs only the memory of its reader.
 //!
-//! So the number of buffers grows with the room of the rings, not with the number of stages. In one case it still grows with
-//! the square: rings behind ports with several edges, one after the other, since each copy may pass through all later ones.
+//! The number of buffers thus grows with the room of the rings, not with the number of stages. The exception is a sequence of
+//! rings after ports with several edges: there it grows with the square, because each copy may pass through all later rings.
 //!
-//! Cost: linear in stages and edges for each stage with buffers. Once, before the run.
+//! Cost: linear in stages and edges for each stage with buffers. Computed once, before the run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,35 +23,35 @@ use tapeworks_capture::pool::{HEADROOM_BYTES, Packet, Pool};
 use super::{Edge, EdgeKind, Graph};
 use crate::packets::{Passing, Routed};
 
-/// The table of a writer's latencies, in bytes.
+/// The size of a writer's latency table, in bytes.
 const LATENCY_TABLE_BYTES: usize = 40 << 10;
 
-/// The most packets that the stages of a graph hold. By stage, in the graph's order.
+/// The most packets that each stage of a graph holds, in the graph's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Packet buffers that the stage needs so that it never finds all in use. A stage of a user's own that keeps packets
-    /// beyond their batch takes them from the stages before it: those need so many more.
+    /// Packet buffers that each stage needs so that it never runs out. A user-defined stage that keeps packets beyond their batch
+    /// holds buffers of the stages before it, which then need that many more.
     pub buffers: Vec<usize>,
-    /// Packets that can be in its inbox at once.
+    /// Packets that can be in each stage's inbox.
     pub inboxes: Vec<usize>,
-    /// Bytes of rings, queues, inboxes and tables, about.
+    /// Approximate bytes of rings, queues, inboxes and tables.
     pub list_bytes: usize,
     copies: Vec<bool>,
 }
 
 impl Plan {
-    /// All packet buffers.
+    /// Returns the total number of packet buffers.
     pub fn all_buffers(&self) -> usize {
         self.buffers.iter().fold(0, |sum, more| sum.saturating_add(*more))
     }
 
-    /// The longest packet in the buffers of stage `node` when readers take packets of `packet_bytes`: pushed tags make a packet
-    /// longer.
+    /// Returns the longest packet in the buffers of stage `node`, if readers accept packets of `packet_bytes`. Pushed tags make a
+    /// packet longer.
     pub fn room(&self, node: usize, packet_bytes: usize) -> usize {
         if self.copies[node] { packet_bytes + HEADROOM_BYTES } else { packet_bytes }
     }
 
-    /// Bytes of all packet buffers.
+    /// Returns the bytes of all packet buffers.
     pub fn buffer_bytes(&self, packet_bytes: usize) -> usize {
         let pools = self.buffers.iter().enumerate().filter(|(_, slots)| **slots > 0);
         pools.fold(0, |sum, (node, slots)| {
@@ -58,13 +59,13 @@ impl Plan {
         })
     }
 
-    /// Bytes of everything.
+    /// Returns the total bytes.
     pub fn bytes(&self, packet_bytes: usize) -> usize {
         self.buffer_bytes(packet_bytes).saturating_add(self.list_bytes)
     }
 }
 
-/// Whether `edge` is a ring or queue that was not met before: all Disruptor edges of a port are one.
+/// Returns whether `edge` is a ring or queue not counted yet. All Disruptor edges of a port share one ring.
 fn is_new_ring(edge: &Edge, disruptors: &mut HashSet<(usize, usize)>) -> bool {
     match edge.kind {
         EdgeKind::Inline => false,
@@ -74,7 +75,7 @@ fn is_new_ring(edge: &Edge, disruptors: &mut HashSet<(usize, usize)>) -> bool {
 }
 
 impl Graph {
-    /// The most packets that a graph without [faults](Self::faults) holds.
+    /// Computes the most packets held by a graph without [faults](Self::faults).
     pub fn plan(&self) -> Plan {
         let threads = self.threads();
         let bursts = self.bursts(&threads);
@@ -98,7 +99,7 @@ impl Graph {
                 let is_held = is_shared[edge.from] && !self.nodes[edge.from].copies;
                 is_shared[node] |= is_held || consumers[&(edge.from, edge.port)] > 1;
             }
-            // Sources of a thread are polled one after the other, so of several only one has packets under way.
+            // A thread polls its sources in turn, so only one of them has packets in progress.
             ways[node] = ways[node].saturating_add(usize::from(is_entry)).max(1);
             inboxes[node] = bursts[threads[node]].saturating_mul(ways[node]);
         }
@@ -117,7 +118,7 @@ impl Graph {
         Plan { buffers, list_bytes: self.list_bytes(&inboxes), inboxes, copies }
     }
 
-    /// The most packets that each thread takes out of a source at once: a Disruptor hands out up to an eighth of its ring.
+    /// Returns the most packets each thread takes from a source at a time. A Disruptor delivers up to an eighth of its ring.
     fn bursts(&self, threads: &[usize]) -> Vec<usize> {
         let mut bursts = vec![self.batch.max(1); threads.iter().max().map_or(0, |last| last + 1)];
         for edge in self.edges.iter().filter(|edge| edge.kind == EdgeKind::Disruptor) {
@@ -167,7 +168,7 @@ impl Graph {
         let mut disruptors = HashSet::new();
         for edge in &self.edges {
             if is_new_ring(edge, &mut disruptors) {
-                // The slots, and the batch that waits to go in.
+                // The slots, and the batch that waits to be added.
                 let handles = edge.room().saturating_add(inboxes[edge.from]);
                 bytes = bytes.saturating_add(handles.saturating_mul(size_of::<Packet>()));
             }

@@ -1,4 +1,4 @@
-//! Predicates as text, in the words of tcpdump.
+//! Predicates as text, in the syntax of tcpdump.
 //!
 //! ```text
 //! expression = term { "and" term } | term { "or" term }
@@ -10,22 +10,22 @@
 //! side       = "src" | "dst"
 //! ```
 //!
-//! tcpdump gives `and` and `or` the same rank and reads from the left, most languages do not: a mixture without parentheses is
-//! refused here, so that its meaning is never unclear. Unlike in tcpdump, `vlan` does not shift the offsets of later words: tags are
-//! always skipped. Parsing happens once, at start-up; the result is a [`Predicate`].
+//! tcpdump gives `and` and `or` the same precedence and reads from left to right; most languages do not. To avoid ambiguity, a
+//! mixture requires parentheses here. Unlike in tcpdump, `vlan` does not shift the offsets of later primitives, because tags are
+//! always skipped. Parsing happens once, at startup, and yields a [`Predicate`].
 
 use std::ops::RangeInclusive;
 
 use super::filter::{Cidr, Predicate, Side, parse_mac};
 
-/// How deep parentheses and `not` may nest.
+/// The deepest nesting of parentheses and `not`.
 const MAX_DEPTH: usize = 64;
 
-/// An error of an expression, with its place.
+/// An error in an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct ExpressionError {
-    /// Where in the text, in bytes from its beginning.
+    /// The byte offset in the text.
     pub offset: usize,
     /// The error and the expected word.
     pub problem: String,
@@ -40,7 +40,7 @@ pub struct ExpressionError {
 /// ```
 ///
 /// # Errors
-/// The first place that cannot be understood.
+/// The first error in the text.
 pub fn parse(text: &str) -> Result<Predicate, ExpressionError> {
     let mut parser = Parser { words: words(text), next: 0, end: text.len(), depth: 0 };
     let predicate = parser.expression()?;
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<Predicate, ExpressionError> {
     }
 }
 
-/// Words with their offsets; parentheses and `!` are separate words.
+/// Splits the text into words with offsets. Parentheses and `!` are separate words.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut start = None;
@@ -89,12 +89,12 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    /// An error at the next word.
+    /// Creates an error at the next word.
     fn wrong(&self, problem: String) -> ExpressionError {
         ExpressionError { offset: self.words.get(self.next).map_or(self.end, |(offset, _)| *offset), problem }
     }
 
-    /// The next word, which must be a value of some kind.
+    /// Parses the next word as a value.
     fn value<T>(&mut self, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, ExpressionError> {
         match self.peek() {
             None => Err(self.wrong(format!("{what} is missing"))),
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[side] host|net|port|portrange VALUE`; `None`, and no word taken, for other words.
+    /// Parses `[side] host|net|port|portrange VALUE`. Returns `None` and consumes nothing if other words follow.
     fn of_ends(&mut self, ports_only: bool) -> Result<Option<Predicate>, ExpressionError> {
         let start = self.next;
         let side = self.side();
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `5000-5010`, or one port.
+/// Parses `5000-5010`, or a single port.
 pub fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

@@ -1,10 +1,9 @@
-//! The filter: a predicate over a packet's headers decides between two ports.
+//! The filter, which sends packets to one of two ports by a predicate over their headers.
 //!
-//! A packet that the [`Predicate`] holds for goes to [`PASS`], any other to [`REJECT`]. A predicate about a header
-//! which the packet does not have (the port of a later fragment, the VLAN of an untagged frame) does not hold; `Not` of it
-//! does.
+//! Packets for which the [`Predicate`] holds go to [`PASS`], all others to [`REJECT`]. A predicate about a header that the packet
+//! lacks (the port of a later fragment, the VLAN of an untagged frame) does not hold, so its `Not` holds.
 //!
-//! Cost: the reader has found the headers, so a predicate is a load and a compare for each of its parts, a few ns; nothing is
+//! Cost: the reader has already located the headers, so each part of a predicate is a load and a compare, a few ns. Nothing is
 //! copied.
 
 use std::fmt;
@@ -18,20 +17,20 @@ use tapeworks_capture::pool::Packet;
 use super::{PacketStage, Passing, Routed, To};
 use tapeworks_stage::{Sink, Stage};
 
-/// The number of the port for packets that the predicate holds for.
+/// The port for packets that match.
 pub const PASS: u8 = 0;
 
-/// The number of the port for all others.
+/// The port for all other packets.
 pub const REJECT: u8 = 1;
 
-/// Which end of a packet is meant.
+/// Which end of a packet a predicate refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The sender.
     Source,
     /// The receiver.
     Destination,
-    /// One of them, whichever.
+    /// Either of them.
     Either,
 }
 
@@ -45,7 +44,7 @@ impl Side {
     }
 }
 
-/// A range of IP addresses: those that begin with the same bits.
+/// A range of IP addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
@@ -53,15 +52,15 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The addresses whose first `prefix` bits are those of `address`. `None` if it has fewer bits, or has others set, which is
-    /// probably an error.
+    /// Creates the range of addresses that share the first `prefix` bits of `address`. Returns `None` if the address is shorter,
+    /// or if later bits are set, which is probably a mistake.
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let width = width(address);
         let is_sound = prefix <= width && (prefix == width || bits(address) << prefix == 0);
         is_sound.then_some(Self { address, prefix })
     }
 
-    /// Whether the range holds `address`; never one of the other version.
+    /// Returns whether the range contains `address`. An address of the other IP version is never in it.
     #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
         width(address) == width(self.address)
@@ -74,7 +73,7 @@ fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The address's bits, from the top.
+/// Returns the address's bits, starting at the most significant bit.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -91,7 +90,7 @@ impl fmt::Display for Cidr {
 impl FromStr for Cidr {
     type Err = String;
 
-    /// `10.0.0.0/8`, `fd00::/8`, or an address alone.
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or a single address.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is no address range; use 10.0.0.0/8, fd00::/8 or an address");
         let (address, prefix) = match text.split_once('/') {
@@ -110,10 +109,10 @@ impl FromStr for Cidr {
     }
 }
 
-/// Parses an Ethernet address: `02:00:00:00:00:01`, with `:` or `-`.
+/// Parses an Ethernet address, such as `02:00:00:00:00:01`, with `:` or `-`.
 ///
 /// # Errors
-/// What was expected.
+/// The expected form.
 pub fn parse_mac(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("'{text}' is no Ethernet address; use 02:00:00:00:00:01");
     let mut mac = [0; 6];
@@ -125,12 +124,12 @@ pub fn parse_mac(text: &str) -> Result<[u8; 6], String> {
     if parts.next().is_some() { Err(wrong()) } else { Ok(mac) }
 }
 
-/// The condition on a packet.
+/// A condition on a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Predicate {
-    /// All of these hold; true if there are none.
+    /// All of these hold. True if empty.
     All(Vec<Self>),
-    /// One of these holds; false if there are none.
+    /// At least one of these holds. False if empty.
     Any(Vec<Self>),
     /// This does not hold.
     Not(Box<Self>),
@@ -138,13 +137,13 @@ pub enum Predicate {
     Ipv4,
     /// IPv6.
     Ipv6,
-    /// The EtherType behind VLAN tags.
+    /// The EtherType after any VLAN tags.
     EtherType(u16),
-    /// The IP protocol, behind IPv6's extension headers; 6 is TCP, 17 is UDP. Fragments have it too.
+    /// The IP protocol, after IPv6 extension headers; 6 is TCP, 17 is UDP. Fragments match too.
     Protocol(u8),
     /// Has a VLAN tag.
     Tagged,
-    /// The identifier of the outermost VLAN tag is one of these.
+    /// The outermost VLAN tag's identifier is in one of these ranges.
     Vlan(Vec<RangeInclusive<u16>>),
     /// An IP address is in one of these ranges.
     Address(Side, Vec<Cidr>),
@@ -152,14 +151,14 @@ pub enum Predicate {
     Mac(Side, Vec<[u8; 6]>),
     /// A TCP or UDP port is in one of these ranges.
     Port(Side, Vec<RangeInclusive<u16>>),
-    /// The packet had so many bytes on the line.
+    /// The packet's original length on the wire, in bytes.
     Length(RangeInclusive<u32>),
-    /// The destination is a multicast group of IPv4 or IPv6.
+    /// The destination is an IPv4 or IPv6 multicast group.
     Multicast,
 }
 
 impl Predicate {
-    /// Whether it holds for the packet.
+    /// Returns whether the predicate holds for the packet.
     #[inline]
     pub fn holds(&self, packet: &Packet) -> bool {
         let layout = packet.layout();
@@ -194,16 +193,16 @@ fn is_in(ranges: &[RangeInclusive<u16>], number: u16) -> bool {
     ranges.iter().any(|range| range.contains(&number))
 }
 
-/// The filter.
+/// A stage that sends packets to one of two ports.
 #[derive(Debug)]
 pub struct Filter {
     predicate: Predicate,
-    /// The outcome of a packet that does not match.
+    /// The outcome of packets that do not match.
     otherwise: To,
 }
 
 impl Filter {
-    /// With two ports: [`PASS`] and [`REJECT`].
+    /// Creates a filter with two ports, [`PASS`] and [`REJECT`].
     pub const fn new(predicate: Predicate) -> Self {
         Self { predicate, otherwise: To::Port(REJECT) }
     }
@@ -236,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// A UDP packet from 10.0.0.1:1000 to 233.1.2.3:2000 in VLAN 7.
+    /// Returns a UDP packet from 10.0.0.1:1000 to 233.1.2.3:2000 in VLAN 7.
     fn packet() -> Packet {
         let (from, to): (SocketAddrV4, SocketAddrV4) =
             ("10.0.0.1:1000".parse().unwrap(), "233.1.2.3:2000".parse().unwrap());

@@ -1,8 +1,8 @@
-//! Readers: where packets come into a graph.
+//! Readers, the sources of packets in a graph.
 //!
-//! [`CaptureFile`] takes them from a file, as fast as the graph takes them or at the pace of their times; [`Repeated`] from
-//! memory; [`Udp`] from a socket; [`Interface`] from a network interface. Cost: the copy of the packet into a buffer, and the
-//! walk over its headers.
+//! [`CaptureFile`] reads a file, as fast as the graph accepts packets or at the pace of their timestamps; [`Repeated`] reads from
+//! memory, [`Udp`] from a socket, and [`Interface`] from a network interface. Cost: copying the packet into a buffer, and parsing
+//! its headers.
 
 #[cfg(target_os = "linux")]
 mod live;
@@ -21,9 +21,9 @@ use tapeworks_stage::Sink as _;
 /// Options for reading a capture file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
-    /// The speed as a multiple of the capture's; `None`: as fast as possible.
+    /// The speed as a multiple of the original; `None`: as fast as possible.
     pub speed: Option<f64>,
-    /// How often the file is read from its beginning, at least once.
+    /// How often to read the file, at least once.
     pub repeat: u64,
 }
 
@@ -40,25 +40,25 @@ pub struct CaptureFile {
     reader: CaptureReader,
     pool: Pool,
     pace: Pace,
-    /// Times that the file will still be read after this one.
+    /// Remaining repetitions after the current one.
     left: u64,
-    /// The first packet's time, and when it went out: of each reading.
+    /// The first packet's timestamp and its time of output, for each repetition.
     began: Option<(u64, u64)>,
     notes: Notes,
 }
 
 impl CaptureFile {
-    /// Opens `path`; packets go into buffers of `pool`.
+    /// Opens `path`. Packets go into buffers of `pool`.
     ///
     /// # Errors
-    /// Why it cannot be opened, in one line that names it.
+    /// Why the file cannot be opened, in one line that names it.
     pub fn open(path: &Path, pace: Pace, pool: Pool) -> Result<Self, StageError> {
         let reader = CaptureReader::open(path).map_err(|error| StageError::failed(error.to_string()))?;
         let left = pace.repeat.max(1) - 1;
         Ok(Self { path: path.to_owned(), reader, pool, pace, left, began: None, notes: Notes::default() })
     }
 
-    /// Whether the next packet's time has come, by the pace.
+    /// Returns whether the next packet is due, according to the pace.
     fn is_due(&mut self, now_ns: u64) -> Result<bool, CaptureError> {
         let Some(speed) = self.pace.speed else { return Ok(true) };
         let Some(next_ns) = self.reader.next_timestamp_ns()? else { return Ok(true) };
@@ -117,18 +117,18 @@ impl Reader for CaptureFile {
     }
 }
 
-/// Gives the same few frames over and over: for measurements and tests.
+/// Repeats the same few frames, for measurements and tests.
 #[derive(Debug)]
 pub struct Repeated {
     frames: Vec<Vec<u8>>,
     pool: Pool,
-    /// Packets given, and how many will be.
+    /// Packets delivered so far; `count` is the total.
     given: u64,
     count: u64,
 }
 
 impl Repeated {
-    /// Gives `count` packets: the Ethernet `frames` in turns, with the packet's number as its time.
+    /// Creates a reader of `count` packets: the Ethernet `frames` in turn, with the packet's number as its timestamp.
     pub fn new(frames: Vec<Vec<u8>>, count: u64, pool: Pool) -> Self {
         let count = if frames.is_empty() { 0 } else { count };
         Self { frames, pool, given: 0, count }

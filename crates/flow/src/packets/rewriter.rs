@@ -1,11 +1,11 @@
-//! The rewriter: new addresses, ports and VLAN tags, with checksums that follow.
+//! The rewriter, which changes addresses, ports and VLAN tags and updates the checksums.
 //!
-//! A packet without other holders is rewritten in place; otherwise it is copied once, into a buffer of the rewriter's own pool,
-//! and the other holders keep the original. [`Note::Copied`] counts the copies. Fields that a packet does not have (the ports
-//! of a later fragment, the addresses of ARP) are skipped and noted; the packet is passed on. See
-//! [`tapeworks_capture::net::rewrite`] for the checksums.
+//! A packet with a single holder is rewritten in place. A shared packet is first copied into a buffer of the rewriter's own pool,
+//! and the other holders keep the original. [`Note::Copied`] counts the copies. Fields that a packet lacks (the ports of a later
+//! fragment, the addresses of ARP) are skipped and noted, and the packet is passed on. See [`tapeworks_capture::net::rewrite`]
+//! for the checksums.
 //!
-//! Cost: some 10 ns in place; a copy of the packet more where others hold it too.
+//! Cost: about 10 ns in place, plus a copy of the packet if it is shared.
 
 use tapeworks_capture::net::rewrite::{Rewrite, Unfit};
 use tapeworks_capture::pool::{Packet, Pool};
@@ -13,18 +13,18 @@ use tapeworks_capture::pool::{Packet, Pool};
 use super::{Note, Notes, PacketStage, Passing, Reason, Routed, To};
 use tapeworks_stage::{Sink, Stage};
 
-/// The changes of each packet, in this order.
+/// The changes made to each packet, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Steps {
-    /// First the outermost VLAN tag is taken away.
+    /// First, remove the outermost VLAN tag.
     pub pop_vlan: bool,
-    /// Then fields are set.
+    /// Then set fields.
     pub set: Rewrite,
-    /// Last a VLAN tag with this identifier is put outermost.
+    /// Finally, push an outermost VLAN tag with this identifier.
     pub push_vlan: Option<u16>,
 }
 
-/// The rewriter.
+/// Rewrites headers and updates the checksums.
 #[derive(Debug)]
 pub struct Rewriter {
     steps: Steps,
@@ -33,7 +33,7 @@ pub struct Rewriter {
 }
 
 impl Rewriter {
-    /// Copies, where they are needed, go into `pool`.
+    /// Creates a rewriter that takes buffers for copies from `pool`.
     pub fn new(steps: Steps, pool: Pool) -> Self {
         Self { steps, pool, notes: Notes::default() }
     }
@@ -43,7 +43,7 @@ impl Rewriter {
             packet.make_unique(&mut self.pool).map_err(|_| Reason::NoBuffer)?;
             self.notes.count(Note::Copied);
         }
-        // The handle is unique from here on: these calls would return `None` for a shared one.
+        // The handle is unique from here on. These calls would return `None` for a shared one.
         if self.steps.pop_vlan && packet.pop_tag() != Some(true) {
             self.notes.count(Note::NoTag);
         }

@@ -1,14 +1,14 @@
-//! Writers: where packets leave a graph.
+//! Writers, where packets leave a graph.
 //!
-//! | stage | what it does | cost of a packet |
+//! | stage | action | cost per packet |
 //! | --- | --- | --- |
-//! | [`CaptureWriter`] | pcap or pcapng | a copy; one `write` for each batch |
-//! | [`SocketWriter`] | sends UDP payloads to an address, or whole frames out of an interface | a copy in the kernel; one `sendmmsg` for up to 64 |
-//! | [`Dropper`] | drops packets; the runner counts them | the release of the handle |
+//! | [`CaptureWriter`] | writes pcap or pcapng | a copy; one `write` per batch |
+//! | [`SocketWriter`] | sends UDP payloads to an address, or whole frames out of an interface | a copy in the kernel; one `sendmmsg` per 64 |
+//! | [`Dropper`] | drops packets, which the runner counts | releasing the handle |
 //!
-//! A packet counts as consumed when the kernel has taken it. The first failure is reported once and ends the run; later packets
-//! are dropped as [`Reason::Failed`], so that the counts stay right. After a failed write a capture file ends with its last
-//! whole batch: it has the packets that were counted as consumed, and keeps the name NAME.partial.
+//! A packet counts as consumed once the kernel has accepted it. The first failure is reported once and ends the run. Later
+//! packets are dropped as [`Reason::Failed`], so that the counts stay correct. After a failed write, a capture file ends with its
+//! last complete batch: it contains the packets counted as consumed and keeps the name NAME.partial.
 
 #[cfg(target_os = "linux")]
 mod socket;
@@ -25,13 +25,13 @@ pub use self::socket::SocketWriter;
 use super::{PacketStage, Passing, Reason, Routed, StageError, To};
 use tapeworks_stage::{Sink, Stage};
 
-/// Bytes that a batch may have before the buffer of a capture file grows.
+/// Bytes that a batch may have before a capture file's buffer grows.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The last time that pcap can hold: its seconds have 32 bits.
+/// The last time that pcap can represent: its seconds have 32 bits.
 const LAST_PCAP_NS: u64 = (1 << 32) * 1_000_000_000 - 1;
 
-/// The capture format by a file's ending; `None` for another ending.
+/// Returns the capture format for a file's extension, or `None` if it is unknown.
 pub fn capture_format(path: &Path) -> Option<Format> {
     match path.extension()?.to_str()? {
         "pcap" => Some(Format::Pcap),
@@ -40,17 +40,17 @@ pub fn capture_format(path: &Path) -> Option<Format> {
     }
 }
 
-/// Writes packets into a capture file, which is `NAME.partial` until it is whole.
+/// Writes packets to a capture file, which is named `NAME.partial` until it is complete.
 #[derive(Debug)]
 pub struct CaptureWriter {
     path: PathBuf,
     /// `None` once it is finished.
     file: Option<NewFile>,
     format: Format,
-    /// Made with the first packet, which gives the file's link type.
+    /// Created with the first packet, which determines the file's link type.
     writer: Option<Writer<Spool>>,
     link_type: LinkType,
-    /// The packets of the batch at hand.
+    /// The packets of the current batch.
     held: Vec<(Packet, To)>,
     failure: Option<StageError>,
     is_broken: bool,
@@ -61,7 +61,7 @@ pub struct CaptureWriter {
 struct Spool {
     file: Handle,
     buffer: Vec<u8>,
-    /// Bytes of the batches that the kernel has taken whole.
+    /// Bytes of the batches that the kernel has accepted completely.
     taken: u64,
 }
 
@@ -81,12 +81,12 @@ impl Write for Spool {
     }
 }
 
-/// Why a capture cannot begin at `path`.
+/// Returns why a capture cannot be started at `path`.
 pub fn why_occupied(path: &Path, overwrite: bool) -> Option<String> {
     new_file::check(path, overwrite).err().map(|error| explained(&error))
 }
 
-/// The text for a user of a graph.
+/// Formats the error for a user of a graph.
 fn explained(error: &NewFileError) -> String {
     match error {
         NewFileError::Exists { .. } => format!("{error}; overwrite = true replaces it"),
@@ -95,11 +95,11 @@ fn explained(error: &NewFileError) -> String {
 }
 
 impl CaptureWriter {
-    /// Begins the file at `path`, in the format that its ending stands for (pcap for a device without one); an existing file is
-    /// replaced only with `overwrite`. For other existing paths see [`new_file`].
+    /// Creates the file at `path` in the format of its extension (pcap for a device without one). Replaces an existing file only
+    /// with `overwrite`. For other existing paths see [`new_file`].
     ///
     /// # Errors
-    /// Why it cannot be begun, in one line that names it.
+    /// Why the file cannot be created, in one line that names it.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, StageError> {
         let file = NewFile::create(path, overwrite).map_err(|error| StageError::failed(explained(&error)))?;
         Ok(Self {
@@ -114,7 +114,7 @@ impl CaptureWriter {
         })
     }
 
-    /// Writes the file's header, with the link type of the first packet, unless it is written.
+    /// Writes the file's header with the first packet's link type, unless it has been written.
     fn begin(&mut self, link_type: LinkType) -> io::Result<()> {
         let (None, Some(file)) = (&self.writer, &self.file) else { return Ok(()) };
         let file = file.handle()?;
@@ -152,7 +152,7 @@ impl CaptureWriter {
         self.failure = Some(self.give_up(error));
     }
 
-    /// Keeps the whole records that the kernel has taken, and returns their place.
+    /// Keeps the complete records that the kernel has accepted. Returns an error with their location.
     #[cold]
     fn give_up(&mut self, error: &io::Error) -> StageError {
         let problem = format!("{}: cannot write: {error}", self.path.display());
@@ -213,7 +213,7 @@ impl PacketStage for CaptureWriter {
         if self.is_broken {
             return Ok(());
         }
-        // Without a packet it is an empty capture of Ethernet.
+        // Without packets, write an empty Ethernet capture.
         let mut ended = self.begin(LinkType::ETHERNET);
         if let (Ok(()), Some(writer)) = (&ended, &mut self.writer) {
             ended = writer.sink_mut().flush();
@@ -231,13 +231,13 @@ impl Drop for CaptureWriter {
         if self.writer.as_mut().is_some_and(|writer| writer.sink_mut().taken > 0)
             && let Some(file) = &mut self.file
         {
-            // The thread has panicked: the captured packets are kept.
+            // The thread panicked: keep the captured packets.
             let _kept = file.keep();
         }
     }
 }
 
-/// Ends packets: the runner counts them.
+/// Drops packets, which the runner counts.
 #[derive(Debug, Default)]
 pub struct Dropper;
 

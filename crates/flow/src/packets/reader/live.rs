@@ -1,4 +1,4 @@
-//! Packets from the network.
+//! Readers of live network traffic.
 
 use tapeworks_capture::pool::Pool;
 use tapeworks_nic::{
@@ -9,16 +9,16 @@ use tapeworks_nic::{
 use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
 use tapeworks_stage::Sink as _;
 
-/// How often the reader queries the kernel's count of drops and whether the interface is there: rarely enough to be cheap, often
-/// enough to be useful. In ns.
+/// How often the reader queries the kernel's drop count and the interface's presence, in ns: rare enough to be cheap, often
+/// enough to be useful.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Packets until the end; without a count there is none.
+/// Packets left to read; `None`: no limit.
 #[derive(Debug, Clone, Copy)]
 struct Left(Option<u64>);
 
 impl Left {
-    /// `most`, limited by the packets left to read.
+    /// Limits `most` to the packets left to read.
     fn of(self, most: usize) -> usize {
         self.0.map_or(most, |left| most.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
@@ -28,7 +28,7 @@ impl Left {
     }
 }
 
-/// Where what came goes.
+/// Routes a received packet, or counts why there is none.
 fn put(outbox: &mut Outbox, received: Received) {
     match received {
         Received::Packet(packet) => outbox.put(Routed { packet, to: To::Port(0) }),
@@ -36,8 +36,8 @@ fn put(outbox: &mut Outbox, received: Received) {
     }
 }
 
-/// Reads datagrams from a UDP socket, unicast or multicast. Datagrams that the kernel dropped because the socket's buffer was
-/// full are counted as [`Reason::KernelDropped`].
+/// Reads datagrams from a UDP socket, unicast or multicast. [`Reason::KernelDropped`] counts datagrams that the kernel dropped
+/// because the socket's buffer was full.
 #[derive(Debug)]
 pub struct Udp {
     receiver: UdpReceiver,
@@ -48,10 +48,10 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Opens the socket; ends after `count` datagrams, if that is given.
+    /// Opens the socket. Ends after `count` datagrams, if given.
     ///
     /// # Errors
-    /// Why it cannot be opened, in one line that names the address.
+    /// Why the socket cannot be opened, in one line that names the address.
     pub fn open(options: UdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
         let failed = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
         let receiver = UdpReceiver::open(options, PAYLOAD).map_err(failed)?;
@@ -91,11 +91,11 @@ impl Reader for Udp {
     }
 }
 
-/// Reads the frames of a network interface, by AF_PACKET, AF_XDP or DPDK.
+/// Reads the frames of a network interface through AF_PACKET, AF_XDP or DPDK.
 ///
-/// By AF_PACKET, every frame of the kernel's socket has one count: packets handed on, dropped as [`Reason::TooLong`], dropped
-/// by the kernel ([`Reason::KernelDropped`]), or left in the ring at the end ([`Note::LeftBehind`]). By AF_XDP the kernel
-/// counts only its drops, and by DPDK the device.
+/// With AF_PACKET, every frame of the kernel's socket is counted exactly once: handed on, dropped as [`Reason::TooLong`], dropped
+/// by the kernel ([`Reason::KernelDropped`]), or left in the ring at the end ([`Note::LeftBehind`]). With AF_XDP the kernel
+/// counts only its drops, and with DPDK the device does.
 #[derive(Debug)]
 pub struct Interface {
     source: FrameReceiver,
@@ -106,7 +106,7 @@ pub struct Interface {
     /// Drops reported so far.
     drops: u64,
     looked_ns: u64,
-    /// Why no more frames will come.
+    /// Why no more frames will arrive.
     failure: Option<InterfaceError>,
     notes: Notes,
 }
@@ -117,18 +117,18 @@ fn failed(error: InterfaceError) -> StageError {
 }
 
 impl Interface {
-    /// Opens the interface by AF_PACKET; ends after `count` frames, if that is given.
+    /// Opens the interface with AF_PACKET. Ends after `count` frames, if given.
     ///
     /// # Errors
-    /// Why it cannot be opened, in one line that names it.
+    /// Why the interface cannot be opened, in one line that names it.
     pub fn open(options: &PacketOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
         Self::new(&FrameOptions::Packet(options.clone()), count, pool)
     }
 
-    /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
+    /// Opens a queue of the interface with AF_XDP. Ends after `count` frames, if given.
     ///
     /// # Errors
-    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
+    /// Why the queue cannot be opened, in one line that names it, or that this build lacks the feature `af-xdp`.
     #[cfg_attr(not(feature = "af-xdp"), expect(unused_variables, reason = "nothing is opened"))]
     pub fn open_xdp(options: &XdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
         #[cfg(feature = "af-xdp")]
@@ -139,10 +139,10 @@ impl Interface {
         Err(StageError::failed(format!("interface {}: {}", options.interface, super::super::LACKS_AF_XDP)))
     }
 
-    /// Opens a device by DPDK; ends after `count` frames, if that is given.
+    /// Opens a device with DPDK. Ends after `count` frames, if given.
     ///
     /// # Errors
-    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `dpdk`.
+    /// Why the device cannot be opened, in one line that names it, or that this build lacks the feature `dpdk`.
     #[cfg_attr(not(feature = "dpdk"), expect(unused_variables, reason = "nothing is opened"))]
     pub fn open_dpdk(options: &DpdkOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
         #[cfg(feature = "dpdk")]
@@ -166,10 +166,10 @@ impl Interface {
         })
     }
 
-    /// Reports the kernel's counts. At the end they include what is left behind.
+    /// Reports the kernel's counts. At the end they include frames left in the ring.
     fn report_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let counts = self.source.counts()?;
-        // By AF_XDP and DPDK only drops are counted.
+        // AF_XDP and DPDK count only drops.
         #[cfg_attr(
             not(any(feature = "af-xdp", feature = "dpdk")),
             expect(irrefutable_let_patterns, reason = "there is one way")
@@ -187,8 +187,8 @@ impl Interface {
         Ok(())
     }
 
-    /// Queries the kernel's drops, and whether the interface is still there. When it is gone, the reader takes the frames in
-    /// the ring until the next query.
+    /// Queries the kernel's drops and the interface's presence. If the interface disappeared, the reader still takes the frames
+    /// in the ring until the next query.
     fn look(&mut self, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let is_ready = self.source.is_ready();
         if let Some(failure) = self.failure.take_if(|_| !is_ready) {
@@ -197,7 +197,7 @@ impl Interface {
         if self.failure.is_none() {
             self.failure = self.source.check().err();
         }
-        // An interface that is gone has no counts any more; the last ones stay valid.
+        // A removed interface no longer has counts. The last ones remain valid.
         match self.report_counts(false, outbox) {
             Err(failure) if self.failure.is_none() => Err(failure),
             _ => Ok(()),
@@ -231,7 +231,7 @@ impl Reader for Interface {
     }
 
     fn finish(&mut self, outbox: &mut Outbox) {
-        // Without an answer of the kernel there is nothing to report.
+        // If the kernel does not answer, there is nothing to report.
         let _not_reported = self.report_counts(true, outbox);
     }
 

@@ -1,4 +1,4 @@
-//! Packets onto the network.
+//! Writers of packets to the network.
 
 use std::net::SocketAddr;
 
@@ -15,12 +15,12 @@ use tapeworks_stage::{Sink, Stage};
 enum What {
     /// The payload of a UDP packet.
     Payload,
-    /// All of it, if it has this link type.
+    /// The whole frame, if it has this link type.
     Frame(LinkType),
 }
 
 impl What {
-    /// The bytes to send, or why there are none.
+    /// Returns the bytes to send, or why there are none.
     fn of(self, packet: &Packet) -> Result<&[u8], Reason> {
         let (bytes, description) = (packet.bytes(), packet.description());
         let is_cut = (bytes.len() as u64) < u64::from(description.original_length);
@@ -58,11 +58,11 @@ pub struct SocketWriter {
 }
 
 impl SocketWriter {
-    /// Sends UDP payloads from a port that the kernel chooses to `to`; `hops` is how far multicast goes (the kernel's
+    /// Sends UDP payloads to `to` from a port that the kernel chooses. `hops` limits how far multicast travels (the kernel's
     /// default is 1).
     ///
     /// # Errors
-    /// Why there is no socket, in one line that names the address.
+    /// Why the socket cannot be opened, in one line that names the address.
     pub fn udp(to: SocketAddr, hops: Option<u32>) -> Result<Self, StageError> {
         let sender = Sender::udp(to, hops)
             .map_err(|error| StageError::failed(format!("cannot send to {to}: {error}")))?;
@@ -72,7 +72,7 @@ impl SocketWriter {
     /// Sends frames out of the interface `name`.
     ///
     /// # Errors
-    /// Why it cannot be written to, in one line that names it.
+    /// Why the interface cannot be written to, in one line that names it.
     pub fn interface(name: &str) -> Result<Self, StageError> {
         let (sender, link_type) =
             Sender::interface(name).map_err(|error| StageError::failed(error.to_string()))?;
@@ -83,7 +83,7 @@ impl SocketWriter {
         Self { sender, what, held: Vec::new(), outcomes: Vec::new(), failure: None, is_broken: false }
     }
 
-    /// Sends the held packets and notes the outcome of each.
+    /// Sends the held packets and records the outcome of each.
     fn send(&mut self) {
         let Self { sender, what, held, outcomes, .. } = self;
         outcomes.extend(held.iter().map(|packet| what.of(packet).map_or_else(To::Dropped, |_| To::Consumed)));
@@ -104,7 +104,7 @@ impl SocketWriter {
                     Some(Reason::Failed)
                 }
             };
-            // There is one result for each packet, in the same order.
+            // There is one result per packet, in the same order.
             if let (Some(outcome), Some(reason)) = (sendable.next(), reason) {
                 *outcome = To::Dropped(reason);
             }

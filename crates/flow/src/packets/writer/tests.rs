@@ -8,7 +8,7 @@ use tapeworks_capture::pool::{Description, Pool};
 use super::*;
 use crate::packets::Outbox;
 
-/// The names of the files in a folder, in order.
+/// Returns the names of the files in a folder, sorted.
 fn files(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
@@ -16,7 +16,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Hands `count` packets with these times and bytes through; returns their outcomes.
+/// Passes `count` packets with these times and bytes to the writer. Returns their outcomes.
 fn write(writer: &mut CaptureWriter, packets: &[(u64, &[u8])]) -> Vec<To> {
     let mut pool = Pool::new(packets.len(), 2048);
     let batch: Vec<Passing> = packets
@@ -59,7 +59,7 @@ fn a_second_run_is_refused_while_the_first_writes_and_harms_nothing() {
     assert_eq!(times(&path), [1, 2, 3]);
     assert_eq!(files(folder.path()), ["out.pcap"]);
 
-    // Once it is whole, another run may replace it.
+    // Once the file is complete, another run may replace it.
     let mut second = CaptureWriter::create(&path, true).unwrap();
     assert_eq!(write(&mut second, &[(4, b"four")]), [To::Consumed]);
     assert_eq!(times(&path), [1, 2, 3], "it is kept until the new one is whole");
