@@ -1,21 +1,20 @@
-//! State machines as declarations, dispatched by a perfect hash and a table, by `match`, or by if-else.
+//! Declarative state machines, checked at compile time.
 //!
-//! A session speaks a protocol of a few dozen message types and is in one of a few states. [`machine!`] takes the table of
-//! actions for each type in each state, checks it at compile time, and generates one of three dispatchers. They behave alike;
-//! [`machine!`] has the syntax. The perfect hash comes from [`search`], which has other uses too; so has the command `tapeworks
-//! hash`.
+//! A session speaks a protocol of a few dozen message types and is in one of a few states. [`machine!`] takes a table of actions
+//! for each type in each state, checks it, and generates one of three dispatchers that behave alike: a perfect hash and a table,
+//! `match`, or if-else. The syntax is below. The perfect hash comes from [`search`], which also serves the command
+//! `tapeworks hash`.
 //!
 //! # Cost
-//! A machine is one byte. By `table`, `dispatch` compiles on x86-64 to the formula of the hash (one `and` for most
-//! protocols' types), a comparison with the key in memory and its jump, three instructions for the slot's row of the
-//! table (`shl`, `lea`, `add`), three that load the arguments, and one indirect call, `call *(cells,state,8)`; the row
-//! with its action is inlined into what is called. Behind the call, one comparison finds a message that could not be
-//! read, and the state is stored. Neither the slot nor the state is checked against a bound: the compiler knows both.
-//! The call goes where the last ones did not when types come at random, and then its misprediction is most of the cost:
-//! the book's page of benchmarks has figures. The lines touched are one of the keys and one of the table.
+//! A machine is one byte. With `table`, on x86-64, `dispatch` compiles to the hash formula (one `and` for most protocols), a
+//! comparison with the key in memory and its jump, three instructions for the slot's row of the table (`shl`, `lea`, `add`),
+//! three that load the arguments, and one indirect call, `call *(cells,state,8)`, into which the row and its action are inlined.
+//! After the call, one comparison detects a message that could not be read, and the state is stored. Neither the slot nor the
+//! state needs a bounds check, because the compiler knows both ranges. If types arrive at random, mispredicting that call is most
+//! of the cost; see the book's page of benchmarks. A dispatch touches one cache line of the keys and one of the table.
 //!
-//! By `match` the compiler chooses: comparisons where codes lie far apart, a jump table where they are dense. By `chain`
-//! the events are compared in the order of their declaration. Nothing is allocated in any form.
+//! With `match` the compiler chooses: comparisons for sparse codes, a jump table for dense ones. With `chain` the events are
+//! compared in the order of their declaration. No form allocates.
 //!
 //! # The declaration
 //! ```
@@ -96,28 +95,27 @@
 //! # }
 //! ```
 //!
-//! - `context` is the type whose methods are called: actions, `fn action(&mut self, parameters..)`, and guards, `fn
-//!   guard(&self, parameters..) -> bool`. `_` is no action. Parameters are passed by value, so they must be `Copy` where a
-//!   guard sees them, and may have any name.
-//! - `message` is the type that parameters are read from, by [`FromMessage`]; it is `Copy`, and left out where no event
-//!   has a code.
-//! - `output` is the type that all actions return, and with them `handle` and `dispatch`; left out where they return nothing. `_`
-//!   returns its default.
-//! - `dispatch` is `table`, `match` or `chain`. `handle`, which takes an event with its parameters, finds the event by
-//!   `match` always, and then the state's row in the chosen way.
-//! - A code is a number, a character, or a text of up to eight characters, the first highest, as [`search::values::code`] has
-//!   it: written out, since a macro does not know the value of a constant, and never negative.
+//! - `context` is the type whose methods are called: actions, `fn action(&mut self, parameters..)`, and guards,
+//!   `fn guard(&self, parameters..) -> bool`. `_` is no action. Parameters are passed by value, so parameters that a guard sees
+//!   must be `Copy`. They may have any name.
+//! - `message` is the type from which parameters are read, by [`FromMessage`]. It must be `Copy`; omit it if no event has a code.
+//! - `output` is the type that all actions, `handle` and `dispatch` return. Omit it if they return nothing. `_` returns its
+//!   default.
+//! - `dispatch` is `table`, `match` or `chain`. `handle`, which takes an event with its parameters, always finds the event by
+//!   `match`, and then the state's row in the chosen way.
+//! - A code is a number, a character, or a text of up to eight characters with the first as the highest byte, as in
+//!   [`search::values::code`]. It must be a literal, because a macro does not know the value of a constant, and cannot be
+//!   negative.
 //! - The most specific row wins: `State + Event`, then `State + _`, then `_ + Event`, then `_ + _`. `A | B + Event` means both
-//!   states. Of several rows with guards the first that returns true is taken. The action of a row for any event takes the
-//!   state and the kind of the event, since parameters differ.
-//! - Without `-> State` the state stays.
+//!   states. Among rows with guards, the first whose guard returns true applies. The action of a row for any event takes the
+//!   state and the kind of the event, because parameters differ.
+//! - Without `-> State` the state does not change.
 //!
-//! It does not compile if a pair of state and event has no row, if a row is given twice or can never be reached, if no
-//! row leads to a state, or if a name or a code is wrong; the error is at the token that is wrong.
+//! A declaration does not compile if a pair of state and event has no row, if a row is repeated or unreachable, if no row leads
+//! to a state, or if a name or a code is invalid. The error points at the offending token.
 //!
-//! The macro writes the machine with `new`, `in_state`, `state`, `handle`, `dispatch` and `MERMAID`, and the enums
-//! `NAMEState`, `NAMEEvent` and `NAMEEventKind`. Attributes before `states` and `events`, such as a `derive`, go to the
-//! enums.
+//! The macro generates the machine with `new`, `in_state`, `state`, `handle`, `dispatch` and `MERMAID`, and the enums
+//! `NAMEState`, `NAMEEvent` and `NAMEEventKind`. Attributes before `states` and `events`, such as a `derive`, apply to the enums.
 
 extern crate self as tapeworks_dispatch;
 
@@ -126,9 +124,9 @@ use core::fmt;
 pub use tapeworks_dispatch_macros::machine;
 pub use tapeworks_dispatch_search as search;
 
-/// A parameter of an event that can be read from a message.
+/// An event parameter that can be read from a message.
 pub trait FromMessage<M>: Sized {
-    /// The parameter; `None` if the message does not hold one. The state stays as it is then.
+    /// Reads the parameter. If this returns `None` because the message lacks it, the state does not change.
     fn from_message(message: M) -> Option<Self>;
 }
 
@@ -140,7 +138,7 @@ impl<M> FromMessage<M> for M {
     }
 }
 
-/// Why a message was not dispatched. The state is as it was, and no action was called.
+/// The reason why a message was not dispatched. The state is unchanged, and no action was called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DispatchError {
     /// No event has this code.
@@ -148,7 +146,7 @@ pub enum DispatchError {
         /// The code.
         code: u64,
     },
-    /// The parameters of the event of this code cannot be read from the message.
+    /// The parameters of the event with this code cannot be read from the message.
     Malformed {
         /// The code.
         code: u64,
@@ -168,7 +166,7 @@ impl fmt::Display for DispatchError {
 
 impl core::error::Error for DispatchError {}
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

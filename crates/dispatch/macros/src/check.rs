@@ -1,7 +1,7 @@
-//! The rules of a declaration. Every fault found is reported, each at the token that caused it.
+//! Checks of a declaration. Every fault is reported, each at the token that caused it.
 //!
-//! The most specific row wins: one that names state and event, then `State + _`, then `_ + Event`, then `_ + _`. Among the rows
-//! of one kind the first whose guard holds; a row without a guard ends the search.
+//! The most specific row wins: one that names state and event, then `State + _`, then `_ + Event`, then `_ + _`. Among rows of
+//! the same rank, the first whose guard holds applies; a row without a guard ends the search.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use syn::Error;
 
 use crate::declaration::{Declaration, Row};
 
-/// States are numbered in a byte, and so are events.
+/// The most states, and the most events: each is numbered in a byte.
 const MOST: usize = 256;
 
-/// Which rows apply to each pair: by state, by event, numbers of rows in the order in which their guards are tried. The
-/// last has no guard.
+/// The rows that apply to each pair: by state, then event, row numbers in the order their guards are tried. The last row has no
+/// guard.
 pub(crate) struct Plan {
     pub(crate) cells: Vec<Vec<Vec<usize>>>,
-    /// The event of each code's slot lies in a perfect hash of the codes.
+    /// The event of each code, by the code's slot in a perfect hash of the codes.
     pub(crate) coded: Vec<(u64, usize)>,
 }
 
-/// Collects faults so that one compilation shows them all.
+/// Collects faults, so that one compilation reports them all.
 #[derive(Default)]
 struct Faults(Option<Error>);
 
@@ -52,13 +52,13 @@ pub(crate) fn check(declaration: &Declaration) -> Result<Plan, Error> {
     let coded = codes(declaration, &mut faults);
     lifetimes_of_parameters(declaration, &mut faults);
     names_of_rows(declaration, &states, &events, &mut faults);
-    // Later checks would only repeat an unknown name for every pair.
+    // Otherwise later checks would repeat an unknown name for every pair.
     faults.end()?;
 
     let mut faults = Faults::default();
     let cells = cells(declaration, &mut faults);
     rows_that_never_apply(declaration, &cells, &mut faults);
-    // A state may be unreachable only because its row is faulty.
+    // A state may be unreachable only because of a faulty row.
     faults.end()?;
 
     let mut faults = Faults::default();
@@ -106,7 +106,7 @@ fn codes(declaration: &Declaration, faults: &mut Faults) -> Vec<(u64, usize)> {
     coded
 }
 
-/// A parameter is a field of the enum of events, so each of its lifetimes has a name, which the machine declares.
+/// Checks that each lifetime in a parameter has a name declared by the machine, because a parameter is a field of the event enum.
 fn lifetimes_of_parameters(declaration: &Declaration, faults: &mut Faults) {
     let machine = &declaration.name;
     for parameter in declaration.events.iter().flat_map(|event| &event.parameters) {
@@ -136,7 +136,7 @@ fn lifetimes_of_parameters(declaration: &Declaration, faults: &mut Faults) {
     }
 }
 
-/// The lifetimes in a type; `None` of a reference that has none.
+/// Returns the lifetimes in a type, with `None` for a reference without one.
 fn lifetimes_in(tokens: TokenStream) -> Vec<(Option<String>, Span)> {
     let mut found = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -186,7 +186,7 @@ fn names_of_rows(
 }
 
 impl Row {
-    /// Its rank, if it applies: 0 is the most specific.
+    /// Returns the row's rank if it applies; 0 is the most specific.
     fn rank(&self, state: &Ident, event: &Ident) -> Option<usize> {
         let is_state = self.states.as_ref().is_none_or(|states| states.contains(state));
         let is_event = self.event.as_ref().is_none_or(|name| name == event);
@@ -194,7 +194,7 @@ impl Row {
             .then_some(2 * usize::from(self.states.is_none()) + usize::from(self.event.is_none()))
     }
 
-    /// Where to point: at the event, for the state may be one of several.
+    /// Returns where errors point: at the event, because the state may be one of several.
     fn place(&self) -> Span {
         self.event.as_ref().map_or(self.span, Ident::span)
     }
@@ -212,7 +212,7 @@ fn cells(declaration: &Declaration, faults: &mut Faults) -> Vec<Vec<Vec<usize>>>
                 .enumerate()
                 .filter_map(|(number, row)| Some((row.rank(state, event)?, number)))
                 .collect();
-            // Stable: among rows of one rank the order of the declaration stays.
+            // Stable sort: rows of the same rank keep the order of the declaration.
             applying.sort_by_key(|(rank, _)| *rank);
             repeated(declaration, &applying, (state, event), faults);
             let is_last = |(_, number): &(usize, usize)| declaration.rows[*number].guard.is_none();
@@ -254,7 +254,7 @@ fn cells(declaration: &Declaration, faults: &mut Faults) -> Vec<Vec<Vec<usize>>>
     all
 }
 
-/// Rows of the same rank that repeat this pair.
+/// Reports rows of the same rank that repeat this pair.
 fn repeated(
     declaration: &Declaration,
     applying: &[(usize, usize)],

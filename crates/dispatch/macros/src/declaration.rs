@@ -1,4 +1,4 @@
-//! The declaration as a tree, with the place of each token for error messages.
+//! The declaration as a tree, with the span of each token for error messages.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt as _;
@@ -38,7 +38,7 @@ pub(crate) struct Event {
     pub(crate) parameters: Vec<Parameter>,
 }
 
-/// One row.
+/// A row of the table.
 pub(crate) struct Row {
     /// `None`: any state.
     pub(crate) states: Option<Vec<Ident>>,
@@ -46,13 +46,13 @@ pub(crate) struct Row {
     pub(crate) event: Option<Ident>,
     pub(crate) guard: Option<Ident>,
     pub(crate) action: Option<Ident>,
-    /// `None`: the state stays.
+    /// `None`: the state does not change.
     pub(crate) next: Option<Ident>,
-    /// Where to point when the whole row is wrong.
+    /// Where errors about the whole row point.
     pub(crate) span: Span,
 }
 
-/// All of it.
+/// The whole declaration.
 pub(crate) struct Declaration {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
@@ -60,7 +60,7 @@ pub(crate) struct Declaration {
     pub(crate) lifetimes: Vec<Lifetime>,
     pub(crate) context: Type,
     pub(crate) message: Option<Type>,
-    /// What actions return; `None`: nothing.
+    /// The return type of actions; `None`: nothing.
     pub(crate) output: Option<Type>,
     pub(crate) dispatch: Dispatch,
     pub(crate) state_attributes: Vec<Attribute>,
@@ -70,7 +70,7 @@ pub(crate) struct Declaration {
     pub(crate) rows: Vec<Row>,
 }
 
-/// Reads `word`, which is no keyword of Rust.
+/// Parses `word`, which is not a Rust keyword.
 fn expect(input: ParseStream<'_>, word: &str) -> Result<()> {
     let found = input
         .call(Ident::parse_any)
@@ -107,7 +107,7 @@ impl Parse for Parameter {
 /// The forms of a code, for the error message.
 const CODE: &str = "a code is a number such as 0x44, a character 'D' or a text \"AE\"";
 
-/// The value of an event's code, with its place.
+/// Parses an event's code. Returns its value and its span.
 fn code(input: ParseStream<'_>) -> Result<(u64, Span)> {
     if input.peek(Token![-]) {
         return Err(input.error(format!("{CODE}, and never negative")));
@@ -156,7 +156,7 @@ impl Parse for Event {
     }
 }
 
-/// A name, or `None` of `_`.
+/// Parses a name, or `_` as `None`.
 fn name_or_any(input: ParseStream<'_>) -> Result<Option<Ident>> {
     if input.parse::<Option<Token![_]>>()?.is_some() { Ok(None) } else { input.parse().map(Some) }
 }

@@ -1,14 +1,14 @@
 //! The declaration as a Mermaid state diagram.
 //!
-//! Every row that names its event is an arrow from each state that it applies to. If a state ignores all other events, the row
-//! becomes a comment, so that the picture shows only transitions.
+//! Every row that names its event becomes an arrow from each state it applies to. If a state ignores all other events, that row
+//! becomes a comment, so that the diagram shows only transitions.
 
 use std::fmt::Write as _;
 
 use crate::check::Plan;
 use crate::declaration::{Declaration, Row};
 
-/// The text, `stateDiagram-v2` at its head.
+/// Returns the diagram, which starts with `stateDiagram-v2`.
 pub(crate) fn mermaid(declaration: &Declaration, plan: &Plan) -> String {
     let mut text = String::from("stateDiagram-v2\n");
     // Writing to a String cannot fail.

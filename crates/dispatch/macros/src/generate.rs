@@ -1,5 +1,6 @@
-//! The Rust that a declaration becomes: two enums for states and kinds of events, one for events with their parameters,
-//! the machine, and a function for each event, in the chosen form.
+//! Generates the Rust code of a declaration.
+//!
+//! The code has enums for states, event kinds and events, the machine, and a function per event, in the chosen form.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote_spanned};
@@ -9,13 +10,13 @@ use crate::check::Plan;
 use crate::declaration::{Declaration, Dispatch, Event};
 use crate::diagram;
 
-/// Tokens with hygienic variables: they do not clash with an author's parameter of the same name, nor does that hide a function
-/// of the expansion.
+/// Quotes tokens with hygienic variables. They neither clash with a user's parameter of the same name nor let it hide a generated
+/// function.
 macro_rules! hygienic {
     ($($tokens:tt)*) => { quote_spanned!(Span::mixed_site()=> $($tokens)*) };
 }
 
-/// Names that the expansion makes of the machine's.
+/// Generated names derived from the machine's name.
 struct Names {
     state: Ident,
     event: Ident,
@@ -47,7 +48,7 @@ pub(crate) fn generate(declaration: &Declaration, plan: &Plan) -> TokenStream {
     }
 }
 
-/// The documentation that the author wrote, or ours.
+/// Returns the user's documentation, or ours if there is none.
 fn documented(attributes: &[syn::Attribute], ours: &str) -> TokenStream {
     if attributes.iter().any(|attribute| attribute.path().is_ident("doc")) {
         hygienic!(#(#attributes)*)
@@ -130,7 +131,7 @@ fn types(declaration: &Declaration, names: &Names) -> TokenStream {
     }
 }
 
-/// `<'a, 'b>` of the declaration, as far as parameters name them.
+/// Returns the `<'a, 'b>` of the declaration, limited to lifetimes that parameters name.
 fn lifetimes_of_events(declaration: &Declaration) -> TokenStream {
     let mut types = TokenStream::new();
     for parameter in declaration.events.iter().flat_map(|event| &event.parameters) {
@@ -146,7 +147,7 @@ fn angled<'d>(lifetimes: impl Iterator<Item = &'d syn::Lifetime>) -> TokenStream
     if lifetimes.is_empty() { TokenStream::new() } else { hygienic!(<#(#lifetimes),*>) }
 }
 
-/// Names of lifetimes in a stream, however deep.
+/// Returns the names of lifetimes in a token stream, at any depth.
 fn names_after_quotes(tokens: TokenStream) -> Vec<String> {
     use proc_macro2::TokenTree;
     let mut names = Vec::new();
@@ -166,7 +167,7 @@ fn names_after_quotes(tokens: TokenStream) -> Vec<String> {
     names
 }
 
-/// What a row returns: the next state, with the action's output if there is one.
+/// Returns the return type of a row: the next state, with the action's output if there is one.
 fn returned(declaration: &Declaration, names: &Names) -> TokenStream {
     let state = &names.state;
     match &declaration.output {
@@ -175,12 +176,12 @@ fn returned(declaration: &Declaration, names: &Names) -> TokenStream {
     }
 }
 
-/// The type of outputs.
+/// Returns the type of outputs.
 fn output(declaration: &Declaration) -> TokenStream {
     declaration.output.as_ref().map_or_else(|| hygienic!(()), ToTokens::to_token_stream)
 }
 
-/// Statements that take what a row has returned, and the expression of the output.
+/// Returns statements that apply a row's result, and the expression of the output.
 fn take(declaration: &Declaration, returned: &TokenStream) -> (TokenStream, TokenStream) {
     match declaration.output {
         Some(_) => (hygienic!(let (next, output) = #returned; self.state = next;), hygienic!(output)),
@@ -188,7 +189,7 @@ fn take(declaration: &Declaration, returned: &TokenStream) -> (TokenStream, Toke
     }
 }
 
-/// The rows of a chain as an expression of the next state, and of the output if there is one.
+/// Returns a chain of rows as an expression of the next state, and of the output if there is one.
 fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]) -> TokenStream {
     let (state, kind, event_name) = (&names.state, &names.kind, &event.name);
     let arguments: Vec<_> = event.parameters.iter().map(|parameter| &parameter.name).collect();
@@ -218,7 +219,7 @@ fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]
     expression
 }
 
-/// States with the same rows for this event, in order: their code is written once.
+/// Groups the states that have the same rows for this event, in order, so that their code is generated once.
 fn groups(plan: &Plan, event: usize) -> Vec<(&[usize], Vec<usize>)> {
     let mut groups: Vec<(&[usize], Vec<usize>)> = Vec::new();
     for (state, cells) in plan.cells.iter().enumerate() {
@@ -231,7 +232,7 @@ fn groups(plan: &Plan, event: usize) -> Vec<(&[usize], Vec<usize>)> {
     groups
 }
 
-/// The number keeps `FooBar` and `Foo_bar` apart; the name is for readers of a profile.
+/// Returns a function's name. The number keeps `FooBar` and `Foo_bar` apart; the name helps readers of a profile.
 fn function_name(number: usize, event: &Event, suffix: &str) -> Ident {
     Ident::new(&format!("on_{number}_{}{suffix}", snake(&event.name)), Span::mixed_site())
 }
@@ -259,14 +260,14 @@ fn snake(name: &Ident) -> String {
     text
 }
 
-/// The number of the group of each state.
+/// Returns the number of each state's group.
 fn group_of_states(groups: &[(&[usize], Vec<usize>)], states: usize) -> Vec<usize> {
     (0..states)
         .map(|state| groups.iter().position(|(_, of)| of.contains(&state)).unwrap_or_default())
         .collect()
 }
 
-/// The function of one event, for all states.
+/// Generates the function of one event, for all states.
 fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize) -> TokenStream {
     let event = &declaration.events[number];
     let (on, state, context) = (on_name(number, event), &names.state, &declaration.context);
@@ -320,7 +321,7 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
                 #by_message
                 #[inline]
                 fn #on #all #signature {
-                    // In a separate block: a static, unlike a variable, would hide a parameter of its name.
+                    // A separate block, because a static, unlike a variable, would hide a parameter of the same name.
                     let row = {
                         static __MACHINE_ROWS: [#for_all fn(&mut #context, #state, #(#types),*) -> #returned; #count] =
                             [#(#by_state),*];
@@ -338,7 +339,7 @@ fn for_all(declaration: &Declaration) -> TokenStream {
     if all.is_empty() { all } else { hygienic!(for #all) }
 }
 
-/// The rows of an event as the table holds them: they read the parameters from the message.
+/// Generates the rows of an event for the table, which read the parameters from the message.
 fn by_messages(declaration: &Declaration, names: &Names, number: usize, groups: usize) -> TokenStream {
     let event = &declaration.events[number];
     let (state, context) = (&names.state, &declaration.context);
@@ -359,7 +360,7 @@ fn by_messages(declaration: &Declaration, names: &Names, number: usize, groups: 
     hygienic!(#(#functions)*)
 }
 
-/// Statements that bind an event's parameters, or return `otherwise`.
+/// Returns statements that bind an event's parameters, or return `otherwise`.
 fn read_parameters(declaration: &Declaration, event: &Event, otherwise: &TokenStream) -> TokenStream {
     let Some(message) = &declaration.message else { return TokenStream::new() };
     let reads = event.parameters.iter().map(|parameter| {
@@ -392,7 +393,7 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
     let (take, taken) = take(declaration, &hygienic!(match event { #(#arms),* }));
     let first_doc = format!("The machine in its first state, `{first}`.");
     hygienic! {
-        /// The declaration as a state diagram for Mermaid.
+        /// The declaration as a Mermaid state diagram.
         #visibility const MERMAID: &'static str = #mermaid;
 
         #[doc = #first_doc]
@@ -401,19 +402,19 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
             Self { state: #state::#first }
         }
 
-        /// The machine in a state known from elsewhere, such as a journal.
+        /// Creates a machine in a known state, for example from a journal.
         #[must_use]
         #visibility const fn in_state(state: #state) -> Self {
             Self { state }
         }
 
-        /// The state.
+        /// Returns the current state.
         #[must_use]
         #visibility const fn state(&self) -> #state {
             self.state
         }
 
-        /// Takes an event: the row's action is called, and its state taken. Returns the action's output, if it has one.
+        /// Handles an event: calls the row's action and enters its state. Returns the action's output, if it has one.
         #[inline]
         #visibility fn handle #all (&mut self, context: &mut #context, event: #event #of_events) -> #output {
             #take
@@ -422,7 +423,7 @@ fn methods(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream
     }
 }
 
-/// Taking a message by its code.
+/// Generates the dispatch of a message by its code.
 fn dispatch(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStream {
     let (visibility, context) = (&declaration.visibility, &declaration.context);
     let all = angled(declaration.lifetimes.iter());
@@ -433,12 +434,11 @@ fn dispatch(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
         Dispatch::Match | Dispatch::Chain => by_comparison(declaration, plan),
     };
     hygienic! {
-        /// Takes a message by its code: finds the row, reads the event's parameters from the message, calls the action
-        /// and takes the row's state. Returns the action's output, if it has one.
+        /// Dispatches a message by its code: finds the row, reads the event's parameters from the message, calls the action and
+        /// enters the row's state. Returns the action's output, if it has one.
         ///
         /// # Errors
-        /// A code that no event has, and a message that the event's parameters cannot be read from. Neither changes
-        /// the state.
+        /// If no event has the code, or the event's parameters cannot be read from the message. Neither changes the state.
         #[inline]
         #visibility fn dispatch #all (
             &mut self,
@@ -469,7 +469,7 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
             row_of_slot[slot] = coded;
         }
     }
-    // An empty slot holds the rows of the first event: its key never matches.
+    // An empty slot holds the rows of the first event, which is safe because its key never matches.
     let cells = row_of_slot.into_iter().map(|coded| {
         let number = plan.coded[coded].1;
         let event = &declaration.events[number];
@@ -503,7 +503,7 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
     }
 }
 
-/// The hash's tables and function, as `tapeworks hash` writes them.
+/// Returns the hash's tables and function, as `tapeworks hash` writes them.
 fn lookup(hash: &PerfectHash) -> TokenStream {
     hash.rust_items(Width::U64, "").parse().unwrap_or_else(|error: proc_macro2::LexError| {
         let error = format!("the hash is no Rust: {error}");

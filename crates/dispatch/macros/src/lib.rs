@@ -1,8 +1,8 @@
 //! The `machine!` macro of `tapeworks-dispatch`.
 //!
-//! Three passes, one file each: `declaration` reads the tokens into a tree, `check` finds the rows that apply to each
-//! pair of state and event and reports each fault at the token that caused it, `generate` writes the Rust. `diagram`
-//! draws it. The syntax is documented in `tapeworks_dispatch`.
+//! Three passes, one file each: `declaration` parses the tokens into a tree, `check` finds the rows that apply to each pair of
+//! state and event and reports each fault at the token that caused it, and `generate` writes the Rust code. `diagram` draws the
+//! diagram. The syntax is documented in `tapeworks_dispatch`.
 
 mod check;
 mod declaration;

@@ -1,33 +1,34 @@
-//! The search: in each family it tries candidates from the cheapest on, and takes the cheapest that keeps all values apart.
+//! Searches for the cheapest formula without collisions.
 //!
-//! It tries a candidate only if that would cost less than the best so far, and stops at the first collision. So a search costs
-//! a few microseconds where bits of the value suffice, and is bounded by [`PROBES_PER_VALUE`] elsewhere. The one family that
-//! cannot fail comes last. Everything is a function of the sorted values: no clock, and random numbers from a fixed seed.
+//! The search tries each family's candidates, cheapest first, if they would cost less than the best so far, and rejects a
+//! candidate at its first collision. It thus takes a few microseconds if bits of the value suffice, and is bounded by
+//! [`PROBES_PER_VALUE`] otherwise. The one family that cannot fail comes last. The result depends only on the sorted values: no
+//! clock, and a fixed random seed.
 
 use crate::formula::{Family, Formula, Operator, Part, folded, mask};
 use crate::set::{Set, Width};
 
-/// Slots computed in one family at most, per value. Enough for the multiplication to come upon a good factor for some
-/// forty values, and some hundred microseconds for them.
+/// The most slots computed per value in one family. Enough for multiplication to find a good factor for about forty values, which
+/// takes some hundred microseconds.
 const PROBES_PER_VALUE: u64 = 1 << 12;
 
-/// Slots computed in one family at most: a tenth of a second.
+/// The most slots computed in one family: a tenth of a second.
 const MOST_PROBES: u64 = 1 << 24;
 
-/// How much larger than the set a table may be, as a power of two: beyond that, cache misses cost more than a cheaper formula
+/// How much larger than the set a table may be, as a power of two. Beyond that, cache misses cost more than a cheaper formula
 /// saves.
 const MOST_SPARE_BITS: u32 = 4;
 
-/// Parts of an extraction at most: a fifth costs more than a multiplication.
+/// The most parts of an extraction: a fifth costs more than a multiplication.
 const MOST_PARTS: usize = 4;
 
-/// Values to a bucket of the two-level formula.
+/// Values per bucket of the two-level formula.
 const VALUES_PER_BUCKET: usize = 4;
 
-/// Bytes of a line.
+/// Bytes in a cache line.
 const LINE: usize = 64;
 
-/// Bits that distinguish `count` slots, at least one.
+/// Returns the bits that distinguish `count` slots, at least one.
 fn bits_for(count: usize) -> u32 {
     count.next_power_of_two().trailing_zeros().max(1)
 }
@@ -46,7 +47,7 @@ impl Rank {
         let (hash, hash_cycles) = formula.instructions(width);
         let is_direct = formula.family() == Family::Direct;
         let has_keys = !(is_direct && formula.size() == count);
-        // A bound is a comparison and a jump, a key a comparison with memory and a jump. The jumps are foretold.
+        // A bound costs a comparison and a jump; a key costs a comparison with memory and a jump. The jumps are predicted.
         let instructions = hash + 2 * u32::from(is_direct) + 2 * u32::from(has_keys);
         let cycles = hash_cycles + u32::from(is_direct) + 6 * u32::from(has_keys);
         let bytes = formula.bytes() + if has_keys { formula.size() * width.bytes() } else { 0 };
@@ -56,7 +57,7 @@ impl Rank {
     }
 }
 
-/// The cost of the cheapest formula of a family with a table of one line.
+/// Returns the cost of a family's cheapest formula with a table of one cache line.
 const fn least_cost(family: Family) -> u32 {
     match family {
         Family::Direct => 1,
@@ -69,10 +70,10 @@ const fn least_cost(family: Family) -> u32 {
     }
 }
 
-/// The best so far.
+/// The state of a search, with the best formula so far.
 pub(crate) struct Search<'s> {
     set: &'s Set,
-    /// The last trial that used the slot.
+    /// The last trial that used each slot.
     used_by: Vec<u32>,
     trial: u32,
     probes: u64,
@@ -113,7 +114,7 @@ impl<'s> Search<'s> {
         self.set.width.word_bits()
     }
 
-    /// Bits of a slot, from as few as can be.
+    /// Returns the range of a slot's bits, from the fewest possible.
     fn table_bits(&self) -> std::ops::RangeInclusive<u32> {
         let least = bits_for(self.count());
         least..=least + MOST_SPARE_BITS
@@ -123,7 +124,7 @@ impl<'s> Search<'s> {
         self.probes == 0
     }
 
-    /// Takes the candidate if it is better than the best so far and keeps all values apart. Says whether it was taken.
+    /// Keeps the candidate if it is better than the best so far and has no collisions. Returns whether it was kept.
     fn consider(&mut self, formula: Formula) -> bool {
         let rank = Rank::of(&formula, self.count(), self.set.width);
         if self.best.as_ref().is_some_and(|(best, _)| rank >= *best) || !self.keeps_apart(&formula) {
@@ -137,7 +138,7 @@ impl<'s> Search<'s> {
         if self.used_by.len() < formula.size() {
             self.used_by.resize(formula.size(), 0);
         }
-        // More trials than 2^32 do not fit into the probes.
+        // The probe limit allows fewer than 2^32 trials.
         self.trial += 1;
         for &value in &self.set.values {
             if self.is_exhausted() {
@@ -157,7 +158,7 @@ impl<'s> Search<'s> {
         let smallest = self.set.values[0];
         let span = self.set.values[self.count() - 1] - smallest;
         let most = 1u64 << (bits_for(self.count()) + MOST_SPARE_BITS);
-        // If the table has room from zero on, no subtraction is needed.
+        // If the table is large enough to start at zero, no subtraction is needed.
         for smallest in [0, smallest] {
             let span = span + (self.set.values[0] - smallest);
             if span < most {
@@ -189,8 +190,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Bits that distinguish the values. Each next bit divides as many classes of values that agree in the bits before as
-    /// possible; finally the bits that are not needed are removed.
+    /// Returns bits that distinguish the values. Each added bit splits as many classes of still equal values as possible.
+    /// Finally, redundant bits are removed.
     fn distinguishing_bits(&self) -> u64 {
         let values = &self.set.values;
         let mut chosen = 0u64;
@@ -207,7 +208,7 @@ impl<'s> Search<'s> {
                     differing &= differing - 1;
                 }
             }
-            // The lowest of equally good bits.
+            // Of equally good bits, the lowest.
             let Some(best) = (0..divided.len()).rev().max_by_key(|bit| divided[*bit]) else { break };
             if divided[best] == 0 {
                 break;
@@ -227,10 +228,10 @@ impl<'s> Search<'s> {
     fn extract(&mut self) {
         let most_bits = *self.table_bits().end();
         let mut gathered = self.distinguishing_bits();
-        // Fewer parts make a larger table: the bits between the two nearest are taken along, again and again.
+        // Fewer parts need a larger table: keep adding the bits between the two nearest parts.
         while gathered != 0 && gathered.count_ones() <= most_bits {
             let parts = parts_of(gathered);
-            // One part is the family of shift and mask.
+            // A single part belongs to the shift-mask family.
             if (2..=MOST_PARTS).contains(&parts.len()) {
                 self.consider(Formula::Extract { parts: parts.clone(), bits: gathered.count_ones() });
             }
@@ -244,7 +245,7 @@ impl<'s> Search<'s> {
     fn multiply_shift(&mut self) {
         let all = self.probes;
         for bits in self.table_bits() {
-            // Each size of table gets the same share.
+            // Each table size gets the same share.
             self.probes = all / u64::from(MOST_SPARE_BITS + 1);
             let mut random = Random::new(u64::from(bits));
             while !self.is_exhausted() {
@@ -268,19 +269,19 @@ impl<'s> Search<'s> {
                 if self.is_exhausted() {
                     return;
                 }
-                // The first few keys move values about within a run; the rest change every bit.
+                // The first few keys move values within a run; the rest change every bit.
                 let key = if key < KEYS / 2 { key } else { random.next() >> (64 - self.set.width.bits()) };
                 self.consider(Formula::XorModulo { key: key & self.set.width.greatest(), size });
             }
         }
     }
 
-    /// Hash and displace: the values fall into buckets, and each bucket, the fullest first, gets the first displacement
-    /// that puts its values into free slots.
+    /// Hash and displace: distributes the values over buckets. Each bucket, fullest first, gets the first displacement that moves
+    /// its values into free slots.
     ///
-    /// A factor fails if two values of one bucket meet in the slot's bits before any displacement, which happens to some
-    /// seven in eight of the largest sets and hardly ever to small ones. Each factor is independent of the last, and
-    /// buckets become smaller with every eighth: no set makes all of them fail.
+    /// A factor fails if two values of a bucket share all slot bits before displacement. That happens to about seven in eight
+    /// factors for the largest sets, and hardly ever for small ones. Factors are independent, and buckets shrink after every
+    /// eighth factor, so no set makes all of them fail.
     fn displace(&mut self) {
         let bits = bits_for(self.count());
         let mut bucket_bits = bits_for(self.count().div_ceil(VALUES_PER_BUCKET));
@@ -289,7 +290,7 @@ impl<'s> Search<'s> {
             let factor = random.odd_factor(64);
             if let Some(displacements) = displaced(&self.set.values, factor, bucket_bits, bits) {
                 let formula = Formula::Displace { factor, bucket_bits, bits, displacements };
-                // Known to keep them apart: checked once more, without a limit.
+                // Known to have no collisions; checked once more, without a limit.
                 self.probes = u64::MAX;
                 self.consider(formula);
                 return;
@@ -301,7 +302,7 @@ impl<'s> Search<'s> {
     }
 }
 
-/// Runs of adjacent bits, each moved down to where the last has ended.
+/// Returns runs of adjacent bits, each shifted down to the end of the previous run.
 fn parts_of(gathered: u64) -> Vec<Part> {
     let mut parts = Vec::new();
     let (mut rest, mut at) = (gathered, 0);
@@ -315,7 +316,7 @@ fn parts_of(gathered: u64) -> Vec<Part> {
     parts
 }
 
-/// The bits of the smallest gap between bits, of equal ones the lowest.
+/// Returns the bits of the smallest gap between set bits; of equal gaps, the lowest.
 fn nearest_gap(gathered: u64) -> Option<u64> {
     let (mut smallest, mut rest) = (None::<u64>, gathered);
     while rest != 0 {
@@ -333,13 +334,13 @@ fn nearest_gap(gathered: u64) -> Option<u64> {
     smallest
 }
 
-/// Displacements for each bucket under this factor, if there are.
+/// Returns displacements for each bucket under this factor, if they exist.
 fn displaced(values: &[u64], factor: u64, bucket_bits: u32, bits: u32) -> Option<Vec<u16>> {
     let mut hashes: Vec<u64> = values.iter().map(|value| folded(*value, factor)).collect();
     hashes.sort_unstable();
     let bucket_of = |hash: u64| (hash >> (64 - bucket_bits)) as usize;
     let mut buckets: Vec<&[u64]> = hashes.chunk_by(|a, b| bucket_of(*a) == bucket_of(*b)).collect();
-    // Sorting keeps the order of buckets of the same size.
+    // The sort is stable, so buckets of the same size keep their order.
     buckets.sort_by_key(|bucket| std::cmp::Reverse(bucket.len()));
     let slots = 1usize << bits;
     let mut is_taken = vec![false; slots];
@@ -348,7 +349,7 @@ fn displaced(values: &[u64], factor: u64, bucket_bits: u32, bits: u32) -> Option
     for bucket in buckets {
         let base = |hash: u64| (hash & mask(bits)) as usize;
         let chosen = if let [only] = bucket {
-            // Any free slot will do: no search.
+            // Any free slot will do, so no search is needed.
             while is_taken[first_free] {
                 first_free += 1;
             }
@@ -364,7 +365,7 @@ fn displaced(values: &[u64], factor: u64, bucket_bits: u32, bits: u32) -> Option
         for hash in bucket {
             is_taken[base(*hash) ^ chosen] = true;
         }
-        // At most 2^16 slots: a displacement is below that.
+        // There are at most 2^16 slots, and a displacement is less than that.
         displacements[bucket_of(bucket[0])] = chosen as u16;
     }
     Some(displacements)
@@ -386,7 +387,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Odd, with the highest bit of the word set.
+    /// Returns an odd number with the word's highest bit set.
     fn odd_factor(&mut self, word_bits: u32) -> u64 {
         (self.next() >> (64 - word_bits)) | 1 | (1 << (word_bits - 1))
     }

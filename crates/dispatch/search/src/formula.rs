@@ -1,30 +1,30 @@
-//! The formulas: their computation, their cost, their text.
+//! The formulas: their computation, cost, and text.
 
 use std::fmt;
 
 use crate::set::Width;
 
-/// A kind of formula. The order is the one that breaks ties.
+/// A kind of formula. The order breaks ties.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
     /// The distance from the smallest value.
     Direct,
     /// Adjacent bits of the value.
     ShiftMask,
-    /// Adjacent bits of the value mixed with itself, shifted.
+    /// Adjacent bits of the value mixed with its shifted self.
     Mix,
-    /// Bits from several places, side by side.
+    /// Bits from several places, joined.
     Extract,
     /// The upper bits of a product.
     MultiplyShift,
-    /// The rest of a division.
+    /// The remainder of a division.
     XorModulo,
-    /// A hash whose lower bits a small table corrects.
+    /// A hash whose lower bits are corrected by a small table.
     Displace,
 }
 
 impl Family {
-    /// All of them, cheapest formula first.
+    /// All families, cheapest formula first.
     pub const ALL: [Self; 7] = [
         Self::Direct,
         Self::ShiftMask,
@@ -35,7 +35,7 @@ impl Family {
         Self::Displace,
     ];
 
-    /// Its name for people and programs.
+    /// Returns the name for people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,14 +56,14 @@ impl fmt::Display for Family {
     }
 }
 
-/// How a value is mixed with itself.
+/// How a value is mixed with its shifted self.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
     /// Exclusive or.
     Xor,
-    /// Addition that wraps.
+    /// Wrapping addition.
     Add,
-    /// Subtraction that wraps.
+    /// Wrapping subtraction.
     Subtract,
 }
 
@@ -74,36 +74,36 @@ impl Operator {
 /// Adjacent bits of a value: shifted right, then masked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// How far the bits move right.
+    /// How far to shift right.
     pub shift: u32,
-    /// Where they lie after that.
+    /// The mask after the shift.
     pub mask: u64,
 }
 
-/// From a value to a slot. Computed in 32 bits for values of up to 32 bits, in 64 for wider ones.
+/// A function from values to slots, computed in 32 bits for values of up to 32 bits and in 64 for wider ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Formula {
     /// `value - smallest`, valid below `size`.
     Direct {
         /// The smallest value.
         smallest: u64,
-        /// How many slots.
+        /// The number of slots.
         size: usize,
     },
     /// `(value >> shift) & (2^bits - 1)`
     ShiftMask {
-        /// How far right.
+        /// How far to shift right.
         shift: u32,
         /// Bits of the slot.
         bits: u32,
     },
     /// `((value operator (value >> shift)) >> then) & (2^bits - 1)`
     Mix {
-        /// How the shifted value is mixed in.
+        /// How to mix in the shifted value.
         operator: Operator,
-        /// How far it is shifted.
+        /// How far to shift the value.
         shift: u32,
-        /// How far the mixture is shifted.
+        /// How far to shift the mixture.
         then: u32,
         /// Bits of the slot.
         bits: u32,
@@ -124,9 +124,9 @@ pub enum Formula {
     },
     /// `(value ^ key) % size`
     XorModulo {
-        /// What is mixed in.
+        /// The number to mix in.
         key: u64,
-        /// How many slots.
+        /// The number of slots.
         size: usize,
     },
     /// `hash = low(value * factor) ^ high(value * factor)`, 64 bits each;
@@ -138,7 +138,7 @@ pub enum Formula {
         bucket_bits: u32,
         /// Bits of the slot.
         bits: u32,
-        /// One for each bucket.
+        /// One per bucket.
         displacements: Vec<u16>,
     },
 }
@@ -147,18 +147,18 @@ pub(crate) const fn mask(bits: u32) -> u64 {
     if bits == 0 { 0 } else { u64::MAX >> (64 - bits) }
 }
 
-/// The hash of the two-level formula. Both halves of the product, so that every bit of the value reaches every end.
+/// Returns the hash of the two-level formula. Uses both halves of the product, so that every bit of the value affects both ends.
 pub(crate) const fn folded(value: u64, factor: u64) -> u64 {
     let product = value as u128 * factor as u128;
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Cycles of an x86-64 core, from the value's arrival: additions, shifts and logic 1, a multiplication 3, a load 5.
+/// Cycles of an x86-64 core from the value's arrival: additions, shifts and logic 1, a multiplication 3, a load 5.
 const MULTIPLY: u32 = 3;
 const LOAD: u32 = 5;
 
 impl Formula {
-    /// Which family it is of.
+    /// Returns the formula's family.
     #[must_use]
     pub const fn family(&self) -> Family {
         match self {
@@ -172,7 +172,7 @@ impl Formula {
         }
     }
 
-    /// How many slots it distinguishes.
+    /// Returns how many slots it distinguishes.
     #[must_use]
     pub const fn size(&self) -> usize {
         match self {
@@ -185,7 +185,7 @@ impl Formula {
         }
     }
 
-    /// The slot of `value`: below [`size`](Self::size), except for the direct one, which may return a slot beyond.
+    /// Returns the slot of `value`, below [`size`](Self::size) except in the direct family, where it may be beyond.
     #[inline]
     pub(crate) fn slot(&self, value: u64, width: Width) -> usize {
         let is_wide = width.word_bits() == 64;
@@ -219,8 +219,8 @@ impl Formula {
         usize::try_from(slot).unwrap_or(usize::MAX)
     }
 
-    /// Instructions of the formula: (their number, cycles until the slot is there). Copies between registers are free,
-    /// a constant of more than 32 bits is an instruction, the rest of a division by a constant is five.
+    /// Returns the formula's instructions, and its cycles until the slot is known. Copies between registers are free, a constant
+    /// of more than 32 bits is one instruction, and the remainder of a division by a constant is five.
     pub(crate) fn instructions(&self, width: Width) -> (u32, u32) {
         let word_bits = width.word_bits();
         match self {
@@ -252,7 +252,7 @@ impl Formula {
         }
     }
 
-    /// The tables besides the keys, in bytes.
+    /// Returns the size of the tables other than the keys, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Displace { displacements, .. } => {
@@ -266,8 +266,8 @@ impl Formula {
         Width::of(displacements.iter().copied().max().map_or(0, u64::from))
     }
 
-    /// As an expression of Rust: `value` is the name of the value, of the type of the word, and `DISPLACEMENTS` that of
-    /// the small table. For the direct formula the value is of its own type, and so is the answer.
+    /// Returns the formula as a Rust expression. `value` names a value of the word's type, and `DISPLACEMENTS` is the small
+    /// table. In the direct formula, the value and the result have the value's own type.
     pub(crate) fn expression(&self, value: &str, width: Width) -> String {
         match self {
             Self::Direct { smallest: 0, .. } => value.to_owned(),
@@ -309,12 +309,12 @@ fn shifted(value: &str, shift: u32) -> String {
     if shift == 0 { value.to_owned() } else { format!("({value} >> {shift})") }
 }
 
-/// `shifted & mask`, without the mask where the shift has left nothing above.
+/// Returns `shifted & mask`, or no mask if the shift leaves nothing above it.
 fn masked(shifted: &str, top: u32, bits: u32, width: Width) -> String {
     if top >= width.word_bits() { shifted.to_owned() } else { format!("{shifted} & {:#x}", mask(bits)) }
 }
 
-/// For people: operators as in Rust, arithmetic that wraps.
+/// Formats for people: Rust's operators with wrapping arithmetic.
 impl fmt::Display for Formula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {

@@ -4,44 +4,44 @@ use crate::families::{Rank, Search};
 use crate::formula::{Family, Formula};
 use crate::set::{SearchError, Set, Width};
 
-/// A perfect hash of a set of values: each has its own slot, and one comparison with the key in the slot shows whether a value is
-/// of the set.
+/// A perfect hash of a set of values. Each value has its own slot, and one comparison with the slot's key shows whether a value
+/// is in the set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PerfectHash {
     formula: Formula,
     width: Width,
     /// Ascending.
     values: Vec<u64>,
-    /// One for each slot. An empty slot holds a value of another slot: no value looked up there equals it.
+    /// One per slot. An empty slot holds a value of another slot, which no value looked up there can equal.
     keys: Vec<u64>,
 }
 
-/// The cheapest perfect hash of the values, in the narrowest width that holds them.
+/// Finds the cheapest perfect hash of the values, in the narrowest width that holds them.
 ///
-/// The same set gives the same hash, in whatever order it comes.
+/// The same set gives the same hash, in any order.
 ///
 /// # Errors
-/// No values, more than [`MAX_VALUES`](crate::MAX_VALUES), or one of them twice. There is no set without a hash.
+/// No values, more than [`MAX_VALUES`](crate::MAX_VALUES), or a duplicate. Every other set has a hash.
 pub fn find(values: &[u64]) -> Result<PerfectHash, SearchError> {
     find_in(values, None)
 }
 
-/// As [`find`], of values of a given width; `None` is the narrowest.
+/// Like [`find`], for values of a given width; `None` is the narrowest.
 ///
 /// # Errors
-/// As [`find`]; and a value that the width cannot hold.
+/// As [`find`], or a value that the width cannot hold.
 pub fn find_in(values: &[u64], width: Option<Width>) -> Result<PerfectHash, SearchError> {
     let set = Set::new(values, width)?;
     let mut search = Search::new(&set);
     for family in Family::ALL {
         search.run(family);
     }
-    // The last family leaves a best behind if those before it have not.
+    // The last family always finds a formula, if no earlier family did.
     let formula = search.into_best().ok_or(SearchError::Empty)?;
     Ok(PerfectHash::new(formula, set))
 }
 
-/// The cheapest of each family, in the order of [`Family::ALL`]; `None` where a family has none within its limits.
+/// Returns the cheapest hash of each family, in the order of [`Family::ALL`], or `None` if a family has none within its limits.
 ///
 /// # Errors
 /// As [`find_in`].
@@ -75,43 +75,43 @@ impl PerfectHash {
         Self { formula, width, values, keys }
     }
 
-    /// The formula.
+    /// Returns the formula.
     #[must_use]
     pub const fn formula(&self) -> &Formula {
         &self.formula
     }
 
-    /// The width of the values.
+    /// Returns the width of the values.
     #[must_use]
     pub const fn width(&self) -> Width {
         self.width
     }
 
-    /// The values, ascending.
+    /// Returns the values, ascending.
     #[must_use]
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// The keys by slot. Where [`is_checked_by_bound`](Self::is_checked_by_bound) nothing reads them.
+    /// Returns the keys by slot, which nothing reads if [`is_checked_by_bound`](Self::is_checked_by_bound).
     #[must_use]
     pub fn keys(&self) -> &[u64] {
         &self.keys
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     #[must_use]
     pub fn size(&self) -> usize {
         self.keys.len()
     }
 
-    /// Values to a slot, 1 at most.
+    /// Returns the number of values per slot, at most 1.
     #[must_use]
     pub fn load(&self) -> f64 {
         self.values.len() as f64 / self.size() as f64
     }
 
-    /// Whether the values are a range, so that a bound excludes the others and there is no table.
+    /// Returns whether the values form a range, so that a bound check replaces the table.
     #[must_use]
     pub fn is_checked_by_bound(&self) -> bool {
         self.formula.family() == Family::Direct && self.size() == self.values.len()
@@ -121,25 +121,25 @@ impl PerfectHash {
         Rank::of(&self.formula, self.values.len(), self.width)
     }
 
-    /// Bytes of the tables: keys, and displacements where there are.
+    /// Returns the bytes of the tables: keys, and displacements if any.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.rank().bytes
     }
 
-    /// Instructions of the formula and the comparison.
+    /// Returns the number of instructions of the formula and the comparison.
     #[must_use]
     pub fn instructions(&self) -> u32 {
         self.rank().instructions
     }
 
-    /// What the search minimises, in cycles: see [the rule](crate#the-rule).
+    /// Returns the cost that the search minimizes, in cycles: see [the rule](crate#the-rule).
     #[must_use]
     pub fn cost(&self) -> u32 {
         self.rank().cost
     }
 
-    /// The slot of `value`, below [`size`](Self::size); `None` if it is not of the set.
+    /// Returns the slot of `value`, below [`size`](Self::size), or `None` if it is not in the set.
     #[must_use]
     pub fn index(&self, value: u64) -> Option<usize> {
         if value > self.width.greatest() {

@@ -1,9 +1,9 @@
-//! The cheapest perfect hash of a set of message types, found in milliseconds.
+//! Finds the cheapest perfect hash of a set of message types, in milliseconds.
 //!
-//! A protocol has a few dozen message types, which are numbers. A perfect hash gives each its own slot, so that its data (a
-//! function, a length, a counter) is one load away. [`find`] searches several families of formulas and takes the cheapest; it
-//! finds one for every set of up to [`MAX_VALUES`] values. The slot holds the key too, so one comparison shows whether a value
-//! is of the set.
+//! A protocol has a few dozen message types, which are numbers. A perfect hash gives each type its own slot, so that its data (a
+//! function, a length, a counter) is one load away. [`find`] searches several families of formulas and returns the cheapest; it
+//! finds one for every set of up to [`MAX_VALUES`] values. The slot also holds the key, so one comparison shows whether a value
+//! is in the set.
 //!
 //! ```
 //! // FIX: logon, heartbeat, test request, new order, cancel, replace.
@@ -17,7 +17,7 @@
 //!
 //! # Families
 //!
-//! | family | formula | finds |
+//! | family | formula | suits |
 //! | --- | --- | --- |
 //! | direct | `value - smallest` | dense values |
 //! | shift-mask | `(value >> s) & m` | values that differ in adjacent bits: most of ASCII |
@@ -29,18 +29,17 @@
 //!
 //! # The rule
 //!
-//! The cheapest has the least *cost*: the cycles from the value to the verdict of the comparison (logic, shifts and
-//! additions 1, a multiplication 3, a load 5), and one more for each doubling of the tables beyond one cache line of 64
-//! bytes. Of equal costs the one with fewer instructions is taken, then the smaller table, then the family earlier in
-//! the list, then the formula found first. Values are sorted before the search and random factors have a fixed seed:
-//! the same set gives the same function, in whatever order it comes.
+//! The cheapest formula has the least *cost*: the cycles from the value to the result of the comparison (logic, shifts and
+//! additions 1, a multiplication 3, a load 5), plus one for each doubling of the tables beyond one cache line of 64 bytes. Ties
+//! go to fewer instructions, then the smaller table, then the family listed first, then the formula found first. Values are
+//! sorted before the search and random factors have a fixed seed, so the same set gives the same function in any order.
 //!
-//! The cycles are a model to compare formulas; the benchmark measures real processors.
+//! The cycles are a model for comparing formulas; the benchmark measures real processors.
 //!
 //! # Cost of the search
 //!
-//! Some microseconds for the types of a protocol, a millisecond for a hundred random numbers, a few tenths of a second for
-//! the largest sets. A table has at most 32 slots for each value; how many it takes is part of the rule.
+//! Microseconds for the types of a protocol, a millisecond for a hundred random numbers, and a few tenths of a second for the
+//! largest sets. A table has at most 32 slots per value; the rule determines how many.
 
 mod families;
 mod formula;
@@ -53,7 +52,7 @@ pub use formula::{Family, Formula, Operator, Part};
 pub use hash::{PerfectHash, compare, find, find_in};
 pub use set::{MAX_VALUES, SearchError, Width};
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

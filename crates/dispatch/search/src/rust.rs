@@ -1,4 +1,4 @@
-//! A perfect hash as Rust.
+//! Generates the Rust code of a perfect hash.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use crate::formula::{Family, Formula};
 use crate::hash::PerfectHash;
 use crate::set::Width;
 
-/// Columns of what is written.
+/// The width of generated lines.
 const COLUMNS: usize = 100;
 
 impl PerfectHash {
-    /// The items that make up the lookup: constant tables and `const fn index(value: T) -> Option<usize>`, where `T` is
-    /// `input`, at least as wide as the values. `visibility` goes before the function.
+    /// Returns the items of the lookup: constant tables and `const fn index(value: T) -> Option<usize>`, where `T` is `input`, at
+    /// least as wide as the values. `visibility` precedes the function.
     #[must_use]
     pub fn rust_items(&self, input: Width, visibility: &str) -> String {
         let mut text = String::new();
@@ -56,7 +56,7 @@ impl PerfectHash {
         text
     }
 
-    /// A separate module: public items with documentation and a test. It compiles without warnings and without any crate.
+    /// Returns a separate module: public items with documentation and a test. It compiles without warnings or other crates.
     #[must_use]
     pub fn rust_module(&self) -> String {
         let mut text = format!(
@@ -104,7 +104,7 @@ impl PerfectHash {
     }
 }
 
-/// A line of a function's body. Writing to a String cannot fail.
+/// Writes a line of a function's body. Writing to a String cannot fail.
 fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "    {what}");
 }
@@ -113,7 +113,7 @@ fn hexadecimal(number: &u64) -> String {
     format!(" {number:#x},")
 }
 
-/// A constant array, as many numbers a line as fit.
+/// Writes a constant array, with as many numbers per line as fit.
 fn table(text: &mut String, name: &str, type_name: &str, numbers: impl ExactSizeIterator<Item = String>) {
     let _ = writeln!(text, "static {name}: [{type_name}; {}] = [", numbers.len());
     let mut row = String::from("   ");

@@ -1,12 +1,12 @@
-//! The set that a hash is sought for: distinct values of one width, ascending.
+//! The set to find a hash for: distinct values of one width, ascending.
 
 use std::collections::HashMap;
 use std::fmt;
 
-/// Most values of a set.
+/// The most values in a set.
 pub const MAX_VALUES: usize = 1 << 16;
 
-/// The unsigned integer that the values are of.
+/// The unsigned integer type of the values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Width {
     /// `u8`
@@ -20,7 +20,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The narrowest that holds `value`.
+    /// Returns the narrowest width that holds `value`.
     #[must_use]
     pub const fn of(value: u64) -> Self {
         match value {
@@ -31,7 +31,7 @@ impl Width {
         }
     }
 
-    /// The one of this many bits: 8, 16, 32 or 64.
+    /// Returns the width with this many bits: 8, 16, 32 or 64.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Option<Self> {
         match bits {
@@ -43,7 +43,7 @@ impl Width {
         }
     }
 
-    /// Its bits.
+    /// Returns the width in bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -54,19 +54,19 @@ impl Width {
         }
     }
 
-    /// Its bytes.
+    /// Returns the width in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self.bits() as usize / 8
     }
 
-    /// The greatest value.
+    /// Returns the greatest value.
     #[must_use]
     pub const fn greatest(self) -> u64 {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// The name of Rust's type.
+    /// Returns the name of the Rust type.
     #[must_use]
     pub const fn rust_name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Width {
         }
     }
 
-    /// Bits of the register that the hash is computed in: at least 32.
+    /// Returns the bits of the register that computes the hash: at least 32.
     pub(crate) const fn word_bits(self) -> u32 {
         match self {
             Self::U64 => 64,
@@ -92,32 +92,32 @@ impl fmt::Display for Width {
     }
 }
 
-/// Why a set has no hash. Places count from 0 in the list as given.
+/// The reason why a set has no hash. Places count from 0 in the original list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SearchError {
-    /// There is no value.
+    /// The set is empty.
     Empty,
     /// There are more than [`MAX_VALUES`].
     TooMany {
-        /// How many there are.
+        /// The number of values.
         count: usize,
-        /// The first beyond the limit.
+        /// The first value beyond the limit.
         value: u64,
     },
-    /// The same value twice.
+    /// A value occurs twice.
     Duplicate {
         /// The value.
         value: u64,
-        /// Where it stands the first time.
+        /// The place of its first occurrence.
         first: usize,
-        /// Where it stands again.
+        /// The place of its second occurrence.
         place: usize,
     },
     /// A value that the given width cannot hold.
     TooWide {
         /// The value.
         value: u64,
-        /// Where it stands.
+        /// The value's place.
         place: usize,
         /// The width.
         width: Width,
@@ -125,7 +125,7 @@ pub enum SearchError {
 }
 
 impl SearchError {
-    /// The place of the faulty value, from 0; `None` of an empty list.
+    /// Returns the place of the faulty value, from 0, or `None` for an empty list.
     #[must_use]
     pub const fn place(&self) -> Option<usize> {
         match self {
@@ -163,7 +163,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// Checks the list; without a width it is the narrowest that holds the greatest value.
+    /// Checks the list. Without a width, uses the narrowest that holds the greatest value.
     pub(crate) fn new(list: &[u64], width: Option<Width>) -> Result<Self, SearchError> {
         let greatest = list.iter().max().ok_or(SearchError::Empty)?;
         if let Some(value) = list.get(MAX_VALUES) {

@@ -1,19 +1,20 @@
-//! Values as people write them: `68`, `0x44`, `0b100_0100`, `'D'`, `"AE"`; and files of them.
+//! Values as people write them, and files of values.
 //!
-//! A file has one value a line; the rest of a line behind `#` is a comment. Text is read like a message type on the wire: the
-//! first character is the highest byte, and up to eight fit.
+//! A value is a number or a text: `68`, `0x44`, `0b100_0100`, `'D'`, `"AE"`. Text is read like a message type on the wire: the
+//! first character is the highest byte, and up to eight fit. A file has one value per line; the rest of a line after `#` is a
+//! comment.
 
 use std::fmt;
 
 use crate::set::SearchError;
 
-/// Most characters of a text: the bytes of a `u64`.
+/// The most characters of a text: the bytes of a `u64`.
 const MOST_CHARACTERS: usize = 8;
 
-/// Why a word is no value.
+/// The reason why a word is not a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ValueError {
-    /// Nothing is there.
+    /// The word is empty.
     Empty,
     /// Neither a number nor a text.
     NotAValue(
@@ -30,7 +31,7 @@ pub enum ValueError {
         /// The word.
         String,
     ),
-    /// A text that does not end, is empty, or has too many characters or others than ASCII's printable ones.
+    /// A text that is unterminated, empty, too long, or not printable ASCII.
     BadText(
         /// The word.
         String,
@@ -63,8 +64,8 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
-/// A text as a number, the first character highest: `code("AE")` is `0x4145`. `None` if it is empty, longer than eight
-/// bytes, or not printable ASCII.
+/// Converts a text to a number, with the first character highest: `code("AE")` is `0x4145`. Returns `None` if the text is empty,
+/// longer than eight bytes, or not printable ASCII.
 #[must_use]
 pub const fn code(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
@@ -82,10 +83,10 @@ pub const fn code(text: &str) -> Option<u64> {
     Some(number)
 }
 
-/// Reads one value. A single character that is no digit may stand without quotes, since shells take them away.
+/// Parses one value. A single non-digit character needs no quotes, because shells remove them.
 ///
 /// # Errors
-/// What is wrong with the word.
+/// If the word is not a value.
 pub fn parse(word: &str) -> Result<u64, ValueError> {
     let word = word.trim();
     let first = word.chars().next().ok_or(ValueError::Empty)?;
@@ -115,9 +116,9 @@ pub fn parse(word: &str) -> Result<u64, ValueError> {
 /// An invalid line of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineError {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// The column where the word begins, in characters, from 1.
+    /// The column where the word starts, in characters, from 1.
     pub column: usize,
     /// The error.
     pub error: ValueError,
@@ -131,7 +132,7 @@ impl fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// The values of a file, and where each stands.
+/// The values of a file, and their lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
     values: Vec<u64>,
@@ -139,10 +140,10 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Reads a file's text.
+    /// Parses a file's text.
     ///
     /// # Errors
-    /// The first line that is no value.
+    /// The first invalid line.
     pub fn parse(text: &str) -> Result<Self, LineError> {
         let mut listing = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -160,19 +161,19 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The values, in the file's order.
+    /// Returns the values, in the file's order.
     #[must_use]
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// The line of the value at `place`, from 1.
+    /// Returns the line of the value at `place`, from 1.
     #[must_use]
     pub fn line(&self, place: usize) -> Option<usize> {
         self.lines.get(place).copied()
     }
 
-    /// Why these values have no hash, by lines: `types.txt:7: 0x44 is in line 3 already`.
+    /// Explains by lines why these values have no hash: `types.txt:7: 0x44 is in line 3 already`.
     #[must_use]
     pub fn fault(&self, file: &str, error: &SearchError) -> String {
         let line = |place: usize| self.line(place).unwrap_or_default();
@@ -191,7 +192,7 @@ impl Listing {
     }
 }
 
-/// The line up to a `#` that is not in quotes.
+/// Returns the line up to a `#` that is not in quotes.
 fn without_comment(line: &str) -> &str {
     let mut quote = None;
     for (at, character) in line.char_indices() {
