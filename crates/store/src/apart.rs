@@ -15,7 +15,7 @@ pub struct Lost;
 
 /// Encodes batches: a pool of threads, or the caller of [`Work::encode`].
 pub trait Encoders: Send {
-    /// Takes a unit of work. It may wait for earlier units, so that not all of a file is in memory.
+    /// Takes a unit of work. The call may wait for earlier units, which bounds the memory of a file in progress.
     ///
     /// # Errors
     /// [`Lost`]: a unit will not finish.

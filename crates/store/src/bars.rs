@@ -1,7 +1,8 @@
 //! Bars as CSV, JSON or Parquet, whole files in memory.
 //!
-//! The columns are those of DBN's `ohlcv` records where it has them, then the number of trades, their average price by volume, and the symbol. DBN has no record with the
-//! last two, so there is no DBN file of it. A price that a bar lacks is empty in CSV, null in Parquet and pretty JSON, and DBN's undefined price in plain JSON.
+//! The columns are the columns of DBN's `ohlcv` records, followed by the number of trades, their volume-weighted average
+//! price, and the symbol. DBN has no record with the last two, so bars have no DBN format. A missing price is empty in CSV,
+//! null in Parquet and pretty JSON, and DBN's undefined price in plain JSON.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,26 +21,26 @@ use tapeworks_time::Nanos;
 /// A bar in a file.
 #[derive(Clone, Debug)]
 pub struct BarRow {
-    /// When its interval begins.
+    /// Start of the interval.
     pub start: Nanos,
-    /// The feed; 0: of all venues.
+    /// The feed; 0 means all venues.
     pub publisher_id: u16,
     /// Open, high, low, close.
     pub prices: [Option<Price>; 4],
     /// Shares.
     pub volume: u64,
-    /// Trades.
+    /// Number of trades.
     pub trades: u64,
-    /// Average price by volume.
+    /// Volume-weighted average price.
     pub vwap: Option<Price>,
-    /// The symbol.
+    /// The instrument's symbol.
     pub symbol: Symbol,
 }
 
-/// The columns of prices, in their order.
+/// The price columns, in order.
 const PRICES: [&str; 4] = ["open", "high", "low", "close"];
 
-/// A price as text: with `pretty` a decimal, else the integer in 1e-9.
+/// Formats a price: as a decimal if `is_pretty`, otherwise as an integer in 1e-9.
 fn price(price: Option<Price>, is_pretty: bool) -> String {
     match (price, is_pretty) {
         (Some(price), true) => pretty::Px(price.e9()).to_string(),
@@ -52,7 +53,7 @@ fn time(time: Nanos, is_pretty: bool) -> String {
     if is_pretty { pretty::Ts(time.0).to_string() } else { time.0.to_string() }
 }
 
-/// A header line, then a line for each bar.
+/// Returns a header line, then one line per bar.
 #[must_use]
 pub fn csv(bars: &[BarRow], pretty: bool) -> String {
     let mut text = "ts_event,publisher_id,open,high,low,close,volume,trades,vwap,symbol\n".to_owned();
@@ -69,7 +70,7 @@ pub fn csv(bars: &[BarRow], pretty: bool) -> String {
     text
 }
 
-/// An object a line; integers of 64 bits are strings, as DBN's JSON has them.
+/// Returns one object per line. 64-bit integers are strings, as in DBN's JSON.
 #[must_use]
 pub fn json(bars: &[BarRow], pretty: bool) -> String {
     let mut text = String::new();
@@ -97,7 +98,6 @@ pub fn json(bars: &[BarRow], pretty: bool) -> String {
     text
 }
 
-/// A column.
 fn field(
     name: &str,
     physical: Physical,
@@ -112,10 +112,10 @@ fn field(
     builder.build().map(Arc::new)
 }
 
-/// Times as `TIMESTAMP(NANOS, UTC)`, prices as `DECIMAL(18, 9)`. A price of a billion or more is null too.
+/// Returns a Parquet file with times as `TIMESTAMP(NANOS, UTC)` and prices as `DECIMAL(18, 9)`. A price of a billion or more is null.
 ///
 /// # Errors
-/// Those of the `parquet` crate.
+/// Errors of the `parquet` crate.
 pub fn parquet(bars: &[BarRow]) -> Result<Vec<u8>, ParquetError> {
     let unsigned = |bits| LogicalType::integer(bits, false);
     let decimal = |name| field(name, Physical::INT64, LogicalType::decimal(9, 18), true);
@@ -131,7 +131,7 @@ pub fn parquet(bars: &[BarRow]) -> Result<Vec<u8>, ParquetError> {
     fields.push(decimal("vwap")?);
     fields.push(field("symbol", Physical::BYTE_ARRAY, LogicalType::String, false)?);
     let record = Type::group_type_builder("schema").with_fields(fields).build()?;
-    // Nothing of the build is written, so that the same input gives the same bytes.
+    // The build is not recorded, so that the same input gives the same bytes.
     let properties = WriterProperties::builder()
         .set_created_by("tapeworks".to_owned())
         .set_compression(Compression::SNAPPY)
@@ -177,7 +177,7 @@ fn prices(
     bars: &[BarRow],
     of: impl Fn(&BarRow) -> Option<Price>,
 ) -> Result<(), ParquetError> {
-    /// The first magnitude, in 1e-9, that a decimal of 18 digits does not hold.
+    /// The smallest magnitude, in 1e-9, that exceeds an 18-digit decimal.
     const LIMIT: u64 = 1_000_000_000_000_000_000;
     let mut column = next(group)?;
     let all: Vec<Option<i64>> =

@@ -1,8 +1,8 @@
-//! Column chunks: the encoded pages of a batch, the dictionaries of a row group, and what the file's footer says of a column.
+//! Column chunks: the encoded pages of a batch, the dictionaries of a row group, and each column's footer metadata.
 //!
-//! A batch gives one page of each column, one behind the other in one array ([`Pages`]). A row group keeps the arrays of its
+//! A batch produces one page per column, stored back to back in one array ([`Pages`]). A row group keeps the arrays of its
 //! batches, and a column chunk is gathered from them when the group is written ([`ColumnChunk`]), so encoded bytes are not
-//! copied between. [`Press`] and [`Pages`] are used again: a batch allocates next to nothing.
+//! copied in between. [`Press`] and [`Pages`] are reused: a batch allocates next to nothing.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -21,13 +21,10 @@ use parquet::schema::types::ColumnDescPtr;
 
 mod bits;
 
-/// Compresses pages, or leaves them as they are.
+/// Compresses pages, or passes them through.
 pub(crate) enum Compressor {
-    /// No compression.
     None,
-    /// With Snappy.
     Snappy(Box<snap::raw::Encoder>),
-    /// With Zstandard.
     Zstd(Box<zstd::bulk::Compressor<'static>>),
 }
 
@@ -36,12 +33,12 @@ impl Compressor {
         match self {
             Self::None => Codec::UNCOMPRESSED,
             Self::Snappy(_) => Codec::SNAPPY,
-            // A file does not hold the level.
+            // The file format does not record the level.
             Self::Zstd(_) => Codec::ZSTD(parquet::basic::ZstdLevel::default()),
         }
     }
 
-    /// Compresses `plain` by way of `room`, which is used again.
+    /// Compresses `plain` into `room`, a reused buffer.
     fn compress<'p>(&mut self, plain: &'p [u8], room: &'p mut Vec<u8>) -> Result<&'p [u8]> {
         match self {
             Self::None => Ok(plain),
@@ -64,7 +61,7 @@ impl Compressor {
     }
 }
 
-/// What pages are encoded and compressed with.
+/// The compressor and buffers for encoding pages.
 pub(crate) struct Press {
     compressor: Compressor,
     /// A page before and after compression.
@@ -78,7 +75,7 @@ impl Press {
     }
 }
 
-/// The values of a column of a page.
+/// The values of a column in a page.
 pub(crate) enum Values<'v> {
     /// 32-bit numbers.
     Narrow(&'v [i32]),
@@ -86,37 +83,38 @@ pub(crate) enum Values<'v> {
     Wide(&'v [i64]),
     /// Floating-point numbers.
     Floating(&'v [f64]),
-    /// Keys of the column's dictionary.
+    /// Keys into the column's dictionary.
     Keys(&'v [u32]),
 }
 
-/// No key: the value is not in the dictionary yet.
+/// No key: the value has no text, or is not in the dictionary yet.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
-/// From here on a number's key is in a map, not in a table, which would take 16 MB: a server may give its instruments any number.
+/// Numbers from here on are looked up in a map, because a server may give its instruments any number. The table for smaller
+/// numbers takes at most 16 MB.
 const MOST_NUMBERED: u32 = 1 << 22;
 
-/// The texts of a column, in the order of their first appearance in the row group.
+/// The texts of a column, in order of first appearance in the row group.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     plain: Vec<u8>,
     count: u32,
     /// The keys of values that have a number (a letter, an instrument), below [`MOST_NUMBERED`].
     by_number: Vec<u32>,
-    /// Those of higher numbers, as a server may give them.
+    /// The keys of higher numbers, which a server may use.
     by_high_number: HashMap<u32, u32>,
-    /// The keys of values that have none.
+    /// The keys of values without a number.
     by_text: HashMap<String, u32>,
 }
 
 impl Dictionary {
-    /// How many texts it has.
+    /// Returns the number of texts.
     #[cfg(feature = "arrow")]
     pub(crate) const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Its texts, in the order of their keys.
+    /// Returns the texts in the order of their keys.
     #[cfg(feature = "arrow")]
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let mut rest = self.plain.as_slice();
@@ -124,7 +122,7 @@ impl Dictionary {
             let (length, behind) = rest.split_first_chunk::<4>()?;
             let (text, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             rest = behind;
-            // They came as text.
+            // The bytes were appended from a `str`.
             std::str::from_utf8(text).ok()
         })
     }
@@ -136,7 +134,7 @@ impl Dictionary {
         self.count - 1
     }
 
-    /// The key of the text with this number; [`NO_KEY`] when `text` has none for it.
+    /// Returns the key of the text with this number, or [`NO_KEY`] if `text` returns none for it.
     #[inline]
     pub(crate) fn key_of_number<'t>(
         &mut self,
@@ -169,7 +167,7 @@ impl Dictionary {
         key
     }
 
-    /// The key of a text; [`NO_KEY`] for an empty one.
+    /// Returns the key of a text, or [`NO_KEY`] if it is empty.
     pub(crate) fn key_of_text(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return NO_KEY;
@@ -183,20 +181,20 @@ impl Dictionary {
     }
 }
 
-/// What is known of a page of a column.
+/// Metadata of one column's page.
 pub(crate) struct Page {
-    /// Where it is in the bytes of its batch.
+    /// Position in the bytes of its batch.
     bytes: Range<usize>,
     encoding: Encoding,
-    /// With its header.
+    /// Includes the page header.
     uncompressed_bytes: i64,
     rows: u64,
     nulls: u64,
-    /// The least and the greatest value, where they are kept.
+    /// Minimum and maximum, for columns that keep them.
     range: Option<(i64, i64)>,
 }
 
-/// The encoded pages of a batch: one of each column, in their order.
+/// The encoded pages of a batch, one per column, in column order.
 #[derive(Default)]
 pub(crate) struct Pages {
     bytes: Vec<u8>,
@@ -204,14 +202,14 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Makes room for the pages of another batch.
+    /// Removes all pages and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.pages.clear();
     }
 
-    /// Appends the page of a column of `rows` values, of which those that `defined` (one for each, 1 or 0) says are in
-    /// `values`; None means all. `range` is the least and the greatest of them, if the footer is to have it.
+    /// Appends the page of a column with `rows` values. `defined` has a 1 or 0 per row, and `values` holds only the defined
+    /// ones; `None` means that all are defined. `range` is their minimum and maximum if the footer is to record them.
     pub(crate) fn push(
         &mut self,
         column: &ColumnDescPtr,
@@ -259,13 +257,13 @@ impl Pages {
     }
 }
 
-/// A column of a row group, to be written: the page of its dictionary, if it has one, and its pages.
+/// A column of a row group, ready to be written: its dictionary page, if any, and its data pages.
 pub(crate) struct ColumnChunk<'p> {
     dictionary: Bytes,
     pages: Vec<&'p [u8]>,
 }
 
-/// Reads pages one behind the other.
+/// Reads pages back to back.
 pub(crate) struct Gather<'p> {
     page: &'p [u8],
     rest: std::vec::IntoIter<&'p [u8]>,
@@ -284,7 +282,7 @@ impl Read for Gather<'_> {
 }
 
 impl<'p> ColumnChunk<'p> {
-    /// The column in the place `place` of the batches of a row group, with what the file's footer says of it.
+    /// Gathers column `place` from the batches of a row group, with its footer metadata.
     pub(crate) fn gather(
         column: &ColumnDescPtr,
         place: usize,
@@ -362,7 +360,7 @@ impl<'p> ChunkReader for ColumnChunk<'p> {
     }
 }
 
-/// Writes a page with its header; returns its length before compression, header included.
+/// Writes a page with its header. Returns its uncompressed length, including the header.
 fn write(to: &mut Vec<u8>, page: DataOrDictionary, uncompressed: usize) -> Result<i64> {
     let mut to = TrackedWrite::new(to);
     let spec = SerializedPageWriter::new(&mut to).write_page(CompressedPage::new(page, uncompressed))?;

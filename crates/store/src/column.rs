@@ -2,24 +2,24 @@
 
 use crate::options::Prices;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// An unsigned number of so many bits.
+    /// An unsigned number with this many bits.
     Unsigned(i8),
-    /// A signed number of 32 bits.
+    /// A signed 32-bit number.
     Signed,
-    /// A signed number of 64 bits.
+    /// A signed 64-bit number.
     Long,
     /// Nanoseconds UTC.
     Time,
     /// A price.
     Price(Prices),
-    /// Text, by dictionary.
+    /// Dictionary-encoded text.
     Text,
 }
 
-/// A column before there are rows.
+/// A column without its rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Description {
     pub(crate) name: String,

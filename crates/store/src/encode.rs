@@ -1,4 +1,4 @@
-//! Batches to bytes: one encoder per format.
+//! Encodes batches to bytes: one encoder per format.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -21,7 +21,7 @@ pub(crate) use text::{Csv, Json};
 
 /// Writes batches of records to a file.
 pub(crate) trait Encode<R: Row>: Send {
-    /// Writes a batch, or takes its records out of `rows` for a thread that writes them later. `summary` counts the written
+    /// Writes a batch, or takes the records out of `rows` for a thread that writes them later. `summary` counts written
     /// records.
     fn encode(
         &mut self,
@@ -30,7 +30,7 @@ pub(crate) trait Encode<R: Row>: Send {
         summary: &mut Summary,
     ) -> Result<(), Failure>;
 
-    /// Writes the rest and the end of the file.
+    /// Writes the remaining records and the end of the file.
     fn finish(
         self: Box<Self>,
         instruments: &Instruments,
@@ -39,9 +39,9 @@ pub(crate) trait Encode<R: Row>: Send {
     ) -> Result<(), Ending>;
 }
 
-/// Why a file could not be ended.
+/// Why a file could not be completed.
 pub(crate) enum Ending {
-    /// Its encoder failed.
+    /// The encoder failed.
     Failure(Failure),
     /// A part could not be created.
     Store(StoreError),
@@ -59,7 +59,7 @@ impl From<StoreError> for Ending {
     }
 }
 
-/// The symbol of a record's instrument; empty for a number without one.
+/// Returns the symbol of an instrument number, if it has one.
 pub(crate) fn symbol(instruments: &Instruments, instrument_number: u64) -> Option<tapeworks_market::Symbol> {
     let index = u32::try_from(instrument_number).ok()?.checked_sub(1)?;
     instruments.symbol(tapeworks_market::InstrumentId(index))

@@ -1,12 +1,11 @@
-//! Why a file could not be written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tapeworks_capture::new_file::NewFileError;
 
-/// Why a file could not be written. What was written so far is removed when the writer is dropped, unless it is a whole
-/// file that cannot have its name ([`NewFileError::Name`]).
+/// Why a file could not be written. Dropping the writer removes the partial file, unless the file is complete and only its
+/// final name failed ([`NewFileError::Name`]).
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -15,10 +14,10 @@ pub enum StoreError {
     UnknownSchema {
         /// The name given.
         name: String,
-        /// The names that there are.
+        /// The known names.
         expected: String,
     },
-    /// The ending of the file's name stands for no format.
+    /// The extension of the file name does not match any format.
     #[error(
         "{}: cannot choose the format by the file's name: expected one ending in {expected}",
         path.display()
@@ -26,10 +25,10 @@ pub enum StoreError {
     UnknownEnding {
         /// The file.
         path: PathBuf,
-        /// The endings that there are.
+        /// The known extensions.
         expected: String,
     },
-    /// The file cannot be begun, or cannot have its name.
+    /// The file cannot be created, or cannot get its final name.
     #[error(transparent)]
     File(#[from] NewFileError),
     /// Standard output is a terminal, and the format is not text.
@@ -38,13 +37,13 @@ pub enum StoreError {
         /// The format.
         format: &'static str,
     },
-    /// Standard output has no ending to choose the format by.
+    /// Standard output has no extension to choose a format by.
     #[error("standard output has no ending to choose the format by: name it, one of {expected}")]
     NoFormat {
-        /// The formats that there are.
+        /// The known formats.
         expected: String,
     },
-    /// The format holds records of one schema, and none is named.
+    /// The format holds records of one schema, and none was named.
     #[error("{}: {format} holds records of one schema: name one, or put {{schema}} into the name", path.display())]
     NeedsSchema {
         /// The file.
@@ -57,17 +56,17 @@ pub enum StoreError {
     UnknownFormat {
         /// The name given.
         name: String,
-        /// The names that there are.
+        /// The known names.
         expected: String,
     },
-    /// Writing failed, as when the disk is full or gone.
+    /// Writing failed, for example because the disk is full or was removed.
     #[error("{}: writing failed after {records} records: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// Records written before the batch that failed.
         records: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A record cannot be written in this format.
@@ -77,7 +76,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Records written before the batch that failed.
         records: u64,
-        /// What the encoder said.
+        /// The encoder's error.
         reason: String,
     },
     /// An earlier write failed; the file cannot be completed.
@@ -88,12 +87,12 @@ pub enum StoreError {
     },
 }
 
-/// The names of what there is, for an error.
+/// Joins names for an error message.
 pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
     items.collect::<Vec<_>>().join(", ")
 }
 
-/// What an encoder says; the writer adds file and record.
+/// An encoder's error; the writer adds the file and the record count.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Io(io::Error),
@@ -101,7 +100,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The error of a file that has so many records.
+    /// Adds the file and its number of written records.
     pub(crate) fn at(self, path: &Path, records: u64) -> StoreError {
         let path = path.to_owned();
         match self {

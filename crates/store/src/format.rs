@@ -1,4 +1,4 @@
-//! How a file is encoded: chosen by its ending.
+//! File formats, chosen by the file's extension.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every known ending with its format. A longer ending comes before a shorter one it contains.
+    /// Every known extension with its format. A longer extension precedes a shorter one that it ends with.
     pub const ENDINGS: [(&'static str, Self); 9] = [
         (".dbn.zst", Self::DbnZstd),
         (".dbn", Self::Dbn),
@@ -40,10 +40,10 @@ impl Format {
         (".jsonl", Self::Json),
     ];
 
-    /// The format that the ending of `path` stands for, in upper or lower case.
+    /// Returns the format for the extension of `path`, ignoring case.
     ///
     /// # Errors
-    /// [`StoreError::UnknownEnding`] for any other, [`StoreError::NoFormat`] for standard output.
+    /// [`StoreError::UnknownEnding`] for an unknown extension, [`StoreError::NoFormat`] for standard output.
     pub fn from_path(path: &Path) -> Result<Self, StoreError> {
         if new_file::is_stdout(path) {
             return Err(StoreError::NoFormat { expected: list(Self::names()) });
@@ -60,14 +60,14 @@ impl Format {
             })
     }
 
-    /// The name of every format, for users to choose one.
+    /// Returns the name of every format, for users to choose one.
     pub fn names() -> impl Iterator<Item = &'static str> {
         [Self::Csv, Self::CsvZstd, Self::Json, Self::JsonZstd, Self::Dbn, Self::DbnZstd, Self::Parquet]
             .into_iter()
             .map(Self::name)
     }
 
-    /// Its name: the ending of its files without the dot.
+    /// Returns the format's name: its extension without the dot.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dbn => "dbn",

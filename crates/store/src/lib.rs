@@ -1,8 +1,8 @@
 //! Normalised market data in DBN, Parquet, CSV and JSON files.
 //!
-//! A [`Writer`] takes [`NbboUpdate`](tapeworks_market::NbboUpdate)s (an event, the book after it, the NBBO after it) and
-//! writes the records of one [`Schema`] to one file, in the [`Format`] of the file's ending. A [`FileSink`] is a writer at
-//! the end of a chain of stages. Records and their names are those of Databento Binary Encoding, version 3, in every format.
+//! A [`Writer`] takes [`NbboUpdate`](tapeworks_market::NbboUpdate)s (an event, the book after it, the NBBO after it) and writes
+//! the records of one [`Schema`] to one file, in the [`Format`] of the file's extension. A [`FileSink`] is a writer at the end of
+//! a chain of stages. Every format uses the records and names of Databento Binary Encoding, version 3.
 //!
 //! ```
 //! use tapeworks_stage::Stage;
@@ -35,53 +35,52 @@
 //! # Ok::<(), tapeworks_store::StoreError>(())
 //! ```
 //!
-//! # What gives a record
+//! # Records by schema
 //!
 //! | schema | record | |
 //! | --- | --- | --- |
-//! | `mbo` | every order and trade | an execution is `T`, `F` and `C`, a replacement `C` and `A`; price levels and quotes are no orders and are counted as skipped |
+//! | `mbo` | every order and trade | an execution is `T`, `F`, `C`, a replacement `C`, `A`; levels and quotes are not orders and are skipped |
 //! | `mbp-1`, `mbp-10` | every change within the best 1 or 10 levels, every trade | changes with the levels after, trades with the levels before |
-//! | `tbbo` | every trade that counts in volume | with the best bid and offer of its venue before it |
+//! | `tbbo` | every trade that counts in volume | with its venue's best bid and offer before it |
 //! | `trades` | every trade that counts in volume | not Nasdaq's non-printable executions, which a cross reports again |
-//! | `bbo-1s`, `bbo-1m` | each interval of a venue and instrument with a change or trade | time is the receive time; the last trade is carried forward |
+//! | `bbo-1s`, `bbo-1m` | each interval with a change or trade | per venue and instrument, by receive time; the last trade is carried forward |
 //! | `cmbp-1` | every change of the synthetic NBBO, every trade | sizes of all venues at the price, publisher of the first |
 //! | `cbbo-1s`, `cbbo-1m` | each interval of an instrument with a change of the synthetic NBBO or a trade | publisher of the last of them |
-//! | `status`, `imbalance`, `definition` | every one | |
-//! | `statistics` | every price band of a SIP, the upper and the lower one | |
-//! | `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h`, `ohlcv-1d` | each second, minute, hour or day (UTC) of a venue and instrument with a trade that counts | of the trades that the file or stream has |
+//! | `status`, `imbalance`, `definition` | every event | |
+//! | `statistics` | every price band of a SIP, upper and lower | |
+//! | `ohlcv-1s`, `-1m`, `-1h`, `-1d` | each second, minute, hour or day (UTC) with a trade that counts | per venue and instrument |
 //!
-//! Only the last record of a venue's event carries the flag LAST, also when the last message of a group changed
-//! nothing that is shown. The [`Summary`] counts updates without a record by [`Skip`].
+//! Only the last record of a venue's event carries the flag LAST, even if the last message of a group changed nothing that the
+//! schema shows. The [`Summary`] counts updates without a record by [`Skip`].
 //!
-//! `instrument_id` is [`InstrumentId`](tapeworks_market::InstrumentId) plus one, valid within the file; the head of a
-//! DBN file maps symbols to it, and the other formats have a `symbol` column. `sequence` is the low half of the
-//! channel's sequence number.
+//! `instrument_id` is [`InstrumentId`](tapeworks_market::InstrumentId) plus one, valid within the file. The head of a DBN file
+//! maps symbols to it; the other formats have a `symbol` column. `sequence` is the low half of the channel's sequence number.
 //!
 //! # Parquet
 //!
-//! Names and order of the columns are those of the `dbn` crate, then `symbol`, `channel_sequence` (all 64 bits) and
-//! `line` (`A`, `B`, `recovery`, `snapshot`). Times are `TIMESTAMP(NANOS, UTC)`, letters and symbols text by
-//! dictionary, undefined values null.
+//! The columns have the names and order of the `dbn` crate, followed by `symbol`, `channel_sequence` (all 64 bits) and `line`
+//! (`A`, `B`, `recovery`, `snapshot`). Times are `TIMESTAMP(NANOS, UTC)`, letters and symbols are dictionary-encoded text, and
+//! undefined values are null.
 //!
-//! Prices are `DECIMAL(18, 9)` on 64-bit integers unless [`Prices`] says otherwise. That is exact, needs no constant
-//! to divide by, and SQL engines and data frames calculate with it directly. It holds prices below a billion;
-//! a higher price, like a time after the year 2262, is null and counted. Pick [`Prices::Float`] for tools that turn
-//! decimals into objects (pandas), [`Prices::Fixed`] to have DBN's integers.
+//! Prices are `DECIMAL(18, 9)` on 64-bit integers unless [`Prices`] selects another type. Decimals are exact, need no divisor,
+//! and SQL engines and data frames calculate with them directly. They hold prices below a billion; a higher price, like a time
+//! after the year 2262, becomes null and is counted. Choose [`Prices::Float`] for tools that turn decimals into objects
+//! (pandas), and [`Prices::Fixed`] for DBN's integers.
 //!
 //! # Arrow
 //!
-//! With the feature `arrow`, `Writer::create_batches` hands out batches of records in place of a file, and a `BatchMaker`, on the same
-//! thread or another, makes record batches of Apache Arrow of them. Columns, types and nulls are those of Parquet; prices as [`Prices`] says,
-//! `DECIMAL128(18, 9)` where they are decimals.
+//! With the feature `arrow`, `Writer::create_batches` passes on batches of records instead of writing a file, and a `BatchMaker`
+//! on the same or another thread converts them to Apache Arrow record batches. Columns, types and nulls match Parquet. Prices
+//! follow [`Prices`]; decimals are `DECIMAL128(18, 9)`.
 //!
 //! # Cost
 //!
-//! [`Writer::put`] is one call through a table of methods, the making of the records (56 bytes each for `mbo`), and
-//! every 8,192 records the encoding of a batch. Per `mbo` record on a 2-core cloud machine, the writing to memory
-//! included: DBN 115 ns, most of it the system's; Parquet 110 ns; DBN with Zstandard 170 ns; CSV 490 ns; JSON 920 ns
-//! (`examples/formats.rs`). Nothing is allocated per record, and the buffers of a batch of Parquet are used again.
+//! [`Writer::put`] is one virtual call, the construction of the records (56 bytes each for `mbo`), and the encoding of a batch
+//! every 8,192 records. Per `mbo` record on a 2-core cloud machine, including the write to memory: DBN 115 ns, mostly in the
+//! system; Parquet 110 ns; DBN with Zstandard 170 ns; CSV 490 ns; JSON 920 ns (`examples/formats.rs`). Nothing is allocated per
+//! record, and Parquet reuses the buffers of a batch.
 //!
-//! The same input gives the same bytes: no file holds the time of its making.
+//! The same input gives the same bytes: no file contains its creation time.
 
 pub mod apart;
 #[cfg(feature = "arrow")]

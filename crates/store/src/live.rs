@@ -70,7 +70,7 @@ impl Batch {
         self.bytes.get(item.start..item.start + item.length).unwrap_or_default()
     }
 
-    /// Whether there is no record.
+    /// Returns whether the batch has no records.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -231,19 +231,18 @@ impl<S: Shape> Making for MakingOf<S> {
     }
 }
 
-/// Appends records of the current state of the instruments of `part`, all with the flag SNAPSHOT and the receive time of
-/// the last event:
+/// Appends records that describe the current state of the instruments of `part`. All records have the flag SNAPSHOT and the
+/// receive time of the last event:
 ///
-/// - `mbo`: per feed and instrument with orders an `R`, then an `A` for each order, bids then asks, best price first, in
-///   the order of their execution; the last has LAST;
-/// - `mbp-1`, `mbp-10`: per feed and instrument with a level one `M` without price;
-/// - `cmbp-1`: per instrument with a bid or an offer one `M` without price;
-/// - `bbo-1s`, `bbo-1m`, `cbbo-1s`, `cbbo-1m`: per instrument, and per feed for the first two, the quote and the last
-///   trade;
+/// - `mbo`: for each feed and instrument with orders, an `R`, then an `A` per order: bids, then asks, best price first, in
+///   execution order. The last record has LAST;
+/// - `mbp-1`, `mbp-10`: for each feed and instrument with a level, one `M` without a price;
+/// - `cmbp-1`: for each instrument with a bid or an offer, one `M` without a price;
+/// - `bbo-1s`, `bbo-1m`: for each feed and instrument, the quote and the last trade;
+/// - `cbbo-1s`, `cbbo-1m`: for each instrument, the quote and the last trade;
 /// - other schemas have no state, and nothing is appended.
 ///
-/// Cost: for `mbo` the order table is read once and the wanted orders are sorted; for the others each instrument is looked
-/// at once.
+/// Cost: for `mbo`, one pass over the order table and a sort of the wanted orders; for other schemas, one visit per instrument.
 pub fn snapshot(
     schema: Schema,
     builder: &RecordBuilder,
@@ -300,7 +299,7 @@ pub fn finished_snapshot(schema: Schema) -> String {
     format!("Finished {schema} snapshot")
 }
 
-/// Returns the schema whose snapshot this record, a system message, declares finished.
+/// Returns the schema whose snapshot this system message declares finished.
 pub fn schema_of_finished_snapshot(record: &dbn::RecordRef<'_>) -> Option<Schema> {
     let text = record.get::<dbn::SystemMsg>()?.msg().ok()?;
     text.strip_prefix("Finished ")?.strip_suffix(" snapshot")?.parse().ok()
@@ -461,7 +460,7 @@ pub enum SystemCode {
     Heartbeat,
     /// A subscription was accepted.
     SubscriptionAcknowledged,
-    /// The client is falling behind.
+    /// The client cannot keep up.
     SlowReaderWarning,
     /// A replay has caught up with the present.
     ReplayCompleted,

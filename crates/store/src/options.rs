@@ -1,23 +1,23 @@
-//! How files are written.
+//! Options for writing files.
 
 use crate::format::Format;
 
-/// How prices stand in Parquet files.
+/// The representation of prices in Parquet files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Prices {
     /// `DECIMAL(18, 9)`, stored as 64-bit integers: exact, and a decimal in SQL.
     #[default]
     Decimal,
-    /// `DOUBLE`: the nearest binary fraction, for tools that calculate in them.
+    /// `DOUBLE`: the nearest binary fraction, for tools that calculate in floating point.
     Float,
     /// `INT64` in units of 1e-9, as in DBN, with the scale in the field's metadata.
     Fixed,
 }
 
-/// How Parquet pages are compressed.
+/// The compression of Parquet pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Compression {
-    /// Not at all: the columns are bit-packed differences already.
+    /// None: the columns are bit-packed differences already.
     None,
     /// Snappy.
     #[default]
@@ -29,17 +29,17 @@ pub enum Compression {
 /// How a file is written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Options {
-    /// Whether a file that exists is replaced.
+    /// Whether to replace an existing file.
     pub overwrite: bool,
-    /// The format; `None`: chosen by the ending of the file's name.
+    /// The format; `None` chooses it by the file's extension.
     pub format: Option<Format>,
-    /// Whether CSV and JSON have times in ISO 8601 and prices as decimals, not as integers.
+    /// Whether CSV and JSON use ISO 8601 times and decimal prices instead of integers.
     pub pretty: bool,
-    /// How Parquet holds prices.
+    /// The representation of prices in Parquet.
     pub prices: Prices,
-    /// How Parquet is compressed.
+    /// The compression of Parquet.
     pub compression: Compression,
-    /// The level of Zstandard, 1 to 22, wherever it is used.
+    /// The Zstandard level, 1 to 22, wherever Zstandard is used.
     pub zstd_level: i32,
 }
 

@@ -1,7 +1,7 @@
 //! Records of one schema in several files, by symbol.
 //!
-//! One shape makes the records, as for one file, and each batch is dealt out to the files' own batches. So flags, instrument numbers
-//! and what is carried from record to record are those of one file. Cost: one copy of each record.
+//! One shape makes the records, as for a single file, and distributes each batch to the batches of the files. Flags, instrument
+//! numbers and state carried between records are therefore the same as in a single file. Cost: one copy of each record.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use crate::rows::{BATCH, Row, Rows};
 use crate::summary::Summary;
 use crate::target::{Destination, Scratch, Target};
 
-/// Which file the records of a symbol go to. It must return the same number for the same symbol, below the number of files.
+/// Returns the file that a symbol's records go to. It must always return the same number for a symbol, below the number of files.
 pub type PartOf = Box<dyn Fn(Symbol) -> usize + Send>;
 
-/// What went into each file of [`Writer::create_parts`](crate::Writer::create_parts).
+/// Summaries of the files of [`Writer::create_parts`](crate::Writer::create_parts).
 #[derive(Clone, Debug, Default)]
 pub struct Parts(Arc<Mutex<Vec<Summary>>>);
 
 impl Parts {
-    /// A summary for each file, in their order: records, bytes and values out of range. Empty until the writer has finished.
+    /// Returns a summary for each file, in order: records, bytes and values out of range. Empty until the writer has finished.
     #[must_use]
     pub fn written(&self) -> Vec<Summary> {
         lock(&self.0).clone()
@@ -52,11 +52,11 @@ impl<R: Row> Part<R> {
     }
 }
 
-/// Deals out batches.
+/// Distributes batches to the files.
 pub(crate) struct Split<R> {
     parts: Vec<Part<R>>,
     part_of: PartOf,
-    /// The part of each instrument number, plus one; 0 while it is unknown.
+    /// The part of each instrument number, plus one; 0 while unknown.
     known: Vec<u32>,
     written: Parts,
 }
@@ -66,7 +66,7 @@ impl<R: Row> Split<R> {
         Self { parts, part_of, known: Vec::new(), written }
     }
 
-    /// The part of an instrument number's records. A number without a symbol counts to the first.
+    /// Returns the part of an instrument number. Numbers without a symbol belong to the first part.
     #[inline]
     fn part(&mut self, number: u64, instruments: &Instruments) -> usize {
         let index = usize::try_from(number).unwrap_or(usize::MAX);
@@ -80,7 +80,7 @@ impl<R: Row> Split<R> {
     fn learn(&mut self, number: u64, instruments: &Instruments) -> usize {
         let Some(symbol) = symbol(instruments, number) else { return 0 };
         let part = (self.part_of)(symbol).min(self.parts.len().saturating_sub(1));
-        // As long as the table of instruments, which has the number.
+        // Grow to the length of the instrument table, which contains the number.
         self.known.resize(self.known.len().max(instruments.len() + 1), 0);
         if let Some(known) = usize::try_from(number).ok().and_then(|index| self.known.get_mut(index)) {
             *known = part as u32 + 1;
@@ -138,7 +138,7 @@ impl<R: Row> Encode<R> for Split<R> {
     }
 }
 
-/// In place of a file: all the parts.
+/// Stands for all the parts in place of a single file.
 #[derive(Debug)]
 pub(crate) struct Together(pub(crate) PathBuf);
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::{Options, Schema, Writer};
 
-    /// A day of three symbols: orders, a deletion, and then the venue clears all its books at once.
+    /// A day with three symbols: orders, a deletion, and a clearing of all books of the venue.
     fn events() -> Vec<Event> {
         let event = |kind, instrument, order_id, cents: i64| {
             let mut event = Event::new(kind, Publisher::XNAS_ITCH, instrument);

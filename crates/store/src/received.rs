@@ -1,4 +1,4 @@
-//! Files of records that come ready-made, from a plant or from another server of the DBN live protocol.
+//! Files of ready-made records from a plant or another server of the DBN live protocol.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::shape::{self, Shape};
 use crate::symbols::Symbols;
 use crate::target::{Output, Target};
 
-/// Writes received records to one file, in the format that its ending stands for, as [`Writer`](crate::Writer) does with those
-/// that are made here. Parquet has no columns for the channel sequence and the line, which no record has.
+/// Writes received records to one file, in the format of its extension, as [`Writer`](crate::Writer) does with records made
+/// here. Parquet lacks the columns for the channel sequence and the line, because received records do not carry them.
 ///
-/// DBN and JSON hold records of any schemas, CSV and Parquet of one. DBN also holds the server's own messages:
-/// symbol mappings, system messages, errors.
+/// DBN and JSON hold records of any schemas; CSV and Parquet hold one. DBN also holds the server's own messages: symbol
+/// mappings, system messages, errors.
 ///
-/// Cost: a copy of the record for Parquet, encoded 8,192 at a time; its encoding at once for the others.
+/// Cost: for Parquet, a copy of the record, with 8,192 encoded at a time; other formats encode each record immediately.
 pub struct RecordWriter {
     target: Target,
     form: Form,
-    /// The only record type that is taken.
+    /// If set, the only record type that is accepted.
     rtype: Option<u8>,
     symbols: HashMap<u32, String>,
     records: u64,
@@ -52,12 +52,12 @@ impl std::fmt::Debug for RecordWriter {
     }
 }
 
-/// Whether a record is of the market, and not of the session.
+/// Returns whether a record carries market data instead of belonging to the session.
 pub fn is_market(record: &RecordRef<'_>) -> bool {
     !record.has::<SystemMsg>() && !record.has::<ErrorMsg>() && !record.has::<SymbolMappingMsg>()
 }
 
-/// Whether a record is part of a snapshot, not a change: it carries the flag SNAPSHOT.
+/// Returns whether a record is part of a snapshot: whether it carries the flag SNAPSHOT.
 pub fn is_snapshot(record: &RecordRef<'_>) -> bool {
     let flags = None
         .or_else(|| record.get::<MboMsg>().map(|record| record.flags))
@@ -70,7 +70,7 @@ pub fn is_snapshot(record: &RecordRef<'_>) -> bool {
     flags.is_some_and(|flags: FlagSet| flags.is_snapshot())
 }
 
-/// A Parquet file whose record type is forgotten.
+/// A Parquet file with its record type erased.
 trait Table: Send {
     fn put(&mut self, record: RecordRef<'_>, symbols: &HashMap<u32, String>) -> Result<(), Failure>;
     fn finish(self: Box<Self>, symbols: &HashMap<u32, String>) -> Result<(), Failure>;
@@ -98,7 +98,7 @@ impl<R: Row> Table for TableOf<R> {
     }
 }
 
-/// Opens a Parquet file for the record type that its schema has.
+/// Opens a Parquet file for the record type of its schema.
 struct Open<'a> {
     output: Output,
     schema: Schema,
@@ -115,7 +115,7 @@ impl shape::Use for Open<'_> {
 }
 
 impl RecordWriter {
-    /// Opens a file for records of `schema`, or of all schemas. `metadata` is the head of the stream that they come from.
+    /// Opens a file for records of `schema`, or of all schemas. `metadata` is the head of the stream that supplies them.
     ///
     /// # Errors
     /// As [`Writer::create`](crate::Writer::create), and [`StoreError::NeedsSchema`].
@@ -163,10 +163,10 @@ impl RecordWriter {
         })
     }
 
-    /// Takes a record. It skips a record of another schema, and in most formats one without a market.
+    /// Takes a record. Skips records of another schema and, in most formats, records that are not market data.
     ///
     /// # Errors
-    /// [`StoreError::Write`] or [`StoreError::Encode`] when it, or the batch that it filled, cannot be written;
+    /// [`StoreError::Write`] or [`StoreError::Encode`] if the record, or the batch that it filled, cannot be written;
     /// [`StoreError::Failed`] from then on.
     pub fn put(&mut self, record: RecordRef<'_>) -> Result<(), StoreError> {
         if self.has_failed {
@@ -200,7 +200,7 @@ impl RecordWriter {
         }
     }
 
-    /// Flushes buffered records to a pipe, whose reader may wait for them. Parquet has none before its batch is full.
+    /// Flushes buffered records to a pipe whose reader may be waiting. Parquet has nothing to flush before its batch is full.
     ///
     /// # Errors
     /// [`StoreError::Write`].
@@ -219,12 +219,12 @@ impl RecordWriter {
         flushed.map_err(|failure| error(self.target.path().to_owned(), self.records, failure))
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.target.path()
     }
 
-    /// Records of the market in it so far.
+    /// Returns the number of market records written so far.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -232,7 +232,7 @@ impl RecordWriter {
     /// Completes the file and gives it its name. Returns its length in bytes.
     ///
     /// # Errors
-    /// As [`RecordWriter::put`], and [`StoreError::File`] when it cannot have its name.
+    /// As [`RecordWriter::put`], and [`StoreError::File`] if the file cannot get its name.
     pub fn finish(self) -> Result<u64, StoreError> {
         let path = self.target.path().to_owned();
         if self.has_failed {

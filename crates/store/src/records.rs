@@ -1,4 +1,4 @@
-//! The record types: their columns, and how they are made of an event.
+//! The record types: their columns, and how they are made from an event.
 
 use std::ffi::c_char;
 
@@ -12,19 +12,19 @@ use tapeworks_market::{InstrumentId, Side};
 use crate::rows::Row;
 use crate::rows::columns::Columns;
 
-/// The instrument's number in files: ours plus one, as DBN's numbers begin at 1; 0 for a whole venue.
+/// Returns the instrument's number in files: ours plus one, because DBN's numbers begin at 1. A whole venue is 0.
 #[inline]
 pub(crate) const fn instrument_number(instrument: InstrumentId) -> u32 {
     instrument.0.wrapping_add(1)
 }
 
-/// The header of a record of type `R` made of `event`.
+/// Returns the header of a record of type `R` for `event`.
 #[inline]
 pub(crate) const fn header<R: dbn::HasRType>(rtype: u8, event: &Event) -> RecordHeader {
     RecordHeader::new::<R>(rtype, event.publisher.0, instrument_number(event.instrument), event.ts_event.0)
 }
 
-/// DBN's sequence has 32 bits: the low ones.
+/// Returns the low 32 bits of the sequence, because DBN's field has no more.
 #[inline]
 pub(crate) const fn sequence(event: &Event) -> u32 {
     event.channel_sequence as u32
@@ -70,7 +70,7 @@ impl Row for MboMsg {
     flags!();
 }
 
-/// A change of a book or a trade, without the levels.
+/// A book change or trade, without the levels.
 pub(crate) struct Change {
     pub(crate) price: i64,
     pub(crate) size: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Change {
     pub(crate) depth: u8,
 }
 
-/// A record of trades or price levels: a trade is one with no level.
+/// A record of trades or price levels; a trade has no levels.
 pub(crate) trait PriceRow<const N: usize>: Row {
     fn new(event: &Event, change: &Change, levels: [BidAskPair; N]) -> Self;
 }
@@ -253,7 +253,7 @@ impl Row for StatMsg {
 
 impl Row for InstrumentDefMsg {
     const HAS_NARROW_SIZES: bool = false;
-    /// A field that no venue here publishes is undefined in the record, and null.
+    /// Fields that no venue here publishes are undefined in the record and null in the column.
     fn columns(columns: &mut Columns<'_, Self>) {
         header_columns!(columns);
         columns.text("raw_symbol", |row| text(&row.raw_symbol));
@@ -327,7 +327,7 @@ impl Row for InstrumentDefMsg {
     }
 }
 
-/// The text of a field that ends with a zero; empty when it is no text.
+/// Returns the text of a zero-terminated field; empty if it is not valid text.
 fn text<const N: usize>(characters: &[c_char; N]) -> &str {
     dbn::record::c_chars_to_str(characters).unwrap_or_default()
 }

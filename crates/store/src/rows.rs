@@ -1,8 +1,8 @@
-//! The batch between what makes records and what encodes them.
+//! Batches of records, between the code that makes them and the code that encodes them.
 //!
-//! Records are collected in an array of the `dbn` crate's structs (56 bytes for `mbo`) with two columns beside it for
-//! what DBN lacks, and handed to the encoder [`BATCH`] at a time, so that a record costs one store and the encoder
-//! runs one tight loop per field.
+//! Records are collected in an array of the `dbn` crate's structs (56 bytes for `mbo`), with two extra columns for values
+//! that DBN lacks. The encoder receives [`BATCH`] records at a time, so that a record costs one store and the encoder runs
+//! one tight loop per field.
 
 use std::ops::Range;
 
@@ -17,67 +17,66 @@ pub(crate) mod columns;
 
 use columns::Columns;
 
-/// Records in a batch: half a megabyte of `mbo` records, which the second-level cache keeps between the loops.
+/// Records in a batch: half a megabyte of `mbo` records, which stay in the second-level cache between the loops.
 pub(crate) const BATCH: usize = 8192;
 
 /// A record type of a file.
 pub(crate) trait Row:
     dbn::encode::DbnEncodable + dbn::HasRType<Header = dbn::RecordHeader> + Clone + Send + 'static
 {
-    /// Whether a record stems from one message, so that its channel sequence and line mean something.
+    /// Whether each record originates from one message, so that its channel sequence and line are meaningful.
     const HAS_ORIGIN: bool = true;
-    /// Whether it holds the sizes of trades and quotes, in 32 bits.
+    /// Whether the record has 32-bit sizes of trades and quotes.
     const HAS_NARROW_SIZES: bool = true;
-    /// Whether it holds the shares of an imbalance, in 32 bits.
+    /// Whether the record has the 32-bit share counts of an imbalance.
     const IS_IMBALANCE: bool = false;
 
-    /// Its columns in a Parquet file: names and order as the `dbn` crate's.
+    /// Lists the columns of a Parquet file, with the names and order of the `dbn` crate.
     fn columns(columns: &mut Columns<'_, Self>);
 
-    /// Its flags, if it has some.
+    /// Returns the record's flags, if it has any.
     fn flags_mut(&mut self) -> Option<&mut FlagSet> {
         None
     }
 }
 
-/// How long the records of a group of events wait for the group's end, in nanoseconds of receive time. A group whose end
-/// comes later is given up, in files as in a stream: its records keep the flags that they have.
+/// Longest time that the records of a group of events wait for the group's end, in nanoseconds of receive time. A group whose
+/// end arrives later is given up, in files as in streams: its records keep their flags.
 pub(crate) const HELD_NS: u64 = 10_000_000;
 
-/// Records of a feed that a group of it waits for at most.
+/// Maximum number of records of its feed that a group waits for.
 const HELD_RECORDS: usize = 4096;
 
-/// Records at which a batch is encoded although a group is open in it.
+/// Number of records at which a batch is encoded even with an open group.
 const MOST_ROWS: usize = 64 * BATCH;
 
-/// A group of events whose last event has not come yet, and its latest record.
+/// A group of events whose last event has not arrived yet, and its latest record.
 #[derive(Clone, Copy, Debug)]
 struct OpenGroup {
     publisher: Publisher,
     instrument: InstrumentId,
-    /// Its first and its latest record.
+    /// Rows of the group's first and latest record.
     first: usize,
     row: usize,
-    /// When its first record was received.
+    /// Receive time of the group's first record.
     since: Nanos,
-    /// Records of its feed since then.
+    /// Records of the feed since then.
     records: usize,
 }
 
-/// A batch.
 pub(crate) struct Rows<R> {
     pub(crate) records: Vec<R>,
     pub(crate) sequences: Vec<u64>,
     pub(crate) lines: Vec<Line>,
     pub(crate) skipped: [u64; Skip::ALL.len()],
-    /// Whether sequences and lines are known: of each record, or of none.
+    /// Whether sequences and lines are known: for every record, or for none.
     pub(crate) has_origin: bool,
     open: Vec<OpenGroup>,
 }
 
 impl<R: Row> Rows<R> {
     pub(crate) fn new() -> Self {
-        // One update gives a handful of records, except the clearing of a venue, which makes the arrays grow.
+        // One update produces a handful of records, except the clearing of a venue, which grows the arrays.
         Self::with_capacity(BATCH + 64)
     }
 
@@ -92,8 +91,8 @@ impl<R: Row> Rows<R> {
         }
     }
 
-    /// Always inlined: the fields of a record go straight to its place. Built on the stack and copied from there, a record of
-    /// `mbo` costs four times as much, as the processor cannot forward narrow stores to wide loads.
+    /// Always inlined, so that the fields of a record go directly to their destination. Building a record of `mbo` on the
+    /// stack and copying it costs four times as much, because the processor cannot forward narrow stores to wide loads.
     #[inline(always)]
     pub(crate) fn push(&mut self, record: R, event: &Event) {
         self.records.push(record);
@@ -101,12 +100,12 @@ impl<R: Row> Rows<R> {
         self.lines.push(event.line());
     }
 
-    /// An empty batch for records that were received, whose channel sequence and line are unknown.
+    /// Creates an empty batch for received records, whose channel sequence and line are unknown.
     pub(crate) fn received() -> Self {
         Self { has_origin: false, ..Self::new() }
     }
 
-    /// Pushes a record that stems from no one message, or from one that is not known.
+    /// Pushes a record that originates from no single message, or from an unknown one.
     pub(crate) fn push_derived(&mut self, record: R) {
         self.records.push(record);
     }
@@ -121,33 +120,32 @@ impl<R: Row> Rows<R> {
         self.records.len()
     }
 
-    /// Whether it is time to encode: the batch is full and no group of events is open in it, or it is so full that open groups no
-    /// longer count.
+    /// Returns whether to encode now: the batch is full and no group is open, or it is so full that open groups no longer count.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() >= BATCH && (self.open.is_empty() || self.records.len() >= MOST_ROWS)
     }
 
-    /// Whether a group of events is open, so that its latest record may still become its last.
+    /// Returns whether a group of events is open, so that its latest record may still become its last.
     #[inline]
     pub(crate) const fn has_open_group(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Gives up on the groups that are open.
+    /// Gives up the open groups.
     pub(crate) fn forget_open(&mut self) {
         self.open.clear();
     }
 
-    /// The records at the front whose flags are final.
+    /// Returns the number of leading records whose flags are final.
     pub(crate) fn final_len(&self) -> usize {
         self.open.iter().map(|group| group.first).min().unwrap_or(self.records.len())
     }
 
-    /// Removes `count` records at the front, which [are final](Self::final_len).
+    /// Removes the first `count` records, which [are final](Self::final_len).
     pub(crate) fn remove_front(&mut self, count: usize) {
         self.records.drain(..count);
-        // Records that stem from no one message have none of these.
+        // Derived records have neither sequences nor lines.
         self.sequences.drain(..count.min(self.sequences.len()));
         self.lines.drain(..count.min(self.lines.len()));
         for group in &mut self.open {
@@ -155,7 +153,7 @@ impl<R: Row> Rows<R> {
         }
     }
 
-    /// Notes an event of which these rows have no records, so that they give up the same groups as rows that have them.
+    /// Notes an event without records in these rows, so that they give up the same groups as rows that have them.
     #[inline]
     pub(crate) fn pass(&mut self, event: &Event) {
         if !self.open.is_empty() {
@@ -163,8 +161,8 @@ impl<R: Row> Rows<R> {
         }
     }
 
-    /// Gives up groups that will not end, or not soon, after an event that gave so many records. It depends on the events
-    /// alone, so that every builder of these records gives up the same groups.
+    /// Gives up groups that will not end, or not soon, after an event that produced this many records. The decision depends
+    /// only on the events, so that every builder of these records gives up the same groups.
     fn give_up(&mut self, event: &Event, records: usize) {
         let is_cut = matches!(event.kind, EventKind::Gap | EventKind::Session);
         self.open.retain_mut(|group| {
@@ -176,7 +174,7 @@ impl<R: Row> Rows<R> {
         });
     }
 
-    /// Takes the records out and leaves those of `empty` in their place. What was skipped stays.
+    /// Takes the records out and replaces them with those of `empty`. The skip counts stay.
     pub(crate) fn replace(&mut self, empty: Self) -> Self {
         let skipped = self.skipped;
         std::mem::replace(self, Self { skipped, ..empty })
@@ -189,8 +187,8 @@ impl<R: Row> Rows<R> {
         self.open.clear();
     }
 
-    /// Sets the flag LAST on the last record of a group of events even when the group's last event gave no record. To be called
-    /// with the rows that `event` gave.
+    /// Sets the flag LAST on the last record of a group of events, even if the group's last event produced no record. Call it
+    /// with the rows that `event` produced.
     #[inline]
     pub(crate) fn close_group(&mut self, event: &Event, rows: Range<usize>) {
         let is_last = event.flags().contains(Flags::LAST);

@@ -1,4 +1,4 @@
-//! What a file holds: one kind of record.
+//! Schemas: the kind of record in a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,23 +10,23 @@ use crate::error::{StoreError, list};
 pub enum Schema {
     /// Every order and trade (market by order).
     Mbo,
-    /// Every change of the best bid or offer of a venue, and every trade.
+    /// Every change of a venue's best bid or offer, and every trade.
     Mbp1,
-    /// Every change within the ten best levels of a venue, and every trade.
+    /// Every change within a venue's ten best levels, and every trade.
     Mbp10,
-    /// Best bid and offer and last trade of each second with a change.
+    /// Best bid and offer and last trade, for each second with a change.
     Bbo1S,
-    /// Best bid and offer and last trade of each minute with a change.
+    /// Best bid and offer and last trade, for each minute with a change.
     Bbo1M,
-    /// Every trade, with the best bid and offer of its venue right before it.
+    /// Every trade, with its venue's best bid and offer right before it.
     Tbbo,
     /// Every trade.
     Trades,
     /// Every change of the synthetic NBBO, and every trade.
     Cmbp1,
-    /// Synthetic NBBO and last trade of each second with a change.
+    /// Synthetic NBBO and last trade, for each second with a change.
     Cbbo1S,
-    /// Synthetic NBBO and last trade of each minute with a change.
+    /// Synthetic NBBO and last trade, for each minute with a change.
     Cbbo1M,
     /// Every change of a trading state.
     Status,
@@ -36,13 +36,13 @@ pub enum Schema {
     Definition,
     /// Every price band of a SIP.
     Statistics,
-    /// Open, high, low, close and volume of each second with a trade.
+    /// Open, high, low, close and volume, for each second with a trade.
     Ohlcv1S,
-    /// The same of each minute.
+    /// The same for each minute.
     Ohlcv1M,
-    /// The same of each hour.
+    /// The same for each hour.
     Ohlcv1H,
-    /// The same of each day, UTC.
+    /// The same for each UTC day.
     Ohlcv1D,
 }
 
@@ -69,7 +69,7 @@ impl Schema {
         Self::Ohlcv1D,
     ];
 
-    /// Its name, as DBN and the command line have it.
+    /// Returns the name that DBN and the command line use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mbo => "mbo",
@@ -93,7 +93,8 @@ impl Schema {
         }
     }
 
-    /// Whether its records have prices of a book or of the NBBO, or the depth of a trade, so that orders must make price levels.
+    /// Returns whether the records have prices of a book or the NBBO, or the depth of a trade, so that price levels must be
+    /// built from orders.
     pub const fn needs_levels(self) -> bool {
         match self {
             Self::Mbp1
@@ -117,12 +118,12 @@ impl Schema {
         }
     }
 
-    /// Whether its records are computed across venues.
+    /// Returns whether the records are computed across venues.
     pub const fn is_consolidated(self) -> bool {
         matches!(self, Self::Cmbp1 | Self::Cbbo1S | Self::Cbbo1M)
     }
 
-    /// The width of the intervals of which it has a record each, in ns; `None` of a schema that follows events.
+    /// Returns the width in ns of the intervals with one record each; `None` for a schema that follows events.
     pub const fn interval_ns(self) -> Option<u64> {
         match self {
             Self::Bbo1S | Self::Cbbo1S | Self::Ohlcv1S => Some(1_000_000_000),
@@ -133,12 +134,12 @@ impl Schema {
         }
     }
 
-    /// The record type of its records, as DBN numbers it.
+    /// Returns DBN's record type for the schema.
     pub fn rtype(self) -> u8 {
         dbn::RType::from(self.to_dbn()) as u8
     }
 
-    /// Whether a record of `other` looks like one of this schema: they have one record type and number of it.
+    /// Returns whether the two schemas share a record type, so that their records look the same.
     pub fn has_records_of(self, other: Self) -> bool {
         self.rtype() == other.rtype()
     }

@@ -1,4 +1,4 @@
-//! From updates to records: one shape per schema.
+//! Converts updates to records: one shape per schema.
 
 mod carried;
 mod consolidated;
@@ -37,7 +37,8 @@ pub(crate) trait Shape: Send {
     /// Takes one update: pushes its records, or counts why there are none.
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>);
 
-    /// [`Shape::put`], but of no instrument: an unreadable symbol has no place in the tables, and a record without a symbol is of no use.
+    /// Calls [`Shape::put`], unless the instrument is unknown: an unreadable symbol has no entry in the tables, and a record
+    /// without a symbol is useless.
     #[inline]
     fn take(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>) {
         if update.book.event.instrument == InstrumentId::UNKNOWN {
@@ -47,7 +48,7 @@ pub(crate) trait Shape: Send {
         }
     }
 
-    /// [`Shape::watch`], but of no instrument.
+    /// Calls [`Shape::watch`], unless the instrument is unknown.
     #[inline]
     fn note(&mut self, update: &NbboUpdate<'_>) {
         if update.book.event.instrument != InstrumentId::UNKNOWN {
@@ -55,32 +56,31 @@ pub(crate) trait Shape: Send {
         }
     }
 
-    /// Notes an update without making a record of it: records of later updates depend on it.
+    /// Notes an update without making a record, because records of later updates depend on it.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
 
-    /// Limits the file to a window of receive time. Interval schemas omit records whose interval ends outside
-    /// it, and include earlier changes in the first records inside it.
+    /// Limits the file to a window of receive time. Schemas of quote intervals omit records whose interval ends outside the
+    /// window, and include earlier changes in the first records inside it.
     fn set_window(&mut self, _window: Range<Nanos>) {}
 
-    /// Continues from this state, as if every update before it had been noted.
+    /// Continues from this state, as if the shape had noted every update before it.
     fn restore(&mut self, _state: &State<'_>, _carried: &Carried) {}
 
-    /// Pushes a record at `now` of each instrument of `part`, in shapes that know more than the books do.
+    /// Pushes a record at `now` for each instrument of `part`, in shapes with more state than the books.
     fn snapshot(&self, _now: Nanos, _part: &Part<'_>, _rows: &mut Rows<Self::Row>) {}
 
     /// Pushes the records that the end of the input completes.
     fn finish(&mut self, _rows: &mut Rows<Self::Row>) {}
 }
 
-/// What to do with a shape once its type is known.
+/// An operation on a shape whose type is known.
 pub(crate) trait Use {
-    /// The result.
     type Output;
 
     fn with<S: Shape + 'static>(self, shape: S) -> Self::Output;
 }
 
-/// Hands `user` the shape of `schema`.
+/// Calls `user` with the shape of `schema`.
 pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
     let rtype = schema.rtype();
     let interval_ns = schema.interval_ns().unwrap_or(1);
@@ -103,7 +103,7 @@ pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
     }
 }
 
-/// The reason to count for an outcome that is not [`Outcome::Applied`].
+/// Returns the skip reason for an outcome other than [`Outcome::Applied`].
 const fn not_applied(outcome: Outcome) -> Skip {
     match outcome {
         Outcome::Applied => Skip::NothingShownChanged,
@@ -116,21 +116,21 @@ const fn not_applied(outcome: Outcome) -> Skip {
     }
 }
 
-/// A trade as all schemas but `mbo` write it.
+/// A trade as all schemas except `mbo` write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trade {
-    /// In 1e-9.
+    /// Price in 1e-9.
     pub price: i64,
     /// Shares.
     pub size: u32,
-    /// Of the aggressor.
+    /// Side of the aggressor.
     pub side: Side,
 }
 
-/// The trade that `update` is.
+/// Returns the trade in `update`.
 ///
 /// # Errors
-/// The reason for which it gives no record.
+/// The reason why the update is not a trade to record.
 #[inline]
 pub fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
     let event = update.event;
@@ -151,13 +151,13 @@ pub fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
     }
 }
 
-/// An event's flags without LAST.
+/// Returns the event's flags without LAST.
 #[inline]
 const fn without_last(flags: Flags) -> u8 {
     flags.0 & !Flags::LAST.0
 }
 
-/// Whether the event empties the book of its instrument, or of all.
+/// Returns whether the event empties the book of its instrument, or all books.
 const fn clears(event: &Event) -> bool {
     match event.kind {
         EventKind::Clear => true,
@@ -169,16 +169,16 @@ const fn clears(event: &Event) -> bool {
     }
 }
 
-/// The clearing of a whole venue comes as one update for all instruments, then one for each instrument whose NBBO
-/// changed. Files have it by instrument, so the first is spread out over those that the venue lists, and the others are known
-/// by their sequence.
+/// Spreads the clearing of a venue over its instruments. The clearing arrives as one update for all instruments, then one for
+/// each instrument whose NBBO changed. Files record it per instrument, so the first update is repeated for each instrument
+/// that the venue lists, and the later ones are recognized by their sequence.
 #[derive(Debug, Default)]
 struct Clearing {
     venue_wide: Option<(Publisher, u64, u64)>,
 }
 
 impl Clearing {
-    /// Calls `each` with the event for every instrument it clears; returns whether there was one.
+    /// Calls `each` with the event for every instrument that it clears. Returns whether there was one.
     #[cold]
     #[inline(never)]
     fn spread(
@@ -205,7 +205,7 @@ impl Clearing {
             if !instruments.is_ours(instrument) || !book.is_listed() {
                 continue;
             }
-            // The update of a whole venue counts as stale after any gap; the book that was just emptied is not.
+            // A venue-wide update counts as stale after any gap, but a book that was just emptied is not.
             let stale = if book.is_stale() { Flags::MAYBE_BAD_BOOK.0 } else { 0 };
             let flags = Flags(event.flags().0 & !Flags::MAYBE_BAD_BOOK.0 | stale);
             each(&Event { instrument, ..*event }.with_flags(flags));
@@ -215,7 +215,7 @@ impl Clearing {
     }
 }
 
-/// The `N` best levels of a book.
+/// Returns the `N` best levels of a book.
 #[inline]
 fn levels<const N: usize>(update: &BookUpdate<'_>) -> [BidAskPair; N] {
     levels_of(update.book)
@@ -245,13 +245,13 @@ const fn no_level() -> BidAskPair {
     }
 }
 
-/// The level of an update for a record's `depth`: 255 for whatever lies deeper, 0 for what is at no level.
+/// Returns the level of an update for a record's `depth`: 255 for anything deeper, 0 for no level.
 #[inline]
 fn depth(update: &BookUpdate<'_>) -> u8 {
     update.depth().map_or(0, |depth| u8::try_from(depth).unwrap_or(u8::MAX))
 }
 
-/// The price that a change of a book is about: for a removal that of the order, whatever it was executed at.
+/// Returns the price of a book change. For a removal this is the order's price, whatever price it was executed at.
 #[inline]
 fn book_price(update: &BookUpdate<'_>) -> i64 {
     match (update.event.kind, &update.before) {

@@ -1,4 +1,4 @@
-//! The end of a chain that writes a file.
+//! A chain's last stage, which writes a file.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::schema::Schema;
 use crate::summary::Summary;
 use crate::writer::Writer;
 
-/// A sink that writes every update to one file: a [`Writer`] that learns the instruments from the events themselves, so
-/// that it ends a chain of feed, books and NBBO without a view of the feed.
+/// A sink that writes every update to one file. It is a [`Writer`] that learns the instruments from the events, so that it can
+/// end a chain of feed, books and NBBO without access to the feed.
 ///
-/// A sink returns no errors. The first one is kept: nothing is written after it, and [`FileSink::check`] and
-/// [`FileSink::finish`] return it.
+/// A sink returns no errors. It keeps the first error and writes nothing after it; [`FileSink::check`] and [`FileSink::finish`]
+/// return the error.
 ///
 /// ```
 /// use tapeworks_market::{BookStage, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side, Symbol};
@@ -42,7 +42,7 @@ pub struct FileSink {
     writer: Writer,
     instruments: Instruments,
     error: Option<StoreError>,
-    /// There was an error: nothing is written any more.
+    /// Set by the first error; nothing is written afterwards.
     is_broken: bool,
 }
 
@@ -56,17 +56,17 @@ impl FileSink {
         Ok(Self { writer, instruments: Instruments::default(), error: None, is_broken: false })
     }
 
-    /// The instruments that events have named so far.
+    /// Returns the instruments that events have named so far.
     pub const fn instruments(&self) -> &Instruments {
         &self.instruments
     }
 
-    /// What went into the file so far. Records in a batch that is not written yet are not counted.
+    /// Returns what has been written to the file so far, excluding records in an unfinished batch.
     pub fn summary(&self) -> &Summary {
         self.writer.summary()
     }
 
-    /// The first error, once: for a loop that is to end with it and not at its input's end.
+    /// Returns the first error, once, so that a loop can stop before the end of its input.
     ///
     /// # Errors
     /// As [`Writer::put`].

@@ -1,4 +1,4 @@
-//! The state that the records of a snapshot show, and the instruments of which they show it.
+//! The state that a snapshot's records show, and the instruments that it covers.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ pub struct State<'a> {
 }
 
 impl State<'_> {
-    /// Every instrument.
+    /// Returns every instrument.
     pub(crate) fn all_instruments(&self) -> impl Iterator<Item = InstrumentId> + use<> {
         (0..self.instruments.len() as u32).map(InstrumentId)
     }
 }
 
-/// The instruments of a snapshot, or of a part of one: a range of numbers, and which of them are wanted.
+/// The instruments of a snapshot or part of one: a range of numbers, filtered by a predicate.
 #[derive(Clone)]
 pub struct Part<'a> {
     numbers: Range<u32>,
@@ -39,22 +39,22 @@ impl std::fmt::Debug for Part<'_> {
 }
 
 impl<'a> Part<'a> {
-    /// The wanted ones of the instruments with these numbers.
+    /// Selects the wanted instruments in a range of numbers.
     pub const fn new(numbers: Range<u32>, is_wanted: &'a dyn Fn(InstrumentId) -> bool) -> Self {
         Self { numbers, is_wanted }
     }
 
-    /// All wanted instruments.
+    /// Selects all wanted instruments.
     pub const fn whole(is_wanted: &'a dyn Fn(InstrumentId) -> bool) -> Self {
         Self::new(0..u32::MAX, is_wanted)
     }
 
-    /// Whether an instrument belongs to it.
+    /// Returns whether an instrument belongs to the part.
     pub fn contains(&self, instrument: InstrumentId) -> bool {
         self.numbers.contains(&instrument.0) && (self.is_wanted)(instrument)
     }
 
-    /// Its instruments among the first `count`.
+    /// Returns the part's instruments among the first `count`.
     pub(crate) fn among(&self, count: usize) -> impl Iterator<Item = InstrumentId> + '_ {
         let end = self.numbers.end.min(u32::try_from(count).unwrap_or(u32::MAX));
         (self.numbers.start..end).map(InstrumentId).filter(|instrument| (self.is_wanted)(*instrument))

@@ -1,6 +1,6 @@
-//! What went into a file, and what did not.
+//! Counts of what a file contains and what was skipped.
 
-/// Why an update gave no record. Every update that leaves no trace in the file is counted under one of these.
+/// Why an update produced no record. Every update without a record is counted under one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(usize)]
 pub enum Skip {
@@ -8,27 +8,27 @@ pub enum Skip {
     NotInSchema,
     /// A book changed, but not within what the schema shows (best level, ten levels, NBBO).
     NothingShownChanged,
-    /// A price level or quote: `mbo` holds orders, and a level is none.
+    /// A price level or quote, which is not an order as `mbo` requires.
     NotOrderByOrder,
-    /// An execution that is not to be counted in volume: the venue reports it again in bulk (Nasdaq's crosses).
+    /// An execution that must not count in volume: the venue reports it again in bulk (Nasdaq's crosses).
     NotPrintable,
     /// A trade without shares or price (an auction that crossed nothing).
     EmptyTrade,
-    /// The order it refers to is not in the book: its addition was lost, or came before the capture.
+    /// The order is not in the book: its addition was lost, or preceded the capture.
     UnknownOrder,
-    /// An order with this reference is in the book already.
+    /// An order with this reference is already in the book.
     DuplicateOrder,
     /// More shares were executed or cancelled than the order had.
     Overfill,
     /// An order or level without price or shares.
     Incomplete,
-    /// The removal of a level that is not there.
+    /// The removal of a level that does not exist.
     UnknownLevel,
-    /// The level and its orders disagree, or a table is full.
+    /// A level and its orders disagree, or a table is full.
     LevelMismatch,
     /// One half of an imbalance without the other.
     HalfImbalance,
-    /// A symbol that cannot be read, or a number that nothing has named.
+    /// An unreadable symbol, or an instrument number that was never named.
     NoInstrument,
 }
 
@@ -50,7 +50,7 @@ impl Skip {
         Self::NoInstrument,
     ];
 
-    /// Its name in reports: `skipped_unknown_order`.
+    /// Returns the reason's name in reports, such as `skipped_unknown_order`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotInSchema => "skipped_not_in_schema",
@@ -70,28 +70,28 @@ impl Skip {
     }
 }
 
-/// What went into a file, and what did not.
+/// The records and bytes of a file, and counts of skipped updates.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
-    /// Updates put.
+    /// Updates taken.
     pub updates: u64,
     /// Records written.
     pub records: u64,
-    /// The length of the file in bytes; 0 before it is finished.
+    /// Length of the file in bytes; 0 until it is finished.
     pub bytes: u64,
-    /// Values that the file cannot hold. In Parquet prices of a billion and more in a decimal(18, 9) and times after the
-    /// year 2262 are null; in every format a size of more than 32 bits is the greatest number.
+    /// Values that the file cannot hold. In Parquet, prices of a billion or more in a decimal(18, 9) and times after the year
+    /// 2262 become null. In every format, a size beyond 32 bits becomes the maximum.
     pub out_of_range: u64,
     pub(crate) skipped: [u64; Skip::ALL.len()],
 }
 
 impl Summary {
-    /// Updates that gave no record for this reason.
+    /// Returns the number of updates skipped for this reason.
     pub const fn skipped(&self, reason: Skip) -> u64 {
         self.skipped[reason as usize]
     }
 
-    /// The reasons that occurred, with how often.
+    /// Returns the reasons that occurred and their counts.
     pub fn all_skipped(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
         Skip::ALL.into_iter().map(|reason| (reason, self.skipped(reason))).filter(|(_, count)| *count > 0)
     }

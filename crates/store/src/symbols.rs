@@ -7,14 +7,14 @@ use tapeworks_market::{Instruments, Symbol};
 /// The symbols of the instruments in a batch, by their numbers in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Symbols<'a> {
-    /// Ours: the number is that of the place plus one.
+    /// Our numbers: the position in the list plus one.
     Listed(&'a [Symbol]),
-    /// A server's, from its symbol mappings.
+    /// A server's numbers, from its symbol mappings.
     Received(&'a HashMap<u32, String>),
 }
 
 impl<'a> Symbols<'a> {
-    /// The symbol of an instrument that has one.
+    /// Returns the symbol of an instrument, if it has one.
     pub(crate) fn of(self, number: u32) -> Option<&'a str> {
         let symbol = match self {
             Self::Listed(symbols) => {
@@ -31,7 +31,7 @@ impl<'a> Symbols<'a> {
 pub(crate) struct Named(usize);
 
 impl Named {
-    /// The symbols that the next batch can name and those before it cannot.
+    /// Returns the symbols that the next batch can name and earlier ones cannot.
     pub(crate) fn more(&mut self, instruments: &Instruments) -> Vec<Symbol> {
         let more = instruments.symbols().get(self.0..).unwrap_or_default().to_vec();
         self.0 += more.len();

@@ -1,14 +1,14 @@
-//! Parquet's encodings of values: bit-packed differences, dictionary keys, definition levels.
+//! Parquet's value encodings: bit-packed differences, dictionary keys, definition levels.
 //!
-//! From "Parquet encoding definitions" (apache/parquet-format, Encodings.md): `DELTA_BINARY_PACKED`, and the hybrid of
-//! run lengths and bit packing. The `parquet` crate has both inside, behind one general writer per value; these write
-//! a page at a time from a slice. Its reader is the oracle of the tests.
+//! From "Parquet encoding definitions" (apache/parquet-format, Encodings.md): `DELTA_BINARY_PACKED`, and the hybrid of run
+//! lengths and bit packing. The `parquet` crate implements both privately, behind a general writer that takes one value at a
+//! time. The functions here write a page at a time from a slice. The crate's reader is the oracle of the tests.
 
-/// Values in a block of differences, and in each of its four miniblocks. The least the format allows.
+/// Values per block of differences, and per miniblock (a quarter of a block): the smallest size that the format allows.
 const BLOCK: usize = 128;
 const MINIBLOCK: usize = 32;
 
-/// Appends `value`, seven bits to a byte (unsigned LEB128).
+/// Appends `value` as unsigned LEB128, seven bits per byte.
 fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -17,15 +17,15 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Small magnitudes to small numbers, whatever their sign.
+/// Maps small magnitudes to small numbers, whatever their sign.
 const fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// Appends the low `width` bits of each of 32 values, the first at the lowest bits.
+/// Appends the low `width` bits of each of 32 values, lowest bits first.
 #[inline]
 fn pack(values: &[u64; MINIBLOCK], width: u32, out: &mut Vec<u8>) {
-    // Each store writes eight bytes, of which the next overwrites what is not yet whole.
+    // Each store writes eight bytes. The next store overwrites the incomplete ones.
     let mut packed = [0u8; MINIBLOCK * 8 + 8];
     let (mut at, mut held, mut bits) = (0, 0u64, 0);
     if width <= 56 {
@@ -55,7 +55,7 @@ fn pack(values: &[u64; MINIBLOCK], width: u32, out: &mut Vec<u8>) {
 
 macro_rules! delta {
     ($name:ident, $signed:ty, $unsigned:ty) => {
-        /// Appends `values` as `DELTA_BINARY_PACKED`. Differences wrap within the type, as the format has it.
+        /// Appends `values` as `DELTA_BINARY_PACKED`. Differences wrap within the type, as the format requires.
         pub(super) fn $name(values: &[$signed], out: &mut Vec<u8>) {
             varint(BLOCK as u64, out);
             varint((BLOCK / MINIBLOCK) as u64, out);
@@ -71,7 +71,7 @@ macro_rules! delta {
                 }
                 let least = deltas.iter().fold(<$signed>::MAX, |least, delta| least.min(*delta));
                 varint(zigzag(i64::from(least)), out);
-                // What is beyond the values of a last block packs as zero and is not read.
+                // Padding after the values of a last block packs as zero and is never read.
                 deltas[block.len()..].fill(least);
                 let widths_at = out.len();
                 out.extend_from_slice(&[0; BLOCK / MINIBLOCK]);
@@ -98,7 +98,7 @@ macro_rules! delta {
 delta!(delta_i32, i32, u32);
 delta!(delta_i64, i64, u64);
 
-/// Appends dictionary keys: their width in bits, then one run when they are all the same, or all bit-packed.
+/// Appends dictionary keys: their width in bits, then one run if all keys are equal, otherwise bit-packed keys.
 pub(super) fn keys(keys: &[u32], out: &mut Vec<u8>) {
     let all = keys.iter().fold(0, |all, key| all | key);
     let width = (u32::BITS - all.leading_zeros()).max(1);
@@ -106,7 +106,7 @@ pub(super) fn keys(keys: &[u32], out: &mut Vec<u8>) {
     hybrid(keys, width, out);
 }
 
-/// Appends which values are defined, with the length before it, as a data page of version 1 has it. None means all.
+/// Appends the definition levels, preceded by their length, as in a version 1 data page. `None` means that all values are defined.
 pub(super) fn definition_levels(count: usize, defined: Option<&[u32]>, out: &mut Vec<u8>) {
     let length_at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_formats_own_example_of_differences_comes_out() {
-        // Encodings.md, DELTA_BINARY_PACKED, example 1: 1 to 5, all differences 1.
+        // Encodings.md, DELTA_BINARY_PACKED, example 1: the values 1 to 5, whose differences are all 1.
         let mut out = Vec::new();
         delta_i32(&[1, 2, 3, 4, 5], &mut out);
         assert_eq!(out, [0x80, 0x01, 4, 5, 2, 2, 0, 0, 0, 0]);

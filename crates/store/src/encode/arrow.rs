@@ -1,7 +1,7 @@
-//! Record batches of Apache Arrow.
+//! Apache Arrow record batches.
 //!
-//! The columns are those of a Parquet file: names, order, types, nulls. Texts are dictionaries that grow: a batch shares its
-//! texts with the batch before unless it has a new one.
+//! The columns are those of a Parquet file: names, order, types, nulls. Texts are growing dictionaries: a batch shares its
+//! texts with the previous batch unless it adds a new one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::symbols::Symbols;
 
-/// The columns of a record type. `has_origin`: whether the batches have sequences and lines.
+/// Returns the columns of a record type. `has_origin`: whether the batches have sequences and lines.
 pub(crate) fn schema_of<R: Row>(schema: Schema, prices: Prices, has_origin: bool) -> SchemaRef {
     let columns = columns::describe::<R>(prices, has_origin);
     let fields: Vec<Field> = columns.iter().map(arrays::field).collect();
@@ -30,7 +30,7 @@ pub(crate) fn schema_of<R: Row>(schema: Schema, prices: Prices, has_origin: bool
     Arc::new(ArrowSchema::new_with_metadata(fields, metadata))
 }
 
-/// Makes record batches of rows.
+/// Converts rows to record batches.
 pub(crate) struct Batcher {
     schema: SchemaRef,
     prices: Prices,
@@ -47,7 +47,7 @@ impl Batcher {
         Self { schema, prices, dictionaries, keys, arrays, scratch }
     }
 
-    /// A batch of all rows, and how many values had to become null.
+    /// Converts all rows to a batch. Also returns the number of values that became null.
     pub(crate) fn batch<R: Row>(
         &mut self,
         rows: &Rows<R>,

@@ -1,9 +1,8 @@
 //! DBN, version 3.
 //!
-//! The head of a DBN file has the time range and the symbols, which are known at the end. So the records go to a
-//! scratch file, and at the end the file is put together: head, then the scratch file as it is. For a compressed file
-//! both are Zstandard frames; a file of several frames is one stream (RFC 8878, section 3.1), and that is how
-//! Databento's own readers take it.
+//! The head of a DBN file contains the time range and the symbols, which are known only at the end. The records therefore go
+//! to a scratch file, and the file is assembled at the end: the head, then the scratch file unchanged. In a compressed file,
+//! both are Zstandard frames. Several frames form one stream (RFC 8878, section 3.1), and Databento's own readers accept it.
 
 use std::num::NonZeroU64;
 
@@ -19,7 +18,7 @@ use crate::schema::Schema;
 use crate::summary::Summary;
 use crate::target::{Output, Target};
 
-/// The dataset of a file with records of more than one feed, or of one that DBN has no name for. At most 15 bytes.
+/// The dataset name of a file whose records come from several feeds, or from a feed that DBN has no name for. At most 15 bytes.
 const MANY_FEEDS: &str = "TAPEWORKS.MULTI";
 
 /// Writes DBN.
@@ -27,7 +26,7 @@ pub(crate) struct Binary {
     records: DbnRecordEncoder<Output>,
     schema: Schema,
     zstd_level: Option<i32>,
-    /// The least and greatest time by which records are ordered.
+    /// The earliest and latest time, by the time that orders the records.
     first: u64,
     last: u64,
     publishers: Vec<u16>,
@@ -36,7 +35,7 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// `output` is that of the scratch file for the records.
+    /// Creates an encoder. `output` is the scratch file for the records.
     pub(crate) fn new(output: Output, schema: Schema, zstd_level: Option<i32>) -> Self {
         Self {
             records: DbnRecordEncoder::new(output),
@@ -84,7 +83,7 @@ impl Binary {
     }
 }
 
-/// The day of a time, UTC; every `u64` of nanoseconds is before the year 2600.
+/// Returns the UTC day of a time; every `u64` of nanoseconds is before the year 2600.
 fn date(nanos: u64) -> Date {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(nanos)).map_or(Date::MIN, OffsetDateTime::date)
 }

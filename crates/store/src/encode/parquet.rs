@@ -1,13 +1,13 @@
-//! Parquet: see the [crate's documentation](crate#parquet) for what the columns are.
+//! Parquet: the [crate's documentation](crate#parquet) describes the columns.
 //!
-//! The `parquet` crate writes page headers, row groups and the footer; the pages themselves are encoded here, a batch
-//! of records at a time, straight from the records. Its own column writers take values one by one through a hash table
-//! for every text, which alone costs more than the whole of this.
+//! The `parquet` crate writes page headers, row groups and the footer. The pages are encoded here, a batch at a time,
+//! directly from the records. The crate's own column writers pass each value through a hash table for every text, which alone
+//! costs more than all of the encoding here.
 //!
 //! # Cost
-//! Each batch gives one page per column. Numbers are bit-packed differences, texts keys of a dictionary; both leave
-//! little for a compressor to do. Least and greatest values are kept for times only, per row group. A row group of
-//! [`ROW_GROUP`] records is kept in memory, encoded (15 to 20 bytes for an `mbo` record), until it is full.
+//! Each batch produces one page per column. Numbers are bit-packed differences and texts are dictionary keys, so a compressor
+//! gains little. Minimum and maximum are kept for times only, per row group. A row group of [`ROW_GROUP`] records stays in
+//! memory, encoded (15 to 20 bytes per `mbo` record), until it is full.
 
 mod apart;
 
@@ -35,7 +35,7 @@ use crate::target::{Output, Target};
 
 pub(crate) use apart::ParquetApart;
 
-/// Records in a row group, to the batch.
+/// Records in a row group, rounded up to whole batches.
 const ROW_GROUP: u64 = 1 << 18;
 
 /// Writes Parquet.
@@ -44,25 +44,25 @@ pub(crate) struct Parquet {
     dictionaries: Vec<Dictionary>,
     keys: Vec<Vec<u32>>,
     tools: Tools,
-    /// Records in the row group that is being written.
+    /// Records in the current row group.
     records: u64,
     groups: RowGroups,
 }
 
-/// What a batch is encoded with, used again for the next.
+/// The tools for encoding a batch, reused for the next one.
 struct Tools {
     press: Press,
     scratch: Scratch,
 }
 
-/// Writes row groups to a file, of batches that are encoded.
+/// Writes encoded batches to a file as row groups.
 struct RowGroups {
     writer: SerializedFileWriter<Output>,
     columns: Arc<[ColumnDescPtr]>,
     press: Press,
-    /// The batches of the row group that is not written yet.
+    /// The batches of the current row group.
     batches: Vec<Pages>,
-    /// To be used again.
+    /// Reused memory.
     spare: Vec<Pages>,
 }
 
@@ -89,7 +89,7 @@ fn field(column: &Description) -> Result<Type, ParquetError> {
     }
 }
 
-/// Begins a file. `has_origin`: whether the batches have sequences and lines.
+/// Starts a file. `has_origin`: whether the batches have sequences and lines.
 fn begin<R: Row>(
     output: Output,
     schema: Schema,
@@ -101,11 +101,11 @@ fn begin<R: Row>(
     let record = Type::group_type_builder("schema").with_fields(fields?).build()?;
     let key = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
     let properties = WriterProperties::builder()
-        // Nothing of the build is written, so that the same input gives the same bytes.
+        // The build is not recorded, so that the same input gives the same bytes.
         .set_created_by("tapeworks".to_owned())
         .set_key_value_metadata(Some(vec![
             key("tapeworks:schema", schema.to_string()),
-            // The key under which DBN's own Parquet files have it.
+            // The key that DBN's own Parquet files use.
             key("databento:fixed_price_scale", Price::ONE.to_string()),
         ]))
         .build();
@@ -123,7 +123,7 @@ fn press(options: &Options) -> Result<Press, Failure> {
     }))
 }
 
-/// An empty dictionary for each column.
+/// Returns an empty dictionary for each column.
 fn dictionaries_of(columns: &[ColumnDescPtr]) -> Vec<Dictionary> {
     columns.iter().map(|_| Dictionary::default()).collect()
 }
@@ -135,7 +135,7 @@ impl Tools {
 }
 
 impl RowGroups {
-    /// Writes the batches as a row group with these dictionaries, if there are some.
+    /// Writes the batches, if any, as a row group with these dictionaries.
     fn write(&mut self, dictionaries: Vec<Dictionary>) -> Result<(), Failure> {
         if self.batches.is_empty() {
             return Ok(());
@@ -171,7 +171,7 @@ impl Parquet {
         Ok(Self { prices, dictionaries, keys, tools, records: 0, groups })
     }
 
-    /// Writes a batch. Returns how many values had to be written as null.
+    /// Writes a batch. Returns the number of values written as null.
     pub(crate) fn put<R: Row>(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) -> Result<u64, Failure> {
         if rows.len() == 0 {
             return Ok(0);
@@ -198,7 +198,7 @@ impl Parquet {
         self.groups.write(std::mem::replace(&mut self.dictionaries, empty))
     }
 
-    /// Writes the footer.
+    /// Writes the last row group and the footer.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         self.write_group()?;
         self.groups.end()

@@ -1,4 +1,4 @@
-//! CSV and JSON, by the `dbn` crate's encoders, with the symbol in the last column or field.
+//! CSV and JSON from the `dbn` crate's encoders, with the symbol as the last column or field.
 
 use dbn::encode::{CsvEncoder, EncodeRecordTextExt, JsonEncoder};
 use tapeworks_market::Instruments;
@@ -26,7 +26,7 @@ impl Csv {
     }
 }
 
-/// Writes a JSON object per line.
+/// Writes one JSON object per line.
 pub(crate) struct Json(JsonEncoder<Output>);
 
 impl Json {

@@ -1,8 +1,8 @@
-//! Records to Parquet columns.
+//! Converts records to Parquet columns.
 //!
-//! A record type lists its columns once, as calls on [`Columns`]: name, kind, and how to read the field. The same
-//! list describes the columns when the file is opened, and encodes a page of each for every batch. A column of a
-//! batch is one loop over the records into an array that stays in the first-level cache, and one loop that encodes it.
+//! A record type lists its columns once, as calls on [`Columns`]: name, kind, and how to read the field. The same list
+//! describes the columns when the file is opened and encodes a page of each for every batch. Each column of a batch runs one
+//! loop over the records into an array that stays in the first-level cache, and one loop that encodes the array.
 
 use std::collections::HashMap;
 use std::ffi::c_char;
@@ -21,10 +21,10 @@ use crate::column::{Description, Kind};
 use crate::options::Prices;
 use crate::symbols::Symbols;
 
-/// The first magnitude, in 1e-9, that a decimal of 18 digits does not hold.
+/// The smallest magnitude, in 1e-9, that exceeds an 18-digit decimal.
 const DECIMAL_LIMIT: u64 = 1_000_000_000_000_000_000;
 
-/// Arrays that each column of each batch uses again.
+/// Arrays reused for each column of each batch.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     narrow: Vec<i32>,
@@ -34,7 +34,7 @@ pub(crate) struct Scratch {
     defined: Vec<u32>,
 }
 
-/// Where the columns go.
+/// The destination of the columns.
 enum To<'a> {
     Description(&'a mut Vec<Description>),
     Pages {
@@ -45,7 +45,7 @@ enum To<'a> {
         press: &'a mut Press,
         scratch: &'a mut Scratch,
     },
-    /// Arrays of Arrow.
+    /// Arrow arrays.
     #[cfg(feature = "arrow")]
     Arrays {
         /// The keys of the text columns.
@@ -53,7 +53,7 @@ enum To<'a> {
         arrays: &'a mut Arrays,
         scratch: &'a mut Scratch,
     },
-    /// The keys of the text columns, by the columns' dictionaries.
+    /// Keys of the text columns, from the columns' dictionaries.
     Keys {
         dictionaries: IterMut<'a, Dictionary>,
         keys: IterMut<'a, Vec<u32>>,
@@ -75,11 +75,11 @@ struct Target<'a> {
     prices: Prices,
     to: To<'a>,
     result: Result<(), ParquetError>,
-    /// Values that were written as null as the column cannot hold them.
+    /// Values written as null because the column cannot hold them.
     out_of_range: u64,
 }
 
-/// Where the values of one column go.
+/// The destination of one column's values.
 enum ColumnOutput<'p> {
     Page {
         column: &'p ColumnDescPtr,
@@ -94,7 +94,7 @@ enum ColumnOutput<'p> {
 }
 
 impl ColumnOutput<'_> {
-    /// Puts `rows` values, of which those that are defined are in `values`; `range`: the least and the greatest.
+    /// Writes a column of `rows` values. `values` holds the defined ones, and `range` is their minimum and maximum.
     fn put(
         self,
         rows: (usize, Option<&[u32]>),
@@ -123,21 +123,21 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// Puts the values in `narrow` that are not `none`.
+    /// Writes the values in `narrow`; `none` becomes null.
     fn put_narrow(self, none: Option<i32>) {
         let Self { rows, output, scratch: Scratch { narrow, defined, .. }, result, .. } = self;
         let defined = none.and_then(|none| keep_defined(narrow, defined, |value| value != none));
         *result = output.put((rows, defined), &Values::Narrow(narrow), None);
     }
 
-    /// Puts the values in `wide` that are not `none`.
+    /// Writes the values in `wide`; `none` becomes null.
     fn put_wide(self, none: Option<i64>) {
         let Self { rows, output, scratch: Scratch { wide, defined, .. }, result, .. } = self;
         let defined = none.and_then(|none| keep_defined(wide, defined, |value| value != none));
         *result = output.put((rows, defined), &Values::Wide(wide), None);
     }
 
-    /// Puts the values in `wide`, which are times.
+    /// Writes the values in `wide` as times.
     fn put_times(self) {
         let Self { rows, output, scratch: Scratch { wide, defined, .. }, result, out_of_range, .. } = self;
         // A signed number of nanoseconds ends in 2262.
@@ -148,7 +148,7 @@ impl Place<'_> {
         *result = output.put((rows, defined), &Values::Wide(wide), range);
     }
 
-    /// Puts the values in `wide`, which are prices.
+    /// Writes the values in `wide` as prices.
     fn put_prices(self) {
         let Self { rows, prices, output, scratch, result, out_of_range } = self;
         let Scratch { wide, floating, defined, .. } = scratch;
@@ -175,7 +175,7 @@ fn fill<T>(array: &mut Vec<T>, values: impl Iterator<Item = T>) {
     array.extend(values);
 }
 
-/// Drops the values that are not defined and returns where they were; None when all are defined.
+/// Drops undefined values and returns which positions were defined; `None` if all were.
 fn keep_defined<'d, T: Copy>(
     values: &mut Vec<T>,
     defined: &'d mut Vec<u32>,
@@ -190,7 +190,7 @@ fn keep_defined<'d, T: Copy>(
     Some(defined)
 }
 
-/// How many values are neither undefined nor what the column can hold.
+/// Counts the values that are defined but do not fit the column.
 fn count_lost(values: &[i64], is_held: impl Fn(i64) -> bool, undefined: i64) -> u64 {
     values.iter().filter(|value| !is_held(**value) && **value != undefined).count() as u64
 }
@@ -207,7 +207,7 @@ pub(crate) fn describe<R: Row>(prices: Prices, has_origin: bool) -> Vec<Descript
     description
 }
 
-/// Writes a page of each column, with the keys that [`keys`] found. Returns how many values had to be written as null.
+/// Writes a page of each column, with the keys that [`keys`] found. Returns the number of values written as null.
 pub(crate) fn encode<R: Row>(
     rows: &Rows<R>,
     keys: &[Vec<u32>],
@@ -220,7 +220,7 @@ pub(crate) fn encode<R: Row>(
     all(rows, Symbols::Listed(&[]), prices, to)
 }
 
-/// Makes an array of each column, with the keys that [`keys`] found. Returns how many values had to become null.
+/// Makes an array of each column, with the keys that [`keys`] found. Returns the number of values that became null.
 #[cfg(feature = "arrow")]
 pub(crate) fn arrays<R: Row>(
     rows: &Rows<R>,
@@ -234,8 +234,8 @@ pub(crate) fn arrays<R: Row>(
     all(rows, Symbols::Listed(&[]), prices, to).unwrap_or_default()
 }
 
-/// Finds the keys of the text columns, which depend on the batches before: all else of a batch can be encoded without them.
-/// `dictionaries` has one for each column, text or not, and `keys` gets an array for each text column.
+/// Finds the keys of the text columns, which depend on earlier batches; the rest of a batch can be encoded independently.
+/// `dictionaries` has one entry per column, text or not, and `keys` gets an array per text column.
 pub(crate) fn keys<R: Row>(
     rows: &Rows<R>,
     symbols: Symbols<'_>,
@@ -295,7 +295,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Describes or puts the next column, of text, or returns its dictionary and where to append the keys of its values.
+    /// Describes or writes the next column, a text column, or returns its dictionary and the array for the keys of its values.
     fn keyed(&mut self, name: &str, is_optional: bool) -> Option<(&mut Dictionary, &mut Vec<u32>)> {
         match &mut self.to {
             To::Description(description) => {
@@ -328,7 +328,7 @@ impl<'a> Target<'a> {
 }
 
 impl<R: Row> Columns<'_, R> {
-    /// Numbers of up to 32 bits, of which one value may mean none.
+    /// Adds a column of numbers of up to 32 bits, in which `none` means null.
     fn narrow(&mut self, name: &str, kind: Kind, none: Option<i32>, get: impl Fn(&R) -> i32) {
         if let Some(place) = self.target.column(name, kind, none.is_some()) {
             fill(&mut place.scratch.narrow, self.records.iter().map(get));
@@ -336,7 +336,7 @@ impl<R: Row> Columns<'_, R> {
         }
     }
 
-    /// Numbers of 64 bits, which `put` puts.
+    /// Adds a column of 64-bit numbers, written by `put`.
     fn wide(
         &mut self,
         name: &str,
@@ -367,37 +367,37 @@ impl<R: Row> Columns<'_, R> {
         self.narrow(name, Kind::Signed, None, get);
     }
 
-    /// A number of which the greatest is null.
+    /// Adds a 32-bit number whose maximum means null.
     pub(crate) fn optional_u32(&mut self, name: &str, get: impl Fn(&R) -> u32) {
         self.narrow(name, Kind::Unsigned(32), Some(u32::MAX as i32), |row| get(row) as i32);
     }
 
-    /// A number of 16 bits of which the greatest is null.
+    /// Adds a 16-bit number whose maximum means null.
     pub(crate) fn optional_u16(&mut self, name: &str, get: impl Fn(&R) -> u16) {
         self.narrow(name, Kind::Unsigned(16), Some(i32::from(u16::MAX)), |row| i32::from(get(row)));
     }
 
-    /// A number of 8 bits of which the greatest is null.
+    /// Adds an 8-bit number whose maximum means null.
     pub(crate) fn optional_u8(&mut self, name: &str, get: impl Fn(&R) -> u8) {
         self.narrow(name, Kind::Unsigned(8), Some(i32::from(u8::MAX)), |row| i32::from(get(row)));
     }
 
-    /// A signed number of 16 bits of which the greatest is null.
+    /// Adds a signed 16-bit number whose maximum means null.
     pub(crate) fn optional_i16(&mut self, name: &str, get: impl Fn(&R) -> i16) {
         self.narrow(name, Kind::Signed, Some(i32::from(i16::MAX)), |row| i32::from(get(row)));
     }
 
-    /// A signed number of 8 bits of which the greatest is null.
+    /// Adds a signed 8-bit number whose maximum means null.
     pub(crate) fn optional_i8(&mut self, name: &str, get: impl Fn(&R) -> i8) {
         self.narrow(name, Kind::Signed, Some(i32::from(i8::MAX)), |row| i32::from(get(row)));
     }
 
-    /// A signed number of which the greatest is null.
+    /// Adds a signed 32-bit number whose maximum means null.
     pub(crate) fn optional_i32(&mut self, name: &str, get: impl Fn(&R) -> i32) {
         self.narrow(name, Kind::Signed, Some(i32::MAX), get);
     }
 
-    /// A signed number of 64 bits of which the greatest is null.
+    /// Adds a signed 64-bit number whose maximum means null.
     pub(crate) fn optional_i64(&mut self, name: &str, get: impl Fn(&R) -> i64) {
         self.wide(name, Kind::Long, true, get, |place| place.put_wide(Some(i64::MAX)));
     }
@@ -406,17 +406,17 @@ impl<R: Row> Columns<'_, R> {
         self.wide(name, Kind::Unsigned(64), false, |row| get(row) as i64, |place| place.put_wide(None));
     }
 
-    /// A time in nanoseconds UTC; undefined is null.
+    /// Adds a time in nanoseconds UTC; an undefined time is null.
     pub(crate) fn time(&mut self, name: &str, get: impl Fn(&R) -> u64) {
         self.wide(name, Kind::Time, true, |row| get(row) as i64, |place| place.put_times());
     }
 
-    /// A price in 1e-9; undefined is null.
+    /// Adds a price in 1e-9; an undefined price is null.
     pub(crate) fn price(&mut self, name: &str, get: impl Fn(&R) -> i64) {
         self.wide(name, Kind::Price(self.target.prices), true, get, |place| place.put_prices());
     }
 
-    /// One letter, as text; what is not printable ASCII is null.
+    /// Adds a letter as text; anything but printable ASCII is null.
     pub(crate) fn letter(&mut self, name: &str, get: impl Fn(&R) -> c_char) {
         if let Some((dictionary, keys)) = self.target.keyed(name, true) {
             let key = |row| dictionary.key_of_number(u32::from(get(row) as u8), printable);
@@ -424,14 +424,14 @@ impl<R: Row> Columns<'_, R> {
         }
     }
 
-    /// Text; what is empty is null.
+    /// Adds a text; an empty text is null.
     pub(crate) fn text(&mut self, name: &str, get: impl Fn(&R) -> &str) {
         if let Some((dictionary, keys)) = self.target.keyed(name, true) {
             keys.extend(self.records.iter().map(|row| dictionary.key_of_text(get(row))));
         }
     }
 
-    /// The columns beside the record: the symbol and, for records of one message, its channel sequence and line.
+    /// Adds the columns outside the record: the symbol and, for records of one message, its channel sequence and line.
     fn beside(&mut self, rows: &Rows<R>, symbols: Symbols<'_>) {
         let symbol = |number: u32| symbols.of(number);
         if let Some((dictionary, keys)) = self.target.keyed("symbol", true) {
@@ -455,7 +455,7 @@ impl<R: Row> Columns<'_, R> {
 /// The names of the lines, by number.
 const LINES: [&str; 4] = ["A", "B", "recovery", "snapshot"];
 
-/// Printable ASCII from the space on, to take a letter's text from.
+/// Printable ASCII, starting with the space; the source of each letter's text.
 const PRINTABLE: &str = concat!(
     " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`",
     "abcdefghijklmnopqrstuvwxyz{|}~"

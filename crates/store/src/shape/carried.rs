@@ -1,20 +1,20 @@
-//! State of records that no book has: last trades.
+//! State that the books do not keep: last trades.
 
 use tapeworks_market::price::UNDEFINED_PRICE;
 use tapeworks_market::{InstrumentId, NbboUpdate, Publisher, Side};
 
 use super::{Trade, trade_of};
 
-/// All venues together, where something is kept by venue.
+/// The publisher that stands for all venues together.
 pub(super) const ALL_VENUES: Publisher = Publisher(0);
 
-/// The last trade of an instrument, and the last event that was written of it.
+/// The last trade of an instrument, and the last event recorded for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last {
     pub(super) trade: Trade,
-    /// When the last trade was.
+    /// Time of the last trade.
     pub(super) traded_at: u64,
-    /// The feed of the last event that traded or changed the NBBO; [`ALL_VENUES`] where there was none.
+    /// Feed of the last event that traded or changed the NBBO; [`ALL_VENUES`] if there was none.
     pub(super) publisher: Publisher,
     pub(super) flags: u8,
 }
@@ -27,25 +27,26 @@ pub(super) const NOTHING: Last = Last {
     flags: 0,
 };
 
-/// State of a [`RecordBuilder`](crate::live::RecordBuilder) besides books and NBBO: the last trade of every instrument, by feed and of all feeds.
+/// State of a [`RecordBuilder`](crate::live::RecordBuilder) besides books and NBBO: the last trade of every instrument, per
+/// feed and over all feeds.
 ///
-/// Cost: per update that trades or changes an NBBO one line or two; a compare for others. 32 bytes for each instrument of each
-/// feed that trades.
+/// Cost: one or two cache lines per update that trades or changes an NBBO; a compare for other updates. 32 bytes per
+/// instrument of each feed that trades.
 #[derive(Clone, Default, Debug)]
 pub struct Carried {
-    /// By instrument; the first that appear are in front.
+    /// Indexed by instrument. Feeds are in order of first appearance.
     feeds: Vec<(Publisher, Vec<Last>)>,
 }
 
-/// What is carried on of an instrument, as plain values: its number, the price (1e-9) and size of the last trade, DBN's letter of its
-/// side, when it was (ns), the feed and the flags of the last event that was recorded.
+/// The carried state of an instrument as plain values: its number, the price (1e-9) and size of the last trade, DBN's letter
+/// of its side, its time (ns), and the feed and flags of the last recorded event.
 pub type LastImage = (u32, i64, u32, u8, u64, u16, u8);
 
-/// What is carried on, as plain values, by feed; feed 0 stands for all.
+/// The carried state as plain values, by feed; feed 0 stands for all.
 pub type CarriedImage = Vec<(u16, Vec<LastImage>)>;
 
 impl Carried {
-    /// Takes note of an update.
+    /// Notes an update.
     #[inline]
     pub fn note(&mut self, update: &NbboUpdate<'_>) {
         let trade = trade_of(&update.book).ok();
@@ -81,13 +82,13 @@ impl Carried {
         &mut instruments[instrument.index()]
     }
 
-    /// What is carried on of an instrument at a feed, or at [`ALL_VENUES`].
+    /// Returns the carried state of an instrument at a feed, or at [`ALL_VENUES`].
     pub(super) fn last(&self, publisher: Publisher, instrument: InstrumentId) -> Last {
         let feed = self.feeds.iter().find(|(feed, _)| *feed == publisher);
         feed.and_then(|(_, instruments)| instruments.get(instrument.index())).copied().unwrap_or(NOTHING)
     }
 
-    /// It as plain values.
+    /// Returns the state as plain values.
     pub fn image(&self) -> CarriedImage {
         let of_feed = |(feed, instruments): &(Publisher, Vec<Last>)| {
             let known = instruments.iter().enumerate();
@@ -103,7 +104,7 @@ impl Carried {
         self.feeds.iter().map(of_feed).collect()
     }
 
-    /// What the image was made of; `None` when an instrument in it is beyond the number of `instruments`, or a side is none.
+    /// Rebuilds the state from an image. Returns `None` if an instrument is not below `instruments`, or a side is invalid.
     pub fn from_image(image: &CarriedImage, instruments: usize) -> Option<Self> {
         let mut carried = Self::default();
         for (feed, known) in image {

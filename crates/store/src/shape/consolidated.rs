@@ -1,8 +1,8 @@
 //! `cmbp-1`: the synthetic NBBO.
 //!
-//! One record for every change of an instrument's NBBO, and one for every trade with the NBBO right before it. The
-//! record's publisher is the feed whose event it was; `bid_pb` and `ask_pb` are the first venue at each best price,
-//! and the sizes are those of all venues at it. MAYBE_BAD_BOOK is set while one of them may be wrong.
+//! One record for every change of an instrument's NBBO, and one for every trade with the NBBO right before it. The record's
+//! publisher is the feed that sent the event. `bid_pb` and `ask_pb` are the first venue at each best price, and the sizes are
+//! summed over all venues at that price. MAYBE_BAD_BOOK is set while any of these venues may be wrong.
 
 use std::ffi::c_char;
 
@@ -20,7 +20,7 @@ use crate::summary::Skip;
 /// Makes `cmbp-1` records.
 #[derive(Debug, Default)]
 pub(crate) struct Consolidated {
-    /// By instrument, the NBBO of its last record.
+    /// The NBBO of each instrument's last record.
     last: Vec<ConsolidatedBidAskPair>,
 }
 
@@ -105,7 +105,7 @@ impl Shape for Consolidated {
                 (Action::Modify, book_price(book), event.size)
             }
             _ if clears(event) => (Action::Clear, UNDEFINED_PRICE, 0),
-            // A halt, an opening, a new round lot, a gap: the NBBO changed and no order did.
+            // A halt, an opening, a new round lot, or a gap changed the NBBO without an order.
             _ => (Action::Modify, UNDEFINED_PRICE, 0),
         };
         let side = if price == UNDEFINED_PRICE { Side::None } else { event.side };

@@ -1,11 +1,11 @@
-//! `bbo-1s`, `bbo-1m`, `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h` and `ohlcv-1d`: one record per interval, venue and instrument. `cbbo-1s` and `cbbo-1m`: one per
-//! interval and instrument, of the synthetic NBBO.
+//! `bbo-1s`, `bbo-1m`, `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h` and `ohlcv-1d`: one record per interval, venue and instrument.
+//! `cbbo-1s` and `cbbo-1m`: one per interval and instrument, from the synthetic NBBO.
 //!
-//! The clock is the receive time of the updates, so a file says what was known at each boundary. When it passes one,
-//! the records of the interval come in the order of publisher, then instrument. As in DBN, an interval without
-//! change of the best bid or offer and without trade gives no record; the last trade is carried forward, and so is
-//! the best bid and offer. An update that is late stays in the interval that runs. The end of the input ends the
-//! last interval. With a window of time, an interval has a record if it ends in the window, even if the change came earlier.
+//! The clock is the receive time of the updates, so a file shows what was known at each boundary. When the clock passes a
+//! boundary, the records of the interval are written in order of publisher, then instrument. As in DBN, an interval without a
+//! trade or a change of the best bid or offer produces no record; the last trade and the best bid and offer are carried
+//! forward. A late update counts in the current interval. The end of the input ends the last interval. With a time window, an
+//! interval of quotes has a record if it ends in the window, even if the change came earlier; bars ignore the window.
 
 use std::ops::Range;
 
@@ -24,13 +24,13 @@ use crate::rows::Rows;
 use crate::state::{Part, State};
 use crate::summary::Skip;
 
-/// Finds when an interval is over.
+/// Finds the end of each interval.
 #[derive(Debug)]
 struct Clock {
     width_ns: u64,
-    /// The end of the interval that runs.
+    /// End of the current interval.
     end: Option<u64>,
-    /// The intervals of quotes that end in it have records; `None`: all.
+    /// If set, only quote intervals that end in the window have records.
     window: Option<Range<Nanos>>,
 }
 
@@ -39,12 +39,12 @@ impl Clock {
         Self { width_ns, end: None, window: None }
     }
 
-    /// Whether the interval that ended at `end` has records.
+    /// Returns whether the interval that ended at `end` has records.
     fn is_shown(&self, end: u64) -> bool {
         self.window.as_ref().is_none_or(|window| window.contains(&Nanos(end)))
     }
 
-    /// The end of the interval that `event` shows to be over.
+    /// Returns the end of the interval that `event` completes, if any.
     #[inline]
     fn tick(&mut self, event: &Event) -> Option<u64> {
         let now = event.ts_recv.0;
@@ -56,10 +56,10 @@ impl Clock {
     }
 }
 
-/// What runs in the current interval, by venue and instrument.
+/// State of the current interval, by venue and instrument.
 #[derive(Debug)]
 struct Running<T> {
-    /// In the order of publishers.
+    /// In publisher order.
     venues: Vec<VenueState<T>>,
 }
 
@@ -67,7 +67,7 @@ struct Running<T> {
 struct VenueState<T> {
     publisher: Publisher,
     instruments: Vec<T>,
-    /// Those with a record at the end of the interval.
+    /// Instruments with a record at the end of the interval.
     touched: Vec<InstrumentId>,
 }
 
@@ -81,7 +81,7 @@ impl<T: Clone> Running<T> {
         &mut self.venues[place]
     }
 
-    /// Hands over what was touched, in order, and begins a new interval.
+    /// Passes the touched instruments to `each`, in order, and starts a new interval.
     fn take_touched(&mut self, mut each: impl FnMut(Publisher, InstrumentId, &mut T)) {
         for venue in &mut self.venues {
             venue.touched.sort_unstable();
@@ -106,7 +106,7 @@ impl<T: Clone> VenueState<T> {
 struct Quote {
     best: BidAskPair,
     trade: Trade,
-    /// When the last trade was.
+    /// Time of the last trade.
     traded_at: u64,
     sequence: u32,
     flags: u8,
@@ -130,7 +130,7 @@ pub(crate) struct Quotes {
     running: Running<Quote>,
 }
 
-/// A record of `quote` as it is at `time`.
+/// Returns a record of `quote` at `time`.
 fn bbo(
     rtype: u8,
     publisher: Publisher,
@@ -167,10 +167,10 @@ impl Quotes {
         });
     }
 
-    /// Takes an update, and makes the records of an interval that it shows to be over.
+    /// Takes an update, and makes the records of an interval that it completes.
     ///
     /// # Errors
-    /// Why there is nothing to take, if the event is a trade.
+    /// Why the update is skipped, if it is a trade.
     #[inline]
     fn take(&mut self, book: &BookUpdate<'_>, each: impl FnMut(BboMsg)) -> Result<(), Skip> {
         if let Some(end) = self.clock.tick(book.event) {
@@ -192,7 +192,7 @@ impl Quotes {
         Ok(())
     }
 
-    /// Takes what `event` changed for its instrument.
+    /// Applies the changes of `event` to its instrument.
     fn change(&mut self, event: &Event, best: Option<BidAskPair>, trade: Option<Trade>) {
         let venue = self.running.venue(event.publisher);
         let quote = venue.instrument(event.instrument, &NO_QUOTE);
@@ -209,7 +209,7 @@ impl Quotes {
         }
     }
 
-    /// Empties the quotes of the instrument, or of all at the venue.
+    /// Clears the quote of the instrument, or all quotes of the venue.
     #[cold]
     #[inline(never)]
     fn clear(&mut self, book: &BookUpdate<'_>) {
@@ -317,9 +317,9 @@ impl Shape for Quotes {
 struct ConsolidatedQuote {
     best: ConsolidatedBidAskPair,
     trade: Trade,
-    /// When the last trade was.
+    /// Time of the last trade.
     traded_at: u64,
-    /// The feed of the last event that changed one of them.
+    /// Feed of the last event that changed either.
     publisher: Publisher,
     flags: u8,
     is_touched: bool,
@@ -361,10 +361,10 @@ impl ConsolidatedQuotes {
         });
     }
 
-    /// Takes an update, and makes the records of an interval that it shows to be over.
+    /// Takes an update, and makes the records of an interval that it completes.
     ///
     /// # Errors
-    /// Why there is nothing to take, if the event is a trade.
+    /// Why the update is skipped, if it is a trade.
     #[inline]
     fn take(&mut self, update: &NbboUpdate<'_>, each: impl FnMut(CbboMsg)) -> Result<(), Skip> {
         if let Some(end) = self.clock.tick(update.book.event) {
@@ -382,7 +382,7 @@ impl ConsolidatedQuotes {
         Ok(())
     }
 
-    /// Takes what `update` changed; returns the quote of its instrument, and whether it is new in this interval.
+    /// Applies the changes of `update`. Returns the quote of its instrument, and whether it is the first change in this interval.
     fn change(&mut self, update: &NbboUpdate<'_>, trade: Option<Trade>) -> (&mut ConsolidatedQuote, bool) {
         let event = update.book.event;
         let venue = self.running.venue(ALL_VENUES);
@@ -399,7 +399,7 @@ impl ConsolidatedQuotes {
     }
 }
 
-/// A record of `quote` as it is at `time`.
+/// Returns a record of `quote` at `time`.
 fn cbbo(rtype: u8, instrument: InstrumentId, quote: &ConsolidatedQuote, time: u64, flags: u8) -> CbboMsg {
     let number = instrument_number(instrument);
     CbboMsg {
@@ -486,7 +486,7 @@ struct Bar {
     volume: u64,
 }
 
-/// Makes `ohlcv-1s` records, and those of longer bars.
+/// Makes `ohlcv-1s` records and longer bars.
 #[derive(Debug)]
 pub(crate) struct Bars {
     rtype: u8,

@@ -5,18 +5,18 @@
 //! | addition | `A` | |
 //! | cancellation | `C` | with the shares cancelled, or all that were left |
 //! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
-//! | change of an order that keeps its id | `M` | readers of DBN leave it its priority if its price stays and its size does not grow |
-//! | a change to the price, shares and priority that it has | | |
-//! | the same, where the venue says otherwise about its priority | `C`, `A` | |
+//! | change of an order that keeps its id | `M` | DBN readers preserve its priority if its price is unchanged and its size does not grow |
+//! | a change to the price, shares and priority that it already has | | |
+//! | the same, but the venue reports a different priority | `C`, `A` | |
 //! | execution or cancellation of more than the order has, replacement by an order that the book refuses | `C` | the order leaves |
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
-//! | execution that is not printable | `F`, `C` | the auction's own message reports the trade once for all |
+//! | non-printable execution | `F`, `C` | the auction's own message reports the trade once for all |
 //! | trade of a hidden order, auction | `T` | |
 //! | clearing | `R` | one for each instrument that the feed lists |
 //!
-//! Only the last record of an event carries LAST. `T` and `F` never change a book; the `C` that follows does, at the
-//! price of the order. Price levels and quotes are no orders: they are counted and left to `mbp-1` and `mbp-10`
-//! rather than written as orders that do not exist.
+//! Only the last record of an event carries LAST. `T` and `F` never change a book; the `C` that follows does, at the price of
+//! the order. Price levels and quotes are not orders: they are counted and left to `mbp-1` and `mbp-10`, because writing them
+//! here would invent orders.
 
 use std::ffi::c_char;
 
@@ -54,7 +54,7 @@ fn record(event: &Event, order: Order) -> MboMsg {
         price: order.price,
         size: order.size,
         flags: FlagSet::from(order.flags),
-        // DBN has one byte: a channel beyond it has the greatest number, not another channel's.
+        // DBN has one byte. A larger channel number saturates, so that it cannot be mistaken for another channel.
         channel_id: u8::try_from(event.channel).unwrap_or(u8::MAX),
         action: order.action as u8 as c_char,
         side: letter(order.side),
@@ -79,7 +79,7 @@ impl Shape for Orders {
         let price = price_e9(event.price);
         match event.kind {
             EventKind::Add | EventKind::Cancel | EventKind::Delete => {
-                // The book has filled in the order's side and price, and the whole size of a deleted order.
+                // The book has filled in the order's side and price, and the full size of a deleted order.
                 let action = if event.kind == EventKind::Add { Action::Add } else { Action::Cancel };
                 let order = Order { id: event.order_id, price, size, action, side, flags };
                 rows.push(record(event, order), event);
@@ -133,8 +133,8 @@ impl Shape for Orders {
     }
 }
 
-/// Whether a replacement is what DBN calls a modification: of an order that keeps its id, and its priority if its price stays and its
-/// size does not grow.
+/// Returns whether a replacement is a modification in DBN's sense: the order keeps its id, and it keeps its priority if its
+/// price is unchanged and its size does not grow.
 #[inline]
 fn is_modification(event: &Event, before: &tapeworks_market::orders::Order) -> bool {
     let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
@@ -143,8 +143,8 @@ fn is_modification(event: &Event, before: &tapeworks_market::orders::Order) -> b
 }
 
 impl Orders {
-    /// An update that the book did not apply. It may have taken an order out all the same: more was executed than the order
-    /// had, or what should replace it was refused. That is a cancellation, so that a reader's book loses the order too.
+    /// Handles an update that the book did not apply. The update may still have removed an order, if more was executed than
+    /// the order had or its replacement was refused. Write a cancellation then, so that a reader's book loses the order too.
     #[cold]
     #[inline(never)]
     fn refused(book: &BookUpdate<'_>, rows: &mut Rows<MboMsg>) {

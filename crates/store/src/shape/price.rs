@@ -1,12 +1,12 @@
 //! `trades`, `tbbo`, `mbp-1` and `mbp-10`: trades and price levels.
 //!
-//! A trade is written with the levels right before it took effect, as DBN has it (so that each trade stands beside the
-//! quote it met), a change of the book with the levels right after. An execution that changes what is shown therefore
-//! gives two records: `T`, then `C` with LAST. A replacement is `M` with the new price and size; a price level or
-//! quote is `M`, or `C` when it empties the level; a clearing is `R`.
+//! A trade is written with the levels right before it took effect, as in DBN, so that each trade appears with the quote it
+//! met. A book change is written with the levels right after it. An execution that changes the shown levels therefore
+//! produces two records: `T`, then `C` with LAST. A replacement is `M` with the new price and size; a price level or quote is
+//! `M`, or `C` if it empties the level; a clearing is `R`.
 //!
-//! A book changes even when an event does not fit it (more executed than was there): the levels written are those of
-//! the book, and the event is a change like another.
+//! An inconsistent event (more executed than the order had) still changes the book. The levels written are the book's levels,
+//! and the event is treated like any other change.
 
 use dbn::{BidAskPair, Mbp1Msg};
 use tapeworks_market::book::Outcome;
@@ -22,7 +22,7 @@ use crate::records::{Change, PriceRow};
 use crate::rows::Rows;
 use crate::summary::Skip;
 
-/// Makes records of trades and the changes within `N` levels: none for `trades`.
+/// Makes records of trades and changes within `N` levels; `N` is 0 for `trades`.
 #[derive(Debug)]
 pub(crate) struct Prices<R, const N: usize> {
     clearing: Clearing,
@@ -131,7 +131,7 @@ impl Shape for TradesAtBest {
     }
 }
 
-/// Why an update that changed nothing shown and is no trade (for `reason`) gave no record.
+/// Returns why an update without a record was skipped; `reason` is why it is not a trade.
 const fn reason_for_nothing<const N: usize>(book: &BookUpdate<'_>, reason: Skip) -> Skip {
     match book.event.kind {
         EventKind::Execute | EventKind::Trade => reason,
@@ -150,7 +150,7 @@ const fn reason_for_nothing<const N: usize>(book: &BookUpdate<'_>, reason: Skip)
     }
 }
 
-/// The levels as they were before an execution; for other trades, which change no level, as they are.
+/// Returns the levels before an execution. Other trades change no level, so the current levels apply.
 #[inline]
 fn levels_before<const N: usize>(book: &BookUpdate<'_>) -> [BidAskPair; N] {
     let mut levels = levels::<N>(book);
@@ -180,7 +180,7 @@ fn put_back(levels: &mut [BidAskPair], order: &Order, executed: u32) {
         *count = count.saturating_add(u32::from(is_gone));
         return;
     }
-    // Its level went with it: those behind move back by one.
+    // The level was removed with the order: move the deeper levels back by one.
     let mut carried = (price, executed, 1);
     for pair in levels {
         let (at, size, count) = if is_ask {

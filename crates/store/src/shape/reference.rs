@@ -1,4 +1,4 @@
-//! `status`, `imbalance`, `definition` and `statistics`: what is said of an instrument apart from its book.
+//! `status`, `imbalance`, `definition` and `statistics`: information about an instrument besides its book.
 
 use std::ffi::c_char;
 
@@ -44,7 +44,7 @@ impl Shape for Statuses {
     }
 }
 
-/// Makes `imbalance` records: of two events each.
+/// Makes `imbalance` records, each from two events.
 #[derive(Debug, Default)]
 pub(crate) struct Imbalances {
     first: Option<Event>,
@@ -85,7 +85,7 @@ impl Shape for Imbalances {
     }
 }
 
-/// The price variation's letter has its place in `significant_imbalance`: DBN's `~` when there is none.
+/// Makes a record. The price variation's letter goes to `significant_imbalance`, which is DBN's `~` without one.
 fn record(event: &Event, imbalance: &Imbalance) -> ImbalanceMsg {
     ImbalanceMsg {
         hd: header::<ImbalanceMsg>(dbn::rtype::IMBALANCE, event),
@@ -115,8 +115,8 @@ pub(crate) struct Definitions;
 impl Shape for Definitions {
     type Row = InstrumentDefMsg;
 
-    /// An equity: class `K`, currency USD, CFI `ES` (or `CE` for an exchange-traded product). The venue's own class
-    /// of the issue is in `secsubtype`, and a test security has the group `TEST`.
+    /// Writes an equity: class `K`, currency USD, CFI `ES` (or `CE` for an exchange-traded product). The venue's own class of
+    /// the issue is in `secsubtype`, and a test security has the group `TEST`.
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<InstrumentDefMsg>) {
         let event = update.book.event;
         let Some(definition) = event.definition() else { return rows.skip(Skip::NotInSchema) };
@@ -145,14 +145,14 @@ impl Shape for Definitions {
     }
 }
 
-/// Makes `statistics` records: two of each price bands, the upper one first.
+/// Makes `statistics` records: two for each price band event, upper band first.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics;
 
 impl Shape for Statistics {
     type Row = StatMsg;
 
-    /// A band that does not hold any more, or is not there, is a deletion without a price. The flags are the SIP's letter.
+    /// An expired or missing band is a deletion without a price. The flags are the SIP's letter.
     fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<StatMsg>) {
         let event = update.book.event;
         let Some(bands) = event.price_bands() else { return rows.skip(Skip::NotInSchema) };
@@ -179,7 +179,7 @@ impl Shape for Statistics {
     }
 }
 
-/// Text in a field that ends with a zero; what does not fit is cut.
+/// Copies text to a zero-terminated field, truncating it if necessary.
 fn field<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (to, from) in field.iter_mut().take(N - 1).zip(text.bytes()) {

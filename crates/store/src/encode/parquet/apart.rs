@@ -1,9 +1,9 @@
-//! Parquet whose batches are encoded apart: see [`apart`](crate::apart).
+//! Parquet with batches encoded on other threads: see [`apart`](crate::apart).
 //!
-//! A batch goes through three stages on the thread that has it: its keys, in the order of the batches, as they depend on the
-//! dictionaries; its pages, in any order; its place in the file, in the order of the batches. No thread waits for another's
-//! batch: one that finds earlier batches without keys finds theirs too, and one that finds an earlier batch without pages
-//! leaves its own pages to the thread that has the earlier one.
+//! The thread that takes a batch runs three stages: it finds the keys, in batch order, because they depend on the
+//! dictionaries; it encodes the pages, in any order; and it appends them to the file, in batch order. No thread waits for
+//! another thread's batch. If earlier batches have no keys yet, the thread finds those too. If an earlier batch has no pages
+//! yet, it leaves its own pages to the thread that has the earlier batch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -24,18 +24,18 @@ use crate::summary::Summary;
 use crate::symbols::{Named, Symbols};
 use crate::target::{Output, Target};
 
-/// Writes Parquet, and has others encode it.
+/// Writes Parquet; other threads encode the batches.
 pub(crate) struct ParquetApart<R> {
     shared: Arc<Shared<R>>,
     encoders: Box<dyn Encoders>,
-    /// Batches given away.
+    /// Batches submitted.
     given: u64,
-    /// Records given away of the row group that is being collected.
+    /// Records submitted for the current row group.
     records: u64,
     named: Named,
 }
 
-/// What the threads share that encode a file.
+/// State shared by the threads that encode a file.
 struct Shared<R> {
     columns: Arc<[ColumnDescPtr]>,
     options: Options,
@@ -43,19 +43,19 @@ struct Shared<R> {
     given: Mutex<VecDeque<Given<R>>>,
     keying: Mutex<Keying<R>>,
     order: Mutex<Order>,
-    /// Taken away at the end. Only the thread that sets [`Order::is_writing`] uses it before.
+    /// Taken at the end. Before that, only the thread that sets [`Order::is_writing`] uses it.
     groups: Mutex<Option<RowGroups>>,
     spare: Mutex<Spare<R>>,
 }
 
-/// To be used again.
+/// Reused memory.
 struct Spare<R> {
     batches: Vec<Batch<R>>,
     tools: Vec<Tools>,
     pages: Vec<Pages>,
 }
 
-/// Records, and the keys of their texts.
+/// Records and the keys of their texts.
 struct Batch<R> {
     rows: Rows<R>,
     keys: Vec<Vec<u32>>,
@@ -64,42 +64,42 @@ struct Batch<R> {
 /// A batch without keys.
 struct Given<R> {
     batch: Batch<R>,
-    /// The symbols that it can name and the batches before it cannot.
+    /// The symbols that this batch can name and earlier ones cannot.
     symbols: Vec<Symbol>,
-    /// Whether it is the last of its row group.
+    /// Whether this batch is the last of its row group.
     ends_group: bool,
 }
 
-/// A batch with its keys, and, if it is the last of its row group, the group's dictionaries.
+/// A batch with its keys. The last batch of a row group also carries the group's dictionaries.
 type Keyed<R> = (Batch<R>, Option<Vec<Dictionary>>);
 
-/// Where the texts of the next batch get their keys.
+/// The dictionaries that give the next batch its keys.
 struct Keying<R> {
     dictionaries: Vec<Dictionary>,
     symbols: Vec<Symbol>,
     next: u64,
-    /// Batches whose threads have not come for their keys yet.
+    /// Batches with keys whose threads have not collected them yet.
     keyed: BTreeMap<u64, Keyed<R>>,
 }
 
-/// A batch that is encoded.
+/// An encoded batch.
 struct Encoded {
     pages: Result<Pages, Failure>,
     dictionaries: Option<Vec<Dictionary>>,
     records: u64,
-    /// Values that had to be written as null.
+    /// Values written as null.
     out_of_range: u64,
 }
 
-/// What goes into the file next.
+/// The next position in the file, and the batches waiting for theirs.
 #[derive(Default)]
 struct Order {
     next: u64,
     /// Batches that wait for an earlier one.
     encoded: BTreeMap<u64, Encoded>,
-    /// Whether a thread puts batches into the file.
+    /// Whether a thread is appending batches to the file.
     is_writing: bool,
-    /// Of the batches that are in the file, or in its next row group.
+    /// Totals of the batches in the file or its next row group.
     records: u64,
     out_of_range: u64,
     failure: Option<Failure>,
@@ -107,7 +107,7 @@ struct Order {
 }
 
 impl<R: Row> Shared<R> {
-    /// Does all that there is to do for batch `number`.
+    /// Runs all stages for batch `number`.
     fn encode(&self, number: u64) {
         if lock(&self.order).has_failed {
             return;
@@ -117,7 +117,7 @@ impl<R: Row> Shared<R> {
         self.write(number, encoded);
     }
 
-    /// Batch `number` with its keys. Those of the batches before are found first.
+    /// Returns batch `number` with its keys, after finding the keys of all earlier batches.
     fn keyed(&self, number: u64) -> Option<Keyed<R>> {
         let mut keying = lock(&self.keying);
         while keying.next <= number {
@@ -162,8 +162,8 @@ impl<R: Row> Shared<R> {
         }
     }
 
-    /// Puts a batch into the file when its turn has come, and those behind it. While a thread does, the others leave theirs to
-    /// it.
+    /// Appends a batch to the file when its turn comes, and the batches after it that are ready. Meanwhile other threads
+    /// leave their batches to this thread.
     fn write(&self, number: u64, encoded: Encoded) {
         let mut order = lock(&self.order);
         order.encoded.insert(number, encoded);
@@ -179,8 +179,8 @@ impl<R: Row> Shared<R> {
             let put = self.put(batch);
             order = lock(&self.order);
             if let Err(failure) = put {
-                // The batches of the row group are lost with it; its records before this batch count as written, as they
-                // do when one thread does all.
+                // A failed row group loses its batches. Its records before this batch count as written, as in the
+                // single-threaded writer.
                 (order.failure, order.has_failed) = (Some(failure), true);
                 order.encoded.clear();
                 break;
@@ -193,7 +193,7 @@ impl<R: Row> Shared<R> {
     }
 
     fn put(&self, batch: Encoded) -> Result<(), Failure> {
-        // Taken away: the writer has given up.
+        // `None`: the writer was dropped.
         let mut groups = lock(&self.groups);
         let Some(groups) = groups.as_mut() else { return Ok(()) };
         groups.batches.push(batch.pages?);
@@ -229,7 +229,7 @@ impl<R: Row> ParquetApart<R> {
         Ok(Self { shared: Arc::new(shared), encoders, given: 0, records: 0, named: Named::default() })
     }
 
-    /// The batch in `rows`, as work.
+    /// Turns the batch in `rows` into work.
     fn work(&mut self, rows: &mut Rows<R>, instruments: &Instruments) -> Work {
         let Shared { given, spare, .. } = &*self.shared;
         self.records += rows.len() as u64;
@@ -248,18 +248,18 @@ impl<R: Row> ParquetApart<R> {
         Work { encode: Box::new(move || shared.encode(number)) }
     }
 
-    /// What is written so far, or why it could not be.
+    /// Updates the summary, or returns the error that stopped the file.
     fn check(&self, summary: &mut Summary) -> Result<(), Failure> {
         let mut order = lock(&self.shared.order);
         summary.records = order.records;
-        // The writer counts values there as well: the sizes of events beyond 32 bits.
+        // The writer adds to this count too: event sizes beyond 32 bits.
         summary.out_of_range += std::mem::take(&mut order.out_of_range);
         order.failure.take().map_or(Ok(()), Err)
     }
 }
 
 impl<R> Drop for ParquetApart<R> {
-    /// Closes the file, although units that are not done yet share it.
+    /// Closes the file even though unfinished units still share it.
     fn drop(&mut self) {
         lock(&self.shared.order).has_failed = true;
         drop(lock(&self.shared.groups).take());
@@ -299,7 +299,7 @@ impl<R: Row> Encode<R> for ParquetApart<R> {
             let lost = self.given - written;
             return Err(Failure::Encode(format!("{lost} batches were not encoded")).into());
         };
-        // The last row group, which is not full.
+        // The last, incomplete row group.
         let dictionaries = std::mem::take(&mut lock(&self.shared.keying).dictionaries);
         groups.write(dictionaries)?;
         Ok(groups.end()?)
