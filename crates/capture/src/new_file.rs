@@ -1,20 +1,20 @@
-//! New files: every command makes its files with this module.
+//! New files: every command creates its output files with this module.
 //!
-//! A file is `NAME.partial` while it is written and gets its name when the disk has all of it. A lock on the partial file
-//! refuses other runs, so that a file has the bytes of one run.
+//! A file is `NAME.partial` while it is being written and gets its name when all of it is on disk. A lock on the partial file
+//! keeps out other runs, so that a file contains the bytes of a single run.
 //!
-//! | what is there | what happens |
+//! | existing at the path | what happens |
 //! | --- | --- |
 //! | a file | [`NewFileError::Exists`] unless overwriting is requested; the old file stays until the new one is complete |
 //! | a folder | [`NewFileError::IsFolder`] |
-//! | a link | the file that it leads to is made or replaced; [`NewFileError::Link`] if it leads into no folder |
+//! | a link | its target is created or replaced; [`NewFileError::Link`] if the target's folder does not exist |
 //! | a device or a pipe | written in place, without a partial file; opening a pipe waits for its reader |
-//! | `NAME.partial` that another run writes | [`NewFileError::Busy`] |
-//! | `NAME.partial` of a run that died | it is renamed to `NAME.partial.1` (2, 3, ...), and [`on_leftover`] reports it |
+//! | `NAME.partial` that another run is writing | [`NewFileError::Busy`] |
+//! | `NAME.partial` of a dead run | it is renamed to `NAME.partial.1` (2, 3, ...), and [`on_leftover`] reports it |
 //!
 //! `-` is standard output.
 //!
-//! Cost: two `open`, one `flock`, one `rename`, and one `fsync` of the file and one of its folder at the end.
+//! Cost: two `open`, one `flock`, one `rename`, and one `fsync` each of the file and its folder at the end.
 
 mod compressed;
 
@@ -30,11 +30,11 @@ use crate::stop;
 
 pub use compressed::CompressedFile;
 
-/// Bytes that a pipe which is ready takes without blocking (POSIX: at least 512; Linux: 4,096).
+/// Bytes that a ready pipe accepts without blocking (POSIX: at least 512; Linux: 4,096).
 #[cfg(unix)]
 const PIPE_BYTES: usize = 4_096;
 
-/// Links that one name may lead over.
+/// Maximum number of symbolic links to follow for one name.
 const MAX_LINKS: usize = 40;
 
 /// Why a file cannot be made.
@@ -58,10 +58,10 @@ pub enum NewFileError {
     Link {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// The target of the link.
         to: PathBuf,
     },
-    /// Another run writes this file.
+    /// Another run is writing this file.
     #[error("{}: another run writes it, into {}", path.display(), partial.display())]
     Busy {
         /// The file.
@@ -69,7 +69,7 @@ pub enum NewFileError {
         /// Its partial file, which is locked.
         partial: PathBuf,
     },
-    /// The partial file cannot be created, locked or renamed, or the pipe or device not opened.
+    /// The partial file cannot be created, locked or renamed, or the pipe or device cannot be opened.
     #[error("{}: cannot be created: {source}", path.display())]
     Create {
         /// The file.
@@ -77,41 +77,41 @@ pub enum NewFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// Writing failed: the disk is full, or was taken away.
+    /// Writing failed: the disk is full or was removed.
     #[error("{}: cannot write: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is written, but cannot have its name; its content is in the partial file.
+    /// The file is complete but cannot get its name; its content is in the partial file.
     #[error("{}: {why}; the written data are in {}", path.display(), partial.display())]
     Name {
         /// The file.
         path: PathBuf,
-        /// Where its content is.
+        /// The file with the content.
         partial: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// A file that is being written. Dropped before [`NewFile::finish`], it leaves no file.
+/// A file that is being written. Dropping it before [`NewFile::finish`] removes the partial file, unless it is kept.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
-    /// The target of `path`.
+    /// The file that `path` leads to.
     target: PathBuf,
-    /// `None`: written in place, as the path is a device, a pipe or standard output.
+    /// `None`: the path is a device, a pipe or standard output, which is written in place.
     partial: Option<PathBuf>,
-    /// Open, and so locked, until the file has its name.
+    /// Open, and therefore locked, until the file has its name.
     file: File,
     overwrite: bool,
     set_aside: Option<PathBuf>,
     is_pipe: bool,
     is_kept: bool,
-    /// Waits until the disk has a file or a folder.
+    /// Waits until a file or folder is on disk.
     sync: fn(&File) -> io::Result<()>,
 }
 
@@ -138,10 +138,10 @@ impl Write for Handle {
 }
 
 impl Handle {
-    /// Standard output. A [stop of the process](crate::stop) ends the wait for a pipe whose reader does not read.
+    /// Returns standard output. A [stop of the process](crate::stop) ends the wait for a pipe whose reader does not read.
     ///
     /// # Errors
-    /// What the system says of a standard output that is closed.
+    /// The system's error if standard output is closed.
     pub fn stdout() -> io::Result<Self> {
         #[cfg(unix)]
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -151,10 +151,10 @@ impl Handle {
         Ok(Self { file, is_pipe })
     }
 
-    /// Cuts the file after `bytes`.
+    /// Truncates the file to `bytes`.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn cut(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
     }
@@ -172,33 +172,30 @@ const fn is_pipe(_file: &File) -> bool {
     false
 }
 
-/// Reports a file that a dead run left: its name, and the name that it is kept under; `None` if it is removed.
+/// Reports the partial file of a dead run, and the name under which it is kept; `None` if it is removed.
 type ReportLeftover = fn(partial: &Path, kept: Option<&Path>);
 
 static REPORT_LEFTOVER: OnceLock<ReportLeftover> = OnceLock::new();
 
-/// Sets the function that reports a partial file or folder of a dead run, with the name that it is kept under; `None` if it is
-/// removed. A program sets it once, at its start; without it no file is reported.
+/// Sets the function that reports a dead run's partial file or folder, with the name under which it is kept (`None` if it is
+/// removed). A program sets it once, at startup; without it nothing is reported.
 pub fn on_leftover(report: ReportLeftover) {
     let _the_first_stays = REPORT_LEFTOVER.set(report);
 }
 
-/// Reports a partial file or folder of a dead run to the function of [`on_leftover`].
+/// Reports a dead run's partial file or folder to the function set by [`on_leftover`].
 pub fn report_leftover(partial: &Path, kept: Option<&Path>) {
     if let Some(report) = REPORT_LEFTOVER.get() {
         report(partial, kept);
     }
 }
 
-/// Whether `path` stands for standard output.
+/// Returns whether `path` stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Why a file cannot be made at `path`.
-///
-/// # Errors
-/// [`NewFileError::Exists`], [`NewFileError::IsFolder`], [`NewFileError::Link`].
+/// Checks that a file can be created at `path`.
 pub fn check(path: &Path, overwrite: bool) -> Result<(), NewFileError> {
     if is_stdout(path) {
         return Ok(());
@@ -211,7 +208,7 @@ pub fn check(path: &Path, overwrite: bool) -> Result<(), NewFileError> {
     }
 }
 
-/// The name that `path` leads to over symbolic links, whether it exists or not.
+/// Follows symbolic links from `path` to their target, whether or not it exists.
 fn target_of(path: &Path) -> Result<PathBuf, NewFileError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -238,22 +235,22 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Gives `from` the name `to`; one that exists is kept unless `overwrite` says otherwise.
+/// Renames `from` to `to`. An existing file is replaced only with `overwrite`.
 fn rename(from: &Path, to: &Path, overwrite: bool) -> io::Result<()> {
     if overwrite {
         return fs::rename(from, to);
     }
-    // A link fails where the name exists, in one step; a rename would replace it.
+    // Creating a link fails atomically if the name exists; a rename would replace the file.
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // A file system without links.
+        // A file system without hard links.
         Err(_) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
         Err(_) => Err(io::ErrorKind::AlreadyExists.into()),
     }
 }
 
-/// Whether `path` is still the name of `file`.
+/// Returns whether `path` still names `file`.
 #[cfg(unix)]
 fn is_named(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -274,20 +271,20 @@ fn has_other_names(_file: &File) -> bool {
     false
 }
 
-/// An open file cannot be renamed here.
+/// An open file cannot be renamed on these systems.
 #[cfg(not(unix))]
 fn is_named(_file: &File, _path: &Path) -> bool {
     true
 }
 
-/// Opens a pipe when it has a reader, and a device at once.
+/// Opens a pipe once it has a reader, and a device immediately.
 fn open_special(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     if fs::metadata(path).is_ok_and(|there| std::os::unix::fs::FileTypeExt::is_fifo(&there.file_type())) {
         use std::os::unix::fs::OpenOptionsExt as _;
 
         loop {
-            // Until there is a reader, the open fails; a blocking one would not end at a request to stop.
+            // The open fails until there is a reader. A blocking open would ignore a request to stop.
             match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path) {
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
                     if stop::is_requested() {
@@ -302,20 +299,20 @@ fn open_special(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(path)
 }
 
-/// Waits until the disk has a file, or the names of a folder.
+/// Waits until a file, or the names in a folder, are on disk.
 fn synced(file: &File) -> io::Result<()> {
     match file.sync_all() {
-        // A file system that does not sync folders.
+        // A file system that cannot sync folders.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         synced => synced,
     }
 }
 
 impl NewFile {
-    /// Begins the file at `path`; an existing file is replaced only with `overwrite`.
+    /// Starts a file at `path`; an existing file is replaced only with `overwrite`.
     ///
     /// # Errors
-    /// [`NewFileError`], but for [`NewFileError::Name`].
+    /// Any [`NewFileError`] except [`NewFileError::Name`].
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, NewFileError> {
         check(path, overwrite)?;
         let create = |source| NewFileError::Create { path: path.to_owned(), source };
@@ -344,14 +341,14 @@ impl NewFile {
         }
     }
 
-    /// Makes the partial file for this run alone: the lock lasts as long as the file is open.
+    /// Creates the partial file exclusively for this run. The lock lasts as long as the file is open.
     fn partial_of(path: &Path, target: PathBuf, overwrite: bool) -> Result<Self, NewFileError> {
         let partial = with_ending(&target, ".partial");
         let create = |source| NewFileError::Create { path: path.to_owned(), source };
         let busy = || NewFileError::Busy { path: path.to_owned(), partial: partial.clone() };
         let mut aside = None;
         loop {
-            // Not truncated: it may be another run's.
+            // Not truncated, because the file may belong to another run.
             let opened =
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
             let file = opened.map_err(create)?;
@@ -361,17 +358,17 @@ impl NewFile {
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => false,
                 Err(TryLockError::Error(error)) => return Err(create(error)),
             };
-            // Between the opening and the lock the other run may have finished, and this be its whole file.
+            // Between the open and the lock, the other run may have finished and renamed the file that we opened.
             if !is_named(&file, &partial) {
                 continue;
             }
             if has_other_names(&file) {
-                // A run was killed when the file had its name already: only this one goes.
+                // A run was killed after its file already had its name: remove only the partial name.
                 fs::remove_file(&partial).map_err(create)?;
                 continue;
             }
             if file.metadata().map_err(create)?.len() > 0 {
-                // Without locks (some network file systems) it is unknown whether its run is dead.
+                // Without locks (some network file systems) we cannot know whether the other run is dead.
                 if !is_locked {
                     return Err(busy());
                 }
@@ -380,7 +377,7 @@ impl NewFile {
                 aside = Some(kept);
                 continue;
             }
-            // Another run may have finished it since the first look.
+            // Another run may have finished since the first check.
             if !overwrite && fs::symlink_metadata(&target).is_ok() {
                 let _empty_at_worst = fs::remove_file(&partial);
                 return Err(NewFileError::Exists { path: path.to_owned() });
@@ -391,34 +388,34 @@ impl NewFile {
         }
     }
 
-    /// The file as the caller named it.
+    /// Returns the path as the caller gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The new path of a dead run's partial file, if there was one that was not empty.
+    /// Returns the new path of a dead run's partial file, if a non-empty one existed.
     pub fn set_aside(&self) -> Option<&Path> {
         self.set_aside.as_deref()
     }
 
-    /// The partial file; `None` of a device, a pipe and standard output.
+    /// Returns the partial file; `None` for a device, a pipe and standard output.
     pub fn partial(&self) -> Option<&Path> {
         self.partial.as_deref()
     }
 
-    /// The writer into the file.
+    /// Returns a writer to the file.
     ///
     /// # Errors
-    /// What the system says when it has no descriptor left.
+    /// The system's error if no descriptor is left.
     pub fn handle(&self) -> io::Result<Handle> {
         Ok(Handle { file: self.file.try_clone()?, is_pipe: self.is_pipe })
     }
 
-    /// A temporary file without a name. It takes room in the same folder, or in the system's folder for temporary files if this
-    /// file has no folder, and is gone when it is closed.
+    /// Creates a temporary file without a name, in the same folder, or in the system's temporary folder if this file has no
+    /// folder. The file disappears when it is closed.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn scratch(&self) -> io::Result<File> {
         let temporary = std::env::temp_dir();
         let folder = if self.partial.is_some() { folder_of(&self.target) } else { &temporary };
@@ -432,7 +429,7 @@ impl NewFile {
                 return Ok(file);
             }
         }
-        // A file system without unnamed files: the name goes at once.
+        // The file system does not support unnamed files: remove the name immediately.
         let mut number = 0u32;
         loop {
             let path = folder.join(format!(".tapeworks-{}-{number}", std::process::id()));
@@ -447,17 +444,17 @@ impl NewFile {
         }
     }
 
-    /// Leaves the partial file where it is when this is dropped, and returns its name.
+    /// Keeps the partial file when this is dropped, and returns its name.
     pub fn keep(&mut self) -> Option<&Path> {
         self.is_kept = true;
         self.partial.as_deref()
     }
 
-    /// Gives the file its name when the disk has all of it. Returns its length in bytes, 0 if it has none. Flush its writers
-    /// first.
+    /// Gives the file its name once all of it is on disk. Returns its length in bytes, or 0 if it is written in place. Flush
+    /// its writers first.
     ///
     /// # Errors
-    /// [`NewFileError::Create`] when the disk does not take it, [`NewFileError::Name`] when it cannot have its name.
+    /// [`NewFileError::Create`] if the disk does not accept it, [`NewFileError::Name`] if it cannot get its name.
     pub fn finish(mut self) -> Result<u64, NewFileError> {
         let Some(partial) = self.partial.clone() else { return Ok(0) };
         let create = |source| NewFileError::Create { path: self.path.clone(), source };
@@ -479,7 +476,7 @@ impl NewFile {
     }
 }
 
-/// Renames a dead run's file to the first free name and returns that.
+/// Renames a dead run's file to the first free name and returns the name.
 fn set_aside(partial: &Path) -> io::Result<PathBuf> {
     let mut number = 1u64;
     loop {
@@ -497,7 +494,7 @@ impl Drop for NewFile {
         if let Some(partial) = self.partial.as_deref().filter(|_| !self.is_kept)
             && is_named(&self.file, partial)
         {
-            // A caller that drops it unfinished has an error to report already.
+            // A caller that drops an unfinished file already has an error to report.
             let _left_behind_at_worst = fs::remove_file(partial);
         }
     }

@@ -1,14 +1,14 @@
-//! Packet buffers that many hold at once: a fixed pool of slots, and handles that count.
+//! Packet buffers with several holders: a fixed pool of slots, and reference-counted handles.
 //!
-//! A [`Pool`] has one owner, the reader that fills it or the rewriter that copies into it. It gives out a [`Packet`]: a handle
-//! of eight bytes to a slot with the packet's bytes, its time and its [`Layout`]. A packet goes to several consumers by cloned
-//! handles. A holder that wants to change a shared packet first copies the bytes into a slot of its own pool
+//! A [`Pool`] has one owner: the reader that fills it, or the rewriter that copies into it. It gives out a [`Packet`]: an
+//! eight-byte handle to a slot that holds the packet's bytes, its time and its [`Layout`]. Clones of the handle share a
+//! packet among consumers. A holder that wants to change a shared packet first copies the bytes into a slot of its own pool
 //! ([`Packet::make_unique`]).
 //!
-//! There is no list of free slots. A slot is free when it has no holder, and the owner looks for one in passes over the slots from the
-//! first on: packets are released roughly in the order of their arrival, so the next slot is nearly always free. So a release on
-//! another core costs only the decrement of its count, and cores share only the slot's own line. A pass ends early, after about four
-//! times as many slots as are held: the slots of a quiet pool stay in the caches.
+//! There is no list of free slots. A slot is free when it has no holder, and the owner looks for one in passes over the slots,
+//! starting from the first. Packets are released roughly in the order of their arrival, so the next slot is nearly always
+//! free. A release on another core costs only the decrement of its count, and cores share only the slot's own cache line. A
+//! pass ends early, after about four times as many slots as are held, so that the slots of a quiet pool stay in the caches.
 //!
 //! | operation | cost |
 //! | --- | --- |
@@ -18,12 +18,12 @@
 //! | change in place | one load of the count |
 //! | change a shared packet | one slot taken, one copy |
 //!
-//! The counts are those of `Arc`: release on the way down, acquire before a slot is taken again or changed. loom cannot check
-//! them, since it tracks its own cells and not memory behind a pointer into one block; instead, tests with threads check every
+//! The counts follow `Arc`: release when decremented, acquire before a slot is reused or changed. loom cannot check them,
+//! because it tracks its own cells and not memory behind a pointer into one block; instead, multi-threaded tests check every
 //! byte.
 //!
-//! Memory is taken once, in [`Pool::new`]: [`HEADER_BYTES`] and the slot's room for each packet. It is released when the
-//! pool and all its handles are gone, in whatever order and on whatever thread.
+//! All memory is allocated once, in [`Pool::new`]: [`HEADER_BYTES`] and the slot's room for each packet. It is freed when the
+//! pool and all its handles have been dropped, in any order and on any thread.
 
 use std::alloc::{self, handle_alloc_error};
 use std::cell::UnsafeCell;
@@ -35,33 +35,33 @@ use crate::file::{LinkType, MAX_CAPTURED_BYTES};
 use crate::net::layout::Layout;
 use crate::net::rewrite::{self, Rewrite, TAG_BYTES, Unfit};
 
-/// Bytes before the room of each slot: the count, the packet's description.
+/// Bytes before the room of each slot: the count and the packet's description.
 pub const HEADER_BYTES: usize = 128;
 
-/// Free bytes before a packet's first, for VLAN tags that are pushed.
+/// Free bytes before a packet's first byte, for VLAN tags to be pushed.
 pub const HEADROOM_BYTES: usize = 32;
 
-/// The slots of a short pass.
+/// Number of slots in a short pass.
 const LEAST_PASS: usize = 64;
 
-/// The most packets a pool may have.
+/// Maximum number of packets in a pool.
 pub const MAX_SLOTS: usize = 1 << 24;
 
-/// In a slot's count: the pool is gone, and the last handle settles with [`Block::release`].
+/// Flag in a slot's count: the pool has been dropped, and the last handle calls [`Block::release`].
 const ORPHANED: u32 = 1 << 31;
 
-/// The most handles to one packet; with more, cloning aborts the process. As many threads as there may be can add
-/// one each before the count runs over.
+/// Maximum number of handles to one packet; cloning beyond it aborts the process. The margin lets every possible thread add
+/// one handle each before the count overflows.
 const MAX_HOLDERS: u32 = 1 << 30;
 
-/// The facts of a packet besides its bytes.
+/// Metadata of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
-    /// When it was received, in nanoseconds since 1970-01-01 00:00 UTC.
+    /// Receive time, in nanoseconds since 1970-01-01 00:00 UTC.
     pub timestamp_ns: u64,
-    /// When it came into this process, in nanoseconds of a clock of the caller's choice.
+    /// Time at which the packet entered this process, in nanoseconds of a clock that the caller chooses.
     pub entered_ns: u64,
-    /// Bytes that the packet had on the line; more than there are if it was cut.
+    /// Length of the packet on the wire in bytes; more than captured if the packet was truncated.
     pub original_length: u32,
     /// The link layer of the first byte.
     pub link_type: LinkType,
@@ -70,7 +70,7 @@ pub struct Description {
 /// The first bytes of a slot.
 #[repr(C, align(64))]
 struct Slot {
-    /// How many handles there are, and [`ORPHANED`].
+    /// The number of handles, and [`ORPHANED`].
     holders: AtomicU32,
     /// Shared by the holders; a sole holder may change it.
     content: UnsafeCell<Content>,
@@ -78,7 +78,7 @@ struct Slot {
 }
 
 struct Content {
-    /// Where the packet begins in the room.
+    /// Offset of the packet in the room.
     start: u32,
     length: u32,
     description: Description,
@@ -87,7 +87,7 @@ struct Content {
 
 const _: () = assert!(size_of::<Slot>() <= HEADER_BYTES && align_of::<Slot>() <= HEADER_BYTES);
 
-/// Bytes from one slot to the next, of packets of up to `room` bytes.
+/// Returns the distance between slots in bytes, for packets of up to `room` bytes.
 const fn stride_of(room: usize) -> usize {
     (HEADER_BYTES + HEADROOM_BYTES + room).next_multiple_of(HEADER_BYTES)
 }
@@ -97,9 +97,9 @@ struct Block {
     memory: NonNull<u8>,
     layout: alloc::Layout,
     slots: usize,
-    /// Bytes from one slot to the next.
+    /// Distance between slots in bytes.
     stride: usize,
-    /// Slots that have not been settled since the pool went, and one for the pool itself.
+    /// Slots not yet released since the pool was dropped, plus one for the pool itself.
     unsettled: AtomicUsize,
 }
 
@@ -110,39 +110,39 @@ impl Block {
         unsafe { self.memory.add(index * self.stride).cast() }
     }
 
-    /// Settles `count` slots; frees the memory when they were the last.
+    /// Releases `count` slots, and frees the memory after the last one.
     ///
     /// # Safety
-    /// `block` is alive, each slot is settled once, after the pool has gone, and a settled slot is not used again.
+    /// `block` is alive, each slot is released once, after the pool has been dropped, and a released slot is not used again.
     unsafe fn release(block: *const Self, count: usize) {
-        // SAFETY: as the caller promises, the block is alive until the last is settled.
+        // SAFETY: the caller promises that the block is alive until the last slot is released.
         if unsafe { &(*block).unsettled }.fetch_sub(count, Ordering::Release) > count {
             return;
         }
         fence(Ordering::Acquire);
-        // SAFETY: the block was made by `Box::into_raw`, and everybody else has settled, so this is the only pointer.
+        // SAFETY: the block was made by `Box::into_raw`, and everything else has been released, so this is the only pointer.
         let block = unsafe { Box::from_raw(block.cast_mut()) };
         // SAFETY: allocated in `Pool::new` with this layout, and freed only here.
         unsafe { alloc::dealloc(block.memory.as_ptr(), block.layout) };
     }
 }
 
-/// Why a pool gives no packet.
+/// Why a pool cannot return a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// Every slot is held.
+    /// Every slot is in use.
     #[error("all {slots} packet buffers are in use")]
     Exhausted {
-        /// How many slots there are.
+        /// The number of slots.
         slots: usize,
     },
     /// The packet is longer than a slot.
     #[error("a packet of {length} bytes is longer than a buffer of {room}")]
     TooLong {
-        /// The packet's bytes.
+        /// The packet's length in bytes.
         length: usize,
-        /// The room for them.
+        /// The slot's room in bytes.
         room: usize,
     },
 }
@@ -166,11 +166,11 @@ pub enum PoolError {
 pub struct Pool {
     block: NonNull<Block>,
     room: usize,
-    /// The slot to check first.
+    /// The next slot to check.
     next: usize,
-    /// The slot before which the pass ends.
+    /// The slot at which the pass ends, exclusive.
     end: usize,
-    /// Slots of this pass that were held.
+    /// Number of held slots seen in this pass.
     held: usize,
 }
 
@@ -178,11 +178,11 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool of `slots` packets (at least one, at most [`MAX_SLOTS`]) of up to `packet_bytes` bytes each (at most
-    /// [`MAX_CAPTURED_BYTES`]). All memory is taken and touched here.
+    /// Creates a pool of `slots` packets (at least one, at most [`MAX_SLOTS`]) of up to `packet_bytes` bytes each (at most
+    /// [`MAX_CAPTURED_BYTES`]). All memory is allocated and touched here.
     ///
     /// # Panics
-    /// When the memory would not fit into the address space. Aborts, as every allocation does, when there is none.
+    /// If the memory would not fit into the address space. Aborts, like any allocation, if there is no memory.
     pub fn new(slots: usize, packet_bytes: usize) -> Self {
         let slots = slots.clamp(1, MAX_SLOTS);
         let room = packet_bytes.clamp(1, MAX_CAPTURED_BYTES);
@@ -192,13 +192,13 @@ impl Pool {
         };
         // SAFETY: the layout's size is not zero.
         let Some(memory) = NonNull::new(unsafe { alloc::alloc(layout) }) else { handle_alloc_error(layout) };
-        // SAFETY: the allocation has this many bytes. Zeroed, so that a slot's room is initialised whatever is read of
-        // it, and touched, so that the first use does not fault.
+        // SAFETY: the allocation has this many bytes. Zeroed, so that every byte of a slot's room is initialised before any
+        // read, and touched, so that the first use does not fault.
         unsafe { memory.write_bytes(0, layout.size()) };
         let unsettled = AtomicUsize::new(slots + 1);
         let block = Box::into_raw(Box::new(Block { memory, layout, slots, stride, unsettled }));
         for index in 0..slots {
-            // SAFETY: the block was just made and is not shared yet.
+            // SAFETY: the block was just created and is not shared yet.
             let slot = unsafe { &*block }.slot(index);
             let description = Description {
                 timestamp_ns: 0,
@@ -213,46 +213,43 @@ impl Pool {
                 slot.write(Slot { holders: AtomicU32::new(0), content: UnsafeCell::new(content), block });
             }
         }
-        // SAFETY: `Box::into_raw` gives no null.
+        // SAFETY: `Box::into_raw` never returns null.
         let block = unsafe { NonNull::new_unchecked(block) };
         Self { block, room, next: 0, end: slots.min(LEAST_PASS), held: 0 }
     }
 
-    /// The memory that a pool of `slots` packets of up to `packet_bytes` bytes takes, in bytes.
+    /// Returns the memory in bytes that a pool of `slots` packets of up to `packet_bytes` bytes needs.
     pub fn bytes(slots: usize, packet_bytes: usize) -> usize {
         slots.clamp(1, MAX_SLOTS) * stride_of(packet_bytes.clamp(1, MAX_CAPTURED_BYTES))
     }
 
     fn block(&self) -> &Block {
-        // SAFETY: the block lives at least until the pool has settled, which is in `drop`.
+        // SAFETY: the block lives at least until the pool releases its share, in `drop`.
         unsafe { self.block.as_ref() }
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.block().slots
     }
 
-    /// The longest packet, in bytes.
+    /// Returns the maximum packet length in bytes.
     pub fn packet_bytes(&self) -> usize {
         self.room
     }
 
-    /// Takes a free slot, to be filled.
-    ///
-    /// # Errors
-    /// [`PoolError::Exhausted`].
+    /// Takes a free slot to be filled.
     #[inline]
     pub fn blank(&mut self) -> Result<Blank, PoolError> {
         let slot = self.find_free()?;
         self.step();
-        // SAFETY: slots are valid as long as the block is. Only the pool's owner raises a count from zero, and that
-        // is us.
+        // SAFETY: slots are valid as long as the block is. Only the pool's owner raises a count from zero, and `&mut self` is
+        // the owner.
         unsafe { &(*slot.as_ptr()).holders }.store(1, Ordering::Relaxed);
         Ok(Blank { packet: Packet { slot }, room: self.room })
     }
 
-    /// Goes on to the next slot.
+    /// Moves to the next slot.
     #[inline]
     fn step(&mut self) {
         self.next += 1;
@@ -261,7 +258,8 @@ impl Pool {
         }
     }
 
-    /// Begins a new pass, or makes this one longer: if many of its slots were held, or the first, which was taken longest ago, still is.
+    /// Starts a new pass, or extends this one if many of its slots were held, or if its first slot, which was taken longest
+    /// ago, still is.
     #[cold]
     fn end_pass(&mut self) {
         let slots = self.slots();
@@ -272,19 +270,19 @@ impl Pool {
         }
     }
 
-    /// Whether a slot has no holder.
+    /// Returns whether a slot has no holder.
     #[inline]
     fn is_free(&self, index: usize) -> bool {
         let slot = self.block().slot(index);
-        // SAFETY: slots are valid as long as the block is. Acquire: what the last holder did has happened before.
+        // SAFETY: slots are valid as long as the block is. Acquire: the last holder's accesses happen before this.
         unsafe { &(*slot.as_ptr()).holders }.load(Ordering::Acquire) == 0
     }
 
-    /// The next free slot, which is where `next` is then.
+    /// Moves `next` to the next free slot and returns it.
     #[inline]
     fn find_free(&mut self) -> Result<NonNull<Slot>, PoolError> {
         let slots = self.slots();
-        // The rest of a short pass, and every slot: a pass in which all are held ends with the last.
+        // Check the rest of a short pass, then every slot: a pass that finds all slots held ends at the last slot.
         let rest = if self.end == slots { 0 } else { self.end - self.next };
         for _ in 0..slots + rest {
             if self.is_free(self.next) {
@@ -296,10 +294,7 @@ impl Pool {
         Err(PoolError::Exhausted { slots })
     }
 
-    /// A packet with these bytes, copied.
-    ///
-    /// # Errors
-    /// [`PoolError`].
+    /// Copies these bytes into a new packet.
     #[inline]
     pub fn packet(&mut self, bytes: &[u8], description: Description) -> Result<Packet, PoolError> {
         if bytes.len() > self.room {
@@ -310,13 +305,13 @@ impl Pool {
         Ok(blank.fill(bytes.len(), description))
     }
 
-    /// Whether a packet can be taken now.
+    /// Returns whether a packet can be taken now.
     #[inline]
     pub fn has_room(&mut self) -> bool {
         self.find_free().is_ok()
     }
 
-    /// Slots in use. It checks each slot, so it is for tests and reports.
+    /// Returns the number of slots in use. This checks every slot, so it is meant for tests and reports.
     pub fn in_use(&self) -> usize {
         let block = self.block();
         let is_held = |index: &usize| {
@@ -339,7 +334,7 @@ impl Drop for Pool {
                 free += 1;
             }
         }
-        // SAFETY: the slots counted have no holder, and none can be taken any more; one is for the pool itself.
+        // SAFETY: the counted slots have no holder, and none can be taken any more; one more is for the pool itself.
         unsafe { Block::release(block, free) };
     }
 }
@@ -354,7 +349,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A slot that has been taken and not been filled yet. Dropping it gives the slot back.
+/// A slot that has been taken but not filled. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct Blank {
     packet: Packet,
@@ -362,18 +357,18 @@ pub struct Blank {
 }
 
 impl Blank {
-    /// Where the packet's bytes go.
+    /// Returns the buffer for the packet's bytes.
     #[inline]
     pub fn room_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the room begins behind header and headroom and has this many bytes, all initialised when the pool was
-        // made; this is the slot's only handle, so no other code reads or writes it.
+        // SAFETY: the room begins after header and headroom and has this many bytes, all initialised when the pool was
+        // created; this is the slot's only handle, so no other code reads or writes it.
         unsafe {
             let first = self.packet.slot.as_ptr().cast::<u8>().add(HEADER_BYTES + HEADROOM_BYTES);
             std::slice::from_raw_parts_mut(first, self.room)
         }
     }
 
-    /// The first `length` bytes of the room are a packet now; more than the room are none.
+    /// Turns the first `length` bytes of the room into a packet. `length` is capped at the room.
     #[inline]
     pub fn fill(mut self, length: usize, description: Description) -> Packet {
         let length = length.min(self.room);
@@ -391,8 +386,8 @@ pub struct Packet {
     slot: NonNull<Slot>,
 }
 
-// SAFETY: a handle gives shared access to memory that no one changes while there are several handles, as an `Arc<[u8]>`
-// does; counts are atomic.
+// SAFETY: a handle gives shared access to memory that no one changes while there are several handles, like an `Arc<[u8]>`;
+// counts are atomic.
 unsafe impl Send for Packet {}
 // SAFETY: as above; `&Packet` only reads and clones.
 unsafe impl Sync for Packet {}
@@ -411,12 +406,12 @@ impl Packet {
         unsafe { &(*self.slot.as_ptr()).holders }
     }
 
-    /// The packet's bytes.
+    /// Returns the packet's bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let content = self.content();
-        // SAFETY: start and length lie inside the slot's headroom and room, which `Blank::fill` and the tag operations
-        // keep; the bytes are initialised and do not change while there is a shared borrow of a handle.
+        // SAFETY: start and length lie inside the slot's headroom and room, an invariant of `Blank::fill` and the tag
+        // operations; the bytes are initialised and do not change during a shared borrow of a handle.
         unsafe {
             let first =
                 self.slot.as_ptr().cast_const().cast::<u8>().add(HEADER_BYTES + content.start as usize);
@@ -424,29 +419,29 @@ impl Packet {
         }
     }
 
-    /// Its facts.
+    /// Returns the packet's metadata.
     #[inline]
     pub fn description(&self) -> &Description {
         &self.content().description
     }
 
-    /// Where its headers lie.
+    /// Returns the offsets of the packet's headers.
     #[inline]
     pub fn layout(&self) -> &Layout {
         &self.content().layout
     }
 
-    /// Whether this is the only handle: only then may the packet be changed.
+    /// Returns whether this is the only handle. Only then may the packet be changed.
     #[inline]
     pub fn is_unique(&self) -> bool {
         // Acquire: the reads of released holders happen before the writes here.
         self.holders().load(Ordering::Acquire) & !ORPHANED == 1
     }
 
-    /// Makes this the only handle, by a copy into `pool` if there are others.
+    /// Makes this the only handle, by copying the packet into `pool` if there are others.
     ///
     /// # Errors
-    /// [`PoolError`] if a copy is needed and `pool` has no room for it; the packet is as before.
+    /// [`PoolError`] if a copy is needed and `pool` has no room for it; the packet stays unchanged.
     #[inline]
     pub fn make_unique(&mut self, pool: &mut Pool) -> Result<(), PoolError> {
         if self.is_unique() {
@@ -465,13 +460,13 @@ impl Packet {
             description: from.description,
             layout: from.layout,
         };
-        // SAFETY: `to` is the slot of a blank, whose only handle is ours.
+        // SAFETY: `to` is the slot of a blank, and we hold its only handle.
         unsafe { *(*to.as_ptr()).content.get() = content };
         *self = blank.packet;
         Ok(())
     }
 
-    /// The whole slot behind its header, and the content, for a change.
+    /// Returns the slot after its header, up to the packet's end, and the content, for a change.
     #[inline]
     fn parts_mut(&mut self) -> Option<(&mut [u8], &mut Content)> {
         if !self.is_unique() {
@@ -487,15 +482,15 @@ impl Packet {
         }
     }
 
-    /// Rewrites headers; `None`, and nothing changed, if others hold the packet too.
+    /// Rewrites headers. Returns `None` and changes nothing if there are other handles.
     #[inline]
     pub fn rewrite(&mut self, rewrite: &Rewrite) -> Option<Unfit> {
         let (slot, content) = self.parts_mut()?;
         Some(rewrite.apply(&mut slot[content.start as usize..], &content.layout))
     }
 
-    /// Pushes a VLAN tag outermost. `None` if others hold the packet too; `Some(false)` if it is no Ethernet frame or has
-    /// no room left before it ([`HEADROOM_BYTES`]).
+    /// Pushes an outermost VLAN tag. Returns `None` if there are other handles, and `Some(false)` if the packet is not an
+    /// Ethernet frame or has no room before it ([`HEADROOM_BYTES`]).
     #[inline]
     pub fn push_tag(&mut self, vlan: u16) -> Option<bool> {
         let (slot, content) = self.parts_mut()?;
@@ -515,7 +510,7 @@ impl Packet {
         Some(true)
     }
 
-    /// Takes the outermost VLAN tag away. `None` if others hold the packet too; `Some(false)` if it has none.
+    /// Removes the outermost VLAN tag. Returns `None` if there are other handles, and `Some(false)` if there is no tag.
     #[inline]
     pub fn pop_tag(&mut self) -> Option<bool> {
         let (slot, content) = self.parts_mut()?;
@@ -534,11 +529,11 @@ impl Packet {
 impl Clone for Packet {
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: the caller holds a handle already, as with `Arc`.
+        // Relaxed: the caller already holds a handle, as with `Arc`.
         let before = self.holders().fetch_add(1, Ordering::Relaxed) & !ORPHANED;
         if before > MAX_HOLDERS {
-            // Only handles that are forgotten in a loop come so far. As with `Arc`, there is no way on: the count
-            // would run into the mark of an orphan, or to zero with handles alive.
+            // Only leaking handles in a loop can get here. As with `Arc`, there is no safe way to continue: the count would
+            // run into the orphan flag, or wrap to zero while handles are alive.
             std::process::abort();
         }
         Self { slot: self.slot }
@@ -551,8 +546,8 @@ impl Drop for Packet {
         // Release: reads and writes through this handle happen before the slot is taken again.
         if self.holders().fetch_sub(1, Ordering::Release) == ORPHANED | 1 {
             fence(Ordering::Acquire);
-            // SAFETY: the pool has gone and this was the slot's last handle, so the slot is settled here and only here;
-            // `block` was written when the pool was made and never changes.
+            // SAFETY: the pool has been dropped and this was the slot's last handle, so the slot is released here and only
+            // here; `block` was written when the pool was created and never changes.
             unsafe { Block::release((*self.slot.as_ptr()).block, 1) };
         }
     }
@@ -626,7 +621,7 @@ mod tests {
             let mut pool = Pool::new(slots, 10);
             let mut held = Vec::new();
             for (step, choice) in steps {
-                // Three of four take, so that the pool fills up.
+                // Three of four steps take a packet, so that the pool fills up.
                 if step > 0 {
                     let packet = pool.packet(b"one", description(3));
                     prop_assert_eq!(packet.is_ok(), held.len() < slots);

@@ -46,10 +46,10 @@ pub const STREAM_BUFFER_BYTES: usize = 1 << 20;
 /// Size in bytes of each read from a compressed file.
 const COMPRESSED_READ_BYTES: usize = 128 << 10;
 
-/// Bytes that a decoder decodes in one call: the second-level cache keeps them for the copy.
+/// Bytes decoded per call; small enough that they stay in the second-level cache for the copy.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The step of a mapped file: after so many bytes its length is read again.
+/// Step in bytes after which the length of a mapped file is read again.
 const MAPPED_STEP_BYTES: usize = 2 << 20;
 
 /// A file's (decompressed) bytes, seen through a window that moves forward.
@@ -66,12 +66,12 @@ const MAPPED_STEP_BYTES: usize = 2 << 20;
 pub struct ByteSource {
     name: Box<str>,
     backing: Backing,
-    /// Index in the window of the next byte to hand out.
+    /// Index in the window of the next byte to return.
     cursor: usize,
-    /// Offset in the decompressed content of the window's first byte.
+    /// Offset of the window's first byte in the decompressed content.
     base: u64,
     compression: Compression,
-    /// Bytes on disk, where that is known.
+    /// Length on disk in bytes, if known.
     total_len: Option<u64>,
     failure: Option<CaptureError>,
 }
@@ -82,7 +82,7 @@ enum Backing {
     Streamed(Box<Stream>),
 }
 
-/// Names a compression that cannot be read, rather than reading its bytes as something else.
+/// Returns an error for a compression that cannot be read, so that its bytes are not misread as something else.
 fn refuse_unsupported(name: &str, first_bytes: &[u8]) -> Result<(), CaptureError> {
     match compression::unsupported(first_bytes) {
         Some((compression, command)) => {
@@ -99,15 +99,12 @@ impl ByteSource {
     ///
     /// # Errors
     /// [`CaptureError::Missing`], [`CaptureError::Directory`], [`CaptureError::Permission`], [`CaptureError::Empty`],
-    /// [`CaptureError::UnsupportedCompression`], or [`CaptureError::Io`] for what else the operating system says.
+    /// [`CaptureError::UnsupportedCompression`], or [`CaptureError::Io`] for other errors of the operating system.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         Self::open_with(path, true)
     }
 
-    /// Opens `path` like [`ByteSource::open`] but never maps it: for files that others may truncate meanwhile.
-    ///
-    /// # Errors
-    /// As [`ByteSource::open`].
+    /// Opens `path` like [`ByteSource::open`] but never maps it, for files that other processes may truncate.
     pub fn open_unmapped(path: &Path) -> Result<Self, CaptureError> {
         Self::open_with(path, false)
     }
@@ -132,7 +129,7 @@ impl ByteSource {
         if metadata.file_type().is_fifo() {
             return Self::from_reader(&name, Box::new(Pipe(file)), None);
         }
-        // Devices and the files of /proc have no length to map.
+        // Devices and files in /proc have no length to map.
         if !metadata.is_file() || metadata.len() == 0 {
             return Self::from_reader(&name, Box::new(file), None);
         }
@@ -140,12 +137,12 @@ impl ByteSource {
         let magic_len = read_up_to(&mut file, &mut magic).map_err(failed)?;
         refuse_unsupported(&name, &magic[..magic_len])?;
         if may_map && Compression::detect(&magic[..magic_len]) == Compression::None {
-            // SAFETY: the map is private to this `ByteSource`, read-only, and handed out only as slices that borrow
-            // it. What cannot be ruled out here, as with any map of a file, is that another process writes or
-            // truncates it meanwhile: the module documentation says what follows, and offers `open_unmapped`. The
-            // bytes are plain numbers and text, valid whatever their value, and every length among them is checked.
+            // SAFETY: the map is private to this `ByteSource`, read-only, and handed out only as slices that borrow it. As
+            // with any mapped file, another process may write or truncate it: the module documentation describes the
+            // consequences and offers `open_unmapped`. The bytes are plain numbers and text, valid whatever their value, and
+            // every length among them is checked.
             let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-            // Only advice (read ahead, drop behind): a kernel that refuses it reads the same bytes.
+            // Only advice (read ahead, drop behind): the bytes are the same if the kernel refuses it.
             let _ = map.advise(Advice::Sequential);
             let total_len = Some(map.len() as u64);
             return Ok(Self {
@@ -162,8 +159,8 @@ impl ByteSource {
         Self::from_reader(&name, Box::new(reader), Some(metadata.len()))
     }
 
-    /// Reads from `bytes` in memory, not copied; `name` stands for the file's name in errors.
-    /// Compressed bytes are not recognised here: see [`ByteSource::from_reader`].
+    /// Reads from `bytes` in memory without copying; errors show `name` as the file name. Does not detect compression: see
+    /// [`ByteSource::from_reader`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
         Self {
             name: name.into(),
@@ -176,12 +173,12 @@ impl ByteSource {
         }
     }
 
-    /// Streams from `reader`, decompressing gzip and zstd; `name` stands for the file's name in errors and `total_len` is the
-    /// number of bytes that `reader` will give, if known.
+    /// Streams from `reader`, decompressing gzip and zstd. Errors show `name` as the file name, and `total_len` is the number
+    /// of bytes that `reader` will return, if known.
     ///
     /// # Errors
-    /// [`CaptureError::Empty`] if there is not one byte, [`CaptureError::UnsupportedCompression`], or
-    /// [`CaptureError::Io`] if the first read fails.
+    /// [`CaptureError::Empty`] if there is not one byte, [`CaptureError::UnsupportedCompression`], or [`CaptureError::Io`] if
+    /// the first read fails.
     pub fn from_reader(
         name: &str,
         mut reader: Box<dyn Read + Send>,
@@ -219,12 +216,12 @@ impl ByteSource {
         })
     }
 
-    /// Lets `read_by` put a reader of its own, such as one that reads ahead on another thread, before the one that decompresses
-    /// this file. It gives the same bytes and errors in the same order. Returns whether it was called: only for a compressed
-    /// file, and not for a pipe or standard input, where a read may wait for ever.
+    /// Lets `read_by` wrap the reader that decompresses this file, for example to read ahead on another thread. The wrapper
+    /// must return the same bytes and errors in the same order. Returns whether `read_by` was called: only for a compressed
+    /// file, and not for a pipe or standard input, where a read may block forever.
     ///
     /// # Errors
-    /// That of `read_by`; the source is at its end then.
+    /// The error of `read_by`; the source is then at its end.
     pub fn decompress_by(
         &mut self,
         read_by: impl FnOnce(Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>>,
@@ -238,10 +235,10 @@ impl ByteSource {
         Ok(true)
     }
 
-    /// Makes at least `min_bytes` bytes available and returns all that are, without consuming them.
+    /// Makes at least `min_bytes` bytes available, and returns all available bytes without consuming them.
     ///
-    /// A shorter answer means the end: clean, or after an error that [`ByteSource::take_failure`] then returns. A
-    /// stream's buffer grows to `min_bytes` if need be, so the caller bounds it.
+    /// A shorter slice means the end: a clean one, or an error that [`ByteSource::take_failure`] then returns. A stream's
+    /// buffer grows to `min_bytes` if necessary, so the caller must bound it.
     #[inline]
     pub fn fill(&mut self, min_bytes: usize) -> &[u8] {
         if self.available().len() < min_bytes {
@@ -250,10 +247,10 @@ impl ByteSource {
         self.available()
     }
 
-    /// Goes back to the beginning; `false` of a stream, which cannot.
+    /// Goes back to the beginning. Returns `false` for a stream, which cannot.
     pub fn rewind(&mut self) -> bool {
         match &mut self.backing {
-            // Its length is read once more.
+            // The length is read again.
             Backing::Mapped(mapped) => mapped.present = 0,
             Backing::Memory(_) => {}
             Backing::Streamed(_) => return false,
@@ -263,8 +260,7 @@ impl ByteSource {
         true
     }
 
-    /// Consumes the next `count` bytes (or what is available, if less) and returns them. They stay readable until the
-    /// next call.
+    /// Consumes the next `count` bytes (or fewer, if fewer are available) and returns them. They stay readable until the next call.
     #[inline]
     pub fn take(&mut self, count: usize) -> &[u8] {
         let start = self.cursor;
@@ -272,13 +268,13 @@ impl ByteSource {
         &self.window()[start..self.cursor]
     }
 
-    /// Consumes the next `count` bytes (or what is available, if less).
+    /// Consumes the next `count` bytes (or fewer, if fewer are available).
     #[inline]
     pub fn consume(&mut self, count: usize) {
         self.take(count);
     }
 
-    /// Passes over `count` bytes, of a stream without holding them all at once; returns how many there were.
+    /// Skips `count` bytes, without holding them all in memory for a stream. Returns the number skipped.
     pub fn skip(&mut self, count: u64) -> u64 {
         let mut left = count;
         loop {
@@ -292,24 +288,24 @@ impl ByteSource {
         }
     }
 
-    /// The bytes that are available now.
+    /// Returns the bytes that are available now.
     #[inline]
     pub fn available(&self) -> &[u8] {
         &self.window()[self.cursor..]
     }
 
-    /// The error that ended the input early, if one did. Returned once.
+    /// Returns, once, the error that ended the input early, if any.
     pub fn take_failure(&mut self) -> Option<CaptureError> {
         self.failure.take()
     }
 
-    /// Offset of the next byte, in the file or, if it is compressed, in its decompressed content.
+    /// Returns the offset of the next byte in the file or, if it is compressed, in its decompressed content.
     #[inline]
     pub fn position(&self) -> u64 {
         self.base + self.cursor as u64
     }
 
-    /// Bytes of the file read so far, as they lie on disk (compressed bytes of a compressed file): the progress
+    /// Returns the number of bytes read so far as stored on disk (compressed bytes for a compressed file): the progress
     /// towards [`ByteSource::total_len`].
     pub fn bytes_read(&self) -> u64 {
         match &self.backing {
@@ -318,17 +314,17 @@ impl ByteSource {
         }
     }
 
-    /// Bytes of the file on disk; `None` for a pipe or standard input.
+    /// Returns the length on disk in bytes; `None` for a pipe or standard input.
     pub fn total_len(&self) -> Option<u64> {
         self.total_len
     }
 
-    /// How the file is compressed.
+    /// Returns the file's compression.
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// The file as the caller named it, for errors.
+    /// Returns the name as the caller gave it, for errors.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -385,7 +381,7 @@ impl ByteSource {
     }
 }
 
-/// Opens a file. A pipe is opened at once, even without a writer: [`Pipe`] waits.
+/// Opens a file. A pipe is opened immediately, even without a writer: [`Pipe`] waits.
 fn open_file(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     if fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
@@ -394,10 +390,10 @@ fn open_file(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a small file of text for reading; `-` is standard input. [`stop`] ends the wait for a pipe or a terminal.
+/// Opens a small text file for reading; `-` is standard input. [`stop`] ends the wait for a pipe or a terminal.
 ///
 /// # Errors
-/// What the operating system says. A reading that is stopped fails with [`stop::stopped`].
+/// Errors of the operating system. A stopped read fails with [`stop::stopped`].
 pub fn open_plain(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if path.as_os_str() == "-" {
         return stdin();
@@ -410,7 +406,7 @@ pub fn open_plain(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(file))
 }
 
-/// Standard input. Reads of a pipe or a terminal can be stopped.
+/// Returns standard input. Reads from a pipe or a terminal can be stopped.
 fn stdin() -> io::Result<Box<dyn Read + Send>> {
     #[cfg(unix)]
     {
@@ -423,7 +419,7 @@ fn stdin() -> io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(io::stdin()))
 }
 
-/// A pipe to read, which may have no writer yet.
+/// A pipe to read, possibly without a writer yet.
 #[cfg(unix)]
 struct Pipe(File);
 
@@ -452,18 +448,18 @@ impl fmt::Debug for ByteSource {
     }
 }
 
-/// A mapped file; the window is the part whose existence was checked.
+/// A mapped file; the window is the part that is known to exist.
 struct Mapped {
     map: Mmap,
     file: File,
-    /// Bytes from the file's beginning that are in the window.
+    /// Length of the window, from the file's beginning.
     present: usize,
 }
 
 impl Mapped {
-    /// Moves the window's end to `end` and then some, or to the file's end, if the file still has those bytes.
+    /// Extends the window to at least `end`, or to the file's end, if the file still has those bytes.
     ///
-    /// Reading the length costs a system call for every [`MAPPED_STEP_BYTES`]. Populating the pages by that call
+    /// Reading the length costs a system call for every [`MAPPED_STEP_BYTES`]. Populating the pages with that call
     /// (`MADV_POPULATE_READ`) was slower than page faults by a seventh.
     fn extend(&mut self, end: usize) -> io::Result<()> {
         let end = end.max(self.present.saturating_add(MAPPED_STEP_BYTES)).min(self.map.len());
@@ -480,23 +476,23 @@ impl Mapped {
 
 /// A stream and the buffer between it and the window.
 struct Stream {
-    /// Gives the decompressed bytes.
+    /// Returns the decompressed bytes.
     decoder: Box<dyn Read + Send>,
-    /// Undecoded bytes read.
+    /// Number of undecoded bytes read.
     count: Arc<AtomicU64>,
     buffer: Vec<u8>,
-    /// How much of `buffer` holds bytes of the stream.
+    /// Number of valid bytes in `buffer`.
     filled: usize,
-    /// The stream has ended or failed: do not read again.
+    /// The stream has ended or failed and must not be read again.
     ended: bool,
 }
 
-/// Reads a decoder in pieces of one size, whatever size the caller reads. A decoder that finds damage loses the bytes that it decoded
-/// in the same call: so the bytes before an error do not depend on who reads, or on which thread.
+/// Reads a decoder in pieces of a fixed size, whatever size the caller reads. A decoder that detects damage loses the bytes
+/// that it decoded in the same call. The fixed size makes the bytes before an error independent of the caller and the thread.
 struct Pieces<R> {
     decoder: R,
     piece: Box<[u8]>,
-    /// What of `piece` is decoded and not read yet.
+    /// The decoded part of `piece` that has not been read yet.
     left: Range<usize>,
 }
 
@@ -519,7 +515,7 @@ impl<R: Read> Read for Pieces<R> {
     }
 }
 
-/// The undecoded bytes: those looked at to find the compression, then the rest; counted for progress.
+/// The undecoded bytes: the first ones, which were inspected to detect the compression, then the rest. Counted for progress.
 struct Counted {
     magic: io::Take<Cursor<[u8; 4]>>,
     reader: Box<dyn Read + Send>,
@@ -537,7 +533,7 @@ impl Read for Counted {
     }
 }
 
-/// Fills `buffer` as far as the reader goes.
+/// Fills `buffer`, or as much of it as the reader has bytes for.
 fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,7 +1,7 @@
 //! The process's request to stop.
 //!
-//! A pipe whose other end does nothing blocks for ever, and a signal does not end the call. Calls that may block wait here
-//! instead: they check one flag of the process ten times a second. A program that never calls [`request`] is never stopped.
+//! A pipe whose other end does nothing blocks forever, and a signal does not end the call. Calls that may block wait here
+//! instead and check one flag of the process ten times a second. A program that never calls [`request`] is never stopped.
 //! Cost: one relaxed load for [`is_requested`], one `poll` for each wait.
 
 use std::io;
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// The longest time between two looks at the flag.
+/// Longest time between two checks of the flag.
 pub const LOOK: Duration = Duration::from_millis(100);
 
-/// Requests a stop of all waiting calls. A signal handler may call it. Returns whether a stop was requested before.
+/// Requests that all waiting calls stop. A signal handler may call it. Returns whether a stop was already requested.
 pub fn request() -> bool {
     REQUESTED.swap(true, Ordering::Relaxed)
 }
 
-/// Whether [`request`] was called.
+/// Returns whether [`request`] was called.
 #[inline]
 pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
@@ -31,18 +31,18 @@ pub fn is_requested() -> bool {
 #[error("stopped")]
 pub struct Stopped;
 
-/// The error of a call that was stopped.
+/// Returns the error of a stopped call.
 pub fn stopped() -> io::Error {
-    // Not `Interrupted`, which the standard library takes for a reason to try again.
+    // Not `Interrupted`, because the standard library retries after it.
     io::Error::other(Stopped)
 }
 
-/// Whether `error` is that of a call that was stopped.
+/// Returns whether `error` comes from a stopped call.
 pub fn is_stopped(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }
 
-/// Sleeps for `time`, less if a stop is requested.
+/// Sleeps for `time`, or less if a stop is requested.
 pub fn sleep(time: Duration) {
     let end = std::time::Instant::now().checked_add(time);
     while !is_requested() {
@@ -54,20 +54,20 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// The direction that a descriptor waits for.
+/// The condition to wait for.
 #[cfg(unix)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum For {
-    /// Until it can be read, or its other end is closed.
+    /// The descriptor is readable, or its other end is closed.
     Reading,
-    /// Until 4,096 bytes can be written, or its other end is closed.
+    /// 4,096 bytes can be written, or the other end is closed.
     Writing,
 }
 
 /// Waits until `descriptor` is ready.
 ///
 /// # Errors
-/// [`stopped`] if a stop is requested before; errors of `poll`.
+/// [`stopped`] if a stop is requested first; errors of `poll`.
 #[cfg(unix)]
 pub fn wait(descriptor: BorrowedFd<'_>, what: For) -> io::Result<()> {
     let events = match what {

@@ -1,12 +1,12 @@
-//! Puts the payload of TCP segments back in order: each direction of each connection becomes a stream of bytes, without
-//! duplicates; bytes that the capture missed are reported.
+//! Puts the payload of TCP segments back in order: each direction of each connection becomes a stream of bytes without
+//! duplicates. Bytes that the capture missed are reported.
 //!
 //! A [`Reassembler`] takes every TCP [`Datagram`] of a capture and calls back with [`StreamEvent`]s. It keeps early segments,
-//! up to [`Limits`]; beyond that it gives the missing bytes up and reports a gap. It is an observer: it trusts neither end,
+//! up to [`Limits`]; beyond that it gives up the missing bytes and reports a gap. It is an observer: it trusts neither end,
 //! acknowledges nothing, and verifies no checksum.
 //!
-//! Cost: a segment in order is one hash lookup and handed on as it lies in the packet. A segment out of order is
-//! copied (one allocation), a new connection is one allocation.
+//! Cost: an in-order segment takes one hash lookup and is passed on without a copy. An out-of-order segment is copied (one
+//! allocation), and a new connection is one allocation.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 
 use crate::net::{Datagram, TcpFlags, TcpHeader, Transport};
 
-/// A segment so far behind what was delivered is no retransmission but a new connection whose start was missed: more
-/// bytes than any sender keeps unacknowledged on a market's links.
+/// A segment this far behind the delivered bytes is not a retransmission but a new connection whose start was missed: more
+/// bytes than any sender on a market's links leaves unacknowledged.
 const MAX_REWIND_BYTES: u32 = 64 << 20;
 
 /// One direction of a connection.
@@ -23,18 +23,18 @@ const MAX_REWIND_BYTES: u32 = 64 << 20;
 pub struct Flow {
     /// The sender of the bytes.
     pub source: SocketAddr,
-    /// Their receiver.
+    /// The receiver of the bytes.
     pub destination: SocketAddr,
 }
 
 /// An event of a [`Reassembler`]. Offsets count a flow's bytes from its opening, gaps included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent<'a> {
-    /// A flow begins at offset 0.
+    /// A flow starts at offset 0.
     Opened {
         /// The flow.
         flow: Flow,
-        /// Its beginning was not captured: the first bytes may lie in the middle of a message.
+        /// Its beginning was not captured, so the first bytes may be in the middle of a message.
         midway: bool,
     },
     /// The next bytes of a flow, in order.
@@ -46,32 +46,32 @@ pub enum StreamEvent<'a> {
         /// The bytes; never empty.
         bytes: &'a [u8],
     },
-    /// Bytes of a flow that are missing from the capture; the next event continues behind them.
+    /// Bytes of a flow that are missing from the capture; the next event continues after them.
     Hole {
         /// The flow.
         flow: Flow,
-        /// Offset of the first byte lost.
+        /// Offset of the first lost byte.
         offset: u64,
-        /// How many bytes were lost.
+        /// Number of lost bytes.
         lost: u64,
     },
-    /// A flow has ended: by FIN, by RST, by a new connection in its place, or because it was forgotten for another.
+    /// A flow has ended: by FIN, by RST, by a new connection between the same ports, or because it was evicted for another flow.
     Closed {
         /// The flow.
         flow: Flow,
-        /// Bytes that it had, holes included.
+        /// Length of the flow in bytes, including holes.
         length: u64,
     },
 }
 
-/// How much a [`Reassembler`] keeps.
+/// Maximum memory of a [`Reassembler`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that arrived early, kept per flow.
+    /// Bytes of early segments kept per flow.
     pub early_bytes: usize,
-    /// Segments that arrived early, kept per flow.
+    /// Early segments kept per flow.
     pub early_segments: usize,
-    /// Flows kept; for one more, the one that has been silent longest is forgotten.
+    /// Flows kept; one more evicts the flow that has been silent longest.
     pub flows: usize,
 }
 
@@ -88,9 +88,9 @@ pub struct Counters {
     pub segments: u64,
     /// Bytes delivered in order.
     pub delivered_bytes: u64,
-    /// Bytes dropped because they had been delivered, or were waiting, already.
+    /// Bytes dropped because they had already been delivered or kept.
     pub repeated_bytes: u64,
-    /// Segments that arrived early and were kept.
+    /// Early segments kept.
     pub early_segments: u64,
     /// Holes reported.
     pub holes: u64,
@@ -100,7 +100,7 @@ pub struct Counters {
     pub late_bytes: u64,
     /// Flows opened.
     pub flows_opened: u64,
-    /// Flows forgotten because there were too many.
+    /// Flows evicted because there were too many.
     pub flows_forgotten: u64,
 }
 
@@ -112,38 +112,38 @@ pub struct Reassembler {
     counters: Counters,
 }
 
-/// One flow's state.
+/// The state of a flow.
 #[derive(Debug)]
 struct Stream {
     /// Sequence number of the byte at `delivered`.
     next_sequence: u32,
-    /// Sequence number of the SYN, if it was seen: the same again is a retransmission, another a new connection.
+    /// Sequence number of the SYN, if it was captured: a SYN with the same number is a retransmission, any other is a new connection.
     syn_sequence: Option<u32>,
     /// Bytes delivered or given up.
     delivered: u64,
-    /// Segments that arrived early, by their offset.
+    /// Early segments, by offset.
     early: BTreeMap<u64, Vec<u8>>,
     early_bytes: usize,
-    /// Offset at which the sender said that it ends.
+    /// Offset of the end, if the sender has announced it.
     end: Option<u64>,
     closed: bool,
-    /// Number of the last segment, to find the flow that has been silent longest.
+    /// Number of the last segment; finds the flow that has been silent longest.
     last_segment: u64,
 }
 
 impl Reassembler {
-    /// A reassembler with these limits, each at least 1.
+    /// Creates a reassembler with these limits; at least one flow is kept.
     pub fn new(limits: Limits) -> Self {
         let limits = Limits { flows: limits.flows.max(1), ..limits };
         Self { flows: HashMap::new(), limits, counters: Counters::default() }
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Takes one datagram, in the order of capture, and reports what is complete now. UDP is ignored.
+    /// Takes one datagram, in capture order, and reports the bytes that are complete now. Ignores UDP.
     pub fn push(&mut self, datagram: &Datagram<'_>, mut report: impl FnMut(StreamEvent<'_>)) {
         let Transport::Tcp(header) = datagram.transport else { return };
         self.counters.segments += 1;
@@ -173,7 +173,7 @@ impl Reassembler {
         stream.accept(header, datagram.payload, datagram.truncated, &self.limits, &mut session);
     }
 
-    /// Ends all flows, in the order of their last segment: it reports each gap and delivers the segments behind it. Call it at
+    /// Ends all flows, in the order of their last segment: reports each gap and delivers the segments after it. Call it at
     /// the end of the capture.
     pub fn finish(&mut self, mut report: impl FnMut(StreamEvent<'_>)) {
         let mut flows: Vec<_> = self.flows.drain().collect();
@@ -183,7 +183,7 @@ impl Reassembler {
         }
     }
 
-    /// Makes room: the flow silent for longest goes, one that has closed before one that has not.
+    /// Evicts the flow that has been silent longest, preferring closed flows.
     #[cold]
     fn forget_one(&mut self, report: &mut dyn FnMut(StreamEvent<'_>)) {
         let silent = self.flows.iter().min_by_key(|(_, stream)| (!stream.closed, stream.last_segment));
@@ -203,7 +203,7 @@ struct Session<'a> {
 }
 
 impl Stream {
-    /// A flow whose first captured segment has this header.
+    /// Opens a flow whose first captured segment has this header.
     fn open(header: TcpHeader) -> Self {
         let syn = header.flags.contains(TcpFlags::SYN);
         Self {
@@ -218,10 +218,10 @@ impl Stream {
         }
     }
 
-    /// Whether a segment with this header belongs to a new connection between the same ports.
+    /// Returns whether a segment with this header belongs to a new connection between the same ports.
     fn begins_anew(&self, header: TcpHeader) -> bool {
         if header.flags.contains(TcpFlags::SYN) {
-            // A SYN may also arrive after the first data (the capture swapped them): then it fits the expected number.
+            // A SYN may also arrive after the first data (the capture swapped them). It then matches the expected number.
             let fits_midway = self.syn_sequence.is_none()
                 && self.next_sequence.wrapping_sub(header.sequence.wrapping_add(1)) <= MAX_REWIND_BYTES;
             return self.syn_sequence != Some(header.sequence) && !fits_midway;
@@ -251,7 +251,7 @@ impl Stream {
         }
         let fresh = payload.get(behind..).unwrap_or_default();
         let offset = self.delivered + u64::try_from(ahead).unwrap_or(0);
-        // The length of a cut segment is unknown, so its FIN stands at an unknown place.
+        // The length of a truncated segment is unknown, and so is the position of its FIN.
         if header.flags.contains(TcpFlags::FIN) && !truncated {
             self.end = Some(offset + fresh.len() as u64);
         }
@@ -271,17 +271,17 @@ impl Stream {
         }
     }
 
-    /// Hands on bytes that come next.
+    /// Delivers the next bytes in order.
     fn deliver(&mut self, bytes: &[u8], session: &mut Session<'_>) {
         let offset = self.delivered;
         self.delivered += bytes.len() as u64;
-        // A payload is shorter than 64 KiB and a kept one is such a payload, so nothing is cut here.
+        // A payload, kept or not, is shorter than 64 KiB, so the cast truncates nothing.
         self.next_sequence = self.next_sequence.wrapping_add(bytes.len() as u32);
         session.counters.delivered_bytes += bytes.len() as u64;
         (session.report)(StreamEvent::Bytes { flow: session.flow, offset, bytes });
     }
 
-    /// Hands on the early segments that are next now.
+    /// Delivers the early segments that are next in order.
     fn deliver_early(&mut self, session: &mut Session<'_>) {
         while let Some(entry) = self.early.first_entry()
             && *entry.key() <= self.delivered
@@ -296,8 +296,8 @@ impl Stream {
         }
     }
 
-    /// Keeps a segment that arrived early. Of two that begin at the same byte the longer stays; other overlaps are
-    /// resolved at delivery, where the earlier bytes win.
+    /// Keeps an early segment. Of two that begin at the same byte the longer one stays; other overlaps are resolved at
+    /// delivery, where the earlier bytes win.
     fn keep(&mut self, offset: u64, bytes: &[u8], session: &mut Session<'_>) {
         session.counters.early_segments += 1;
         match self.early.entry(offset) {
@@ -326,13 +326,13 @@ impl Stream {
             session.counters.lost_bytes += lost;
             (session.report)(StreamEvent::Hole { flow: session.flow, offset: self.delivered, lost });
             self.delivered = offset;
-            // Offsets run along with sequence numbers, which count modulo 2^32.
+            // Offsets advance with sequence numbers, which count modulo 2^32.
             self.next_sequence = self.next_sequence.wrapping_add(lost as u32);
         }
         self.deliver_early(session);
     }
 
-    /// Delivers the remaining segments with their gaps and reports the end, once.
+    /// Delivers the remaining segments and their gaps, and reports the end, once.
     fn close(&mut self, session: &mut Session<'_>) {
         if self.closed {
             return;

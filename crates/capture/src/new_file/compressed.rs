@@ -1,4 +1,4 @@
-//! A new file, compressed according to its ending.
+//! A new file, compressed according to its extension.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -7,11 +7,11 @@ use flate2::write::GzEncoder;
 
 use super::{Handle, NewFile, NewFileError};
 
-/// Bytes that are collected before they are written.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A [`NewFile`] that is compressed if its name ends in `.gz` or `.zst`, in any case. `-` is standard output. Dropped before
-/// [`CompressedFile::finish`], it leaves no file.
+/// A [`NewFile`] that is compressed if its name ends in `.gz` or `.zst`, ignoring case. `-` is standard output. Dropping it
+/// before [`CompressedFile::finish`] removes it.
 pub struct CompressedFile {
     file: NewFile,
     encoder: Encoder,
@@ -24,7 +24,7 @@ enum Encoder {
 }
 
 impl CompressedFile {
-    /// Begins the file at `path`. An existing file is replaced only with `overwrite`.
+    /// Starts a file at `path`. An existing file is replaced only with `overwrite`.
     ///
     /// # Errors
     /// As [`NewFile::create`], and [`NewFileError::Write`] if there is no memory for the compressor.
@@ -41,7 +41,7 @@ impl CompressedFile {
         Ok(Self { file, encoder })
     }
 
-    /// The path of the file, as it was given.
+    /// Returns the path as the caller gave it.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -49,7 +49,7 @@ impl CompressedFile {
     /// Writes the buffered bytes and gives the file its name. Returns its length in bytes.
     ///
     /// # Errors
-    /// [`NewFileError::Write`], and those of [`NewFile::finish`].
+    /// [`NewFileError::Write`], and errors of [`NewFile::finish`].
     pub fn finish(self) -> Result<u64, NewFileError> {
         let ended = match self.encoder {
             Encoder::Plain(mut file) => file.flush(),
@@ -70,7 +70,7 @@ impl Write for CompressedFile {
         }
     }
 
-    /// Does nothing: [`CompressedFile::finish`] empties the buffers. To flush a compressor earlier makes the file larger.
+    /// Does nothing, because flushing a compressor early makes the file larger. [`CompressedFile::finish`] empties the buffers.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Tests of the reassembly: hand-made orders of arrival, and random ones against the stream that was cut up.
+//! Tests of the reassembly: hand-made arrival orders, and random ones against the original stream.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn segment(sequence: u32, flags: TcpFlags, payload: &[u8]) -> Datagram<'_> {
     Datagram { source, destination, vlan: None, transport, payload, payload_offset: 54, truncated: false }
 }
 
-/// The segment with the stream's bytes from `offset` on.
+/// Returns a segment with the stream's bytes starting at `offset`.
 fn part(offset: u32, payload: &[u8]) -> Datagram<'_> {
     segment(SYN_SEQUENCE.wrapping_add(1).wrapping_add(offset), TcpFlags::ACK, payload)
 }
@@ -143,7 +143,7 @@ proptest! {
         cuts in proptest::collection::vec((any::<prop::sample::Index>(), 1_usize..200), 0..60),
         order in any::<u64>(),
     ) {
-        // Segments that cover the stream, others that overlap them, all shuffled.
+        // Segments that cover the stream, plus overlapping ones, all shuffled.
         let mut ranges: Vec<(usize, usize)> =
             (0..stream.len()).step_by(100).map(|start| (start, (start + 100).min(stream.len()))).collect();
         for (start, length) in &cuts {
