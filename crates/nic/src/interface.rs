@@ -139,8 +139,8 @@ impl RawSocket {
         Ok(Self { socket, name: name.to_owned(), index })
     }
 
-    /// Binds the socket: from now on it receives the frames of `protocol` (`ETH_P_ALL`: all; 0: none, it only sends). Returns the
-    /// link type of the frames.
+    /// Binds the socket, which from now on receives the frames of `protocol` (`ETH_P_ALL`: all; 0: none, send only). Returns
+    /// the link type of the frames.
     pub(super) fn bind(&self, protocol: libc::c_int) -> Result<LinkType, InterfaceError> {
         let mut storage = SockAddrStorage::zeroed();
         // SAFETY: the storage is larger than a `sockaddr_ll`, aligned for every address, and zero is valid in each field.

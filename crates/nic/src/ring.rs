@@ -158,7 +158,7 @@ impl PacketReceiver {
         })
     }
 
-    /// Returns the link layer of its frames.
+    /// Returns the link type of its frames.
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }

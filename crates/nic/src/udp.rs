@@ -36,8 +36,8 @@ pub struct UdpOptions {
     pub receive_buffer_bytes: Option<usize>,
     /// Adds Ethernet, IP and UDP headers before each payload.
     pub with_headers: bool,
-    /// How long the kernel polls the network card when the socket is empty, in us (`SO_BUSY_POLL`); 0 for not at all. Ignored
-    /// where the card or the kernel does not support it.
+    /// Time in us that the kernel polls the network card while the socket is empty (`SO_BUSY_POLL`); 0 disables polling.
+    /// Ignored if the card or the kernel does not support it.
     pub busy_poll_us: u32,
 }
 

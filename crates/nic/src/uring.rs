@@ -361,7 +361,7 @@ impl UringReceiver {
         }
     }
 
-    /// Cancels the kernel's request, if it has one; returns whether it has none now.
+    /// Cancels the kernel's request, if there is one. Returns whether none is left.
     fn cancel(&mut self) -> bool {
         let request = opcode::AsyncCancel::new(RECEIVE).build().user_data(CANCEL);
         if self.is_requested && self.push(&request).is_err() {

@@ -188,7 +188,7 @@ impl DpdkReceiver {
         }
         let device = CString::new(name.as_str()).map_err(|error| failed("name it", error.into()))?;
         let never = UnixDatagram::unbound().map_err(|cause| failed("open a socket to wait by", cause))?;
-        // A panic while holding the lock leaves nothing half done that would matter.
+        // A panic while holding the lock leaves no state that a later open depends on.
         let mut environment = ENVIRONMENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         start(&mut environment, wanted).map_err(|cause| failed("start DPDK for it", cause))?;
         let (mut port, mut memory, mut doing) = (0, ptr::null_mut(), ptr::null());
