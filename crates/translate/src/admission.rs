@@ -1,8 +1,8 @@
-//! The machine of a client's messages: the way to the venue is its state, and each MsgType an event.
+//! The state machine for client messages: its state is the path to the venue, and its events are the MsgTypes.
 //!
-//! An action reads the message, checks it against the known orders and the client's limits, and returns its decision: a request
-//! that the translator writes in the venue's bytes, or a refusal. The kill switch lets cancels pass; without a connection
-//! nothing passes but status requests.
+//! An action reads the message, checks it against the known orders and the client's limits, and returns its decision: a
+//! request that the translator encodes for the venue, or a refusal. With the kill switch on, only cancels pass; without a
+//! connection, only status requests.
 
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
@@ -31,14 +31,12 @@ use crate::risk::{Breach, Checked, Risk, TopOfBook, TopsOfBook};
 use crate::route::{RouteIndex, Routes};
 use crate::settings::FixVersion;
 
-/// A message of a client.
+/// A client's message.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'m> {
-    /// The client.
     pub(crate) client: ClientIndex,
-    /// The message.
     pub(crate) message: &'m Parsed<'m>,
-    /// When it came, in UTC nanoseconds.
+    /// Receive time, in UTC nanoseconds.
     pub(crate) now_ns: u64,
 }
 
@@ -105,55 +103,55 @@ order_machine! {
     }
 }
 
-/// What a translator counts.
+/// Counters of a translator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages of clients.
+    /// Messages from clients.
     pub client_messages: u64,
     /// Requests sent to the venue.
     pub requests: u64,
-    /// Messages of clients that were refused here.
+    /// Client messages refused by the gateway.
     pub refused: u64,
-    /// Of these, by the clients' limits and the kill switch.
+    /// Refused messages that exceeded a client's limits or met a kill switch.
     pub breaches: u64,
-    /// Messages with PossResend whose ClOrdID was known, and so ignored.
+    /// Messages with PossResend and a known ClOrdID, which are ignored.
     pub possible_resends: u64,
-    /// Fields that a client's settings ignore.
+    /// Fields ignored by a client's settings.
     pub ignored_fields: u64,
-    /// Messages of the venue.
+    /// Messages from the venue.
     pub venue_messages: u64,
     /// Reports sent to clients.
     pub reports: u64,
     /// Fills sent to clients.
     pub fills: u64,
-    /// Reports of the venue that came a second time, by their number.
+    /// Reports that the venue sent again under the same number.
     pub repeated_reports: u64,
-    /// Numbers of reports of the venue that were skipped.
+    /// Skipped numbers in the venue's reports.
     pub missing_reports: u64,
-    /// Messages of the venue that are no reports.
+    /// Messages from the venue that are not reports.
     pub unreadable: u64,
-    /// Reports of orders and requests that are not known.
+    /// Reports of unknown orders and requests.
     pub unknown_orders: u64,
     /// Reports that do not fit the state of their order.
     pub unexpected: u64,
-    /// Fills and changes of orders that came a second time under another number, and were left out.
+    /// Fills and order changes that arrived again under another number, and were ignored.
     pub repeated_executions: u64,
-    /// Reports in doubt: see [`Doubt`](crate::Doubt).
+    /// In-doubt reports: see [`Doubt`](crate::Doubt).
     pub doubtful: u64,
-    /// Ended orders that were forgotten for others.
+    /// Ended orders forgotten to make room for others.
     pub forgotten: u64,
-    /// Cancels of the gateway's own: of clients that are gone, and of orders in doubt.
+    /// The gateway's own cancels: for disconnected clients, and for orders in doubt.
     pub own_cancels: u64,
-    /// Of these, those that the venue rejected although the order works.
+    /// Own cancels that the venue rejected although the order still works.
     pub own_cancels_failed: u64,
-    /// Requests whose fate was in doubt after the connection to the venue broke.
+    /// Requests left in doubt when the connection to the venue broke.
     pub doubts: u64,
 }
 
 /// The decision about a client's message, or why the message is refused.
 pub(crate) type Decided = Result<Decision, Refusal>;
 
-/// What to do about a client's message.
+/// What to do with a client's message.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "one decision lives at a time")]
 pub(crate) enum Decision {
@@ -183,9 +181,9 @@ pub(crate) enum Decision {
         instrument: InstrumentIndex,
         quote: Quote,
     },
-    /// Its entries are checked; they are read once more.
+    /// The entries are checked; they are read again when they are sent.
     MassQuote,
-    /// The quote's request; `None`: all quotes of the client.
+    /// The request of the quote; `None`: all quotes of the client.
     QuoteCancel {
         quote: Option<Handle>,
     },
@@ -194,7 +192,7 @@ pub(crate) enum Decision {
     },
 }
 
-/// What a mass cancel is for.
+/// The scope of a mass cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Instrument(InstrumentIndex),
@@ -203,7 +201,7 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    /// MassCancelRequestType (530).
+    /// Returns MassCancelRequestType (530).
     pub(crate) const fn request_type(self) -> MassCancelRequestType {
         match self {
             Self::Instrument(_) => MassCancelRequestType::Security,
@@ -213,7 +211,7 @@ impl Scope {
     }
 }
 
-/// The most entries of a MassQuote.
+/// Maximum number of entries in a MassQuote.
 pub(crate) const MOST_ENTRIES: usize = 64;
 
 /// A client and its limits.
@@ -224,17 +222,17 @@ pub(crate) struct Client {
     pub(crate) ignored_tags: IgnoredTags,
 }
 
-/// Whether an instrument may be traded, and at which prices: beside one another, since each order looks at them.
+/// Whether an instrument may be traded, and at which prices. Stored together, because each order reads all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traded {
     /// Reports of its partition are missing.
     pub(crate) is_behind: bool,
-    /// A report in doubt has halted it.
+    /// An in-doubt report has halted the instrument.
     pub(crate) is_doubtful: bool,
     pub(crate) has_negative_prices: bool,
 }
 
-/// Everything that decides about a client's message.
+/// All state that decides about a client's message.
 #[derive(Debug)]
 pub struct Admission {
     pub(crate) reference: Reference,
@@ -242,34 +240,34 @@ pub struct Admission {
     pub(crate) tops: Box<dyn TopsOfBook>,
     pub(crate) known: Known,
     pub(crate) is_halted: bool,
-    /// Each instrument.
+    /// By instrument.
     pub(crate) traded: Vec<Traded>,
-    /// Whether a report in doubt halts its instrument.
+    /// Whether an in-doubt report halts its instrument.
     pub(crate) halts_doubtful: bool,
-    /// Requests that were sent before are repeated: nothing is checked again.
+    /// Requests that were sent before are being replayed; nothing is checked again.
     pub(crate) is_replaying: bool,
-    /// The message is a dummy: it leaves no trace.
+    /// The message is a dummy that must leave no trace.
     pub(crate) is_warming: bool,
     pub(crate) counters: Counters,
-    /// How often each reason was that of a refusal here.
+    /// Number of refusals for each reason.
     pub(crate) refusals: Vec<(&'static str, u64)>,
     /// The route of the current message.
     pub(crate) route: RouteIndex,
     pub(crate) routes: Routes,
-    /// The last time of a message.
+    /// Time of the last message.
     pub(crate) last_time: LastTimestamp,
 }
 
 impl Admission {
-    /// Checks the tags of a message, and finds its route.
+    /// Checks the tags of a message and finds its route.
     fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
         let Incoming { client: of, message, now_ns } = incoming;
         let Some(client) = self.clients.get(usize::from(of.0)) else { return Ok(()) };
         let walked = check_tags(message, mapped, &client.ignored_tags)?;
         self.counters.ignored_fields += walked.ignored;
         if walked.has_route {
-            // No routing tag keeps a cancel from the venue: if they cannot be kept, its answer has the order's. A store may have messages
-            // that an earlier version took.
+            // No routing tag may keep a cancel from the venue: if the tags cannot be stored, the answer has the order's
+            // tags. A store may hold messages that an earlier version accepted.
             let is_needed = !self.is_replaying && !matches!(message.message_type(), b"F" | b"q" | b"Z");
             match self.routes.of_message(of, message, now_ns) {
                 Ok(route) => self.route = route,
@@ -280,18 +278,19 @@ impl Admission {
         Ok(())
     }
 
-    /// The id of a request.
+    /// Reads the id of a request.
     #[inline]
     pub(crate) fn client_id(&self, text: &[u8], tag: u32) -> Result<ClOrdId, Refusal> {
         match ClOrdId::new(text) {
             None => Err(Refusal::Id { tag }),
-            // Where it is the name at the venue, this has no room for more.
+            // If the id is also the name at the venue, the name has no room for a long one.
             Some(id) if id.is_long() && self.known.names_are_ids() => Err(Refusal::Value { tag }),
             Some(id) => Ok(id),
         }
     }
 
-    /// Whether the message is a possible resend whose ClOrdID is known: it is ignored. Another one whose ClOrdID is known is a duplicate.
+    /// Returns whether to ignore the message: a possible resend whose ClOrdID is known. Any other message with a known
+    /// ClOrdID is a duplicate.
     fn check_id(
         &mut self,
         client: ClientIndex,
@@ -301,7 +300,7 @@ impl Admission {
         self.check_id_by(self.known.hash_of_id(client, id), client, id, is_resend)
     }
 
-    /// The same by the id's hash.
+    /// Like `check_id`, given the id's hash.
     fn check_id_by(
         &mut self,
         hash: Hash,
@@ -357,7 +356,7 @@ impl Admission {
             adds,
         };
         client.risk.check_limits(&checked).map_err(Refusal::Breach)?;
-        // The rate is checked last, and only orders that pass the rest count for it.
+        // The rate is checked last, and counts only orders that pass all other checks.
         if self.is_warming || client.risk.takes(now_ns) { Ok(()) } else { Err(Refusal::Breach(Breach::Rate)) }
     }
 
@@ -371,7 +370,7 @@ impl Admission {
         }
         let id = self.client_id(view.cl_ord_id(), tag::CL_ORD_ID)?;
         let hash = self.known.hash_of_id(incoming.client, &id);
-        // The order is read while the id's place comes from memory.
+        // The order is read while the id's slot is fetched from memory.
         self.known.fetch_id(hash);
         let found = self.reference.find(view.symbol(), view.security_id());
         let instrument = found.ok_or(Refusal::UnknownInstrument);
@@ -379,7 +378,7 @@ impl Admission {
         if self.check_id_by(hash, incoming.client, &id, view.poss_resend())? {
             return Ok(Decision::None);
         }
-        // The order is copied once, to where it stays.
+        // The order is copied once, to its final location.
         let (instrument, order) = (instrument?, read.as_ref().map_err(|refusal| *refusal)?);
         if !self.is_replaying {
             check_values(view.expire_time(), order)?;
@@ -416,7 +415,7 @@ impl Admission {
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let instrument = entry.order.instrument;
-        // What it leaves out is as the replace in flight makes it that it names.
+        // Omitted fields default to the terms of the in-flight replace that the message names.
         let named = self.known.by_client(incoming.client, &original).filter(|request| request.is_pending);
         let before = named.and_then(|request| self.known.change(request)).unwrap_or(&entry.order.terms);
         let terms = replacement(&view, &self.reference, instrument, before)?;
@@ -450,7 +449,7 @@ impl Admission {
             MassCancelRequestType::AllOrders => Scope::All,
             _ => return Err(Refusal::Value { tag: tag::MASS_CANCEL_REQUEST_TYPE }),
         };
-        // What the scope does not need would be dropped silently.
+        // Fields that the scope does not need would be dropped silently.
         let is_of_instrument = matches!(scope, Scope::Instrument(_));
         let is_of_segment = matches!(scope, Scope::Segment(_));
         let given = [
@@ -485,7 +484,7 @@ impl Admission {
         Ok(Decision::Quote { id, instrument, quote })
     }
 
-    /// Checks both sides of a quote as orders, of a message that adds `others` besides. Returns how many the quote adds.
+    /// Checks both sides of a quote as orders, in a message that adds `others` besides. Returns how many orders the quote adds.
     fn check_quote(
         &mut self,
         incoming: Incoming<'_>,
@@ -503,7 +502,7 @@ impl Admission {
         Ok(adds)
     }
 
-    /// All entries are in order, or the first one that is not refuses all.
+    /// Accepts all entries, or refuses all because of the first one that fails.
     fn mass_quote(&mut self, incoming: Incoming<'_>) -> Decided {
         let view = MassQuote::read_parsed(incoming.message).map_err(Refusal::Unread)?;
         self.check_tags(incoming, &OF_MASS_QUOTE)?;
@@ -600,13 +599,13 @@ impl Admission {
         self.is_halted
     }
 
-    /// The working order that OrigClOrdID (41) names: by the last accepted request of its chain, or by one in flight.
+    /// Returns the working order that OrigClOrdID (41) names: by the last accepted request of its chain, or by one in flight.
     fn meant(&self, client: ClientIndex, original: &[u8], side: Side) -> Result<(ClOrdId, Handle), Refusal> {
         let original = ClOrdId::new(original).ok_or(Refusal::UnknownOrder)?;
         let request = self.known.by_client(client, &original).ok_or(Refusal::UnknownOrder)?;
         let order = request.order.ok_or(Refusal::UnknownOrder)?;
         if request.kind == RequestKind::Quote {
-            // A QuoteCancel cancels quotes.
+            // Quotes are cancelled by QuoteCancel.
             return Err(Refusal::UnknownOrder);
         }
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;

@@ -1,7 +1,7 @@
-//! How both machines of the translator dispatch: chosen here, for both.
+//! The dispatch of both of the translator's machines, chosen here.
 //!
-//! The product's choice is a table. `RUSTFLAGS='--cfg tapeworks_dispatch="match"'`, or `"chain"`, builds everything with another one, so that
-//! they can be compared; nothing else changes.
+//! The default is a table. `RUSTFLAGS='--cfg tapeworks_dispatch="match"'` or `"chain"` builds everything with another
+//! dispatch, so that they can be compared; nothing else changes.
 
 /// A machine without its `dispatch`.
 macro_rules! order_machine {

@@ -1,10 +1,10 @@
 //! The state of an order, and the machine that the venue's reports drive.
 //!
-//! The rows of [`ExchangeToClient`] are the table of *FIX to Millennium native*: what a report of the venue becomes for the client,
-//! by the state of the order. An action updates the order, and leaves the ExecType (150) of the client's report.
+//! The rows of [`ExchangeToClient`] are the table of *FIX to Millennium native*: how each report of the venue is passed on to
+//! the client, by the state of the order. An action updates the order and stores the ExecType (150) of the client's report.
 //!
-//! CumQty and the value of all fills are exact integers; AvgPx is rounded half to even at the eighth decimal. Cost: a dispatch and
-//! some additions; AvgPx costs a division.
+//! CumQty and the value of all fills are exact integers; AvgPx is rounded half to even at the eighth decimal. Cost: a
+//! dispatch and some additions; AvgPx costs a division.
 
 use tapeworks_wire::fix::order_entry::{ExecType, OrdStatus};
 
@@ -66,10 +66,10 @@ order_machine! {
     }
 }
 
-/// What the last report became.
+/// The outcome of the last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A report with this ExecType.
+    /// The client gets a report with this ExecType.
     Report(ExecType),
     /// The report does not fit the order's state.
     Unexpected,
@@ -78,13 +78,13 @@ pub(crate) enum Outcome {
 /// An order, as the client sees it.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Whose it is.
+    /// The client that sent it.
     pub client: ClientIndex,
     /// The ClOrdID of the new order, or of the last replace that the venue accepted.
     pub id: ClOrdId,
-    /// Its instrument.
+    /// The instrument.
     pub instrument: InstrumentIndex,
-    /// The order as it was accepted last.
+    /// The terms as last accepted.
     pub terms: NewOrder,
     /// The venue's id; blank until its first report.
     pub order_id: VenueOrderId,
@@ -98,17 +98,17 @@ pub struct Order {
     pub value_e8: i128,
     /// Cancels and replaces that the venue has not answered.
     pub pending: u32,
-    /// A report of it was in doubt, or could not be read.
+    /// A report of the order was in doubt or unreadable.
     pub is_in_doubt: bool,
-    /// When the client's message came, in UTC nanoseconds.
+    /// Receive time of the client's message, in UTC nanoseconds.
     pub requested_ns: u64,
-    /// Whom its client sent it for.
+    /// The party for which the client sent the order.
     pub(crate) route: RouteIndex,
     pub(crate) outcome: Outcome,
 }
 
 impl Order {
-    /// An order that is sent now.
+    /// Creates an order that is being sent.
     pub(crate) const fn new(
         client: ClientIndex,
         id: ClOrdId,
@@ -134,7 +134,7 @@ impl Order {
         }
     }
 
-    /// AvgPx (6) in 1e-8, rounded half to even; 0 without fills.
+    /// Returns AvgPx (6) in 1e-8, rounded half to even; 0 without fills.
     #[inline]
     #[must_use]
     pub fn average_price_e8(&self) -> i64 {
@@ -142,7 +142,7 @@ impl Order {
         if count == 0 {
             return 0;
         }
-        // Most values fit 64 bits, whose division is several times cheaper.
+        // Most values fit into 64 bits, whose division is several times cheaper.
         if let Ok(value) = i64::try_from(self.value_e8) {
             let (quotient, rest) = (value.div_euclid(count as i64), value.rem_euclid(count as i64));
             let twice = rest * 2;
@@ -168,10 +168,10 @@ impl Order {
         self.outcome = Outcome::Report(exec_type);
     }
 
-    /// The status of an order that works.
+    /// Returns the status of a working order.
     const fn working_status(&self) -> OrdStatus {
         match (self.leaves, self.cumulative) {
-            // A replace or restatement left nothing.
+            // A replace or restatement left no quantity.
             (0, 0) => OrdStatus::Canceled,
             (_, 0) => OrdStatus::New,
             (0, _) => OrdStatus::Filled,
@@ -189,7 +189,7 @@ impl Order {
         self.leaves_after(report) > 0
     }
 
-    /// What is left of the order after the report.
+    /// Returns the open quantity after the report.
     fn leaves_after(&self, report: &Execution) -> u32 {
         report.leaves.unwrap_or_else(|| self.leaves.saturating_sub(report.last_quantity))
     }
@@ -214,7 +214,7 @@ impl Order {
         self.report(ExecType::Trade);
     }
 
-    /// A fill that the venue reports behind the order's end. The status stays: the order does not work.
+    /// Applies a fill that the venue reports after the order's end. The status stays, because the order no longer works.
     fn trade_late(&mut self, report: &Execution) {
         self.fill(report.last_quantity, report.last_price_e8);
         self.report(ExecType::Trade);
@@ -251,7 +251,7 @@ impl Order {
         self.report(ExecType::Suspended);
     }
 
-    /// The status stays: the order works until it is cancelled.
+    /// Keeps the status: the order works until it is cancelled.
     fn pend_cancel(&mut self, _: &Execution) {
         self.report(ExecType::PendingCancel);
     }
@@ -269,8 +269,8 @@ impl Order {
         self.report(ExecType::TradeCorrect);
     }
 
-    /// The status after a trade changed. Neither what is left nor the end changes: a venue that puts the order back restates it. An
-    /// order that is not filled any more is cancelled.
+    /// Updates the status after a trade was changed. The open quantity stays, and so does the end: a venue that reinstates
+    /// the order restates it. An order that is no longer filled becomes cancelled.
     fn recompute(&mut self) {
         self.status = match self.status {
             OrdStatus::Filled if self.cumulative < self.terms.quantity => OrdStatus::Canceled,
@@ -414,13 +414,13 @@ mod tests {
         assert_eq!((reopened[2].1, reopened[2].2), (OrdStatus::New, 100));
         assert_eq!((reopened[3].1, reopened[3].3), (OrdStatus::Filled, 100));
         assert_eq!(drive(&[cancelled, cancelled])[1].0, Outcome::Unexpected);
-        // A restatement that leaves nothing is an end too.
+        // A restatement to zero open quantity ends the order too.
         let nothing = drive(&[report(Kind::Restated, (0, 0), 0), cancelled]);
         assert_eq!(nothing[0], (Outcome::Report(ExecType::Restated), OrdStatus::Canceled, 0, 0));
         assert_eq!(nothing[1].0, Outcome::Unexpected);
     }
 
-    /// The same by fractions, the slow way.
+    /// Rounds by comparing fractions, slowly.
     fn rounded(value: i128, count: i128) -> i128 {
         let candidates = [value.div_euclid(count), value.div_euclid(count) + 1];
         let distance = |each: i128| (each * count - value).abs();
