@@ -1,4 +1,4 @@
-//! The clients of a market: what they ask for, how they read, and what they have in the end.
+//! The clients of a market: what they request, how they read, and what they have at the end.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::session::{Session, Taken};
 use crate::shared::{Shared, locked};
 use crate::states::{States, book_of};
 
-/// The key of all clients.
+/// The API key of all clients.
 pub(crate) const KEY: &str = "db-0123456789abcdef0123456789abc";
 
 /// The dataset of all feeds.
@@ -25,14 +25,14 @@ pub(crate) const DATASET: &str = "ALL";
 /// When a client stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
-    /// When clients stop.
+    /// Together with all other clients.
     WithAll,
-    /// Behind so many replays.
+    /// After this many replays.
     Behind(usize),
 }
 
 impl Session {
-    /// Takes a record of the market. A resumed session begins with those of the last time, once more.
+    /// Takes a market record. A resumed session starts by repeating the records with the last timestamp.
     fn take(&mut self, record: RecordRef<'_>, shared: &Shared) {
         let taken = Taken::new(record);
         if self.repeated > 0 {
@@ -52,7 +52,7 @@ impl Session {
         self.records.push(taken);
     }
 
-    /// Takes a message about the session. `false`: it is a record of the market.
+    /// Takes a session message. Returns `false` for a market record.
     fn notes(&mut self, record: RecordRef<'_>) -> bool {
         if let Some(mapping) = record.get::<SymbolMappingMsg>() {
             let symbol = mapping.stype_out_symbol().unwrap_or_default().to_owned();
@@ -79,7 +79,7 @@ impl Session {
         true
     }
 
-    /// Reads until it ends or the client stops.
+    /// Reads until the session ends or the client stops.
     fn read(&mut self, subscriber: &mut Subscriber<Simulated>, stop: Stop, shared: &Shared) -> ClientEnds {
         let (mut count, mut is_last) = (0u64, false);
         let pause_every = if self.client.pause_every == 0 { 1_000 } else { self.client.pause_every };
@@ -91,7 +91,7 @@ impl Session {
                         continue;
                     }
                     let is_flagged = self.states.as_mut().is_some_and(|states| states.apply(record));
-                    // A venue's snapshot has the flag, too.
+                    // A venue's snapshot has the flag too.
                     if is_flagged && self.client.has_snapshot && self.records.is_empty() {
                         let Taken { rtype, publisher, instrument, levels, .. } = Taken::new(record);
                         let book = book_of(rtype, publisher, instrument);
@@ -110,7 +110,7 @@ impl Session {
                     }
                 }
                 Err(error) if error.is_timeout() => {
-                    // Once more after the stop, for what is on its way.
+                    // Read once more after the stop, for records in flight.
                     let is_over = match stop {
                         Stop::WithAll => shared.stop_clients.load(Ordering::Acquire),
                         Stop::Behind(replays) => self.replays >= replays,
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-/// The options of a client that reads from the beginning, if the plant keeps one.
+/// Returns the options of a client that reads from the beginning, if the plant keeps a history.
 fn options_of(client: &ClientPlan, has_history: bool) -> SubscriberOptions {
     SubscriberOptions {
         address: (PLANT_HOST, CLIENTS_PORT).into(),
@@ -142,17 +142,17 @@ fn options_of(client: &ClientPlan, has_history: bool) -> SubscriberOptions {
     }
 }
 
-/// A client: it connects again and again, each time from the beginning or from where it was, and keeps what it read.
+/// Runs a client: it connects repeatedly, each time from the beginning or from its last position, and keeps what it reads.
 pub(crate) fn client(number: usize, plan: &ClientPlan, has_history: bool, shared: &Shared) {
     let mut options = options_of(plan, has_history);
-    // What the journal has lost is in no replay, and by a clock that was set back the last record is not the latest.
+    // Records that the journal lost are in no replay, and after the clock was set back the last record is not the latest.
     let resumes = plan.resumes && has_history && shared.plan.has_true_clock() && shared.plan.keeps_the_past();
     let mut joined: Option<Session> = None;
-    // Each session is a replay: one that ends often begins less and less often.
+    // Each session is a replay. A client whose sessions keep ending reconnects less and less often.
     let mut again = Duration::from_millis(100);
     while !shared.stop_clients.load(Ordering::Acquire) {
         if plan.is_absurd {
-            // Before the first event, in a thousand years, of nothing, of too much, in a schema that there is not.
+            // Before the first event, in a thousand years, of nothing, of too much, in a schema that does not exist.
             options.start = [Some(0), Some(1), Some(u64::MAX), None][below(4) as usize];
             let symbols =
                 [vec![], vec!["NOSUCH".to_owned()], vec!["A".repeat(300)], vec!["X".to_owned(); 3_000]];
@@ -175,7 +175,7 @@ pub(crate) fn client(number: usize, plan: &ClientPlan, has_history: bool, shared
                 let began = shared.starts.load(Ordering::Relaxed);
                 let mut session = joined.take().unwrap_or_else(|| Session::new(number, plan, began));
                 if resumes {
-                    // The plant started again meanwhile: what it lost may come as something else.
+                    // The plant restarted meanwhile: events that it lost may be replaced by others.
                     if session.began != began && !shared.plan.keeps_all() {
                         continue;
                     }
@@ -202,12 +202,12 @@ pub(crate) fn client(number: usize, plan: &ClientPlan, has_history: bool, shared
                 let earliest = session.earliest.take();
                 match () {
                     () if resumes => joined = Some(session),
-                    // Without a journal each session begins where the plant is.
+                    // Without a journal, each session begins at the plant's current event.
                     () if has_history && !plan.is_absurd => locked(&shared.sessions).push(session),
                     () => {}
                 }
                 if let Some(earliest) = earliest {
-                    // The server no longer has what was asked for.
+                    // The server no longer has the requested start.
                     options.start = Some(earliest);
                     Simulated::sleep(Duration::from_millis(1));
                     continue;
@@ -220,7 +220,7 @@ pub(crate) fn client(number: usize, plan: &ClientPlan, has_history: bool, shared
     locked(&shared.sessions).extend(joined);
 }
 
-/// Reads all records of these schemas from the beginning, when nothing fails any more.
+/// Reads all records of these schemas from the beginning, after all faults have ended.
 pub(crate) fn read_all_again(schemas: &[String], shared: &Shared) -> Option<Session> {
     let plan = ClientPlan { schemas: schemas.to_vec(), ..ClientPlan::default() };
     let options = SubscriberOptions { patience: Duration::from_secs(10), ..options_of(&plan, true) };

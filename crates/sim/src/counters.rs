@@ -1,6 +1,6 @@
-//! What the plant's counters say, against what the network did and what the venues sent.
+//! Checks the plant's counters against what the network did and what the venues sent.
 //!
-//! A plant that starts again counts from its journal on: then nothing follows from these counts, and nothing is checked.
+//! A restarted plant counts from its journal, so its counters prove nothing and are not checked.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::kernel::network::{LinkCounts, link_counts};
 use crate::oracle::{Oracle, Sums};
 use crate::plan::{Plan, What};
 
-/// What is checked at the end, of a plant that has run from before the first packet on.
+/// Checks, at the end, a plant that has run since before the first packet.
 pub(crate) fn check(
     plan: &Plan,
     status: &Status,
@@ -40,7 +40,7 @@ pub(crate) fn check(
         }
         all.add(&sums);
     }
-    // A plant that has every message, and no other, finds what the venue did wrong, and nothing else.
+    // A plant that has every message, and no other, finds exactly the venue's errors.
     let found = (status.problems, status.rejected, status.contradicted_books as u64);
     let is = (all.problems, all.rejected, all.contradicted_books);
     if is_whole && found != is {
@@ -48,7 +48,7 @@ pub(crate) fn check(
             "problems, rejected changes, contradicted books are {found:?}, and the venues sent {is:?}"
         ));
     }
-    // Of messages that can be read the venues know themselves that no locate and no book can be right with them.
+    // The venues know which of their readable messages no locate and no book can accept.
     let NonsenseCounts { renamed, too_much, .. } = sent_wrongly;
     if status.problems < renamed || status.rejected < too_much {
         wrong.push(format!(
@@ -59,16 +59,16 @@ pub(crate) fn check(
     wrong
 }
 
-/// The lines: each datagram that arrived is counted once. Whether all of them came as they were sent.
+/// Checks the lines: each datagram that arrived is counted once. Returns whether all of them arrived as sent.
 fn lines(plan: &Plan, place: usize, channel: &ChannelStatus, note: &mut impl FnMut(String)) -> bool {
     let mut is_undamaged = true;
-    // A second plant on the machine has sockets of its own for a moment.
+    // A second plant on the machine briefly has its own sockets.
     let is_alone = !plan.faults.iter().any(|fault| matches!(fault.what, What::SecondPlant));
     for line in &channel.lines {
         let (number, to): (usize, SocketAddr) = match line.line {
             Line::A => (0, Plan::line(place, 0).into()),
             Line::B => (1, Plan::line(place, 1).into()),
-            // What comes over a connection is no datagram.
+            // A connection carries no datagrams.
             Line::Recovery if plan.answers_over_tcp(place) => continue,
             Line::Recovery | Line::Snapshot => {
                 let LinkCounts { sent, damaged, .. } = link_counts(line.address);
@@ -86,7 +86,7 @@ fn lines(plan: &Plan, place: usize, channel: &ChannelStatus, note: &mut impl FnM
         if !is_alone {
             continue;
         }
-        // Some late copies may still be on their way.
+        // Some late copies may still be in flight.
         let on_lines = sent + twice..=sent + twice + late_copies;
         if !on_lines.contains(&(lost + arrived + overflowed)) {
             note(format!(
@@ -104,7 +104,7 @@ fn lines(plan: &Plan, place: usize, channel: &ChannelStatus, note: &mut impl FnM
             + counters.of_past_sessions
             + counters.of_other_feeds
             + counters.implausible;
-        // A packet that was read in part counts as malformed too. One of a session that may still follow waits.
+        // A partly read packet counts as malformed too. A packet of a possible next session waits.
         let is_right = match damaged == 0 && plan.has_one_session(place) {
             // The plant's counters lag, and late copies may arrive until the end.
             true => (counted..=counted + late_copies).contains(&arrived),
@@ -119,7 +119,7 @@ fn lines(plan: &Plan, place: usize, channel: &ChannelStatus, note: &mut impl FnM
     is_undamaged
 }
 
-/// The sequence: each message is shown or missing, and each that is shown was brought by one line.
+/// Checks the sequence: each message is shown or missing, and each shown message came from one line.
 fn sequence(plan: &Plan, place: usize, channel: &ChannelStatus, sums: &Sums, note: &mut impl FnMut(String)) {
     let Some(venue) = plan.venues.get(place) else { return };
     let counters = &channel.counters;

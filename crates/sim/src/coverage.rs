@@ -1,7 +1,8 @@
-//! What a run has reached: kinds of faults, and what the plant says of itself.
+//! Coverage of a run: kinds of faults, and states that the plant reports.
 //!
-//! Each fact is a counter of the plant's status that has moved, or a state that it was in when it was looked at: whenever a fault begins
-//! or ends, and at the end. A run reaches a fact or does not; many runs make a table, with what none has reached.
+//! Each fact is a counter in the plant's status that has moved, or a state that the status showed when it was sampled:
+//! whenever a fault begins or ends, and at the end. A run either reaches a fact or does not. Many runs make a table, which
+//! lists the facts that none has reached.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use tapeworks_session::requests::RequestStatus;
 
 use crate::plan::{Plan, What};
 
-/// A fact about a value, by its name.
+/// A fact about a value, with its name.
 type Fact<T> = (&'static str, fn(&T) -> bool);
 
 const LINE: [Fact<LineStatus>; 13] = [
@@ -105,7 +106,7 @@ const PLANT: [Fact<Status>; 24] = [
     ("start: in a recovery", |status| status.at_start.iter().any(|channel| channel.is_recovering)),
 ];
 
-/// What other parts of a run note.
+/// Facts noted by other parts of a run.
 pub(crate) mod notes {
     pub(crate) const START_REFUSED: &str = "start: refused";
     pub(crate) const REPLAY_FAILED: &str = "start: the journal cannot be replayed";
@@ -146,7 +147,6 @@ pub(crate) mod notes {
     ];
 }
 
-/// The kinds of faults.
 const FAULTS: [Fact<What>; 16] = [
     ("fault: line", |what| matches!(what, What::Line { .. })),
     ("fault: both lines out", |what| matches!(what, What::LinesOut { .. })),
@@ -166,12 +166,12 @@ const FAULTS: [Fact<What>; 16] = [
     ("fault: the venues hang", |what| matches!(what, What::VenuesHang)),
 ];
 
-/// The reasons for which gaps are given up.
+/// Returns the fact for a reason to give up gaps.
 fn reason(reason: GapReason) -> String {
     format!("gap: given up ({})", reason.as_str())
 }
 
-/// All facts.
+/// Returns all facts.
 pub fn facts() -> Vec<String> {
     let of_plant = PLANT.iter().map(|(name, _)| *name);
     let named = FAULTS.iter().map(|(name, _)| *name).chain(LINE.iter().map(|(name, _)| *name));
@@ -190,14 +190,14 @@ impl Reached {
         }
     }
 
-    /// The faults of a plan.
+    /// Notes the faults of a plan.
     pub(crate) fn faults(&mut self, plan: &Plan) {
         for fault in &plan.faults {
             FAULTS.iter().filter(|(_, is_so)| is_so(&fault.what)).for_each(|(name, _)| self.note(name));
         }
     }
 
-    /// What a plant says of itself.
+    /// Notes the states and counters of a plant's status.
     pub(crate) fn status(&mut self, status: &Status) {
         PLANT.iter().filter(|(_, is_so)| is_so(status)).for_each(|(name, _)| self.note(name));
         for channel in &status.channels {

@@ -1,4 +1,4 @@
-//! The end of the day: the plant makes files of it, and they hold what its journal's replay brings.
+//! The end of the day: the plant writes the day's files, and they match a replay of its journal.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -22,27 +22,26 @@ use crate::kernel::{Simulated, note, now_ns};
 use crate::plan::SECOND;
 use crate::shared::locked;
 
-/// How long after midnight a day is over, in ns: the plant's grace, and its look at the clock each second.
+/// Time after midnight at which a day is over, in ns: the plant's grace period, plus its check of the clock every second.
 pub(crate) const GRACE_NS: u64 = 61 * SECOND;
 
-/// How long making the files may take.
+/// Longest time for writing the files.
 const PATIENCE_NS: u64 = 120 * SECOND;
 
-/// Where the days' files go.
+/// The folder of the days' files.
 const DAYS: &str = "/days";
 
 /// The folder of the day that ends.
 const DAY: &str = "/days/2025-11-14";
 
-/// The schemas of the files.
 const SCHEMAS: [Schema; 2] = [Schema::Mbo, Schema::Trades];
 
-/// The daily roll of a plant.
+/// Returns the plant's daily roll setting.
 pub(crate) fn setting() -> RollSetting {
     RollSetting { folder: DAYS.into(), schemas: SCHEMAS.to_vec(), ending: "dbn".to_owned() }
 }
 
-/// Records by their publisher.
+/// Records by publisher.
 type Records = BTreeMap<u16, Vec<Vec<u8>>>;
 
 fn add_records(bytes: &[u8], to: &mut Records) -> Result<(), dbn::Error> {
@@ -53,7 +52,7 @@ fn add_records(bytes: &[u8], to: &mut Records) -> Result<(), dbn::Error> {
     Ok(())
 }
 
-/// The records of one schema in the files of the day.
+/// Returns the records of one schema in the day's files.
 fn filed(schema: Schema) -> Result<Records, String> {
     let said = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut all = Records::new();
@@ -67,7 +66,7 @@ fn filed(schema: Schema) -> Result<Records, String> {
     Ok(all)
 }
 
-/// The records that a replay of the journal makes; `None` where the journal has lost inputs or its beginning.
+/// Returns the records that a replay of the journal makes; `None` if the journal has lost inputs or its beginning.
 fn replayed(
     history: &JournalHistory<Simulated>,
     options: &EngineOptions,
@@ -102,8 +101,8 @@ fn replayed(
     Ok(Some(all))
 }
 
-/// Waits for the day's files, and compares them with a replay of the day's journal: its past may be gone, or it may have lost its end.
-/// Returns how many records both have, 0 where the journal is not whole.
+/// Waits for the day's files, and compares them with a replay of the day's journal, whose beginning may be missing and whose
+/// end may be lost. Returns the number of records that both have, or 0 if the journal is incomplete.
 ///
 /// # Errors
 /// What is wrong.
@@ -128,7 +127,7 @@ pub(crate) fn check(options: &PlantOptions, (may_be_gone, may_lose): (bool, bool
         for publisher in replayed.keys().chain(filed.keys()) {
             let of = |all: &Records| all.get(publisher).cloned().unwrap_or_default();
             let (one, other) = (of(&filed), of(&replayed));
-            // The files were made before the power was lost, and with it the end of the journal.
+            // The files were written before the power was lost, and the end of the journal with it.
             if one != other && !(may_lose && one.starts_with(&other)) {
                 let place = one.iter().zip(&other).position(|(one, other)| one != other);
                 let place = place.unwrap_or(one.len().min(other.len()));
@@ -144,7 +143,7 @@ pub(crate) fn check(options: &PlantOptions, (may_be_gone, may_lose): (bool, bool
     Ok(count)
 }
 
-/// Bytes that are written, and then read from their beginning.
+/// Bytes that are written, and then read from the beginning.
 #[derive(Clone, Default, Debug)]
 struct Bytes {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -171,7 +170,6 @@ impl Read for Bytes {
     }
 }
 
-/// A file in memory.
 #[derive(Debug)]
 struct Memory {
     path: PathBuf,

@@ -1,6 +1,6 @@
-//! What plants send to the multicast group, and whether receivers and clients have the same.
+//! Compares what plants send to the multicast group with what receivers and clients have.
 //!
-//! A packet is seen before the network touches it: that is the sequence that a receiver has to have.
+//! Packets are seen before the network touches them, so they form the sequence that a receiver must have.
 
 use std::collections::BTreeSet;
 
@@ -16,28 +16,28 @@ use crate::states::hash_of;
 #[derive(Debug)]
 struct SentSession {
     name: Vec<u8>,
-    /// The plant's start that sends it.
+    /// The start of the plant that sends the session.
     began: u64,
     messages: Vec<Taken>,
 }
 
-/// What plants have sent to the group.
+/// Everything that plants have sent to the group.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     sessions: Vec<SentSession>,
 }
 
-/// What a receiver has got.
+/// What a receiver has received.
 #[derive(Debug)]
 pub(crate) struct Reception {
     pub(crate) number: u32,
-    /// The last message that was sent when clients stopped.
+    /// The last message sent when clients stopped.
     pub(crate) last: u64,
     pub(crate) records: Vec<u64>,
     pub(crate) counters: ReceiverCounters,
 }
 
-/// A whole record of DBN.
+/// Reads a whole DBN record.
 fn taken(message: &[u8]) -> Option<Taken> {
     let header = message.first_chunk::<8>()?;
     let [_, rtype, publisher @ .., i0, i1, i2, i3] = *header;
@@ -52,21 +52,21 @@ fn taken(message: &[u8]) -> Option<Taken> {
 }
 
 impl SentSession {
-    /// Whether each of its messages can be requested.
+    /// Returns whether every message of the session can be requested.
     fn is_kept(&self, plan: &MulticastPlan) -> bool {
-        /// The longest record.
+        /// Length of the longest record.
         const MOST_BYTES: usize = 520;
         self.messages.len() * MOST_BYTES < plan.store_bytes
     }
 }
 
 impl Sent {
-    /// The last message of the last session.
+    /// Returns the number of the last message of the last session.
     pub(crate) fn last(&self) -> u64 {
         self.sessions.last().map_or(0, |session| session.messages.len() as u64)
     }
 
-    /// Takes a packet as it is sent. What is wrong with it, if something is.
+    /// Takes a packet as it is sent. Returns what is wrong with it, if anything.
     pub(crate) fn sends(&mut self, began: u64, packet: &[u8]) -> Option<String> {
         let (name, rest) = packet.split_at_checked(10)?;
         let (first, rest) = rest.split_first_chunk::<8>()?;
@@ -118,7 +118,8 @@ pub(crate) fn compare(plan: &Plan, sent: &Sent, receptions: &[Reception]) -> Com
     compared
 }
 
-/// Whether what the group got of each schema is what a client reads, up to the end. `has_damage`: the disk has lost some of the journal.
+/// Compares, for each schema, what the group received with what a client reads, up to the end. `has_damage`: the disk has
+/// lost some of the journal.
 pub(crate) fn compare_with_clients(
     plan: &MulticastPlan,
     has_damage: bool,
@@ -133,16 +134,16 @@ pub(crate) fn compare_with_clients(
             let of_kind = |taken: &&Taken| taken.rtype == rtype;
             let sent: Vec<&Taken> = session.messages.iter().filter(of_kind).collect();
             let read: Vec<&Taken> = all.records.iter().filter(of_kind).collect();
-            // The first group of a book may have begun before the session did. How long the rows wait for its end counts from its beginning, so
-            // only one of both may have seen it end.
+            // The first group of a book may have begun before the session. The rows wait for its end for a limited time from
+            // its beginning, so only one of the two sides may have seen it end.
             let mut seen = BTreeSet::new();
             let is_first: Vec<bool> =
                 sent.iter().map(|one| seen.insert((one.publisher, one.instrument))).collect();
             let is_equal = |(read, (sent, is_first)): (&&Taken, (&&Taken, &bool))| {
                 read.hash == sent.hash || (*is_first && read.closed == sent.closed)
             };
-            // A replay over damage lacks changes of the books, and says so by gaps: its quotes are the plant's again when they have changed.
-            // It may go on from a checkpoint that the plant took after its start, and lacks all records before.
+            // A replay over damage lacks changes of the books and reports them as gaps. Its quotes match the plant's again once they have
+            // changed. The replay may continue from a checkpoint that the plant took after its start, and then lacks all earlier records.
             let passes_damage = has_damage && !all.gaps.is_empty();
             let compared = if passes_damage { sent.len().min(1) } else { sent.len() };
             let is_end = (passes_damage || sent.len() <= read.len())
@@ -159,7 +160,7 @@ pub(crate) fn compare_with_clients(
 }
 
 impl Reception {
-    /// The plant has sent one session.
+    /// Checks a receiver when the plant has sent one session.
     fn check_one(&self, session: &SentSession, multicast: &MulticastPlan, plan: &Plan) -> Result<(), String> {
         let ReceiverCounters { first, next, missing, not_records, messages, .. } = self.counters;
         if next <= self.last {
@@ -190,7 +191,7 @@ impl Reception {
         Ok(())
     }
 
-    /// Plants have sent several sessions, one after the other. Of each but the last the end may be missing.
+    /// Checks a receiver when plants have sent several sessions, one after the other. All but the last may lack their end.
     fn check_several(&self, sessions: &[SentSession]) -> Result<(), String> {
         let (mut of, mut place) = (0, 0);
         for (at, hash) in self.records.iter().enumerate() {

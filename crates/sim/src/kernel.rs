@@ -1,11 +1,9 @@
-//! The machine room: hosts, processes, their threads, and the time.
+//! The simulated machine room: hosts, processes, threads, and time.
 //!
-//! A thread is a coroutine. It runs until it asks the world for something that waits; then the kernel takes the next event by its time
-//! and resumes the thread that the event is for. Time passes only from event to event, and by a fixed small cost for each call.
-//! Equal times are ordered by chance, from the seed.
+//! A thread is a coroutine. It runs until it makes a call that waits; then the kernel takes the next event by time and resumes the event's
+//! thread. Time passes only from event to event, plus a small fixed cost per call. Events at equal times are ordered randomly, from the seed.
 //!
-//! One simulation runs on a thread of the system. All state is in a variable of that thread, so that [`Simulated`]
-//! needs no value.
+//! One simulation runs on one OS thread. All state is in a thread-local variable, so that [`Simulated`] needs no value.
 
 pub(crate) mod channel;
 pub(crate) mod clock;
@@ -32,10 +30,10 @@ use clock::HostClock;
 use disk::{Crash, DiskState};
 use network::{Network, NetworkEvent};
 
-/// Words of a thread's stack; pages that it does not touch cost nothing.
+/// Words of a thread's stack; untouched pages cost nothing.
 const STACK_WORDS: usize = 1 << 18;
 
-/// The world of the simulation that runs on this thread.
+/// The world of the simulation that runs on this OS thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Simulated;
 
@@ -51,18 +49,18 @@ pub struct ProcessId(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct HostId(pub(crate) usize);
 
-/// What a thread waits for. Only a wake-up of the same kind ends the wait before its time.
+/// What a thread waits for. Before the deadline, only a wake-up of the same kind ends the wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
-    /// Time alone.
+    /// Only time.
     Time,
     /// [`unpark`](tapeworks_runtime::world::Unpark::unpark).
     Park,
-    /// A channel's item.
+    /// An item in a channel.
     Channel,
-    /// A thread's end.
+    /// The end of a thread.
     End,
-    /// A poll's sockets.
+    /// The sockets of a poll.
     Poll,
     /// One socket.
     Socket,
@@ -71,19 +69,19 @@ pub(crate) enum Waits {
 struct Task {
     name: String,
     process: ProcessId,
-    /// `None` while it runs, and after its end.
+    /// `None` while the thread runs, and after its end.
     body: Option<Generator<'static, (), ()>>,
     is_done: bool,
     waits: Option<Waits>,
-    /// Resumptions of earlier waits have a lower number.
+    /// The number of the current wait. Resumptions of earlier waits have lower numbers.
     wait: u64,
-    /// When the wait ends, at the latest.
+    /// Deadline of the wait.
     until_ns: Option<u64>,
-    /// The earliest time at which the agenda looks for that. A thread has one such entry, or a few if its waits become shorter.
+    /// Earliest time at which the agenda checks the deadline. A thread has one such entry, or a few if its waits become shorter.
     timer_ns: Option<u64>,
-    /// It was unparked while it was not parked.
+    /// The thread was unparked while it was not parked.
     has_permit: bool,
-    /// Threads that wait for its end.
+    /// Threads that wait for this one to end.
     joiners: Vec<TaskId>,
 }
 
@@ -91,15 +89,15 @@ struct Process {
     name: String,
     host: HostId,
     is_alive: bool,
-    /// Its threads that have not ended.
+    /// Threads that have not ended.
     running: usize,
-    /// None of its threads runs before.
+    /// The process hangs until then: none of its threads runs.
     hung_until_ns: u64,
-    /// Why it ended by itself: a thread that panicked.
+    /// The panic that ended the process, if one did.
     panic: Option<String>,
 }
 
-/// A machine: its clock and its disk.
+/// A machine with its clock and disk.
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
@@ -110,12 +108,12 @@ pub(crate) struct Host {
 }
 
 enum What {
-    /// A thread that was woken runs.
+    /// A woken thread runs.
     Resume {
         task: TaskId,
         wait: u64,
     },
-    /// The time of a thread's wait may be over.
+    /// A thread's wait may be over.
     Timer {
         task: TaskId,
     },
@@ -124,13 +122,13 @@ enum What {
     PowerOff(HostId),
 }
 
-/// Looks at the simulation at equal intervals. It changes nothing: it draws no number and takes no time.
+/// Samples the simulation at equal intervals. It changes nothing: it draws no number and takes no time.
 struct Sampler {
     every_ns: u64,
     look: Box<dyn FnMut(u64)>,
 }
 
-/// When something happens, and the slot of what: in one number, which orders by the time, then by chance.
+/// The time of an event and the slot of its description, in one number that orders by time, then randomly.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due(u128);
 
@@ -148,7 +146,7 @@ impl Due {
     }
 }
 
-/// What is to happen, by its time.
+/// The pending events, by time.
 #[derive(Default)]
 struct Agenda {
     dues: BinaryHeap<Reverse<Due>>,
@@ -171,7 +169,7 @@ impl Agenda {
         self.dues.push(Reverse(Due::new(at_ns, tie, slot)));
     }
 
-    /// When the next event is.
+    /// Returns the time of the next event.
     fn next_ns(&self) -> Option<u64> {
         self.dues.peek().map(|Reverse(next)| next.at_ns())
     }
@@ -182,7 +180,7 @@ impl Agenda {
         Some((due.at_ns(), self.slots.get_mut(due.slot())?.take()?))
     }
 
-    /// Whether nothing happens until this time.
+    /// Returns whether nothing happens up to this time.
     fn is_empty_until(&self, at_ns: u64) -> bool {
         self.next_ns().is_none_or(|next_ns| next_ns > at_ns)
     }
@@ -191,13 +189,13 @@ impl Agenda {
 /// How threads are scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Schedule {
-    /// How often a thread loses its core at a call of the system, per million.
+    /// Probability that a thread loses its core at a system call, per million.
     pub preempted_per_million: u32,
-    /// The longest time that it is away then, in ns.
+    /// Longest time that a preempted thread is off its core, in ns.
     pub away_ns: u32,
-    /// The longest time from a wake-up until the thread runs, in ns.
+    /// Longest time from a wake-up until the thread runs, in ns.
     pub wake_ns: u32,
-    /// The time between two looks of a thread that spins, in ns.
+    /// Time between two checks of a spinning thread, in ns.
     pub spin_ns: u32,
 }
 
@@ -210,9 +208,9 @@ impl Default for Schedule {
 /// All state of a simulation.
 pub(crate) struct Kernel {
     pub(crate) now_ns: u64,
-    /// What 0 of the simulation's clock is, in ns since the epoch.
+    /// Time 0 of the simulation's clock, in ns since the epoch.
     pub(crate) epoch_ns: u64,
-    /// What it is for clocks that cannot be set.
+    /// The same for clocks that cannot be set.
     pub(crate) origin: Instant,
     pub(crate) random: Random,
     pub(crate) schedule: Schedule,
@@ -223,20 +221,20 @@ pub(crate) struct Kernel {
     current: Option<TaskId>,
     pub(crate) network: Network,
     pub(crate) trace: Trace,
-    /// Events taken.
+    /// Number of events taken.
     pub(crate) steps: u64,
     sampler: Option<Sampler>,
-    /// When the sampler looks next; never without one.
+    /// Next time of the sampler; `u64::MAX` without one.
     sample_ns: u64,
 }
 
 thread_local! {
-    // A run takes its kernel out again. A variable that is never dropped is found faster.
+    // A run takes its kernel out again. Access is faster to a thread-local variable without a destructor.
     static KERNEL: RefCell<ManuallyDrop<Option<Kernel>>> = const { RefCell::new(ManuallyDrop::new(None)) };
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Asks the kernel.
+/// Calls `ask` with the kernel.
 #[expect(clippy::panic, reason = "a world without a simulation is a fault of the program")]
 pub(crate) fn with<R>(ask: impl FnOnce(&mut Kernel) -> R) -> R {
     KERNEL.with_borrow_mut(|kernel| match &mut **kernel {
@@ -245,10 +243,10 @@ pub(crate) fn with<R>(ask: impl FnOnce(&mut Kernel) -> R) -> R {
     })
 }
 
-/// The cost of reading a clock, in ns.
+/// Cost of reading a clock, in ns.
 const CLOCK_NS: u64 = 25;
 
-/// The cost of a call of the system, in ns.
+/// Cost of a system call, in ns.
 const CALL_NS: u64 = 400;
 
 impl Kernel {
@@ -281,12 +279,12 @@ impl Kernel {
         self.push(at_ns, What::Network(event));
     }
 
-    /// A number from 0 to `most`.
+    /// Returns a random number from 0 to `most`.
     pub(crate) fn up_to(&mut self, most: u32) -> u64 {
         u64::from(self.random.below(most.saturating_add(1)))
     }
 
-    /// The host of the running thread; the first one outside of threads.
+    /// Returns the host of the running thread, or the first host outside of threads.
     pub(crate) fn host(&self) -> HostId {
         self.current
             .and_then(|task| self.tasks.get(task.0))
@@ -298,7 +296,7 @@ impl Kernel {
         self.current
     }
 
-    /// Whether the running thread's process was killed: its calls of the system have no effect.
+    /// Returns whether the running thread's process was killed, so that its system calls have no effect.
     pub(crate) fn is_dead(&self) -> bool {
         self.current.is_some_and(|task| self.is_dead_task(task))
     }
@@ -308,21 +306,21 @@ impl Kernel {
         process.is_none_or(|process| !process.is_alive)
     }
 
-    /// Reads a clock.
+    /// Reads the clock.
     pub(crate) fn clock_ns(&mut self) -> u64 {
         self.now_ns += CLOCK_NS;
         self.now_ns
     }
 
-    /// The time of day of the running thread's host, in ns since the epoch.
+    /// Returns the time of day of the running thread's host, in ns since the epoch.
     pub(crate) fn time_of_day_ns(&mut self) -> u64 {
         let passed_ns = self.clock_ns();
         let ahead_ns = self.hosts.get(self.host().0).map_or(0, |host| host.clock.ahead_ns(passed_ns));
         (self.epoch_ns + passed_ns).saturating_add_signed(ahead_ns)
     }
 
-    /// Begins a wait of the running thread. `false`: it does not wait, as its process was killed, or as nothing happens before the wait is
-    /// over.
+    /// Starts a wait of the running thread. Returns `false` if it need not wait, because its process was killed or because
+    /// nothing happens before the deadline.
     fn begin_wait(&mut self, waits: Waits, until_ns: Option<u64>) -> bool {
         let Some(current) = self.current.filter(|task| !self.is_dead_task(*task)) else { return false };
         let until_ns = until_ns.map(|until_ns| until_ns.max(self.now_ns));
@@ -341,7 +339,7 @@ impl Kernel {
         true
     }
 
-    /// Has the agenda look for the end of a thread's wait.
+    /// Has the agenda check the deadline of a thread's wait.
     fn set_timer(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(id.0) else { return };
         if let Some(until_ns) = task.until_ns
@@ -352,7 +350,7 @@ impl Kernel {
         }
     }
 
-    /// The agenda looks for the end of a thread's wait: its number, if it is over.
+    /// Checks the deadline of a thread's wait. Returns the number of the wait if it is over.
     fn look_at_timer(&mut self, id: TaskId) -> Option<u64> {
         let now_ns = self.now_ns;
         let task = self.tasks.get_mut(id.0)?;
@@ -372,7 +370,7 @@ impl Kernel {
         let late_ns = self.up_to(self.schedule.wake_ns);
         let now_ns = self.now_ns;
         let Some(task) = self.tasks.get_mut(id.0).filter(|task| task.waits == Some(waits)) else { return };
-        // Woken: another wake-up, or the end of its time, does not wake it again.
+        // The wait is over: neither another wake-up nor the deadline wakes the thread again.
         task.waits = None;
         let wait = task.wait;
         self.push(now_ns + late_ns, What::Resume { task: id, wait });
@@ -400,7 +398,7 @@ impl Kernel {
         }
     }
 
-    /// Makes a thread of a process; it starts soon.
+    /// Adds a thread to a process; it starts soon.
     fn add_task(&mut self, name: &str, process: ProcessId, body: Generator<'static, (), ()>) -> TaskId {
         let id = TaskId(self.tasks.len());
         self.tasks.push(Task {
@@ -423,7 +421,7 @@ impl Kernel {
         id
     }
 
-    /// The running thread has made the call of the disk at which something ends.
+    /// Ends the process or machine at the running thread's disk call.
     fn crash(&mut self, host: HostId, crash: Crash) {
         let process = self.current.and_then(|task| self.tasks.get(task.0)).map(|task| task.process);
         match (crash, process) {
@@ -432,7 +430,7 @@ impl Kernel {
         }
     }
 
-    /// What a killed process held is dropped by the caller, without the kernel.
+    /// Kills a process. The caller drops what it held, without borrowing the kernel.
     fn kill(&mut self, id: ProcessId) -> Vec<(TaskId, Generator<'static, (), ()>)> {
         let Some(process) = self.processes.get_mut(id.0).filter(|process| process.is_alive) else {
             return Vec::new();
@@ -453,7 +451,7 @@ impl Kernel {
     }
 }
 
-/// Waits until it is woken or the time is over.
+/// Waits until the thread is woken or the deadline passes.
 pub(crate) fn wait(waits: Waits, until_ns: Option<u64>) {
     let (is_waiting, now_ns) = with(|kernel| (kernel.begin_wait(waits, until_ns), kernel.now_ns));
     if is_waiting {
@@ -463,25 +461,25 @@ pub(crate) fn wait(waits: Waits, until_ns: Option<u64>) {
     }
 }
 
-/// Gives the core to the kernel.
+/// Yields to the kernel.
 fn switch() {
     #[expect(deprecated, reason = "the scope would have to be passed through the code that is simulated")]
     generator::yield_with(());
 }
 
-/// The time of the simulation after so long, in ns.
+/// Returns the simulation time, in ns, after `longest`.
 pub(crate) fn until(longest: Duration) -> u64 {
     let longest_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     with(|kernel| kernel.now_ns.saturating_add(longest_ns))
 }
 
-/// Waits for a time.
+/// Sleeps for `ns` nanoseconds.
 pub(crate) fn sleep(ns: u64) {
     wait(Waits::Time, Some(until(Duration::from_nanos(ns))));
 }
 
-/// A call of the system: it takes some time, and the thread may lose its core. `false`: the process was killed, and the call has no
-/// effect.
+/// Makes a system call: it takes some time, and the thread may lose its core. Returns `false` if the process was killed and
+/// the call has no effect.
 pub(crate) fn call() -> bool {
     let away_ns = with(|kernel| {
         if kernel.is_dead() {
@@ -502,14 +500,14 @@ pub(crate) fn call() -> bool {
     }
 }
 
-/// Makes the body of a thread: its outcome goes to `ended`, unless its process is killed.
+/// Makes the body of a thread. Its outcome goes to `ended`, unless its process is killed.
 fn body<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
     ended: impl FnOnce(std::thread::Result<T>) + Send + 'static,
 ) -> Generator<'static, (), ()> {
     Gn::new_opt(STACK_WORDS, move || {
         match catch_unwind(AssertUnwindSafe(work)) {
-            // The process is killed: the stack is unwound further.
+            // The process was killed: continue to unwind the stack.
             Err(payload) if payload.is::<generator::Error>() => resume_unwind(payload),
             outcome => {
                 if let Err(payload) = &outcome {
@@ -537,7 +535,7 @@ fn note_panic(payload: &(dyn Any + Send)) {
     });
 }
 
-/// Makes a thread in the running thread's process.
+/// Starts a thread in the running thread's process.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -551,7 +549,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     Some(with(|kernel| kernel.add_task(name, process, body)))
 }
 
-/// Adds a machine that runs.
+/// Adds a running machine.
 pub fn add_host(name: &str, address: Ipv4Addr) -> HostId {
     with(|kernel| {
         let (name, disk) = (name.to_owned(), DiskState::default());
@@ -560,7 +558,7 @@ pub fn add_host(name: &str, address: Ipv4Addr) -> HostId {
     })
 }
 
-/// Starts a process on a host; its first thread does `work`.
+/// Starts a process on a host; its first thread runs `work`.
 pub fn start(host: HostId, name: &str, work: impl FnOnce() + Send + 'static) -> ProcessId {
     let body = body(work, |_outcome| {});
     with(|kernel| {
@@ -580,12 +578,12 @@ pub fn start(host: HostId, name: &str, work: impl FnOnce() + Send + 'static) -> 
     })
 }
 
-/// Kills a process at once.
+/// Kills a process immediately.
 pub fn kill(process: ProcessId) {
     with(|kernel| kernel.push(kernel.now_ns, What::Kill(process)));
 }
 
-/// Stops a process until this time of the simulation, as `SIGSTOP` does: its sockets stay, and nobody serves them.
+/// Stops a process until this simulation time, like `SIGSTOP`: its sockets stay open, but nobody serves them.
 pub fn hang(process: ProcessId, until_ns: u64) {
     with(|kernel| {
         if let Some(process) = kernel.processes.get_mut(process.0) {
@@ -594,12 +592,12 @@ pub fn hang(process: ProcessId, until_ns: u64) {
     });
 }
 
-/// Takes a machine's power: its processes are killed, and its disk loses or tears what was not synced.
+/// Cuts a machine's power: its processes are killed, and its disk loses or tears unsynced writes.
 pub fn power_off(host: HostId) {
     with(|kernel| kernel.push(kernel.now_ns, What::PowerOff(host)));
 }
 
-/// Gives a machine its power again.
+/// Restores a machine's power.
 pub fn power_on(host: HostId) {
     with(|kernel| {
         if let Some(host) = kernel.hosts.get_mut(host.0) {
@@ -608,7 +606,8 @@ pub fn power_on(host: HostId) {
     });
 }
 
-/// Sets the time of day of a host so far ahead, or behind. From now on it gains so many in a million ns; -1,000,000: it stands.
+/// Sets the time of day of a host this far ahead (or behind, if negative). From now on it gains `gains_ppm` ns per million;
+/// at -1,000,000 it stops.
 pub fn set_clock(host: HostId, ahead_ns: i64, gains_ppm: i64) {
     with(|kernel| {
         let now_ns = kernel.now_ns;
@@ -618,22 +617,22 @@ pub fn set_clock(host: HostId, ahead_ns: i64, gains_ppm: i64) {
     });
 }
 
-/// Whether all threads of a process have ended, or it was killed.
+/// Returns whether all threads of a process have ended, or it was killed.
 pub fn has_ended(process: ProcessId) -> bool {
     with(|kernel| kernel.processes.get(process.0).is_none_or(|process| process.running == 0))
 }
 
-/// The panic of a thread of a process, if one has panicked.
+/// Returns the panic of a process's thread, if one has panicked.
 pub fn panic_of(process: ProcessId) -> Option<String> {
     with(|kernel| kernel.processes.get(process.0)?.panic.clone())
 }
 
-/// The time since the start of the simulation, in ns.
+/// Returns the time since the start of the simulation, in ns.
 pub fn now_ns() -> u64 {
     with(|kernel| kernel.now_ns)
 }
 
-/// Writes a line into the trace.
+/// Writes a line to the trace.
 pub fn note(text: impl FnOnce() -> String) {
     with(|kernel| {
         let now_ns = kernel.now_ns;
@@ -641,18 +640,18 @@ pub fn note(text: impl FnOnce() -> String) {
     });
 }
 
-/// A random number below `limit`, from the seed.
+/// Returns a random number below `limit`, from the seed.
 pub fn below(limit: u32) -> u32 {
     with(|kernel| kernel.random.below(limit))
 }
 
-/// What a host's clock is ahead of the simulation's, in ns.
+/// Returns how far a host's clock is ahead of the simulation's, in ns.
 pub fn clock_ahead_ns(host: HostId) -> i64 {
     with(|kernel| kernel.hosts.get(host.0).map_or(0, |host| host.clock.ahead_ns(kernel.now_ns)))
 }
 
-/// Calls `look` with each multiple of this time, before anything later happens. It may ask the kernel what is so, and must change
-/// nothing: then the run is the same as without it.
+/// Calls `look` at each multiple of this interval, before any later event. `look` may query the kernel but must change
+/// nothing, so that the run is the same as without it.
 pub(crate) fn set_sampler(every_ns: u64, look: Box<dyn FnMut(u64)>) {
     with(|kernel| {
         kernel.sample_ns = (kernel.now_ns / every_ns + 1) * every_ns;
@@ -660,7 +659,7 @@ pub(crate) fn set_sampler(every_ns: u64, look: Box<dyn FnMut(u64)>) {
     });
 }
 
-/// The sampler looks at each of its times up to this one.
+/// Runs the sampler at each of its times up to this one.
 fn sample_until(now_ns: u64) {
     loop {
         let due = with(|kernel| {
@@ -678,35 +677,35 @@ fn sample_until(now_ns: u64) {
     }
 }
 
-/// What a simulation was.
+/// The result of a simulation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ended {
-    /// The time that passed, in ns.
+    /// The elapsed time, in ns.
     pub now_ns: u64,
-    /// Events taken.
+    /// Number of events taken.
     pub steps: u64,
-    /// The hash of all that happened: equal for equal seeds.
+    /// Hash of everything that happened: equal for equal seeds.
     pub hash: u64,
-    /// The lines of the trace, if it was wanted.
+    /// Lines of the trace, if requested.
     pub trace: Vec<Note>,
-    /// Nothing was left to happen before the first process had ended.
+    /// No event was left before the first process ended.
     pub is_stuck: bool,
 }
 
-/// How a simulation is run.
+/// Options of a simulation run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunOptions {
-    /// All randomness.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// The time of day at the start, in ns since the epoch.
+    /// Time of day at the start, in ns since the epoch.
     pub epoch_ns: u64,
     /// How threads are scheduled.
     pub schedule: Schedule,
-    /// Whether the trace's lines are kept; its hash always is.
+    /// Whether to keep the trace's lines; its hash is always kept.
     pub keeps_trace: bool,
 }
 
-/// Keeps the unwinding of killed threads silent, and notes where others panic.
+/// Silences the unwinding of killed threads, and notes where other threads panic.
 fn set_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -724,7 +723,7 @@ fn set_panic_hook() {
     });
 }
 
-/// Runs a simulation until the process that `main` is has ended.
+/// Runs a simulation until the process of `main` has ended.
 pub fn run(options: &RunOptions, main: impl FnOnce() + Send + 'static) -> Ended {
     set_panic_hook();
     let mut kernel = Kernel::new(options.seed, options.epoch_ns, options.schedule);
@@ -739,7 +738,7 @@ pub fn run(options: &RunOptions, main: impl FnOnce() + Send + 'static) -> Ended 
             break;
         }
     }
-    // All other processes end with the simulation, while their handles still find the kernel.
+    // All other processes end with the simulation, while their handles can still reach the kernel.
     let processes = with(|kernel| kernel.processes.len());
     for process in 0..processes {
         end(ProcessId(process));
@@ -750,26 +749,26 @@ pub fn run(options: &RunOptions, main: impl FnOnce() + Send + 'static) -> Ended 
     Ended { now_ns, steps, hash: trace.hash(), trace: trace.into_lines(), is_stuck }
 }
 
-/// A thread that runs next.
+/// A thread to run next.
 struct Next {
     id: TaskId,
     body: Generator<'static, (), ()>,
 }
 
-/// What a step has found.
+/// The outcome of taking an event.
 enum Step {
-    /// The sampler looks before this time.
+    /// The sampler must run before this time.
     Sample(u64),
     Thread(Next),
     Process(ProcessId),
     Power(HostId),
-    /// What was due is done.
+    /// The due event has been handled.
     Done,
     /// Nothing is due.
     Nothing,
 }
 
-/// Takes the next event. `false` when there is none.
+/// Takes the next event. Returns `false` if there is none.
 fn step() -> bool {
     let mut step = with(|kernel| kernel.take(true));
     if let Step::Sample(next_ns) = step {
@@ -809,7 +808,7 @@ impl Kernel {
         next.map_or(Step::Done, Step::Thread)
     }
 
-    /// The thread runs now, if it still waits for this.
+    /// Returns the thread to run, if it is still in this wait.
     fn next(&mut self, id: TaskId, wait: u64) -> Option<Next> {
         let task = self.tasks.get_mut(id.0).filter(|task| task.wait == wait && !task.is_done)?;
         let hung_until_ns = self.processes.get(task.process.0).map_or(0, |process| process.hung_until_ns);
@@ -848,7 +847,7 @@ fn resume(Next { id, mut body }: Next) {
     drop(ended);
 }
 
-/// Kills a process: its threads are unwound, and their calls of the system have no effect.
+/// Kills a process: its threads are unwound, and their system calls have no effect.
 fn end(process: ProcessId) {
     let killed = with(|kernel| kernel.kill(process));
     for (task, body) in killed {

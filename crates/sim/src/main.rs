@@ -13,7 +13,7 @@ use tapeworks_sim::{
     shrink, shrink_orders, simulate, simulate_orders, simulate_with_timeline, switch_on,
 };
 
-/// Seeds are counted up to here, and from here on as many again: the count does not overflow.
+/// Upper limit of the first seed and of the number of seeds, so that their sum does not overflow.
 const MOST_SEEDS: u64 = 1 << 62;
 
 /// Runs the shipped code of plant, venues and clients in simulated markets: one thread each, a virtual clock, faults by seed.
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what the arguments say. Whether all was well.
+/// Runs the arguments' command. Returns whether all was well.
 fn run(arguments: &Arguments) -> Result<bool, String> {
     if arguments.bugs {
         let last = arguments.seeds.unwrap_or(2_000);
@@ -132,7 +132,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     }
 }
 
-/// Runs a scenario. Whether all was well.
+/// Runs a scenario. Returns whether all was well.
 fn scenario(name: &str, arguments: &Arguments) -> Result<bool, String> {
     if name == "list" {
         Scenario::ALL.iter().for_each(|scenario| println!("{:<22}  {}", scenario.name, scenario.story));
@@ -147,7 +147,7 @@ fn scenario(name: &str, arguments: &Arguments) -> Result<bool, String> {
     save(arguments, scenario.story.to_owned(), Saved::Market(Box::new(plan))).map(|()| is_well)
 }
 
-/// Writes a plan with its story, if a file is named for it.
+/// Saves a plan with its story, if a file is named for it.
 fn save(arguments: &Arguments, story: String, plan: Saved) -> Result<(), String> {
     let Some(path) = &arguments.save else { return Ok(()) };
     Regression { story, plan }.save(path)?;
@@ -155,7 +155,7 @@ fn save(arguments: &Arguments, story: String, plan: Saved) -> Result<(), String>
     Ok(())
 }
 
-/// Simulations at the same time.
+/// Returns the number of simultaneous simulations.
 fn jobs(arguments: &Arguments) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     arguments.jobs.map_or_else(cores, usize::from)
@@ -171,7 +171,7 @@ fn summary(ended: &Ended, took: Duration) -> String {
     )
 }
 
-/// Runs one plan with orders. Whether all was well.
+/// Runs one plan with orders. Returns whether all was well.
 fn one_of_orders(name: &str, plan: &OrderPlan, shows_trace: bool) -> bool {
     if shows_trace {
         println!("{plan:#?}");
@@ -188,7 +188,7 @@ fn one_of_orders(name: &str, plan: &OrderPlan, shows_trace: bool) -> bool {
     outcome.violations.is_empty()
 }
 
-/// Runs one plan, with its name and story. Whether all was well.
+/// Runs one plan, given its name and story. Returns whether all was well.
 fn one((name, story): (&str, &str), plan: &Plan, arguments: &Arguments) -> Result<bool, String> {
     if arguments.trace {
         println!("{plan:#?}");
@@ -215,11 +215,11 @@ fn one((name, story): (&str, &str), plan: &Plan, arguments: &Arguments) -> Resul
     Ok(outcome.violations.is_empty())
 }
 
-/// What the run of a seed has come to, of either kind.
+/// The result of a seed's run, for either kind of plan.
 struct Run {
     ended: Ended,
     violations: Vec<String>,
-    /// Messages of the market, or reports that clients got.
+    /// Market messages, or reports that clients received.
     messages: u64,
     reached: Reached,
 }
@@ -238,7 +238,7 @@ impl From<OrderOutcome> for Run {
     }
 }
 
-/// Shared by the threads that run seeds.
+/// State shared by the threads that run seeds.
 struct Progress {
     simulate: fn(u64) -> Run,
     next: AtomicU64,
@@ -246,7 +246,7 @@ struct Progress {
     failed: Mutex<Vec<u64>>,
     simulated_ns: AtomicU64,
     messages: AtomicU64,
-    /// How many runs reached each fact.
+    /// Number of runs that reached each fact.
     reached: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -269,7 +269,7 @@ impl Progress {
     }
 }
 
-/// Runs the plans of a folder, and many seeds. Whether all was well.
+/// Runs the plans of a folder, and many seeds. Returns whether all was well.
 fn many_plans(arguments: &Arguments) -> Result<bool, String> {
     let mut is_well = true;
     let progress = Progress::new(|seed| simulate(&Plan::draw(seed), false).into(), arguments.from);
@@ -290,7 +290,7 @@ fn many_plans(arguments: &Arguments) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Runs many seeds with orders. Whether all was well.
+/// Runs many seeds with orders. Returns whether all was well.
 fn many_orders(progress: &Progress, arguments: &Arguments) -> Result<bool, String> {
     let failed = many(progress, arguments);
     let Some(seed) = failed.first() else { return Ok(true) };
@@ -302,7 +302,7 @@ fn many_orders(progress: &Progress, arguments: &Arguments) -> Result<bool, Strin
     Ok(false)
 }
 
-/// Runs many seeds. Those that failed, in their order.
+/// Runs many seeds. Returns those that failed, in ascending order.
 fn many(progress: &Progress, arguments: &Arguments) -> Vec<u64> {
     let began = Instant::now();
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
@@ -310,7 +310,7 @@ fn many(progress: &Progress, arguments: &Arguments) -> Vec<u64> {
     std::thread::scope(|scope| {
         for _ in 0..jobs(arguments) {
             scope.spawn(|| {
-                // It was there a moment ago.
+                // The name was valid a moment ago.
                 let _is_there = arguments.bug.first().map(|name| switch_on(name));
                 loop {
                     let seed = progress.next.fetch_add(1, Ordering::Relaxed);
@@ -359,7 +359,7 @@ fn run_seed(seed: u64, progress: &Progress) {
     }
 }
 
-/// Runs the plans of a folder, by their names.
+/// Runs the plans of a folder, sorted by name.
 fn regressions(folder: &Path, progress: &Progress) -> Result<bool, String> {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -391,7 +391,7 @@ fn scenarios(progress: &Progress) -> bool {
     is_well
 }
 
-/// Prints what is wrong with the run of a plan.
+/// Prints what is wrong with the run of a plan. Returns whether all was well.
 fn is_all_well((name, story): (&str, &str), outcome: Run, progress: &Progress) -> bool {
     progress.add(&outcome.reached);
     if !outcome.violations.is_empty() {
@@ -401,7 +401,7 @@ fn is_all_well((name, story): (&str, &str), outcome: Run, progress: &Progress) -
     outcome.violations.is_empty()
 }
 
-/// Prints what was reached, and what was not.
+/// Prints which facts were reached, and which were not.
 fn coverage(progress: &Progress) {
     let reached = progress.reached.lock().unwrap_or_else(PoisonError::into_inner);
     let runs = |fact: &String| reached.get(fact).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A run: the machines, their processes, the faults, and the checks while it goes and at its end.
+//! A run of a market: its machines, processes and faults, and the checks during the run and at its end.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -47,54 +47,54 @@ use crate::sessions;
 use crate::shared::{Shared, locked};
 use crate::status::{Silence, wrong_counts};
 
-/// How often the plant's status is looked at, in ns.
+/// Interval between checks of the plant's status, in ns.
 const LOOK_NS: u64 = 100 * MILLISECOND;
 
-/// How often the oracle reads what a plant had published from a disk whose reads fail at times.
+/// How often the oracle tries to read the plant's published events from a disk whose reads sometimes fail.
 const READ_TRIES: u32 = 20;
 
 /// A page of a disk, in bytes.
 const PAGE_BYTES: usize = 4_096;
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// Time, steps, hash, trace.
+    /// Time, steps, hash, and trace.
     pub ended: Ended,
-    /// What should not be; empty if all is well.
+    /// Violations found; empty if all is well.
     pub violations: Vec<String>,
-    /// Counts of what was done and checked.
+    /// Counts of what happened and was checked.
     pub counts: Counts,
-    /// What it has reached.
+    /// The facts that the run has reached.
     pub reached: Reached,
 }
 
-/// What was done and checked.
+/// Counts of what happened and was checked in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Messages that the venues sent.
+    /// Messages sent by the venues.
     pub messages: u64,
-    /// Sessions that the venues began.
+    /// Sessions begun by the venues.
     pub begun: u64,
-    /// Sessions that the plant entered, again after a restart.
+    /// Sessions entered by the plant, again after each restart.
     pub entered: u64,
-    /// Events that the plant published, replays included.
+    /// Events published by the plant, including replays.
     pub events: u64,
-    /// Good books that were compared.
+    /// Good books compared.
     pub compared: u64,
-    /// Books that were stale when they were looked at.
+    /// Books that were stale when checked.
     pub stale: u64,
     /// Starts of the plant.
     pub starts: u64,
-    /// Of them, those that failed.
+    /// Starts of the plant that failed.
     pub refused: u64,
-    /// Messages that the plant named as missing.
+    /// Messages that the plant reported missing.
     pub missing: u64,
-    /// Events that came again with their numbers after a restart.
+    /// Events published again with the same number after a restart.
     pub again: u64,
     /// Sessions of clients.
     pub sessions: u64,
-    /// Records that they read.
+    /// Records read by clients.
     pub records: u64,
 }
 
@@ -103,7 +103,7 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
     run_market(plan, keeps_trace, None).0
 }
 
-/// Runs the plan. Returns what the recorder has recorded, if there is one.
+/// Runs the plan. Also returns the recording of the recorder, if there is one.
 pub(crate) fn run_market(
     plan: &Plan,
     keeps_trace: bool,
@@ -159,7 +159,7 @@ pub(crate) fn run_market(
     (outcome, shared.recorder.as_ref().map(Recorder::so_far))
 }
 
-/// The process that makes things happen.
+/// The process that runs the plan.
 struct Conductor {
     plan: Plan,
     shared: Arc<Shared>,
@@ -168,7 +168,7 @@ struct Conductor {
     clients_host: HostId,
     venues: Option<ProcessId>,
     plant: Option<ProcessId>,
-    /// The plan's, by the simulation's time.
+    /// The plan's faults, by simulation time.
     faults: Vec<Fault>,
     promise: Promise,
 }
@@ -197,7 +197,7 @@ impl Conductor {
         let starts_ns = self.plan.with_night(self.plan.plant_starts_ns);
         if starts_ns == 0 {
             self.start_plant();
-            // It listens before the first packet is sent: else the oracle would have joined earlier than the plant.
+            // The plant listens before the first packet is sent; otherwise the oracle would have joined before the plant.
             Simulated::sleep(Duration::from_millis(100));
         }
         let venues = self.start_venues();
@@ -236,7 +236,7 @@ impl Conductor {
         self.wait_until_recovered();
         self.check_counters();
         if self.plan.multicast.is_some() {
-            // A receiver follows another session when the one before has been silent for three seconds.
+            // A receiver follows another session once the previous one has been silent for three seconds.
             Simulated::sleep(Duration::from_secs(5));
         }
         self.shared.stop_clients.store(true, Ordering::Release);
@@ -251,7 +251,7 @@ impl Conductor {
         }
     }
 
-    /// The oracle sees what is sent on each line A, what the plant takes from both lines, and answers that may be garbage.
+    /// Shows the oracle what is sent on each line A, what the plant takes from both lines, and answers that may be garbage.
     fn watch_lines(&self) {
         let lines: Vec<[SocketAddr; 2]> = (0..self.plan.venues.len())
             .map(|venue| [0, 1].map(|line| Plan::line(venue, line).into()))
@@ -294,7 +294,7 @@ impl Conductor {
         }));
     }
 
-    /// The timeline sees what is so at equal intervals.
+    /// Samples the state for the timeline at equal intervals.
     fn watch_time(&self) {
         if self.shared.recorder.is_some() {
             let shared = Arc::clone(&self.shared);
@@ -336,9 +336,9 @@ impl Conductor {
         self.promise = if has_bad_disk { Promise::Synced } else { Promise::All };
     }
 
-    /// Injects the faults at their times, and ends them.
+    /// Starts and ends the faults at their times.
     fn trouble(&mut self) {
-        /// A fault begins, or ends.
+        /// The start or end of a fault.
         #[derive(Clone, Copy)]
         enum Change {
             Begins(Fault),
@@ -397,7 +397,7 @@ impl Conductor {
             What::Tcp(faults) => set_tcp(faults),
             What::Disk(faults) => {
                 set_disk_faults(self.plant_host, faults);
-                // The plant goes on without what its disk does not take.
+                // The plant continues without what its disk rejects.
                 self.promise = Promise::Synced;
             }
             What::Kill => self.plant.into_iter().for_each(kill),
@@ -405,7 +405,7 @@ impl Conductor {
                 power_off(self.plant_host);
                 let syncs_always =
                     self.plan.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
-                // What a disk failed to sync it may not have, although a plant that started since has read it from memory.
+                // Data that a disk failed to sync may be missing from it, even if a plant started since has read the data from memory.
                 let may_be_unsynced = self.faults.iter().any(|fault| {
                     let fails = |disk: DiskFaults| disk.failed_syncs_per_million > 0;
                     fault.at_ns <= now_ns() && matches!(fault.what, What::Disk(disk) if fails(disk))
@@ -435,12 +435,12 @@ impl Conductor {
         }
     }
 
-    /// The plant's machine loses its power, and what it had synced is no longer safe. Answers a file of the journal's folder: the newest with
-    /// this ending, or any.
+    /// Cuts the power of the plant's machine, after which even synced data is not safe. Returns a file of the journal's
+    /// folder: the newest with this extension, or a random one.
     fn lose_power_and_more(&mut self, ending: Option<&str>) -> Option<PathBuf> {
         power_off(self.plant_host);
         self.promise = Promise::Synced;
-        // The power is gone before the bits turn.
+        // Cut the power before the bits are flipped.
         Simulated::sleep(Duration::from_nanos(1));
         let mut files = files_of(self.plant_host);
         files.retain(|(path, length)| {
@@ -449,13 +449,13 @@ impl Conductor {
         });
         let (path, _) = match ending {
             None => files.get(below(files.len() as u32) as usize),
-            // The names are in the order of the numbers.
+            // The names sort by their numbers.
             Some(_) => files.iter().max(),
         }?;
         Some(path.clone())
     }
 
-    /// Another plant on the same folder: it is refused while the first one runs.
+    /// Starts another plant on the same folder. It is refused while the first one runs.
     fn start_second_plant(&self) {
         if self.plant.is_none_or(has_ended) || !self.shared.is_running.load(Ordering::Acquire) {
             return;
@@ -466,14 +466,14 @@ impl Conductor {
             match Plant::<Simulated>::start_in(options, &["check"], Watch::default()) {
                 Err(PlantError::Journal(JournalError::Locked { .. })) => {}
                 Err(error) => shared.violation(format!("a second plant is refused with: {error}")),
-                // The first one may have been killed meanwhile.
+                // The first plant may have been killed meanwhile.
                 Ok(_) if first.is_none_or(has_ended) => {}
                 Ok(_) => shared.violation("two plants write one journal".to_owned()),
             }
         });
     }
 
-    /// The day ends: the plant makes files of it, also if it is killed meanwhile.
+    /// Ends the day: the plant writes the day's files, even if it is killed meanwhile.
     fn end_day(&mut self, day: DayPlan) {
         let due_ns = MIDNIGHT_NS + GRACE_NS - self.plan.epoch_ns();
         Simulated::sleep(Duration::from_nanos((due_ns + day.killed_after_ns).saturating_sub(now_ns())));
@@ -485,7 +485,7 @@ impl Conductor {
             }
             Simulated::sleep(Duration::from_secs(1));
             power_on(self.plant_host);
-            // The journal of the day may be moved away: the next one begins with event 0.
+            // The day's journal may be moved away: the next one starts with event 0.
             self.shared.is_over.store(true, Ordering::Release);
             self.start_plant();
             let until_ns = now_ns() + 30 * SECOND;
@@ -510,7 +510,7 @@ impl Conductor {
         self.wait_for(files, "the day's files cannot be compared");
     }
 
-    /// No condition lasts.
+    /// Ends all lasting conditions.
     fn calm(&self) {
         for venue in 0..self.plan.venues.len() {
             (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), LinkFaults::default()));
@@ -525,7 +525,7 @@ impl Conductor {
         set_clock(self.plant_host, 0, 0);
     }
 
-    /// Someone starts a plant again that has ended by itself.
+    /// Restarts a plant that has ended by itself.
     fn start_again(&mut self) {
         if self.plant.is_none_or(has_ended) {
             if !self.plan.faults.iter().any(|fault| fault.what.stops_the_plant()) {
@@ -535,7 +535,7 @@ impl Conductor {
         }
     }
 
-    /// No thread of the plant has panicked.
+    /// Checks that no thread of the plant has panicked.
     fn look(&self) {
         if let Some(status) = self.shared.status() {
             locked(&self.shared.reached).status(&status);
@@ -545,9 +545,9 @@ impl Conductor {
         }
     }
 
-    /// Once faults stop, everything is good again within a stated time.
+    /// Waits until everything has recovered after the faults have stopped, which must happen within a stated time.
     fn wait_until_good(&mut self) {
-        // The status is some tenths of a second old.
+        // The status is a few tenths of a second old.
         Simulated::sleep(Duration::from_millis(500));
         let until_ns = now_ns() + self.plan.recovery_ns();
         let calm = self.shared.status().map_or(Nanos(0), |status| status.time);
@@ -569,13 +569,13 @@ impl Conductor {
         }
     }
 
-    /// The venues have ended: what is still missing comes, or is named.
+    /// Waits, after the venues have ended, until missing messages have arrived or been reported.
     fn wait_until_recovered(&self) {
         Simulated::sleep(Duration::from_millis(500));
         // The plant switches to a new session after the old one has been silent for this long, counted from its last late copy.
         Simulated::sleep(Duration::from_nanos(self.plan.arbiter.silence_ns + self.plan.latest_copy_ns()));
-        // No server answers any more. A plant that has changed its session at last gives up one gap after the other, and each has its own time
-        // from its first request on: what shows that it waits for nothing is that its sequences stand for longer.
+        // No server answers any more. A plant that has finally changed its session gives up one gap after the other, and each gap has its own
+        // deadline, counted from its first request. The plant waits for nothing more once its sequences have not moved for longer than that.
         let patience_ns = self.plan.recovery_ns() + self.plan.limits.gap_ns;
         let (mut reached, mut until_ns) = (Vec::new(), 0);
         while let Some(status) = self.shared.status()
@@ -591,13 +591,13 @@ impl Conductor {
         }
     }
 
-    /// What a plant has counted that has run from before the first packet on.
+    /// Checks the counters of a plant that has run since before the first packet.
     fn check_counters(&self) {
         let is_first = self.shared.starts.load(Ordering::Relaxed) == 1 && self.plan.plant_starts_ns == 0;
         if !is_first || self.plant.is_none_or(has_ended) {
             return;
         }
-        // The status is some tenths of a second old.
+        // The status is a few tenths of a second old.
         Simulated::sleep(Duration::from_millis(500));
         let Some(status) = self.shared.status() else { return };
         let report = locked(&self.shared.venues);
@@ -608,8 +608,8 @@ impl Conductor {
         wrong.into_iter().for_each(|text| self.shared.violation(text));
     }
 
-    /// What the plant's status says is not good. A line that goes on losing packets opens new gaps: those from before the time `calm`
-    /// must be closed.
+    /// Returns what is wrong according to the plant's status. A line that keeps losing packets opens new gaps, so only gaps
+    /// from before the time `calm` must be closed.
     fn wrong(&self, calm: Nanos) -> Option<String> {
         if self.plant.is_none_or(has_ended) {
             return Some("the plant has ended".to_owned());
@@ -624,7 +624,7 @@ impl Conductor {
             if let Some(runs) = runs.filter(|runs| *runs != channel.session) {
                 return Some(format!("{name} follows session {}, and {runs} runs", channel.session));
             }
-            // Without a server that could bring them, what was missed stays missing.
+            // Without a server that can deliver them, missed messages stay missing.
             let can_recover = self.can_recover(name);
             let wrong = match () {
                 () if channel.is_joining => "is joining",
@@ -642,7 +642,7 @@ impl Conductor {
         of_channels.or_else(|| readiness::unmet_of_plant(&status.conditions(has_replayed, now)))
     }
 
-    /// The plant's counters are possible.
+    /// Checks that the plant's counters are possible.
     fn check_counts(&self) {
         let Some(status) = self.shared.status() else { return };
         for (venue, channel) in status.channels.iter().enumerate() {
@@ -654,13 +654,14 @@ impl Conductor {
 
     fn can_recover(&self, name: &str) -> bool {
         self.plan.venues.iter().any(|venue| {
-            // One that goes on sending what cannot be read makes books stale again and again.
+            // A venue that keeps sending unreadable messages makes books stale again and again.
             let is_sane = venue.nonsense_per_million == 0 && venue.answers.garbage_per_million == 0;
             is_sane && venue.has_snapshots && format!("{:?}", venue.kind) == *name
         })
     }
 
-    /// Compares what clients have read, with one that reads all again where there are clients of all kinds.
+    /// Compares what clients have read. Where clients do not all read every order, and for the multicast output, a new client reads
+    /// everything again for comparison.
     fn compare_sessions(&self) {
         let sessions = locked(&self.shared.sessions).split_off(0);
         let mut schemas: BTreeSet<String> = sessions
@@ -670,7 +671,7 @@ impl Conductor {
             .collect();
         let multicast = self.plan.multicast.as_ref().filter(|_| self.plan.journal.is_some());
         schemas.extend(multicast.into_iter().flat_map(|multicast| multicast.schemas.clone()));
-        // Records of these two have one number.
+        // Records of these two schemas share a number.
         let (tbbo, others): (Vec<_>, Vec<_>) = schemas.into_iter().partition(|schema| schema == "tbbo");
         let mut again = Vec::new();
         let is_comparable = |schemas: &Vec<String>| !schemas.is_empty() && self.plan.keeps_the_past();
@@ -717,7 +718,7 @@ impl Conductor {
     }
 }
 
-/// The plant's process.
+/// Runs the plant's process.
 fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     let options = plan.plant();
     let history = options.history_in::<Simulated>();
@@ -789,7 +790,7 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     if let Some(Err(error)) = &roll {
         shared.violation(format!("the daily roll does not start: {error}"));
     }
-    // As the service does: the process ends when a part of it has.
+    // Like the real service, the process ends when one of its parts has ended.
     let has_ended = || {
         clients.iter().flatten().any(Server::is_finished)
             || group.iter().flatten().any(Multicast::is_finished)
@@ -813,14 +814,15 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     }
 }
 
-/// More waits for a client than may. Snapshots are counted apart, so with one any number of bytes may wait.
+/// Returns an error if more bytes are queued for a client than allowed. Snapshots are counted separately, so with a snapshot
+/// any number of bytes may be queued.
 fn too_much_waits(plan: &Plan, server: &Server<Simulated>) -> Option<String> {
     /// The records of one event, and a piece of a replay.
     const SLACK: usize = 1 << 20;
     if plan.clients.iter().any(|client| client.has_snapshot) {
         return None;
     }
-    // Records of the present wait while a replay is sent, and both have the limit.
+    // Live records are queued while a replay is sent, and the limit applies to each.
     let most = 2 * plan.queue_bytes + SLACK;
     let clients = server.stats().clients;
     let too_much = clients.iter().find(|client| client.queued_bytes > most)?;
@@ -828,7 +830,8 @@ fn too_much_waits(plan: &Plan, server: &Server<Simulated>) -> Option<String> {
     Some(format!("{bytes} bytes wait for a client, and {limit} may"))
 }
 
-/// Waits for the end of an output, if there is one. It fails with a plant that must journal and cannot, or where it cannot read the journal.
+/// Waits for the end of an output, if there is one. An output fails with a plant that must journal and cannot, or if it
+/// cannot read the journal.
 fn join<O, E: Display>(
     name: &str,
     output: Option<Result<O, String>>,
@@ -865,18 +868,18 @@ fn serve_clients(
     server::start_on(listener, options, consumer).map_err(|error| error.to_string())
 }
 
-/// What a plant's journal must still have of what was published before.
+/// The part of the earlier published events that a plant's journal must still have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
-    /// Everything: only its process died, or every record was synced.
+    /// Everything: only the process died, or every record was synced.
     All,
     /// What the disk had.
     Synced,
-    /// There is no journal.
+    /// Nothing: there is no journal.
     Nothing,
 }
 
-/// Reads the plant's ring beside its other readers, and compares.
+/// Reads the plant's ring beside its other readers, and compares its events.
 fn check(
     mut consumer: EventConsumer<Simulated>,
     ((first_event, first_time), live_from, promise): ((u64, Nanos), Arc<AtomicU64>, Promise),
@@ -908,7 +911,7 @@ fn check(
     loop {
         batch.clear();
         let polled = consumer.poll(|event, _, _| batch.push(*event));
-        // The plant names the first event of the present before it publishes it. Those of the journal come before it.
+        // The plant names the first live event before it publishes it. Events of the journal come before it.
         let live = live_from.load(Ordering::Acquire);
         let of_past = if is_live { 0 } else { live.saturating_sub(next) };
         let (past, present) = batch.split_at(usize::try_from(of_past).unwrap_or(usize::MAX).min(batch.len()));
@@ -920,14 +923,14 @@ fn check(
             is_live = true;
             let mut oracle = locked(&shared.oracle);
             let published = oracle.published();
-            // On another day it may begin another journal, with event 0.
+            // On another day the plant may start another journal, with event 0.
             let is_after_night =
                 shared.plan.night.is_some() && shared.plan.epoch_ns() + now_ns() >= MIDNIGHT_NS;
             let is_new_journal = is_after_night && live == 0;
             if next < published && promise == Promise::All && !is_new_journal {
                 oracle.violation(format!("{published} events were published, and the journal has {next}"));
             }
-            // What was lost may come as something else.
+            // Lost events may be replaced by others.
             oracle.forget(next);
             oracle.goes_live(&mut shown);
         }
@@ -981,7 +984,7 @@ fn check(
     }
 }
 
-/// What the plant has shown before its event `first_event`, whose predecessors were received up to `first_time`.
+/// Returns what the plant has shown before its event `first_event`, whose predecessors were received up to `first_time`.
 fn past(
     history: &impl History,
     (first_event, first_time): (u64, Nanos),
@@ -993,7 +996,7 @@ fn past(
     let (mut shown, mut next) = (locked(&shared.oracle).shown(promise != Promise::All), 0);
     while next < first_event {
         match reader.read().map_err(|error| error.to_string())? {
-            // The plant may have begun with an older checkpoint: one that its disk failed to read then can be read now.
+            // The plant may have started with an older checkpoint: one that its disk failed to read then can be read now.
             HistoryRead::Start { start, .. } if next == 0 && start.first_event() > first_event => {
                 reader = history.open(start.time()).map_err(|error| error.to_string())?;
             }

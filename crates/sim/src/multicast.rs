@@ -1,4 +1,4 @@
-//! The multicast output, and those who receive it.
+//! The multicast output and its receivers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::plan::{MulticastPlan, Plan, SECOND};
 use crate::shared::{Shared, locked};
 use crate::states::hash_of;
 
-/// The setting of the output.
+/// Returns the setting of the output.
 fn setting(plan: &MulticastPlan) -> MulticastSetting {
     MulticastSetting {
         retransmission: plan.has_retransmission.then(Plan::multicast_requests),
@@ -43,7 +43,7 @@ pub(crate) fn serve(
     server::start(sockets, setting(plan), books, consumer, begin, None).map_err(|error| error.to_string())
 }
 
-/// A receiver: it keeps what it gets until clients stop.
+/// Runs a receiver: it keeps what it receives until clients stop.
 pub(crate) fn receive(number: u32, plan: &MulticastPlan, shared: &Shared) {
     let options = ReceiverOptions {
         group: Plan::multicast_group().into(),
@@ -57,7 +57,7 @@ pub(crate) fn receive(number: u32, plan: &MulticastPlan, shared: &Shared) {
         Err(error) => return shared.violation(format!("receiver {number} does not open: {error}")),
     };
     let mut records = Vec::new();
-    // Symbols are sent again and again: no receiver has all that is sent.
+    // Symbols are sent repeatedly, so no receiver ever has everything that is sent.
     let mut end: Option<(u64, u64)> = None;
     loop {
         if shared.stop_clients.load(Ordering::Acquire) {
@@ -69,7 +69,7 @@ pub(crate) fn receive(number: u32, plan: &MulticastPlan, shared: &Shared) {
         }
         match receiver.next_record() {
             Ok(Some(record)) => records.push(hash_of(record.as_ref())),
-            // The session has ended: the next one has another name.
+            // The session has ended; the next one has another name.
             Ok(None) => Simulated::sleep(Duration::from_millis(100)),
             Err(error) if error.is_timeout() => {}
             Err(error) => {

@@ -1,12 +1,12 @@
-//! The truth, and the comparison of what the plant shows with it.
+//! The truth, and the comparison of the plant's events and books with it.
 //!
-//! The oracle sees each packet of line A as the venue sends it, before the network does anything. An engine and books of its own make
-//! of them what a plant without a lost packet would have. The plant's events are compared with that one by one, by the numbers of their
-//! messages; its books are compared wherever it calls them good.
+//! The oracle sees each packet of line A as the venue sends it, before the network touches it. From these packets, a separate
+//! engine and books build what a plant without packet loss would have. The plant's events are compared one by one, by message
+//! number; its books are compared whenever the plant calls them good.
 //!
-//! The plant's events do not name their session. It empties all books of a channel when it changes to another; the first message behind
-//! that shows, by its content and time, which one it is. The end of a session may be missing without a name, if no packet came that would
-//! have shown that it is: the oracle also sees which packets the plant takes.
+//! The plant's events do not name their session. The plant empties all books of a channel when it changes to another session,
+//! and the content and time of the next message show which session it is. The end of a session may be missing without a
+//! report if no packet arrived that would have revealed the loss, so the oracle also sees which packets the plant takes.
 
 mod log;
 mod truth;
@@ -28,7 +28,7 @@ use tapeworks_session::SessionId;
 use log::Log;
 use truth::{SessionTruth, Truth};
 
-/// An event without what depends on how its packet came.
+/// An event without the parts that depend on how its packet arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Essence {
     publisher: Publisher,
@@ -45,8 +45,8 @@ pub(crate) struct Essence {
 }
 
 impl Essence {
-    /// Whether the plant may show this event so. A plant that has joined late does not know the names that were sent before, nor, where the names say how many
-    /// places prices have, the prices. A second that is guessed may be another one.
+    /// Returns whether the plant may show this event as `is`. A plant that joined late does not know names that were sent
+    /// before or, if the names define the scale of prices, the prices. A guessed second may differ.
     fn is_shown_as(&self, is: &Self, is_second_guessed: bool) -> bool {
         let is_whole_seconds_off = self.time.0.abs_diff(is.time.0).is_multiple_of(Nanos::SECOND);
         let time = if is_second_guessed && is_whole_seconds_off { is.time } else { self.time };
@@ -56,12 +56,12 @@ impl Essence {
     }
 }
 
-/// Whether prices of this feed have as many places as the mapping of their symbol says.
+/// Returns whether the mapping of a symbol defines the scale of its prices in this feed.
 fn names_scale(publisher: Publisher) -> bool {
     Application::of_publisher(publisher) == Some(Application::NyseIntegrated25)
 }
 
-/// Symbols by the instruments' numbers of one stream.
+/// Symbols by instrument number, for one stream.
 #[derive(Default, Debug)]
 struct Names(FxHashMap<InstrumentId, Symbol>);
 
@@ -89,47 +89,47 @@ impl Names {
     }
 }
 
-/// Whether an event is of a venue's message, and has its number: the second half of an imbalance has not.
+/// Returns whether an event comes from a venue's message and has its number, which excludes the second half of an imbalance.
 fn is_of_message(event: &Event) -> bool {
     use EventKind::{Gap, ImbalancePrices, Recovered, SymbolMapping};
     !matches!(event.kind, SymbolMapping | Gap | Recovered | ImbalancePrices) && event.channel_sequence > 0
 }
 
-/// Where the plant's events are in the truth of a channel.
+/// The plant's position in the truth of a channel.
 #[derive(Clone, Default, Debug)]
 struct Place {
-    /// The session, by its place among the channel's.
+    /// The session, by its index in the channel's sessions.
     session: usize,
-    /// It is not known yet: no message of it was shown. It is this one or a later one.
+    /// The session is not known yet, because none of its messages was shown. It is this one or a later one.
     is_entering: bool,
-    /// The next event of the session's truth.
+    /// Index of the next event in the session's truth.
     next: usize,
-    /// Messages that the plant has named as missing.
+    /// Messages that the plant has reported missing.
     named: Vec<(u64, u64)>,
     /// A snapshot replaced the messages before this one.
     replaced: u64,
-    /// The last message.
+    /// The last message shown.
     at: u64,
-    /// A snapshot has emptied the books, and is not whole: its end is a [`EventKind::Recovered`].
+    /// A snapshot has emptied the books and is incomplete; [`EventKind::Recovered`] ends it.
     is_rebuilding: bool,
-    /// Messages that an answer has brought and that no packet of a line has shown yet: the venue answers from the packet that it fills.
+    /// Messages delivered by an answer and not yet by a packet of a line: the venue also answers from the packet that it is still filling.
     ahead: VecDeque<Essence>,
-    /// A message of the session came as random bytes behind a sound header. It may have been taken for any other, and may have changed
-    /// any book or symbol of the session. So it is where the first symbol of a locate was a wrong one.
+    /// A message of the session arrived as random bytes after a valid header. It may have been taken for any other message, and may have
+    /// changed any book or symbol of the session. The session is also spoiled if the first symbol seen for a locate was a wrong one.
     is_spoiled: bool,
-    /// So it was of the session before: one that begins anew under its name keeps its symbols.
+    /// The previous session was spoiled: a session that restarts under its name keeps its symbols.
     was_spoiled: bool,
-    /// Later sessions that have sent all that was shown of this one too. What one of them alone has sent shows that it is meant.
+    /// Later sessions that also sent everything shown of this one. A message that only one of them sent identifies it.
     may_be: Vec<usize>,
 }
 
 impl Place {
-    /// Before the first message of this session, or of a later one.
+    /// Creates the position before the first message of this session, or of a later one.
     fn entering(session: usize) -> Self {
         Self { session, is_entering: true, ..Self::default() }
     }
 
-    /// The first message of the session that the plant knows of by now, has not shown and has not named.
+    /// Returns the first message of the session that the plant knows of at this time, and has neither shown nor reported missing.
     fn silent(&self, session: &SessionTruth, now: Nanos) -> Option<u64> {
         if self.is_spoiled || !session.spoiled.is_empty() {
             return None;
@@ -143,8 +143,7 @@ impl Place {
     fn shows(&mut self, truth: &Truth, event: &Event, is: &Essence, may_have_lost: bool) -> Option<String> {
         let session = truth.sessions.get(self.session)?;
         self.is_spoiled |= session.spoiled.range(..=event.channel_sequence).next().is_some();
-        // Of two symbols for one locate the first one counts: to a plant that missed it, or has it from a snapshot, the other one may be the
-        // first.
+        // Of two symbols for one locate the first one counts. A plant that missed it, or has it from a snapshot, may see the other one first.
         let contradicted = session.contradicted.partition_point(|at| *at <= event.channel_sequence);
         let last = contradicted.checked_sub(1).and_then(|last| session.contradicted.get(last));
         let may_be_other =
@@ -155,7 +154,7 @@ impl Place {
             self.at = self.at.max(event.channel_sequence);
             return None;
         }
-        // A snapshot stands for messages that are missing.
+        // A snapshot implies missing messages.
         let has_missed = self.replaced > 0 || self.named.iter().any(|(_, count)| *count > 0);
         let is_guessed = truth.guesses_seconds && has_missed;
         let all = &session.all;
@@ -205,12 +204,12 @@ impl Place {
     }
 }
 
-/// Instruments by their channels. They may be noted several times until they are taken.
+/// Instruments by channel. They may be noted several times until they are taken.
 #[derive(Default)]
 struct Touched(Vec<(usize, InstrumentId)>);
 
 impl Touched {
-    /// So many are noted before those that are there several times are dropped.
+    /// Number of entries at which duplicates are removed.
     const MOST: usize = 1 << 12;
 
     fn note(&mut self, channel: usize, instrument: InstrumentId) {
@@ -228,73 +227,73 @@ impl Touched {
         self.0.dedup();
     }
 
-    /// Each of them once, in order.
+    /// Takes each instrument once, in order.
     fn take(&mut self) -> Vec<(usize, InstrumentId)> {
         self.sort();
         std::mem::take(&mut self.0)
     }
 }
 
-/// An event that the plant has published, by its number.
+/// An event that the plant has published, indexed by its number.
 #[derive(Clone, Copy, Debug)]
 struct Published {
-    /// Of all that a reader sees.
+    /// Hash of everything that a reader sees.
     hash: u64,
     event: Event,
 }
 
-/// What the plant shows, as a reader of its ring sees it.
+/// The plant's published state, as a reader of its ring sees it.
 pub(crate) struct Shown {
     market: MarketStage,
     names: Names,
     places: Vec<Place>,
-    /// Instruments that changed since they were compared.
+    /// Instruments that changed since they were last compared.
     touched: Touched,
-    /// The number of the next event.
+    /// Number of the next event.
     next: u64,
-    /// The journal may lack some of what was published before.
+    /// The journal may lack some of the events published before.
     may_have_lost: bool,
 }
 
 /// The truth of all channels.
 pub(crate) struct Oracle {
     channels: Vec<Truth>,
-    /// The plant's time of day is the true one.
+    /// The plant's time of day is always correct.
     has_true_clock: bool,
     options: EngineOptions,
     violations: Vec<String>,
-    /// What readers saw, by its number.
+    /// Events that readers saw, by number.
     published: Log<Published>,
-    /// Books that were compared.
+    /// Books compared.
     pub(crate) compared: u64,
-    /// Books that were stale, and not compared.
+    /// Books that were stale and not compared.
     pub(crate) stale: u64,
-    /// Messages that were named as missing.
+    /// Messages reported missing.
     pub(crate) missing: u64,
     /// The same, by channel.
     named: Vec<u64>,
-    /// Events that came again with the same number, and were the same.
+    /// Identical events published again with the same number.
     pub(crate) again: u64,
-    /// Sessions that the plant has entered.
+    /// Sessions entered by the plant.
     pub(crate) entered: u64,
 }
 
-/// What a channel's venue has sent, and what a plant that has all of it finds wrong.
+/// What a channel's venue has sent, and the errors that a plant with all messages finds in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Sums {
     /// Sessions begun.
     pub(crate) sessions: u64,
     /// Messages, over all sessions.
     pub(crate) sent: u64,
-    /// Messages that the plant has named as missing.
+    /// Messages that the plant has reported missing.
     pub(crate) named: u64,
-    /// Messages that cannot be read.
+    /// Unreadable messages.
     pub(crate) unreadable: u64,
-    /// What cannot be read, and names that contradict each other.
+    /// Unreadable messages and symbols, and contradictory names.
     pub(crate) problems: u64,
-    /// Changes that books refuse.
+    /// Changes rejected by books.
     pub(crate) rejected: u64,
-    /// Books of the last session that are contradicted.
+    /// Contradicted books of the last session.
     pub(crate) contradicted_books: u64,
 }
 
@@ -310,16 +309,16 @@ impl Sums {
     }
 }
 
-/// What a venue has sent: a session and events of its messages.
+/// How far a venue has sent: a session, and a number of its events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SentUntil {
-    /// The session, by its place among the channel's.
+    /// The session, by its index in the channel's sessions.
     session: usize,
-    /// The number of its events.
+    /// Number of its events.
     events: usize,
 }
 
-/// More are not of use.
+/// Violations kept; more would be of no use.
 const MOST_VIOLATIONS: usize = 8;
 
 fn hash_of(event: &Event) -> u64 {
@@ -355,43 +354,44 @@ impl Oracle {
         }
     }
 
-    /// A venue sends a packet on line A.
+    /// Takes a packet that a venue sends on line A.
     pub(crate) fn sends(&mut self, channel: usize, now: Nanos, received: Nanos, payload: &[u8]) {
         if let Some(truth) = self.channels.get_mut(channel) {
             truth.packet(now, received, payload);
         }
     }
 
-    /// The plant takes a packet of a line.
+    /// Takes a packet that the plant takes from a line.
     pub(crate) fn takes(&mut self, channel: usize, now: Nanos, payload: &[u8]) {
         if let Some(truth) = self.channels.get_mut(channel) {
             truth.takes(now, payload);
         }
     }
 
-    /// A channel's retransmission server answers with something else than was sent at times: its answers are shown to the oracle.
+    /// Notes that a channel's retransmission server sometimes answers with something that was not sent, so that its answers
+    /// must be shown to the oracle.
     pub(crate) fn expect_other_answers(&mut self, channel: usize) {
         if let Some(truth) = self.channels.get_mut(channel) {
             truth.keeps_messages = true;
         }
     }
 
-    /// Behind messages that are missing, or that a snapshot stands for, a channel guesses the second of a split time by the receive time, and answers to its requests may come later than
-    /// half a second.
+    /// Notes that a channel guesses the second of a split time from the receive time after missing messages or a snapshot,
+    /// and that answers to its requests may be more than half a second late.
     pub(crate) fn expect_guessed_seconds(&mut self, channel: usize) {
         if let Some(truth) = self.channels.get_mut(channel) {
             truth.guesses_seconds = true;
         }
     }
 
-    /// A retransmission server answers.
+    /// Takes an answer of a retransmission server.
     pub(crate) fn answers(&mut self, channel: usize, payload: &[u8]) {
         if let Some(truth) = self.channels.get_mut(channel) {
             truth.answers(payload);
         }
     }
 
-    /// The plant starts, and may have lost what it took before.
+    /// Notes that the plant starts and may have lost what it took before.
     pub(crate) fn plant_starts(&mut self) {
         self.channels.iter_mut().for_each(Truth::plant_starts);
     }
@@ -406,17 +406,17 @@ impl Oracle {
         &self.violations
     }
 
-    /// How many events readers have seen.
+    /// Returns the number of events that readers have seen.
     pub(crate) fn published(&self) -> u64 {
         self.published.len() as u64
     }
 
-    /// The plant has lost what it published from this number on: what it publishes now may be something else.
+    /// Forgets the events from this number on, which the plant has lost: it may publish different ones now.
     pub(crate) fn forget(&mut self, from: u64) {
         self.published.truncate(usize::try_from(from).unwrap_or(usize::MAX));
     }
 
-    /// A reader that begins with the first event.
+    /// Creates a reader that begins with the first event.
     pub(crate) fn shown(&self, may_have_lost: bool) -> Shown {
         Shown {
             market: MarketStage::new(&self.options, ()),
@@ -428,7 +428,7 @@ impl Oracle {
         }
     }
 
-    /// A reader that begins with a state: its places in the truth follow from the events before, which were published once.
+    /// Creates a reader that begins with a state. Its positions in the truth follow from the earlier events, which were published once.
     pub(crate) fn shown_from(&mut self, start: Start, may_have_lost: bool) -> Shown {
         let mut shown = self.shown(may_have_lost);
         let first = start.first_event();
@@ -451,7 +451,7 @@ impl Oracle {
         shown
     }
 
-    /// What each venue has sent up to now.
+    /// Returns what each venue has sent so far.
     pub(crate) fn sent_until(&self) -> Vec<SentUntil> {
         let of = |truth: &Truth| match truth.sessions.as_slice() {
             [before @ .., last] => SentUntil { session: before.len(), events: last.all.len() },
@@ -460,7 +460,7 @@ impl Oracle {
         self.channels.iter().map(of).collect()
     }
 
-    /// What of `sent` is neither shown nor named as missing.
+    /// Returns what part of `sent` is neither shown nor reported missing.
     pub(crate) fn not_shown(&self, shown: &Shown, sent: &[SentUntil]) -> Option<String> {
         for (channel, (place, sent)) in shown.places.iter().zip(sent).enumerate() {
             let Some(truth) = self.channels.get(channel) else { continue };
@@ -469,7 +469,7 @@ impl Oracle {
             if place.session < sent.session && truth.is_last_too_short() {
                 continue;
             }
-            // One that is left, or about to be, is looked at by the next event.
+            // A session that the plant has left, or is about to leave, is checked by the next event.
             let is_left = place.session > sent.session || is_there && place.is_entering;
             if is_left || place.is_spoiled || !session.spoiled.is_empty() {
                 continue;
@@ -487,14 +487,14 @@ impl Oracle {
         None
     }
 
-    /// The plant shows events.
+    /// Takes events that the plant shows.
     pub(crate) fn shows(&mut self, shown: &mut Shown, events: &[Event]) {
         for event in events {
             let hash = hash_of(event);
             let number = usize::try_from(shown.next).unwrap_or(usize::MAX);
             match self.published.get(number) {
                 Some(before) if before.hash == hash => self.again += 1,
-                // What the disk lost may come as something else, and again.
+                // Events lost by the disk may be replaced by others, several times.
                 Some(_) if shown.may_have_lost => {
                     self.published.truncate(number);
                     self.published.push(Published { hash, event: *event });
@@ -519,7 +519,7 @@ impl Oracle {
         shown.market.apply(events);
     }
 
-    /// The journal is replayed, and the present begins: nothing comes again from now on.
+    /// Notes that the journal has been replayed and live events start: no event repeats from now on.
     pub(crate) fn goes_live(&self, shown: &mut Shown) {
         shown.may_have_lost = false;
         for (place, truth) in shown.places.iter_mut().zip(&self.channels) {
@@ -527,7 +527,7 @@ impl Oracle {
                 continue;
             };
             let after = session.place_of(place.at.saturating_add(1));
-            // A message that has been shown in part is shown on.
+            // A partly shown message continues.
             place.next = if place.next < after { place.next } else { after };
         }
     }
@@ -545,7 +545,7 @@ impl Oracle {
             }
             place.named.push((gap.first, gap.count));
             let rest = truth.sessions.get(place.session..).unwrap_or_default();
-            // One that begins anew under its name may be taken for the one before.
+            // A session that restarts under its name may be taken for the previous one.
             let name = rest.first().map(|session| session.name);
             let may_be = |session: &&SessionTruth| place.is_entering || Some(session.name) == name;
             let sent = rest.iter().filter(may_be).map(SessionTruth::next).max().unwrap_or(u64::MAX);
@@ -561,7 +561,7 @@ impl Oracle {
         }
         let is_of_snapshot = event.flags().contains(Flags::SNAPSHOT);
         if event.kind == EventKind::Clear && event.instrument == InstrumentId::ALL && !is_of_snapshot {
-            // Another session begins. The plant cannot name what no packet has shown to be missing.
+            // Another session begins. The plant cannot report a message missing that no packet has revealed.
             let known = if self.has_true_clock { event.ts_recv } else { Nanos(0) };
             let left = truth.sessions.get(place.session).filter(|_| !place.is_entering);
             let silent = left.and_then(|session| place.silent(session, known));
@@ -614,7 +614,8 @@ impl Oracle {
         } else if let Some(session) = truth.session_like(place.session, &is)
             && place.named.last().is_some_and(|(first, count)| first + count == is.sequence)
         {
-            // It began anew under the same name while the plant was away, and its numbers are beyond the old ones: the plant sees a gap.
+            // The session restarted under the same name while the plant was down, and its numbers are beyond the old ones:
+            // the plant sees a gap.
             let is_spoiled = place.is_spoiled;
             *place = Place {
                 session,
@@ -647,15 +648,15 @@ impl Oracle {
         }
     }
 
-    /// The plant has shown all events so far: its good books are the venue's.
+    /// Compares the plant's good books with the venue's, after the plant has shown all events so far.
     pub(crate) fn compare(&mut self, shown: &mut Shown) {
         for (channel, instrument) in shown.touched.take() {
             let (Some(truth), Some(place)) = (self.channels.get_mut(channel), shown.places.get(channel))
             else {
                 continue;
             };
-            // Which session it is follows from the next message. The events of a snapshot say that they are: books are whole behind the
-            // last, and a reader may see the ring between two of them.
+            // The next message shows which session it is. Events of a snapshot are marked as such: books are complete only
+            // after the last one, and a reader may see the ring between two of them.
             if place.is_entering || place.is_rebuilding || !place.ahead.is_empty() {
                 shown.touched.note(channel, instrument);
                 continue;
@@ -685,7 +686,7 @@ impl Oracle {
             let Some(of_truth) = truth.market.books().feed(publisher) else { continue };
             let true_instrument = truth.market.instruments().find(*symbol);
             if true_instrument.is_some_and(|instrument| of_truth.book(instrument).is_stale()) {
-                // The venue itself made it doubtful. Only a snapshot, which the oracle does not see, makes it good again.
+                // The venue itself made the book doubtful. Only a snapshot, which the oracle does not see, makes it good again.
                 if place.replaced == 0 {
                     self.violation(format!(
                         "channel {channel}, {symbol}, message {}: the venue's messages contradict the book, and the plant calls it good",
@@ -719,7 +720,7 @@ impl Oracle {
         }
     }
 
-    /// All is over: every message of a venue's last session was shown, or named as missing, if a packet behind it came.
+    /// Checks at the end that every message of a venue's last session was shown, or reported missing if a later packet arrived.
     pub(crate) fn complete(&mut self, shown: &Shown) {
         for (channel, place) in shown.places.iter().enumerate() {
             let Some(truth) = self.channels.get(channel) else { continue };
@@ -743,24 +744,24 @@ impl Oracle {
         }
     }
 
-    /// What a channel's venue has sent, and what a plant that has all of it finds wrong.
+    /// Returns what a channel's venue has sent, and the errors that a plant with all messages finds in it.
     pub(crate) fn sums(&mut self, channel: usize) -> Sums {
         let named = self.named.get(channel).copied().unwrap_or_default();
         let sums = self.channels.get_mut(channel).map(Truth::sums).unwrap_or_default();
         Sums { named, ..sums }
     }
 
-    /// The session that a channel's venue is in.
+    /// Returns the current session of a channel's venue.
     pub(crate) fn running_session(&self, channel: usize) -> Option<SessionId> {
         self.channels.get(channel)?.sessions.last().map(|session| session.name)
     }
 
-    /// How many sessions a channel's venue has begun.
+    /// Returns how many sessions a channel's venue has begun.
     pub(crate) fn begun(&self, channel: usize) -> u64 {
         self.channels.get(channel).map_or(0, |truth| truth.sessions.len() as u64)
     }
 
-    /// How many messages a channel's venue has sent.
+    /// Returns how many messages a channel's venue has sent.
     pub(crate) fn sent(&self, channel: usize) -> u64 {
         self.channels.get(channel).map_or(0, Truth::sent)
     }

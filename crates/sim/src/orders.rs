@@ -1,6 +1,6 @@
-//! A gateway, its exchange and FIX clients: processes are killed and machines lose power at any moment, connections break and stall,
-//! clocks are set, disks are full and fail, and the exchange rejects, delays, leaves out, breaks off and talks nonsense. No order is lost or
-//! doubled, and each client gets each fill once.
+//! A gateway, its exchange and FIX clients under faults: processes are killed and machines lose power at any moment, connections
+//! break and stall, clocks are set, disks fill up and fail, and the exchange rejects, delays and omits reports, breaks off, and sends
+//! nonsense. No order is lost or duplicated, and each client gets each fill once.
 
 mod plan;
 mod shrink;
@@ -44,18 +44,18 @@ const E8: i64 = 100_000_000;
 /// 2025-11-14, 14:30 UTC.
 const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
 
-/// A store that is synced by interval may lose what was written in the interval, and while a sync lasts: one that is under way at its end,
-/// and the next. A thread's turn for either, and the age of a status, are added.
+/// Slack for a store that is synced by interval. It may lose the writes of the interval and those made during a sync: the sync under
+/// way at the end of the interval, and the next one. The wait of a thread for either, and the age of a status, come on top.
 const SLACK_NS: u64 = 250_000_000;
 
-/// A gateway that says "ready" for this long while a partition has a gap for as long has not noticed it: longer than any stall of TCP that the
-/// plans draw.
+/// A gateway that has been ready for this long, while a partition has had a gap for as long, has not noticed the gap. Longer than any
+/// TCP stall that the plans draw.
 const GAP_NS: u64 = 2_000_000_000;
 
-/// Three requests without answer, and the waits between them.
+/// Three unanswered requests, and the waits between them.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(300);
 
-/// Some twenty such recoveries, one after the other: no orders pass meanwhile.
+/// About twenty such recoveries in a row, during which no orders pass.
 const LONGEST_MISREPORTS: Duration = Duration::from_secs(1_200);
 
 fn exchange(plan: &OrderPlan) -> OrderVenue {
@@ -147,54 +147,54 @@ sending_time_tolerance = "24h"
     GatewayConfig::parse("gateway.toml", &text, Path::new(".")).map_err(|error| format!("{error:?}"))
 }
 
-/// What a run has done, and what was wrong in it.
+/// The result of a run with orders.
 #[derive(Clone, Default, Debug)]
 pub struct OrderOutcome {
-    /// How it ended.
+    /// How the run ended.
     pub ended: Ended,
-    /// What was wrong.
+    /// Violations found.
     pub violations: Vec<String>,
-    /// Reports that clients got.
+    /// Reports that clients received.
     pub executions: usize,
     /// Trades that clients know.
     pub trades: usize,
-    /// Requests that starts of the gateway found in its store.
+    /// Requests that starts of the gateway restored from its store.
     pub restored: usize,
-    /// Faults that the exchange that runs at the end has made.
+    /// Faults injected by the exchange that runs at the end.
     pub exchange_faults: u64,
 }
 
-/// What the processes share.
+/// State shared by the processes.
 #[derive(Default)]
 struct Shared {
     plan: OrderPlan,
     is_over: AtomicBool,
-    /// The clients go on to trade.
+    /// The clients continue to trade.
     goes_on: AtomicBool,
-    /// The clients have all answers.
+    /// The clients have received all answers.
     is_settled: AtomicBool,
-    /// Orders that work at the exchange.
+    /// Working orders at the exchange.
     working: AtomicU64,
-    /// Messages that the exchange has had.
+    /// Messages received by the exchange.
     messages: AtomicU64,
-    /// What the exchange has done to its orders, by its matching: neither the gateway nor its store has a part in it.
+    /// What the exchange's matching has done to its orders, independent of the gateway and its store.
     ledger: Mutex<Ledger>,
-    /// Since when the exchange keeps a report from the gateway that has a later one, by App ID, in ns.
+    /// Since when the exchange has held back a report although the gateway has a later one, by App ID, in ns.
     gaps: Mutex<BTreeMap<u8, u64>>,
-    /// The gateway has lost what its store had not synced: its next start may cut the end of the store off.
+    /// The gateway has lost unsynced data of its store, so its next start may truncate the store.
     has_lost_power: AtomicBool,
-    /// The numbers of the gateway's sessions at times of the simulation, in ns.
+    /// The sequence numbers of the gateway's sessions by simulation time, in ns.
     numbers: Mutex<Vec<(u64, [[u64; 2]; 3])>>,
     outcome: Mutex<OrderOutcome>,
-    /// Sessions with the exchange that ended, of the gateway that runs.
+    /// Ended sessions with the exchange, for the running gateway.
     venue_ends: AtomicU64,
-    /// It takes the orders of all partitions, and none of its own requests waits for the throttle.
+    /// The gateway accepts orders of all partitions, and none of its own requests waits for the throttle.
     is_idle: AtomicBool,
 }
 
 impl Shared {
     fn with<T>(&self, work: impl FnOnce(&mut OrderOutcome) -> T) -> T {
-        // A violation follows where a thread has panicked.
+        // If a thread has panicked, a violation follows.
         work(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -236,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// The partitions with a gap that is older than a gateway can need to notice it.
+    /// Returns the partitions with a gap so old that a gateway must have noticed it.
     fn old_gaps(&self) -> Vec<u8> {
         let gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |since_ns: u64| now_ns().saturating_sub(since_ns) >= GAP_NS;
@@ -248,7 +248,7 @@ fn serve(shared: &Shared) {
     let config = Config { orders: vec![exchange(&shared.plan)], ..Config::new(Vec::new()) };
     match OrderVenues::<W>::start_in(&config, None) {
         Ok(exchange) => {
-            // A start from the store has the whole day again.
+            // A start from the store replays the whole day.
             shared.set_ledger(Ledger::default());
             while !exchange.has_failed() {
                 for entry in exchange.ledgers().iter().flat_map(OrderLedger::take) {
@@ -268,7 +268,7 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// The next incoming and the next outgoing number of each client's session.
+/// Returns the next incoming and outgoing number of each client's session.
 fn numbers(status: &Status) -> [[u64; 2]; 3] {
     let of = |client: &str| {
         let found = status.clients.iter().find(|status| status.name == client);
@@ -311,7 +311,7 @@ fn translate(shared: &Shared) {
     }
 }
 
-/// No gateway says that orders pass while it lacks reports of a partition.
+/// Checks that no gateway claims to be ready while it lacks reports of a partition.
 fn check_ready(status: &Status, ready_since_ns: &mut Option<u64>, shared: &Shared) {
     let is_ready = status.is_venue_logged_on && status.takes_orders && status.behind.is_empty();
     if !is_ready {
@@ -326,7 +326,7 @@ fn check_ready(status: &Status, ready_since_ns: &mut Option<u64>, shared: &Share
     }
 }
 
-/// The clients trade until the exchange does nothing wrong any more.
+/// Lets the clients trade until the exchange has injected its last fault.
 fn await_last_fault<R: FnMut(u32) -> u32>(shared: &Shared, market: &mut Market<W, R>, address: SocketAddr) {
     let began = W::instant();
     while shared.messages.load(Ordering::Relaxed) < shared.plan.script.until_message.into() {
@@ -339,7 +339,7 @@ fn await_last_fault<R: FnMut(u32) -> u32>(shared: &Shared, market: &mut Market<W
     }
 }
 
-/// Waits until the gateway says that it lacks no report: while it does, orders are refused and show no gap.
+/// Waits until the gateway has recovered all missing reports. Until then it refuses orders, which therefore reveal no gap.
 fn await_recovery<R: FnMut(u32) -> u32>(shared: &Shared, market: &mut Market<W, R>, address: SocketAddr) {
     let began = W::instant();
     let mut idle = W::instant();
@@ -366,7 +366,7 @@ fn trade(shared: &Shared) {
     }
     let script = shared.plan.script;
     await_last_fault(shared, &mut market, address);
-    // What an exchange has left out at the end is seen by the number of the report behind it.
+    // Reports that an exchange omitted at the end are revealed by the number of the next report.
     for may_be_left_out in [false, true] {
         if may_be_left_out && script.gaps_per_million == 0 && !script.ends() {
             break;
@@ -384,7 +384,7 @@ fn trade(shared: &Shared) {
     for fault in market.faults() {
         shared.violation(fault);
     }
-    // The exchange's number is 10 ms old at most.
+    // The exchange's figure is at most 10 ms old.
     market.turn(Duration::from_millis(50));
     let (open, working) = (
         market.traders.iter().map(Trader::open).sum::<usize>() as u64,
@@ -414,7 +414,7 @@ fn trade(shared: &Shared) {
         market.turn(Duration::from_micros(500));
         W::sleep(Duration::from_micros(200));
     }
-    // What was lost is lost; what is new has an answer.
+    // Lost requests are lost, but new ones must be answered.
     market.begin_anew();
     for _ in 0..100 {
         market.connect(address);
@@ -433,7 +433,7 @@ fn begin(shared: &Arc<Shared>, machines: [HostId; 2], which: usize) -> ProcessId
     start(machines[which], ["exchange", "gateway"][which], move || work(&shared))
 }
 
-/// The exchange and the gateway.
+/// The running exchange and gateway.
 struct Running {
     shared: Arc<Shared>,
     machines: [HostId; 2],
@@ -441,7 +441,7 @@ struct Running {
 }
 
 impl Running {
-    /// Lets something fail.
+    /// Injects a fault.
     fn fail(&mut self, what: &OrderWhat) {
         note(|| format!("{what:?}"));
         match *what {
@@ -471,7 +471,7 @@ impl Running {
         }
     }
 
-    /// The exchange, the gateway or both end, and start again.
+    /// Ends and restarts the exchange, the gateway or both.
     fn crash(&mut self, crash: OrderCrash) {
         let places = [crash.exchange, crash.gateway];
         for (place, power) in places.iter().enumerate() {
@@ -490,8 +490,8 @@ impl Running {
         }
     }
 
-    /// The gateway's machine loses power while clients trade, and its store is synced by interval: what is older than that is there. Of what
-    /// is younger the disk may have the later part and not the earlier: the start cuts that off. A kill later costs nothing more.
+    /// Cuts the power of the gateway's machine while clients trade and its store is synced by interval. Older data must survive. Of the
+    /// younger data, the disk may have a later part without an earlier one, which the start truncates. A later kill must lose nothing more.
     fn lose_the_interval(&mut self, every_ms: u32) {
         W::sleep(Duration::from_millis(300 + u64::from(below(500))));
         let lost_ns = now_ns();
@@ -529,8 +529,8 @@ impl Running {
     }
 }
 
-/// Without orders the session with the exchange lives by heartbeats. It has none once all is sent that waits for the throttle: until then
-/// an exchange that drops connections at its n-th message may do so.
+/// Checks that heartbeats keep the idle session with the exchange alive. The session is idle once the throttle has sent all queued
+/// requests; until then, an exchange that drops connections at every n-th message may do so.
 fn stays_up(shared: &Shared) {
     let mut idle_ms = 0;
     for _ in 0..6_000 {
@@ -551,7 +551,7 @@ fn stays_up(shared: &Shared) {
     }
 }
 
-/// Simulates a gateway, its exchange and its clients by a plan; `keeps_trace` keeps the lines of the trace.
+/// Simulates a gateway, its exchange and its clients according to a plan. `keeps_trace` keeps the lines of the trace.
 #[must_use]
 pub fn simulate_orders(plan: &OrderPlan, keeps_trace: bool) -> OrderOutcome {
     let shared = Arc::new(Shared { plan: plan.clone(), ..Shared::default() });

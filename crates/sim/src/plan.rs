@@ -1,6 +1,6 @@
-//! What one seed decides: the market, the plant's configuration, how threads are scheduled, and which faults happen when.
+//! The plan that a seed determines: the market, the plant's configuration, the scheduling of threads, and the faults and their times.
 //!
-//! A plan is data: a failing run is made smaller by leaving parts of its plan out.
+//! A plan is data: a failing run is shrunk by removing parts of its plan.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -32,38 +32,38 @@ pub(crate) const MILLISECOND: u64 = 1_000_000;
 /// Midnight in New York at the end of 2025-11-14, in ns since the epoch.
 pub(crate) const MIDNIGHT_NS: u64 = 1_763_182_800_000_000_000;
 
-/// How long a night lasts, in ns: longer than a channel pauses within a day.
+/// Duration of a night in ns: longer than any pause of a channel within a day.
 pub(crate) const NIGHT_NS: u64 = 35 * 60 * SECOND;
 
-/// Where the venues are.
+/// Address of the venues.
 pub(crate) const VENUES_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-/// Where the plant is.
+/// Address of the plant.
 pub(crate) const PLANT_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
-/// Where clients are.
+/// Address of the clients.
 pub(crate) const CLIENT_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 4);
-/// Where the plant serves clients.
+/// Port at which the plant serves clients.
 pub(crate) const CLIENTS_PORT: u16 = 13_000;
 
-/// What a fault does, for its length.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum What {
     /// One line of a venue.
     Line {
-        /// The venue's place in the plan.
+        /// Index of the venue in the plan.
         venue: usize,
         /// 0: line A, 1: line B.
         line: usize,
         /// What the network does to it.
         faults: LinkFaults,
     },
-    /// Both lines of a venue bring nothing.
+    /// Both lines of a venue deliver nothing.
     LinesOut {
-        /// The venue's place in the plan.
+        /// Index of the venue in the plan.
         venue: usize,
     },
     /// Requests to a venue's retransmission server, and its answers.
     Requests {
-        /// The venue's place in the plan.
+        /// Index of the venue in the plan.
         venue: usize,
         /// What the network does to them.
         faults: LinkFaults,
@@ -74,52 +74,52 @@ pub enum What {
     Disk(DiskFaults),
     /// The multicast output.
     Group {
-        /// Requests for its messages and the answers, not the group.
+        /// Whether it affects requests for messages and their answers instead of the group.
         of_requests: bool,
         /// What the network does to it.
         faults: LinkFaults,
     },
-    /// The plant is killed, and starts again at the end of the length.
+    /// The plant is killed, and restarts at the end of the fault.
     Kill,
-    /// The plant's machine loses its power, and the plant starts again at the end of the length.
+    /// The plant's machine loses power, and the plant restarts at the end of the fault.
     PowerOff,
-    /// As `PowerOff`, and bits of a file of the journal's folder turn.
+    /// Like `PowerOff`, and bits of a file in the journal's folder are flipped.
     Rot {
-        /// How many.
+        /// Number of bits.
         bits: u32,
-        /// Of the newest checkpoint; else of any file.
+        /// In the newest checkpoint; otherwise in any file.
         #[serde(default)]
         is_of_checkpoint: bool,
     },
-    /// As `PowerOff`, and the last pages that were written to the newest segment of the journal are gone, synced or not.
+    /// Like `PowerOff`, and the pages written last to the journal's newest segment are lost, whether synced or not.
     LostPages {
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
-    /// The plant's clock is wrong, by so many ns.
+    /// The plant's clock is off by this many ns.
     Clock(i64),
-    /// The plant's clock gains so many in a million ns, or loses them; -1,000,000: it stands.
+    /// The plant's clock gains this many ns per million, or loses them; at -1,000,000 it stops.
     Drift(i32),
-    /// Another plant is started on the journal's folder, and refused.
+    /// Another plant is started on the journal's folder, and must be refused.
     SecondPlant,
     /// A venue's snapshot server refuses connections.
     SnapshotsOut {
-        /// The venue's place in the plan.
+        /// Index of the venue in the plan.
         venue: usize,
     },
     /// The plant's process hangs.
     Hang,
-    /// The process of all venues hangs, with their servers.
+    /// The process of all venues and their servers hangs.
     VenuesHang,
 }
 
 impl What {
-    /// Whether the plant does not run while it lasts.
+    /// Returns whether the plant is down during the fault.
     pub(crate) const fn stops_the_plant(self) -> bool {
         matches!(self, Self::Kill | Self::PowerOff | Self::Rot { .. } | Self::LostPages { .. })
     }
 
-    /// Whether it is so as long as it lasts, and not something that happens at its beginning.
+    /// Returns whether the fault is a lasting condition instead of an event at its beginning.
     pub(crate) const fn is_condition(self) -> bool {
         !self.stops_the_plant() && !matches!(self, Self::SecondPlant)
     }
@@ -128,16 +128,16 @@ impl What {
 /// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fault {
-    /// When it begins, in ns since the start.
+    /// Start time, in ns since the start of the run.
     pub at_ns: u64,
-    /// How long it lasts, in ns.
+    /// Duration, in ns.
     pub length_ns: u64,
-    /// What it does.
+    /// The kind of fault.
     pub what: What,
 }
 
 impl VenuePlan {
-    /// A venue with line A alone and without servers, on which nothing fails.
+    /// Creates a venue with only line A, without servers and without faults.
     pub(crate) fn new(kind: VenueKind) -> Self {
         Self {
             kind,
@@ -158,19 +158,19 @@ impl VenuePlan {
         }
     }
 
-    /// Whether its retransmission server may answer with something else than was sent: garbage, or the messages of a session that began
-    /// anew under the same name.
+    /// Returns whether the retransmission server may answer with something that was not sent: garbage, or messages of a session that
+    /// restarted under the same name.
     pub(crate) const fn may_answer_otherwise(&self) -> bool {
         self.answers.garbage_per_million > 0 || self.reset.is_some() || self.keeps_session
     }
 
-    /// Whether it numbers its messages once in a day.
+    /// Returns whether the venue numbers its messages only once per day.
     fn has_one_session(&self) -> bool {
         self.reset.is_none() && self.restart_after == [0; MOST_RESTARTS]
     }
 }
 
-/// Of a million answers, those that do not bring what was requested in time.
+/// Returns how many answers, per million, do not deliver the requested messages in time.
 const fn not_in_time(faults: AnswerFaults) -> u64 {
     let AnswerFaults { late_per_million, partial_per_million, other_range_per_million, .. } = faults;
     let (late, partial) = (late_per_million as u64, partial_per_million as u64);
@@ -178,7 +178,7 @@ const fn not_in_time(faults: AnswerFaults) -> u64 {
     late + partial + other_range_per_million as u64 + faults.other_session_per_million as u64 + unreadable
 }
 
-/// New sessions of a venue in one run.
+/// Maximum number of new sessions of a venue in one run.
 pub(crate) const MOST_RESTARTS: usize = 3;
 
 /// A venue of the market.
@@ -191,170 +191,170 @@ pub struct VenuePlan {
     pub has_line_b: bool,
     /// Whether it has a retransmission server.
     pub has_retransmission: bool,
-    /// Requests go to it over TCP, and the answers to a group, of Cboe's and NYSE's venues, or over the connection.
+    /// Whether requests go over TCP. The answers go to a group (venues of Cboe and NYSE) or over the connection.
     #[serde(default)]
     pub requests_by_tcp: bool,
-    /// Whether its snapshots, if it is NYSE's and takes requests over TCP, are refreshes, which go to a group.
+    /// Whether its snapshots are refreshes, which go to a group. Only for venues of NYSE that take requests over TCP.
     #[serde(default)]
     pub refreshes: bool,
     /// Whether it has a snapshot server.
     pub has_snapshots: bool,
-    /// Answers of the retransmission server that it loses, per million.
+    /// Lost answers of the retransmission server, per million.
     pub answers_lost_per_million: u32,
-    /// It sends nothing, not even heartbeats, after so many of its messages, and for so long, in ns.
+    /// Sends nothing, not even heartbeats, after this many of its messages, for this long in ns.
     pub silence: Option<(u64, u64)>,
-    /// It begins a new session after so many of its messages, those of all sessions together; 0: no more. Ascending.
+    /// Starts a new session after each of these numbers of messages, counted over all sessions; ascending; 0: none.
     #[serde(default)]
     pub restart_after: [u64; MOST_RESTARTS],
-    /// It begins the same session anew after so many of its messages, and sends nothing before for so long, in ns.
+    /// Restarts the same session after this many of its messages, following a silence of this length in ns.
     #[serde(default)]
     pub reset: Option<(u64, u64)>,
-    /// No message says that the numbers restart, after `reset` and after the night.
+    /// Whether the restart of the numbers, after `reset` and after the night, is not announced by a message.
     #[serde(default)]
     pub is_unannounced: bool,
-    /// The day after the night has the session of the day before.
+    /// Whether the day after the night continues the session of the day before.
     #[serde(default)]
     pub keeps_session: bool,
-    /// What is wrong with the answers of the retransmission server.
+    /// Faults of the retransmission server's answers.
     #[serde(default)]
     pub answers: AnswerFaults,
-    /// What is wrong with its snapshots.
+    /// Faults of its snapshots.
     #[serde(default)]
     pub snapshots: SnapshotFaults,
-    /// Messages that make no sense, for a million of its own.
+    /// Nonsensical messages, per million regular ones.
     #[serde(default)]
     pub nonsense_per_million: u32,
 }
 
 impl VenuePlan {
-    /// Whether its snapshots go to a group.
+    /// Returns whether its snapshots go to a group.
     fn has_refreshes(&self) -> bool {
         let has_group = SnapshotProtocol::by_group(self.kind.transport()).is_some();
         self.refreshes && self.has_snapshots && self.requests_by_tcp && has_group
     }
 }
 
-/// A time of a higher rate.
+/// A period with a higher rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Burst {
-    /// When it begins, in ns since the start.
+    /// Start time, in ns since the start of the run.
     pub at_ns: u64,
-    /// How long it lasts, in ns.
+    /// Duration, in ns.
     pub length_ns: u64,
-    /// Messages a second, besides the usual ones.
+    /// Messages per second in addition to the usual ones.
     pub rate: u64,
 }
 
 /// A client of the plant.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ClientPlan {
-    /// It pauses for so long after each [`ClientPlan::pause_every`] records, in ns.
+    /// Length of its pause after every [`ClientPlan::pause_every`] records, in ns.
     pub pause_ns: u64,
-    /// It leaves after so many records, and comes again; 0: it stays.
+    /// Number of records after which it leaves and returns; 0: it stays.
     pub leaves_after: u64,
-    /// It asks for ranges and symbols that there are not, and for what is no request.
+    /// Whether it requests ranges and symbols that do not exist, and sends invalid requests.
     pub is_absurd: bool,
-    /// The schemas that it subscribes to, by DBN's names; none: `mbo`.
+    /// The schemas that it subscribes to, by DBN's names; empty: `mbo`.
     #[serde(default)]
     pub schemas: Vec<String>,
-    /// It subscribes to the first so many symbols of the market; 0: to all.
+    /// Number of symbols that it subscribes to, the first ones of the market; 0: all.
     #[serde(default)]
     pub symbols: u32,
-    /// It begins at the present, not with the first event.
+    /// Whether it starts with live records instead of the first event.
     #[serde(default)]
     pub is_live: bool,
-    /// The current state comes first. Only where it begins at the present.
+    /// Whether it requests a snapshot of the current state; only if `is_live`.
     #[serde(default)]
     pub has_snapshot: bool,
-    /// What the server does when it is slow: `warn`, `skip` or `conflate`.
+    /// The server's policy when it is slow: `warn`, `skip` or `conflate`.
     #[serde(default)]
     pub slow_reader: Option<String>,
-    /// It goes on behind what it has when its session ends.
+    /// Whether it continues after its last record when its session ends.
     #[serde(default)]
     pub resumes: bool,
-    /// Records between two pauses; 0: 1,000.
+    /// Records between pauses; 0: 1,000.
     #[serde(default)]
     pub pause_every: u64,
 }
 
 impl ClientPlan {
-    /// Whether it is one of those that read all orders from the beginning.
+    /// Returns whether it reads all orders from the beginning.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { schemas, symbols, is_live, slow_reader, resumes, .. } = self;
         schemas.is_empty() && *symbols == 0 && !is_live && slow_reader.is_none() && !resumes
     }
 
-    /// The names of its schemas.
+    /// Returns the names of its schemas.
     pub(crate) fn schema_names(&self) -> Vec<String> {
         if self.schemas.is_empty() { vec!["mbo".to_owned()] } else { self.schemas.clone() }
     }
 }
 
-/// The multicast output of the plant, and those who receive it.
+/// The plant's multicast output and its receivers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MulticastPlan {
     /// The schemas that are sent, by DBN's names.
     pub schemas: Vec<String>,
-    /// Bytes of messages that can be requested again.
+    /// Bytes of messages that remain available for retransmission.
     pub store_bytes: usize,
-    /// Whether there is a server for requests.
+    /// Whether it has a retransmission server.
     pub has_retransmission: bool,
-    /// Receivers.
+    /// Number of receivers.
     pub receivers: u32,
-    /// Whether they request the session from its first message on.
+    /// Whether they request the session from its first message.
     pub from_beginning: bool,
 }
 
-/// Everything that a run is made of.
+/// The complete plan of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The seed of all that is drawn while it runs.
+    /// The seed of everything that is drawn during the run.
     pub seed: u64,
-    /// How long faults may happen, in ns.
+    /// Period in which faults may happen, in ns.
     pub trouble_ns: u64,
     /// The venues.
     pub venues: Vec<VenuePlan>,
-    /// Messages a second, over all venues.
+    /// Messages per second over all venues.
     pub rate: u64,
-    /// Symbols of each venue.
+    /// Number of symbols of each venue.
     pub symbols: u32,
-    /// How the threads of all machines are scheduled.
+    /// The scheduling of the threads of all machines.
     pub schedule: Schedule,
-    /// Which thread of the plant does what.
+    /// The assignment of tasks to the plant's threads.
     #[serde(with = "names::topology")]
     pub topology: Topology,
     /// How the plant's threads wait.
     #[serde(with = "names::wait")]
     pub wait: Wait,
-    /// Events in the plant's ring.
+    /// Capacity of the plant's ring in events.
     pub ring_events: usize,
-    /// The plant's journal, if it keeps one.
+    /// The plant's journal, if it has one.
     pub journal: Option<JournalPlan>,
-    /// How lines are followed.
+    /// How the plant follows lines.
     pub arbiter: ArbiterPlan,
-    /// Limits of what the plant keeps, waits for and tries.
+    /// Limits on what the plant keeps, waits for and retries.
     #[serde(default)]
     pub limits: LimitPlan,
     /// The end of the day.
     #[serde(default)]
     pub day: Option<DayPlan>,
-    /// A night between two trading days. The plan's other times do not count it.
+    /// A night between two trading days. Other times of the plan do not include it.
     #[serde(default)]
     pub night: Option<NightPlan>,
-    /// How late the plant starts, in ns.
+    /// Delay of the plant's start, in ns.
     pub plant_starts_ns: u64,
     /// Clients.
     pub clients: Vec<ClientPlan>,
-    /// The multicast output, if there is one.
+    /// The multicast output, if it has one.
     #[serde(default)]
     pub multicast: Option<MulticastPlan>,
-    /// Bytes of a line's socket.
+    /// Buffer size of a line's socket in bytes.
     pub buffer_bytes: usize,
-    /// Times of a higher rate.
+    /// Periods with a higher rate.
     pub bursts: Vec<Burst>,
-    /// Bytes that may wait for one of them.
+    /// Bytes that may be queued for a client.
     pub queue_bytes: usize,
-    /// The faults, by their time.
+    /// The faults, sorted by time.
     pub faults: Vec<Fault>,
 }
 
@@ -364,65 +364,65 @@ pub struct JournalPlan {
     /// When it is synced.
     #[serde(with = "names::sync")]
     pub sync: SyncPolicy,
-    /// Bytes of a segment.
+    /// Size of a segment in bytes.
     pub segment_bytes: u64,
     /// Inputs that may wait to be written.
     pub queue: usize,
-    /// The interval of checkpoints.
+    /// Interval between checkpoints.
     pub checkpoint_every: Option<Duration>,
 }
 
-/// How lines are followed.
+/// How the plant follows lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ArbiterPlan {
-    /// How long a gap may be filled by the other line, in ns.
+    /// Time in which the other line may fill a gap, in ns.
     pub reorder_window_ns: u64,
-    /// How long an answer may take, in ns.
+    /// Longest wait for an answer, in ns.
     pub timeout_ns: u64,
-    /// Time-outs of a request before a gap is given up.
+    /// Timeouts of a request before a gap is given up.
     pub attempts: u32,
-    /// Messages of a request.
+    /// Messages per request.
     pub messages_per_request: u16,
-    /// Requests at the same time.
+    /// Concurrent requests.
     pub requests_in_flight: u16,
-    /// A line that brings nothing for so long is silent, in ns.
+    /// Time after which a line without packets counts as silent, in ns.
     pub silence_ns: u64,
 }
 
-/// A night: the venues close, and begin another trading day.
+/// A night: the venues close, and then start another trading day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NightPlan {
-    /// When it begins, in ns since the start.
+    /// Start time, in ns since the start of the run.
     pub at_ns: u64,
-    /// How long it lasts, in ns.
+    /// Duration, in ns.
     pub length_ns: u64,
 }
 
-/// The day ends behind everything else, and the plant makes files of it.
+/// The end of the day follows everything else, and the plant writes files of the day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DayPlan {
-    /// The plant is killed so long after it has begun to make them, in ns; 0: it is not.
+    /// Time from the start of writing until the plant is killed, in ns; 0: it is not killed.
     pub killed_after_ns: u64,
-    /// Then its machine loses its power too.
+    /// Whether its machine loses power too.
     pub loses_power: bool,
 }
 
-/// Limits of what the plant keeps, waits for and tries.
+/// Limits on what the plant keeps, waits for and retries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LimitPlan {
-    /// The most time for one gap, in ns.
+    /// Maximum time for one gap, in ns.
     pub gap_ns: u64,
-    /// The longest gap that is requested, in messages.
+    /// Maximum length of a requested gap, in messages.
     pub gap_messages: u64,
-    /// Bytes held behind a gap.
+    /// Bytes held after a gap.
     pub held_bytes: usize,
-    /// Failed requests of a snapshot before the channel goes on without.
+    /// Failed snapshot requests before the channel continues without a snapshot.
     pub snapshot_attempts: u32,
-    /// How long a snapshot may take, in ns.
+    /// Maximum duration of a snapshot, in ns.
     pub snapshot_ns: u64,
-    /// Bytes of the journal that are kept.
+    /// Bytes of the journal to keep.
     pub keep_bytes: Option<u64>,
-    /// The plant ends when its journal cannot be written.
+    /// Whether the plant ends if its journal cannot be written.
     pub ends_with_the_journal: bool,
 }
 
@@ -441,9 +441,9 @@ impl Default for LimitPlan {
     }
 }
 
-/// Other crates' settings by their names.
+/// Serializes settings of other crates by name.
 mod names {
-    /// A type whose values have names.
+    /// Implements the serialization of a type whose values have names.
     macro_rules! named {
         ($module:ident, $type:ty, $of_name:expr, $name:expr) => {
             pub(super) mod $module {
@@ -507,17 +507,17 @@ mod names {
 /// Schemas of clients that resume.
 const RESUMED: [&str; 6] = ["mbo", "trades", "tbbo", "mbp-1", "mbp-10", "cmbp-1"];
 
-/// Draws of one seed.
+/// The random draws of a plan.
 struct Draw(Random);
 
 impl Draw {
-    /// One of these.
+    /// Draws one of these.
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        // No list is empty.
+        // Callers pass no empty list.
         of[self.0.below(of.len() as u32) as usize % of.len()]
     }
 
-    /// From `least` to `most`, small numbers as often as large ones of ten times the size.
+    /// Draws from `least` to `most`, with each power of ten equally likely.
     fn between(&mut self, least: u64, most: u64) -> u64 {
         let (mut low, high) = (least.max(1), most.max(1));
         let decades = (high / low).checked_ilog10().unwrap_or_default();
@@ -528,7 +528,7 @@ impl Draw {
         low + (self.0.bits() % (high - low + 1))
     }
 
-    /// When something of this length begins, so that it is over within `within_ns`, if it can be.
+    /// Draws the start of something of this length, so that it ends within `within_ns` if possible.
     fn begin(&mut self, within_ns: u64, length_ns: u64) -> u64 {
         self.0.bits() % within_ns.saturating_sub(length_ns).max(1)
     }
@@ -537,12 +537,12 @@ impl Draw {
         self.0.below(100) < percent
     }
 
-    /// A rate per million, often 0.
+    /// Draws a rate per million, often 0.
     fn rarely(&mut self, most: u64) -> u32 {
         if self.chance(50) { 0 } else { self.between(10, most) as u32 }
     }
 
-    /// Up to so many numbers, ascending.
+    /// Draws up to `MOST_RESTARTS` numbers, ascending.
     fn restarts(&mut self) -> [u64; MOST_RESTARTS] {
         let mut after = [0; MOST_RESTARTS];
         let count = 1 + self.0.below(MOST_RESTARTS as u32) as usize;
@@ -575,9 +575,9 @@ impl Draw {
         }
     }
 
-    /// When a venue begins its session anew, and for how long it is silent before. Its numbers say nothing about their age, so a plant
-    /// notices only while they are lower than before: it needs the time of silence, behind the last requests. They stay lower for three
-    /// times as long.
+    /// Draws when a venue restarts its session, and the length of the silence before. Numbers do not show their age, so a plant
+    /// notices the restart only while they are lower than before: it needs the time of silence, following the last requests. The
+    /// numbers stay lower for three times as long.
     fn reset(&mut self, plan: &Plan) -> (u64, u64) {
         let ArbiterPlan { silence_ns, attempts, timeout_ns, .. } = plan.arbiter;
         let needed_ns = 3 * (silence_ns + (u64::from(attempts) + 1) * timeout_ns);
@@ -626,7 +626,7 @@ impl Draw {
         }
     }
 
-    /// A client of any schema, with any policy.
+    /// Draws a client with any schemas and any policy.
     fn client(&mut self) -> ClientPlan {
         const QUOTES: [&str; 6] = ["mbp-1", "mbp-1", "cmbp-1", "cmbp-1", "bbo-1s", "cbbo-1s"];
         const STATES: [&str; 6] = ["mbo", "mbp-1", "mbp-10", "bbo-1s", "cmbp-1", "cbbo-1s"];
@@ -667,7 +667,7 @@ impl Draw {
         client
     }
 
-    /// Lets a client read so slowly that its queue fills, in many a market.
+    /// Makes a client so slow that its queue fills up in many markets.
     fn slow_down(&mut self, client: &mut ClientPlan) {
         client.pause_every = self.between(10, 5_000);
         client.pause_ns = self.between(50 * MILLISECOND, 3 * SECOND);
@@ -684,7 +684,7 @@ impl Draw {
                     let lines = 1 + u32::from(plan.venues.get(venue).is_some_and(|venue| venue.has_line_b));
                     let is_iex = plan.venues.get(venue).is_some_and(|venue| venue.kind == VenueKind::IexDeep);
                     let mut faults = self.link(until_ns);
-                    // In the session's name: of IEX-TP behind 8 bytes, of MoldUDP64 from the first on.
+                    // In the session name: after 8 bytes in IEX-TP, at the start in MoldUDP64.
                     faults.renamed_at = if is_iex { 8 } else { 2 };
                     What::Line { venue, line: self.0.below(lines) as usize, faults }
                 }
@@ -711,7 +711,7 @@ impl Draw {
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     pub fn draw(seed: u64) -> Self {
         let mut draw = Draw(Random::new(seed ^ 0x706C_616E));
         let kinds = VenueKind::each(["nasdaq", "bx", "psx", "iex-deep", "memx"]);
@@ -800,15 +800,15 @@ impl Plan {
             plan.faults.push(Fault { at_ns, length_ns, what });
         }
         plan.faults.sort_by_key(|fault| fault.at_ns);
-        // A plant whose clock jumps cannot know how long something has lasted. One that is still far behind when numbers begin anew
-        // cannot distinguish new messages from those that it asks for: they have the same numbers, of the same session.
+        // A plant whose clock jumps cannot know how long something has lasted. A plant that is still far behind when the numbers
+        // restart cannot distinguish new messages from requested ones, because they have the same numbers in the same session.
         let is_quick = plan.recovery_ns() < 15 * SECOND;
         for venue in 0..plan.venues.len() {
             let reset = (draw.chance(20) && plan.has_true_clock()).then(|| draw.reset(&plan));
             let reset = reset.filter(|_| is_quick);
             if let (Some(venue), Some(reset)) = (plan.venues.get_mut(venue), reset) {
                 venue.reset = Some(reset);
-                // The numbers of a session that has just begun are low.
+                // A session that has just begun has low numbers.
                 venue.restart_after = [0; MOST_RESTARTS];
             }
         }
@@ -821,8 +821,8 @@ impl Plan {
         plan
     }
 
-    /// In some plans, what real venues and machines do between and within days: copies that come after a silence, numbering that restarts
-    /// without an announcement, a night, and processes that hang. It draws apart from the rest.
+    /// Adds, in some plans, what real venues and machines do between and within days: copies that arrive after a silence, numbers
+    /// that restart without an announcement, a night, and processes that hang. Draws separately from the rest.
     fn draw_days(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x6461_7973));
         if draw.chance(25) {
@@ -838,22 +838,22 @@ impl Plan {
                 self.add_some_time(&mut draw, length_ns, what);
             }
         }
-        // A thread that spins through the night takes the simulator's time, and a clock that is wrong has another date.
+        // A thread that spins through the night costs the simulator time, and a wrong clock has another date.
         let is_quiet = self.wait == Wait::Park && self.has_true_clock();
         if self.day.is_none() && is_quiet && draw.chance(20) {
             let at_ns = draw.between(SECOND, self.trouble_ns.max(SECOND));
             self.night = Some(NightPlan { at_ns, length_ns: NIGHT_NS });
-            // No venue sends the rest of a day in the next morning.
+            // No venue sends the rest of a day on the next morning.
             let spans = |fault: &Fault| (fault.at_ns..fault.at_ns + fault.length_ns).contains(&at_ns);
             self.faults.retain(|fault| !(fault.what == What::VenuesHang && spans(fault)));
-            // The next day's numbers are lower than these for long.
+            // The next day's numbers are lower than these for a long time.
             self.venues.iter_mut().for_each(|venue| venue.reset = None);
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
-    /// Lines bring copies again that are up to some silences old, and venues fall silent for as long. A session that has lost its end, and
-    /// gets parts of it from late copies, holds up the one that follows: there they are not so late.
+    /// Lets lines repeat packets that are up to several silences old, and venues fall silent for as long. A session that lost its
+    /// end, and gets parts of it from late copies, delays the next session; such copies are less late.
     fn draw_late_copies(&mut self, draw: &mut Draw) {
         let silence_ns = self.arbiter.silence_ns;
         for venue in 0..self.venues.len() {
@@ -877,8 +877,8 @@ impl Plan {
         }
     }
 
-    /// In some plans, servers whose answers and snapshots look right and are not, and lines that need them. It draws apart from the rest,
-    /// so the other plans stay unchanged.
+    /// Adds, in some plans, servers whose answers and snapshots look right but are wrong, and lines that need them. Draws separately
+    /// from the rest, so the other plans stay unchanged.
     fn draw_liars(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x6C69_6172));
         if !draw.chance(20) {
@@ -899,8 +899,8 @@ impl Plan {
         self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
-    /// In some plans one venue more, of Cboe, NYSE, London or MEMX, that takes requests over TCP and whose lines lose. By draws of its own: a plan without it
-    /// is what it was.
+    /// Adds, in some plans, a venue of Cboe, NYSE, London or MEMX that takes requests over TCP and whose lines lose packets. Draws
+    /// separately, so that plans without it stay unchanged.
     fn draw_requests_by_tcp(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x7463_7071));
         if !draw.chance(15) {
@@ -945,7 +945,7 @@ impl Plan {
         self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
-    /// In one plan of four, what seldom comes together: a recovery that needs several things to happen is reached by some of them.
+    /// Combines, in one plan of four, rare conditions, so that a recovery that needs several of them is reached by some plans.
     fn draw_theme(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x7468_656D));
         if !draw.chance(25) {
@@ -961,13 +961,13 @@ impl Plan {
         self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
-    /// A fault at some time.
+    /// Adds a fault at a random time.
     fn add_some_time(&mut self, draw: &mut Draw, length_ns: u64, what: What) {
         let at_ns = draw.begin(self.trouble_ns, length_ns);
         self.faults.push(Fault { at_ns, length_ns, what });
     }
 
-    /// Bits turn in the checkpoint that a start would use, and in the records that it stands for.
+    /// Flips bits in the checkpoint that a start would use, and in the records that it replaces.
     fn draw_rot(&mut self, draw: &mut Draw) {
         self.draw_checkpoints(draw);
         for _ in 0..=draw.0.below(2) {
@@ -976,7 +976,7 @@ impl Plan {
             let what = draw.one(&[rot, What::LostPages { pages: many }]);
             self.add_some_time(draw, length_ns, what);
         }
-        // Many bits make a checkpoint that cannot be read. A few may make one that can be read, and is wrong.
+        // Many flipped bits make a checkpoint unreadable. A few may leave it readable but wrong.
         if draw.chance(70) {
             for _ in 0..4 + draw.0.below(5) {
                 let length_ns = draw.between(MILLISECOND, 100 * MILLISECOND);
@@ -986,7 +986,7 @@ impl Plan {
         }
     }
 
-    /// A journal whose checkpoints come often.
+    /// Draws a journal with frequent checkpoints.
     fn draw_checkpoints(&mut self, draw: &mut Draw) {
         let every = Duration::from_nanos(draw.between(100 * MILLISECOND, SECOND));
         let sync = draw.one(&[SyncPolicy::Always, SyncPolicy::Every(Duration::from_millis(10))]);
@@ -994,7 +994,7 @@ impl Plan {
         self.journal = Some(JournalPlan { checkpoint_every: Some(every), ..self.journal.unwrap_or(usual) });
     }
 
-    /// Packets are late on both lines, by more than the reorder window, none is lost, and no server has them.
+    /// Delays packets on both lines by more than the reorder window. None is lost, and no server has them.
     fn draw_late_lines(&mut self, draw: &mut Draw) {
         self.arbiter.reorder_window_ns = draw.between(10_000, MILLISECOND);
         for venue in 0..self.venues.len() {
@@ -1012,11 +1012,11 @@ impl Plan {
         }
     }
 
-    /// Damaged packets claim numbers far ahead, as lines begin to speak again too.
+    /// Lets damaged packets claim numbers far ahead, even when lines have just become active again.
     fn draw_misnumbered(&mut self, draw: &mut Draw) {
         for venue in 0..self.venues.len() {
             let is_iex = self.venues.get(venue).is_some_and(|venue| venue.kind == VenueKind::IexDeep);
-            // The byte of 65,536 in the number: of IEX-TP the last byte comes last, of the others first.
+            // The byte of the number that counts 65,536s. IEX-TP is little-endian, the others big-endian.
             let misnumbered_at = if is_iex { 26 } else { 15 };
             let misnumbered_per_million = draw.between(1_000, 100_000) as u32;
             let faults = LinkFaults { misnumbered_per_million, misnumbered_at, ..LinkFaults::default() };
@@ -1029,7 +1029,7 @@ impl Plan {
         }
     }
 
-    /// Snapshots are needed again and again, fail at times, and the plant is killed between them.
+    /// Lets snapshots be needed repeatedly and fail sometimes, and kills the plant in between.
     fn draw_snapshots(&mut self, draw: &mut Draw) {
         self.draw_checkpoints(draw);
         self.limits.snapshot_attempts = draw.between(1, 4) as u32;
@@ -1049,7 +1049,7 @@ impl Plan {
         }
     }
 
-    /// Clients that resume, skip and conflate, small queues, and kills.
+    /// Draws clients that resume, skip and conflate, small queues, and kills.
     fn draw_clients_over_kills(&mut self, draw: &mut Draw) {
         self.draw_checkpoints(draw);
         self.queue_bytes = draw.between(64 << 10, 512 << 10) as usize;
@@ -1066,7 +1066,7 @@ impl Plan {
         }
     }
 
-    /// Limits, and faults that meet them, drawn apart from the rest.
+    /// Draws limits, and faults that reach them, separately from the rest.
     fn draw_limits(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x6C69_6D69));
         let usual = LimitPlan::default();
@@ -1079,7 +1079,7 @@ impl Plan {
         limits.snapshot_attempts = draw.between(1, 9) as u32;
         limits.snapshot_ns = draw.between(100 * MILLISECOND, usual.snapshot_ns);
         if let Some(journal) = &self.journal {
-            // Without checkpoints no start is possible once the first segment is gone.
+            // Without checkpoints, no start is possible once the first segment has been removed.
             let keeps_all = journal.checkpoint_every.is_none() || draw.chance(70);
             limits.keep_bytes = (!keeps_all).then(|| journal.segment_bytes * draw.between(2, 50));
             limits.ends_with_the_journal = draw.chance(30);
@@ -1087,7 +1087,7 @@ impl Plan {
         for fault in &mut self.faults {
             if let What::Line { faults, .. } = &mut fault.what {
                 faults.padded_per_million = draw.rarely(10_000);
-                // Of IEX-TP: in the name of the protocol, not in that of the session.
+                // In IEX-TP: the name of the protocol instead of the session.
                 if faults.renamed_at == 8 && draw.chance(30) {
                     faults.renamed_at = 2;
                 }
@@ -1103,7 +1103,7 @@ impl Plan {
             }
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
-        // A thread that spins through the minutes before midnight takes the simulator's time.
+        // A thread that spins through the minutes before midnight costs the simulator time.
         let has_right_clock = !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_)));
         if self.journal.is_some() && has_right_clock && self.wait == Wait::Park && draw.chance(20) {
             let killed_after_ns = if draw.chance(50) { 0 } else { draw.between(1_000, 100 * MILLISECOND) };
@@ -1111,8 +1111,8 @@ impl Plan {
         }
     }
 
-    /// What 0 of the simulation's clock is, in ns since the epoch. Where the day ends, that is long enough before midnight for all
-    /// else to be over.
+    /// Returns time 0 of the simulation's clock, in ns since the epoch. If the day ends, it is long enough before midnight for
+    /// everything else to be over.
     pub(crate) fn epoch_ns(&self) -> u64 {
         /// 2025-11-14 09:30 in New York.
         const OPEN_NS: u64 = 1_763_130_600_000_000_000;
@@ -1124,12 +1124,12 @@ impl Plan {
         }
     }
 
-    /// A time of the plan as a time of the simulation: after the night it is that much later.
+    /// Converts a time of the plan to simulation time: times after the night move by its length.
     pub(crate) fn with_night(&self, at_ns: u64) -> u64 {
         self.night.filter(|night| night.at_ns < at_ns).map_or(at_ns, |night| at_ns + night.length_ns)
     }
 
-    /// How late a copy comes at most, in ns.
+    /// Returns the longest delay of a late copy, in ns.
     pub(crate) fn latest_copy_ns(&self) -> u64 {
         let late = |what: What| match what {
             What::Line { faults, .. } if faults.copied_late_per_million > 0 => faults.copied_late_ns,
@@ -1138,12 +1138,12 @@ impl Plan {
         self.faults.iter().map(|fault| late(fault.what)).max().unwrap_or_default()
     }
 
-    /// Whether a venue numbers its messages once.
+    /// Returns whether a venue numbers its messages only once.
     pub(crate) fn has_one_session(&self, venue: usize) -> bool {
         self.night.is_none() && self.venues.get(venue).is_some_and(VenuePlan::has_one_session)
     }
 
-    /// The faults by the simulation's time.
+    /// Returns the faults by simulation time.
     pub(crate) fn timed_faults(&self) -> Vec<Fault> {
         let timed = |fault: &Fault| {
             let (at_ns, end_ns) =
@@ -1161,7 +1161,7 @@ impl Plan {
         self.faults.iter().map(timed).collect()
     }
 
-    /// Clients of all kinds, in some plans. By draws of their own: a seed that has none is what it was before there were any.
+    /// Adds clients of all kinds in some plans. Draws separately, so that seeds without them stay unchanged.
     fn draw_outputs(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x6F75_7470));
         if draw.chance(60) {
@@ -1172,7 +1172,7 @@ impl Plan {
         if draw.chance(35) {
             self.draw_multicast(&mut draw);
         }
-        // The buffers of a connection are larger than many a queue: what a server does with slow clients shows when they are small.
+        // Connection buffers are larger than many queues. The server's handling of slow clients shows only if they are small.
         if draw.chance(80) && self.clients.iter().any(|client| client.slow_reader.is_some()) {
             self.queue_bytes = draw.between(64 << 10, 512 << 10) as usize;
             let window = draw.between(4 << 10, 64 << 10) as u32;
@@ -1194,7 +1194,7 @@ impl Plan {
             let length_ns = draw.between(MILLISECOND, 3 * SECOND);
             let at_ns = draw.begin(self.trouble_ns, length_ns);
             let of_requests = draw.chance(30);
-            // A message has no checksum of its own, and an answer is not checked against anything.
+            // A message has no checksum, and an answer is not checked against anything.
             let faults = LinkFaults {
                 garbled_per_million: 0,
                 renamed_per_million: 0,
@@ -1206,23 +1206,23 @@ impl Plan {
         self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
-    /// Whether the plant's time of day is the true one throughout.
+    /// Returns whether the plant's time of day is always correct.
     pub(crate) fn has_true_clock(&self) -> bool {
         !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)))
     }
 
-    /// Whether the plant may end without being asked to: it must journal, and its disk fails; or an output cannot read the journal.
+    /// Returns whether the plant may end by itself: because it must journal and its disk fails, or because an output cannot read the journal.
     pub(crate) fn ends_by_itself(&self) -> bool {
         self.limits.ends_with_the_journal && self.has_bad_disk() || self.has_unreadable_disk()
     }
 
-    /// Whether reads of the plant's disk fail at times.
+    /// Returns whether reads of the plant's disk sometimes fail.
     pub(crate) fn has_unreadable_disk(&self) -> bool {
         let fails = |what: What| matches!(what, What::Disk(faults) if faults.failed_reads_per_million > 0);
         self.faults.iter().any(|fault| fails(fault.what))
     }
 
-    /// Whether a plant that starts again has all that it published: its disk kept all that it took, and took all.
+    /// Returns whether a restarted plant has everything that it published: its disk accepted and kept all of it.
     pub(crate) fn keeps_all(&self) -> bool {
         let syncs_always = self.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
         // A plant that starts on another day begins another journal.
@@ -1236,31 +1236,31 @@ impl Plan {
             })
     }
 
-    /// Whether a replay has all that clients of the same life of the plant have got.
+    /// Returns whether a replay has everything that clients of the same run of the plant have received.
     pub(crate) fn keeps_the_past(&self) -> bool {
         !self.has_bad_disk() && self.limits.keep_bytes.is_none()
     }
 
-    /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
+    /// Returns whether the past may be lost: bits may be flipped in the only checkpoint from which a shortened journal can be read.
     pub(crate) fn may_lose_the_past(&self) -> bool {
         self.limits.keep_bytes.is_some() && self.has_damage()
     }
 
-    /// Whether the disk has changed or lost what it had: a replay passes over it.
+    /// Returns whether the disk has changed or lost data, which a replay skips.
     pub(crate) fn has_damage(&self) -> bool {
         let damages = |what: What| matches!(what, What::Rot { .. } | What::LostPages { .. });
         self.faults.iter().any(|fault| damages(fault.what))
     }
 
-    /// Whether the disk has refused what the plant gave it: a replay may lack it.
+    /// Returns whether the disk has rejected data of the plant, which a replay may lack.
     pub(crate) fn has_bad_disk(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)))
     }
 
-    /// Within what time all must be good again after the last fault, in ns: ten seconds, and as long as the requests for all messages
-    /// of the trouble take where answers are lost, few requests may wait for one, or few may go out in a second.
+    /// Returns the time in ns in which everything must recover after the last fault: ten seconds, plus the time of requests for all
+    /// messages if answers are lost, few requests may be in flight, or few may be sent per second.
     pub(crate) fn recovery_ns(&self) -> u64 {
-        /// Messages that an answer holds, in one datagram.
+        /// Messages in an answer of one datagram.
         const IN_AN_ANSWER: u64 = 16;
         let in_bursts = self.bursts.iter().map(|burst| burst.rate * burst.length_ns / SECOND).sum::<u64>();
         let messages = self.rate * (self.trouble_ns / SECOND + 1) + in_bursts;
@@ -1274,14 +1274,14 @@ impl Plan {
             .unwrap_or_default();
         let silences = self.venues.iter().flat_map(|venue| [venue.silence, venue.reset]);
         let silence = silences.flatten().map(|(_, length_ns)| length_ns).max();
-        // Over TCP so many requests a second may go out.
+        // Over TCP, the number of requests per second is limited.
         let by_tcp = self.venues.iter().filter(|venue| venue.requests_by_tcp);
         let throttled = by_tcp.filter_map(|venue| Self::login(venue.kind)).map(|login| {
             let protocol = login.protocol();
             let in_a_request = self.arbiter.messages_per_request.min(protocol.most_messages());
             messages * SECOND / u64::from(in_a_request) / u64::from(protocol.per_second())
         });
-        // An answer with a message that cannot be read brings nothing, and is requested until all attempts are used.
+        // An answer with an unreadable message delivers nothing, and is requested until all attempts are used.
         let nonsense = self.venues.iter().map(|venue| u64::from(venue.nonsense_per_million)).max();
         let in_vain = messages * nonsense.unwrap_or_default() / 1_000_000;
         let in_turn = in_vain.div_ceil(u64::from(self.arbiter.requests_in_flight));
@@ -1292,7 +1292,7 @@ impl Plan {
             + requests * (MILLISECOND + 3 * lost * self.arbiter.timeout_ns / 1_000_000)
     }
 
-    /// The addresses of a venue's lines.
+    /// Returns the address of a venue's line.
     pub(crate) fn line(venue: usize, line: usize) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(239, 1, venue as u8 + 1, line as u8 + 1), 30_000)
     }
@@ -1301,22 +1301,22 @@ impl Plan {
         (VENUES_HOST, 31_000 + venue as u16).into()
     }
 
-    /// Where the answers of a venue go that takes requests over TCP.
+    /// Returns the group for the answers of a venue that takes requests over TCP.
     pub(crate) fn answers_group(venue: usize) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(239, 3, venue as u8 + 1, 1), 33_000)
     }
 
-    /// Where the refreshes of a venue go.
+    /// Returns the group for a venue's refreshes.
     fn refreshes_group(venue: usize) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(239, 3, venue as u8 + 1, 2), 33_000)
     }
 
-    /// The venue whose answers to requests over TCP go to this address.
+    /// Returns the venue whose answers to requests over TCP go to this address.
     pub(crate) fn answered_to(to: SocketAddr) -> Option<usize> {
         (0..8).find(|venue| SocketAddr::V4(Self::answers_group(*venue)) == to)
     }
 
-    /// Who requests over TCP of a venue of this kind.
+    /// Returns the login for requests over TCP at a venue of this kind.
     fn login(kind: VenueKind) -> Option<RequestLogin> {
         match RequestProtocol::of(kind.transport())? {
             RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
@@ -1326,7 +1326,7 @@ impl Plan {
         }
     }
 
-    /// The venue whose retransmission server sends from this address.
+    /// Returns the venue whose retransmission server sends from this address.
     pub(crate) fn answers_of(from: SocketAddr) -> Option<usize> {
         (0..8).find(|venue| Self::retransmission(*venue) == from)
     }
@@ -1335,17 +1335,17 @@ impl Plan {
         (VENUES_HOST, 32_000 + venue as u16).into()
     }
 
-    /// The group of the multicast output.
+    /// Returns the group of the multicast output.
     pub(crate) const fn multicast_group() -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::new(239, 2, 0, 1), 34_000)
     }
 
-    /// Where the multicast output answers requests.
+    /// Returns the address of the multicast output's retransmission server.
     pub(crate) fn multicast_requests() -> SocketAddr {
         (PLANT_HOST, 34_001).into()
     }
 
-    /// The configuration of the venues.
+    /// Returns the configuration of the venues.
     pub(crate) fn venues(&self) -> Config {
         let venues = self.venues.iter().enumerate().map(|(place, one)| {
             let lines = (0..=usize::from(one.has_line_b)).map(|line| Self::line(place, line)).collect();
@@ -1384,14 +1384,14 @@ impl Plan {
         config
     }
 
-    /// Whether a venue's answers come over the connection that requests go over.
+    /// Returns whether a venue answers over the connection that carries the requests.
     pub(crate) fn answers_over_tcp(&self, place: usize) -> bool {
         let by_tcp = self.venues.get(place).filter(|one| one.has_retransmission && one.requests_by_tcp);
         let login = by_tcp.and_then(|one| Self::login(one.kind));
         login.is_some_and(|login| !login.protocol().answers_to_group())
     }
 
-    /// The options of the plant.
+    /// Returns the options of the plant.
     pub(crate) fn plant(&self) -> PlantOptions {
         let venues = self.venues.iter().enumerate().map(|(place, one)| VenueOptions {
             orders: 1 << 10,
@@ -1468,7 +1468,7 @@ impl Plan {
     }
 }
 
-/// The protocol of a kind of venue.
+/// Returns the protocol of a kind of venue.
 pub(crate) fn application(kind: VenueKind) -> Application {
     Application::of_publisher(kind.publisher()).unwrap_or(Application::TotalViewItch50)
 }

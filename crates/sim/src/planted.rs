@@ -1,4 +1,4 @@
-//! The search for deliberate bugs: which seed finds which.
+//! The search for deliberate bugs: which seed finds which bug.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::market::simulate;
 use crate::orders::{OrderPlan, simulate_orders};
 use crate::plan::Plan;
 
-/// Switches on the deliberate bug of this name for what runs on this thread of the system.
+/// Switches on the deliberate bug with this name for everything that runs on this OS thread.
 ///
 /// # Errors
 /// There is no such bug, or this build has none: it was not built with `--cfg tapeworks_bug`.
@@ -32,7 +32,7 @@ struct Found {
     violation: String,
 }
 
-/// Runs a seed: how long it was, and what was wrong.
+/// Runs a seed. Returns how long the run was, and what was wrong.
 fn run(seed: u64, market: Market) -> (u64, Vec<String>) {
     match market {
         Market::Data => {
@@ -46,16 +46,16 @@ fn run(seed: u64, market: Market) -> (u64, Vec<String>) {
     }
 }
 
-/// Shared by the threads of a search.
+/// State shared by the threads of a search.
 struct Search {
     next: AtomicU64,
     found: Mutex<Vec<Option<Found>>>,
-    /// Seeds that fail without a bug: they say nothing.
+    /// Seeds that fail without a bug, which prove nothing.
     failing: Mutex<Vec<(u64, Market)>>,
 }
 
 impl Search {
-    /// The bugs that no lower seed has found.
+    /// Returns the bugs that no lower seed has found.
     fn left(&self, seed: u64) -> Vec<usize> {
         let Ok(found) = self.found.lock() else { return Vec::new() };
         let is_left = |found: &Option<Found>| found.as_ref().is_none_or(|found| found.seed > seed);
@@ -77,7 +77,7 @@ impl Search {
         }
     }
 
-    /// Runs a seed without a bug, and with each of these that the first run has come to.
+    /// Runs a seed without a bug, and with each of these bugs that the first run has reached.
     fn run_seed(&self, seed: u64, market: Market, mut left: Vec<usize>) {
         if left.is_empty() {
             return;
@@ -91,7 +91,7 @@ impl Search {
             }
             return;
         }
-        // A run that does not come to a bug is the same with it.
+        // A bug that the run does not reach would not change it.
         left.retain(|place| is_reached(*place));
         for place in left {
             choose(Some(place));
@@ -108,8 +108,8 @@ impl Search {
     }
 }
 
-/// Runs the seeds from 1 to `last` until each deliberate bug, or each of these names, has failed one, and prints the table; with
-/// `only_orders`, each bug of a gateway and its exchange. Whether each was found.
+/// Runs the seeds from 1 to `last` until each deliberate bug, or each of the named ones, has failed a seed, and prints the table.
+/// With `only_orders`, searches for each bug of a gateway and its exchange. Returns whether each was found.
 ///
 /// # Errors
 /// As [`switch_on`].
@@ -157,7 +157,7 @@ pub fn search_bugs(names: &[String], only_orders: bool, last: u64, jobs: usize) 
     Ok(missed.is_empty())
 }
 
-/// A violation as a cell of the table, without the values of structures.
+/// Formats a violation as a table cell, without the values of structures.
 fn short(violation: &str) -> String {
     const MOST: usize = 120;
     let values =

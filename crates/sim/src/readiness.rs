@@ -1,4 +1,4 @@
-//! What a plant answers to `/ready`, compared with what its venues send.
+//! Checks a plant's answers to `/ready` against what its venues send.
 
 use std::collections::VecDeque;
 
@@ -7,30 +7,31 @@ use tapeworks_plant::Condition;
 use crate::oracle::{Oracle, SentUntil, Shown};
 use crate::plan::{MILLISECOND, Plan, SECOND, What};
 
-/// Beyond the silences: the plant's status may be 3 s old, messages may be requested for a second, and timers may be late.
+/// Tolerance beyond the silences: the plant's status may be 3 s old, messages may be requested for a second, and timers may be late.
 const PATIENCE_NS: u64 = 6 * SECOND;
 
-/// Follows a plant that says that it is ready, but for its journal or its books: it has shown, or named as missing, all that its venues sent some seconds ago.
+/// Checks a plant that claims to be ready, apart from its journal or its books: it must have shown, or reported missing, everything
+/// that its venues sent up to some seconds ago.
 #[derive(Debug)]
 pub(crate) struct Readiness {
-    /// A ready plant is at most so far behind, in ns.
+    /// Longest delay of a ready plant, in ns.
     patience_ns: u64,
-    /// What the venues had sent at each look, as far back as needed.
+    /// What the venues had sent at each check, as far back as needed.
     sent: VecDeque<(u64, Vec<SentUntil>)>,
-    /// It is said once.
+    /// A failure is reported once.
     has_failed: bool,
     has_compared: bool,
 }
 
 impl Readiness {
-    /// For a plan whose times can be compared: its clock is not set. A session that begins anew under its name looks like the one before to
-    /// a plant that has lost the packet between them with its journal.
+    /// Creates a check if the plan's times can be compared, which requires that its clock is not set. A session that restarts under
+    /// its name looks like the previous session to a plant that has lost the packet between them with its journal.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let has_clock = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)));
         let loses_power = plan.faults.iter().any(|fault| matches!(fault.what, What::PowerOff));
         let may_forget = plan.has_damage() || plan.has_bad_disk() || loses_power;
         let is_ambiguous = may_forget && plan.venues.iter().any(|venue| venue.reset.is_some());
-        // A session that begins anew under its name is followed after two silences.
+        // A session that restarts under its name is followed after two silences.
         let patience_ns = PATIENCE_NS + 3 * plan.arbiter.silence_ns + plan.arbiter.reorder_window_ns;
         (!has_clock && !is_ambiguous).then(|| Self {
             patience_ns,
@@ -40,12 +41,12 @@ impl Readiness {
         })
     }
 
-    /// Whether there was anything to compare so far.
+    /// Returns whether there was anything to compare so far.
     pub(crate) const fn has_compared(&self) -> bool {
         self.has_compared
     }
 
-    /// A plant that is current and far behind. `shown` has all that is in the ring.
+    /// Checks whether the plant claims to be current but is far behind. `shown` must have everything in the ring.
     pub(crate) fn look(
         &mut self,
         now_ns: u64,
@@ -72,13 +73,13 @@ impl Readiness {
     }
 }
 
-/// Whether a plant says that nothing is late. A journal that fails holds no event back, and stale books do not either.
+/// Returns whether a plant claims to be current. A failing journal delays no event, and neither do stale books.
 pub(crate) fn is_current(conditions: &[Condition]) -> bool {
     let of_others = ["journal_written", "books_sound"];
     conditions.iter().all(|condition| condition.is_met() || of_others.contains(&condition.name))
 }
 
-/// A condition of the plant itself, not of its venues, that is not met.
+/// Returns an unmet condition of the plant itself rather than its venues.
 pub(crate) fn unmet_of_plant(conditions: &[Condition]) -> Option<String> {
     let of_plant = ["journal_replayed", "plant_reports", "journal_written"];
     let unmet =

@@ -1,10 +1,10 @@
-//! Records a run while it goes: what a timeline shows of it.
+//! Records a run for its timeline.
 //!
-//! A [`Recorder`] looks at the simulation each 20 ms, and is notified of what happens between two looks: events of the plant, requests,
-//! clients. It changes nothing: a run that is recorded has the hash of the same run without. What the plant's status says
-//! is as old as the status, 200 ms at most.
+//! A [`Recorder`] samples the simulation every 20 ms, and is notified of events between two samples: events of the plant, requests,
+//! clients. It changes nothing: a recorded run has the same hash as an unrecorded one. Data from the plant's status is as old as the
+//! status, at most 200 ms.
 //!
-//! Cost: some hundred numbers for each look, about 10 MB for 200 simulated seconds of four venues.
+//! Cost: a few hundred numbers per sample, about 10 MB for 200 simulated seconds of four venues.
 
 pub(crate) mod rows;
 pub(crate) mod text;
@@ -22,33 +22,31 @@ use crate::plan::{MILLISECOND, Plan, VenuePlan};
 pub(crate) use rows::EVERY_NS;
 use rows::Row;
 
-/// What the recorder sees at a look.
+/// The state that the recorder samples.
 pub(crate) struct Seen<'a> {
-    /// The plant's status: none before it has started, `Some(None)` if it cannot be read now.
+    /// The plant's status: `None` before it has started, `Some(None)` if it cannot be read now.
     pub(crate) status: Option<Option<&'a Status>>,
     pub(crate) violations: &'a [String],
-    /// Sessions that each venue has begun.
+    /// Sessions begun by each venue.
     pub(crate) begun: Vec<u64>,
-    /// Events published.
     pub(crate) events: u64,
 }
 
-/// How a client's session has ended.
+/// How a client's session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClientEnds {
-    /// The client left by itself, and comes back.
+    /// The client left by itself, and will return.
     Left,
-    /// The server, or the network, has ended it.
+    /// The server or the network ended it.
     Cut,
     /// All clients stop.
     Stopped,
 }
 
-/// Records a run.
 #[derive(Debug)]
 pub(crate) struct Recorder(Mutex<Recorded>);
 
-/// A run so far.
+/// The recording of a run so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) market: Row,
@@ -57,13 +55,12 @@ pub(crate) struct Recorded {
     pub(crate) connections: Row,
     pub(crate) group: Row,
     pub(crate) clients: Vec<Row>,
-    /// Records that each client has read.
+    /// Records read by each client.
     records: Vec<u64>,
-    /// When each violation was seen.
+    /// Time at which each violation was seen.
     pub(crate) violations: Vec<u64>,
 }
 
-/// The rows of a venue and its channel.
 #[derive(Clone, Debug)]
 pub(crate) struct VenueRows {
     pub(crate) lines: Vec<(SocketAddr, Row)>,
@@ -72,21 +69,20 @@ pub(crate) struct VenueRows {
     pub(crate) requests: Row,
     pub(crate) snapshots: Row,
     books: Row,
-    /// Requests and answers that were sent.
+    /// Numbers of requests and answers sent.
     sent: [u64; 2],
     begun: u64,
-    /// The channel at the last look.
+    /// The channel at the last sample.
     last: Option<ChannelStatus>,
 }
 
-/// The rows of the plant.
 #[derive(Clone, Debug)]
 pub(crate) struct PlantRows {
-    /// The process and the machine of the last start.
+    /// The process and machine of the last start.
     process: Option<(ProcessId, HostId)>,
     pub(crate) starts: u64,
     is_alive: bool,
-    /// The status at the last look, without its tables.
+    /// The status at the last sample, without its tables.
     last: Option<LastStatus>,
     pub(crate) life: Row,
     events: Row,
@@ -96,7 +92,7 @@ pub(crate) struct PlantRows {
     pub(crate) clock: Row,
 }
 
-/// What of a status is compared with the next one.
+/// The part of a status that is compared with the next one.
 #[derive(Clone, Copy, Default, Debug)]
 struct LastStatus {
     lost: u64,
@@ -106,10 +102,10 @@ struct LastStatus {
     skipped: u64,
 }
 
-/// Intervals between two statuses of the plant, and one more.
+/// Intervals between two statuses of the plant, plus one.
 const IN_A_STATUS: usize = 11;
 
-/// Columns of the gaps' row.
+/// Columns of the row of gaps.
 const GAPS: [&str; 5] =
     ["opened", "filled by a line", "filled by retransmission", "given up", "messages missing"];
 
@@ -138,12 +134,12 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is this time now.
+    /// Takes a sample.
     pub(crate) fn look(&self, now_ns: u64, seen: &Seen<'_>) {
         self.recorded().look(now_ns, seen);
     }
 
-    /// A datagram is sent: it may be a request or an answer.
+    /// Notes a sent datagram, which may be a request or an answer.
     pub(crate) fn sends(&self, from: SocketAddr, to: SocketAddr) {
         let answer = Plan::answers_of(from).or_else(|| Plan::answered_to(to));
         let request = Plan::answers_of(to);
@@ -153,7 +149,7 @@ impl Recorder {
         }
     }
 
-    /// The plant is started.
+    /// Notes a start of the plant.
     pub(crate) fn plant_starts(&self, process: ProcessId, host: HostId) {
         let mut recorded = self.recorded();
         recorded.plant.starts += 1;
@@ -162,7 +158,7 @@ impl Recorder {
         recorded.venues.iter_mut().for_each(|venue| venue.last = None);
     }
 
-    /// The plant publishes events of the present.
+    /// Notes live events of the plant.
     pub(crate) fn publishes(&self, now_ns: u64, events: &[Event]) {
         let is_marked = |event: &&Event| matches!(event.kind, EventKind::Gap | EventKind::Recovered);
         let mut recorded = None;
@@ -174,28 +170,28 @@ impl Recorder {
         }
     }
 
-    /// The server does not serve a client.
+    /// Notes that the server refuses a client.
     pub(crate) fn refuses(&self, client: usize, now_ns: u64, why: String) {
         if let Some(row) = self.recorded().clients.get_mut(client) {
             row.mark(now_ns, "refused", format!("refused: {why}"));
         }
     }
 
-    /// A client's session begins, with the plant of this start.
+    /// Notes that a client's session begins, with the plant of this start.
     pub(crate) fn connects(&self, client: usize, now_ns: u64, start: u64) {
         if let Some(row) = self.recorded().clients.get_mut(client) {
             row.state(now_ns, "connected", Some(format!("connected to the plant's start {start}")));
         }
     }
 
-    /// A client has read a record.
+    /// Notes that a client has read a record.
     pub(crate) fn reads(&self, client: usize) {
         if let Some(records) = self.recorded().records.get_mut(client) {
             *records += 1;
         }
     }
 
-    /// A client's session ends.
+    /// Notes that a client's session ends.
     pub(crate) fn disconnects(&self, client: usize, now_ns: u64, ends: ClientEnds) {
         let mut recorded = self.recorded();
         let Some(row) = recorded.clients.get_mut(client) else { return };
@@ -207,7 +203,7 @@ impl Recorder {
         }
     }
 
-    /// What was recorded so far.
+    /// Returns the recording so far.
     pub(crate) fn so_far(&self) -> Recorded {
         self.recorded().clone()
     }
@@ -225,7 +221,7 @@ impl Recorded {
         let status = if self.plant.is_alive { seen.status } else { None };
         for (place, venue) in self.venues.iter_mut().enumerate() {
             venue.look(now_ns, seen.begun.get(place).copied());
-            // One that cannot be read now is as it was.
+            // A status that cannot be read now counts as unchanged.
             let Some(status) = status.map_or(Some(None), |status| status.map(Some)) else {
                 venue.gaps.columns_stay();
                 continue;
@@ -272,7 +268,7 @@ impl VenueRows {
         }
     }
 
-    /// What the network has done, and the venue.
+    /// Samples what the network and the venue have done.
     fn look(&mut self, now_ns: u64, begun: Option<u64>) {
         for (address, row) in &mut self.lines {
             let counts = link_counts(*address);
@@ -298,7 +294,7 @@ impl VenueRows {
         }
     }
 
-    /// An event of the present: a gap or its end.
+    /// Notes a live event if it is a gap or its end.
     fn event(&mut self, now_ns: u64, event: &Event) {
         let is_of_all = event.instrument == InstrumentId::ALL;
         match event.gap() {
@@ -321,7 +317,7 @@ impl VenueRows {
         }
     }
 
-    /// What the plant says of the channel; nothing while it does not run.
+    /// Samples the plant's status of the channel, if the plant runs.
     fn follow(&mut self, now_ns: u64, status: Option<&Status>, place: usize) {
         let Some((status, channel)) = status.and_then(|status| Some((status, status.channels.get(place)?)))
         else {
@@ -334,7 +330,7 @@ impl VenueRows {
             return;
         };
         self.states(now_ns, channel);
-        // What was counted before the journal's end is no news.
+        // Counts from before the end of the journal's replay are not new.
         let before = match self.last.take() {
             Some(last) => Some(last),
             None => {
@@ -369,7 +365,7 @@ impl VenueRows {
         }
     }
 
-    /// Marks what the counters have moved by.
+    /// Adds marks for counters that have moved.
     fn marks(&mut self, now_ns: u64, channel: &ChannelStatus, before: Option<&ChannelStatus>) {
         let (now, old) = (&channel.counters, before.map(|before| before.counters).unwrap_or_default());
         let of_books = [
@@ -401,7 +397,7 @@ impl VenueRows {
         }
     }
 
-    /// The rows that the plan gives something to show.
+    /// Returns the rows for which the plan has something to show.
     pub(crate) fn into_rows(self, plan: &VenuePlan) -> Vec<Row> {
         let mut rows: Vec<Row> = self.lines.into_iter().map(|(_, row)| row).collect();
         rows.push(self.gaps);
@@ -412,7 +408,7 @@ impl VenueRows {
     }
 }
 
-/// The counters of the gaps' row.
+/// Returns the counters for the row of gaps.
 const fn gaps(channel: &ChannelStatus) -> [u64; GAPS.len()] {
     let counters = &channel.counters;
     let (by_lines, by_retransmission) = (counters.filled_by_lines, counters.filled_by_retransmission);
@@ -529,7 +525,7 @@ impl PlantRows {
         }
     }
 
-    /// The rows that the plan gives something to show.
+    /// Returns the rows for which the plan has something to show.
     pub(crate) fn into_rows(self, plan: &Plan) -> Vec<Row> {
         let has_journal = plan.journal.is_some();
         let has_checkpoints = plan.journal.is_some_and(|journal| journal.checkpoint_every.is_some());

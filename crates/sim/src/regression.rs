@@ -1,4 +1,4 @@
-//! A plan that failed once, as a file with its story: of a market, or of orders.
+//! Files with plans that failed once and their stories: of a market, or of orders.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ pub struct Regression {
 /// A plan of either kind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Saved {
-    /// Of a market with its plant.
+    /// A market with its plant.
     #[serde(rename = "plan")]
     Market(Box<Plan>),
-    /// Of a gateway with its exchange.
+    /// A gateway with its exchange.
     #[serde(rename = "orders")]
     Orders(OrderPlan),
 }
@@ -32,16 +32,16 @@ impl Regression {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no regression: with its name and the place.
+    /// The file cannot be read or parsed; the error names the file and the position.
     pub fn load(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Writes a file, in place of one that is there.
+    /// Writes a file, replacing an existing one.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), String> {
         let mut text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         text.push('\n');

@@ -1,4 +1,4 @@
-//! Plans with names: days that everybody fears.
+//! Named plans: days that everybody fears.
 
 use std::time::Duration;
 
@@ -15,29 +15,30 @@ use crate::plan::{
     SECOND, VenuePlan, What,
 };
 
-/// A plan with a name.
+/// A named plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// How it is asked for.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What happens.
     pub story: &'static str,
     change: fn(&mut Plan),
 }
 
-/// Venues whose orders keep their numbers when they change.
+/// Venues whose orders keep their numbers when they are modified.
 const KEPT_NUMBERS: [VenueKind; 3] = VenueKind::each(["iex-deep-plus", "byx", "edgx"]);
 
-/// Venues whose mapping explains indices and prices.
+/// Venues whose symbol mapping defines indices and price scales.
 const SYMBOL_INDICES: [VenueKind; 3] = VenueKind::each(["nyse", "arca", "texas"]);
 
-/// London, whose symbols are of no other venue here, beside two venues of the United States; Cboe's units have the same header.
+/// London, whose symbols no other venue here has, beside two US venues; Cboe's units have the same header.
 const LONDON: [VenueKind; 3] = VenueKind::each(["lse", "byx", "nasdaq"]);
 
-/// The SIPs, each of whose channels carries all participants, beside a direct feed with the transport of one of them.
+/// The SIPs, whose channels each carry all participants, beside a direct feed that uses the transport of one of them.
 const SIPS: [VenueKind; 3] = VenueKind::each(["uqdf", "cqs", "nasdaq"]);
 
-/// The first venues are of these kinds, without snapshots. Their lines lose, repeat and hold back, the plant is killed, and its machine loses its power.
+/// Makes the first venues these kinds, without snapshots. Their lines lose, repeat and delay packets, the plant is killed, and its
+/// machine loses power.
 fn lossy(plan: &mut Plan, kinds: [VenueKind; 3]) {
     for (place, kind) in kinds.into_iter().enumerate() {
         let Some(venue) = plan.venues.get_mut(place) else { continue };
@@ -57,7 +58,7 @@ fn lossy(plan: &mut Plan, kinds: [VenueKind; 3]) {
     plan.add(8 * SECOND, SECOND, What::PowerOff);
 }
 
-/// The first venues are of these kinds, with snapshots. The plant starts late, and one line of each is out for two seconds.
+/// Makes the first venues these kinds, with snapshots. The plant starts late, and one line of each is out for two seconds.
 fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
     plan.plant_starts_ns = 2 * SECOND;
     for (place, kind) in kinds.into_iter().enumerate() {
@@ -68,7 +69,7 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
     }
 }
 
-/// The second venue is silent for half a second after so many messages, and numbers from 1 in the same session.
+/// Lets the second venue fall silent for half a second after this many messages, and then number from 1 in the same session.
 fn reset_second(plan: &mut Plan, after: u64, is_unannounced: bool) {
     plan.arbiter.silence_ns = 1_500 * MILLISECOND;
     if let Some(venue) = plan.venues.get_mut(1) {
@@ -77,7 +78,7 @@ fn reset_second(plan: &mut Plan, after: u64, is_unannounced: bool) {
 }
 
 impl Scenario {
-    /// All of them.
+    /// Every scenario.
     pub const ALL: [Self; 37] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
@@ -156,7 +157,7 @@ impl Scenario {
                     ..LinkFaults::default()
                 };
                 plan.add(2 * SECOND, 5 * SECOND, What::Line { venue: 0, line: 1, faults });
-                // IEX-TP names its protocol there.
+                // IEX-TP has its protocol's name there.
                 plan.add(3 * SECOND, 5 * SECOND, What::Line { venue: 2, line: 1, faults });
             },
         },
@@ -469,12 +470,12 @@ impl Scenario {
         },
     ];
 
-    /// The one of this name.
+    /// Returns the scenario with this name.
     pub fn of_name(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|scenario| scenario.name == name)
     }
 
-    /// Its plan, with all that is random drawn from `seed`.
+    /// Returns the scenario's plan, with everything random drawn from `seed`.
     pub fn plan(&self, seed: u64) -> Plan {
         let venue = |kind| VenuePlan {
             has_line_b: true,

@@ -1,4 +1,4 @@
-//! What a client has read.
+//! The records that a client has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -8,17 +8,17 @@ use dbn::{MboMsg, Mbp1Msg, RecordRef, flags, rtype};
 use crate::plan::ClientPlan;
 use crate::states::{Book, States, hash_of, levels_of};
 
-/// A record of the market.
+/// A market record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
-    /// Of its bytes.
+    /// Hash of the record's bytes.
     pub(crate) hash: u64,
-    /// As `hash`, as if it were the last of its group.
+    /// The hash that the record would have as the last of its group.
     pub(crate) closed: u64,
     pub(crate) instrument: u32,
     pub(crate) publisher: u16,
     pub(crate) rtype: u8,
-    /// The hash of its levels, if it has some.
+    /// Hash of the levels, if the record has any.
     pub(crate) levels: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Taken {
     }
 }
 
-/// The hash of a record with the flag LAST.
+/// Returns the hash of a record with the flag LAST set.
 pub(crate) fn closed(rtype: u8, record: &[u8]) -> u64 {
     let at = match rtype {
         rtype::MBO => offset_of!(MboMsg, flags),
@@ -51,37 +51,37 @@ pub(crate) fn closed(rtype: u8, record: &[u8]) -> u64 {
     hash_of(&record)
 }
 
-/// What a client read in one session, or in several of which each goes on behind the one before.
+/// What a client read in one session, or in several sessions that each continue the previous one.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The client's place in the plan.
+    /// Index of the client in the plan.
     pub(crate) number: usize,
     pub(crate) client: ClientPlan,
-    /// The plant's start that it was served by last.
+    /// The start of the plant that served it last.
     pub(crate) began: u64,
-    /// The records of the market, without those of a snapshot.
+    /// The market records, without those of a snapshot.
     pub(crate) records: Vec<Taken>,
-    /// The levels of its snapshot, by their books.
+    /// The levels of the snapshot, by book.
     pub(crate) snapshot: BTreeMap<Book, u64>,
-    /// Before the record at this place the server said that it left out so many.
+    /// Numbers of records that the server said it skipped, with the index of the next record.
     pub(crate) skipped: Vec<(usize, u64)>,
     /// Records before which the server reported a gap.
     pub(crate) gaps: BTreeSet<usize>,
-    /// What the snapshot and the records make of books. Of clients with a snapshot, and of those that they are compared with.
+    /// The books that result from the snapshot and the records. Only for clients with a snapshot, and those that they are compared with.
     pub(crate) states: Option<States>,
-    /// The symbols of instruments, as the server named them.
+    /// The symbols of instruments, as named by the server.
     pub(crate) symbols: BTreeMap<u32, String>,
-    /// The client stopped by itself, when no more came.
+    /// The client stopped by itself, after the last record had arrived.
     pub(crate) is_whole: bool,
-    /// The time of the last record, and how many of the last records have it.
+    /// The time of the last record, and the number of trailing records with this time.
     pub(crate) last: (u64, usize),
-    /// Records that come once more.
+    /// Number of records that will be repeated.
     pub(crate) repeated: usize,
-    /// Replays that have ended.
+    /// Number of finished replays.
     pub(crate) replays: usize,
-    /// The server had as many replays under way as it may.
+    /// The server was already running its maximum number of replays.
     pub(crate) is_put_off: bool,
-    /// The earliest `start` of a server that no longer has what was asked for.
+    /// The earliest possible `start`, if the server no longer has the requested one.
     pub(crate) earliest: Option<u64>,
 }
 

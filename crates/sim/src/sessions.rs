@@ -1,7 +1,7 @@
-//! Compares what the clients of one life of the plant have read.
+//! Compares what the clients of one run of the plant have read.
 //!
 //! Clients that read all orders from the beginning are compared with the one of them that has read most. Every other client is
-//! compared, schema by schema, with one that reads all again when nothing fails any more.
+//! compared, schema by schema, with one that reads everything again after all faults have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::plan::Plan;
 use crate::session::{Session, Taken};
 use crate::states::{Book, book_of};
 
-/// What the sessions show.
+/// The result of the comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(crate) violations: Vec<String>,
     pub(crate) reached: BTreeSet<&'static str>,
 }
 
-/// Compares all sessions of the plant's last life, which is its start `last`.
+/// Compares all sessions of the plant's last run, which is its start number `last`.
 pub(crate) fn compare(
     plan: &Plan,
     sessions: &[Session],
@@ -32,7 +32,7 @@ pub(crate) fn compare(
     plain(plan, sessions.iter().filter(of_life).filter(|session| session.client.is_plain()), has_orders)
         .into_iter()
         .for_each(|text| compared.violations.push(text));
-    // Where the disk has not taken inputs, or the journal does not keep them, a later replay lacks their records.
+    // If the disk rejected inputs or the journal does not keep them, a later replay lacks their records.
     if !plan.keeps_the_past() {
         return compared;
     }
@@ -57,9 +57,9 @@ pub(crate) fn compare(
     compared
 }
 
-/// A client that stays reads all. What a client read is the beginning of what another one of the same plant's life reads in the
-/// end. Where the disk has not taken inputs, a replay lacks their records, and a client that came before the loss has them: then the
-/// records that both have come in the same order.
+/// Compares clients that read all orders. A client that stays reads everything. What one client has read is the beginning of what
+/// another client of the same run has read at the end. If the disk rejected inputs, a replay lacks their records but a client from
+/// before the loss has them; the records that both have must then be in the same order.
 fn plain<'s>(
     plan: &Plan,
     of_life: impl Iterator<Item = &'s Session> + Clone,
@@ -71,8 +71,8 @@ fn plain<'s>(
     let Some(longest) = of_life.clone().max_by_key(|session| session.records.len()) else {
         return violations;
     };
-    // A journal that keeps little may have none of the past when a client comes, and one on a bad disk may have lost all of it: then there
-    // is a gap.
+    // A journal that keeps little may have none of the past when a client connects. One on a bad disk may have lost all of it, which
+    // shows as a gap.
     let has_nothing = |session: &Session| {
         session.is_put_off || session.client.is_absurd || has_lost && !session.gaps.is_empty()
     };
@@ -115,8 +115,8 @@ fn plain<'s>(
     violations
 }
 
-/// The first record of a session that the other one, from its record `begin` on, has not. `begins_later`: the journal keeps little. Then
-/// either may end first, and a replay whose next segment was removed to make room goes on behind a gap.
+/// Returns the first record of a session that the other session, starting at its record `begin`, does not have. With `begins_later` the
+/// journal keeps little: either session may end first, and a replay continues after a gap if its next segment was removed to make room.
 fn differ(session: &Session, other: &Session, begin: usize, begins_later: bool) -> Option<usize> {
     let (mut place, mut its) = (0, begin);
     while let Some(record) = session.records.get(place) {
@@ -138,22 +138,22 @@ fn differ(session: &Session, other: &Session, begin: usize, begins_later: bool) 
     None
 }
 
-/// One schema of a client, and what a client that reads all has of it.
+/// The records of one schema that a client has, and those of a client that reads everything.
 struct Pair<'s> {
     session: &'s Session,
     all: &'s Session,
     rtype: u8,
-    /// The client had all when no more came. One whose plant has lost its power does not notice.
+    /// The client had everything when no more records arrived. A client does not notice that its plant has lost power.
     is_whole: bool,
-    /// A replay over damage lacks changes of the books, and says so by gaps.
+    /// A replay over damage lacks changes of the books, and reports them as gaps.
     passes_damage: bool,
-    /// The records of the client.
+    /// The client's records.
     read: Vec<&'s Taken>,
-    /// Those of the other one that it has subscribed to.
+    /// The other client's records that match this client's subscription.
     expected: Vec<&'s Taken>,
 }
 
-/// The number of a schema's records.
+/// Returns the record type of a schema.
 pub(crate) fn rtype_of(schema: &str) -> u8 {
     schema.parse::<dbn::Schema>().map_or(0, |schema| dbn::RType::from(schema) as u8)
 }
@@ -200,9 +200,9 @@ impl<'s> Pair<'s> {
         }
     }
 
-    /// Follows the records from a place on. Returns the place behind the last one.
+    /// Follows the records from a position. Returns the position after the last one.
     fn follow(&self, place: usize) -> Result<usize, String> {
-        // The numbers of what was left out are of all schemas together: such a client has one.
+        // Numbers of skipped records count all schemas, so such a client has only one schema.
         let mut skipped = self.session.skipped.iter().peekable();
         let mut place = place;
         for (at, taken) in self.read.iter().enumerate() {
@@ -222,9 +222,9 @@ impl<'s> Pair<'s> {
         Ok(place + usize::try_from(rest).unwrap_or(usize::MAX))
     }
 
-    /// The quotes of the snapshot are those of the records before the first one behind it.
+    /// Checks that the snapshot's quotes match the records before the first one after the snapshot.
     fn joins_its_snapshot(&self, first: usize) -> Result<(), String> {
-        // A record of an interval comes at its end, and the snapshot has what is now.
+        // A record of an interval arrives at its end, but a snapshot shows the current state.
         if !self.is_of_now() || self.session.snapshot.is_empty() {
             return Ok(());
         }
@@ -241,12 +241,12 @@ impl<'s> Pair<'s> {
         }
     }
 
-    /// Whether a record of this kind comes with each change of the book.
+    /// Returns whether every change of the book produces a record of this kind.
     fn is_of_now(&self) -> bool {
         ["mbp-1", "mbp-10", "cmbp-1"].iter().any(|schema| rtype_of(schema) == self.rtype)
     }
 
-    /// The same for a client that began at the present, wherever that was.
+    /// Like `follow`, for a client that started with live records at any position.
     fn follow_from_the_present(&self) -> Result<usize, String> {
         let Some(first) = self.read.first() else { return Ok(self.expected.len()) };
         let before =
@@ -263,7 +263,7 @@ impl<'s> Pair<'s> {
         Err(wrong.unwrap_or_else(|| format!("no other client has its first record, {first:?}")))
     }
 
-    /// The records by their books.
+    /// Groups the records by book.
     fn by_book(&self, records: &[&'s Taken]) -> BTreeMap<Book, Vec<u64>> {
         let mut by_book: BTreeMap<Book, Vec<u64>> = BTreeMap::new();
         for taken in records {
@@ -273,7 +273,7 @@ impl<'s> Pair<'s> {
         by_book
     }
 
-    /// Each quote is one that others get, in the order of its book, and the last is the last.
+    /// Checks that each quote is one that others received, in the order of its book, and that the last one is the last of all.
     fn is_conflated(&self) -> Result<(), String> {
         let (read, expected) = (self.by_book(&self.read), self.by_book(&self.expected));
         for (book, hashes) in &read {
@@ -295,7 +295,7 @@ impl<'s> Pair<'s> {
         }
     }
 
-    /// A snapshot and the records behind it make the books that all records make.
+    /// Checks that a snapshot and the records after it result in the same books as all records.
     fn has_the_state(&self) -> Result<(), String> {
         let (Some(its), Some(all)) = (&self.session.states, &self.all.states) else { return Ok(()) };
         let wanted: BTreeSet<u32> = self.expected.iter().map(|taken| taken.instrument).collect();

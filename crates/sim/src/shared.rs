@@ -1,4 +1,4 @@
-//! What the processes of a run and its conductor share.
+//! State shared by the processes of a run and its conductor.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -18,7 +18,7 @@ pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`locked`], if nothing has locked it.
+/// Like [`locked`], but returns `None` if the mutex is locked.
 fn try_locked<T>(shared: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match shared.try_lock() {
         Ok(guard) => Some(guard),
@@ -27,37 +27,37 @@ fn try_locked<T>(shared: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// What the processes and the conductor share. It outlives every process.
+/// State shared by the processes and the conductor. It outlives every process.
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
     pub(crate) oracle: Mutex<Oracle>,
     /// The status of the running plant.
     pub(crate) status: Mutex<Option<Arc<Mutex<Status>>>>,
-    /// The processes end.
+    /// Requests to the processes to end.
     pub(crate) stop_venues: AtomicBool,
     pub(crate) stop_plant: AtomicBool,
     pub(crate) stop_clients: AtomicBool,
-    /// The plant has its journal.
+    /// The plant has opened its journal.
     pub(crate) is_running: AtomicBool,
-    /// It has replayed the journal.
+    /// The plant has replayed its journal.
     pub(crate) has_replayed: AtomicBool,
-    /// The day is over, and so is its journal.
+    /// The day and its journal have ended.
     pub(crate) is_over: AtomicBool,
     pub(crate) starts: AtomicU64,
     /// Starts that failed.
     pub(crate) refused: AtomicU64,
     pub(crate) events: AtomicU64,
-    /// Of them, those of orders of an instrument with a name: clients get records of them.
+    /// Published events about orders of instruments with a name, for which clients get records.
     pub(crate) of_orders: AtomicU64,
-    /// What the venues have counted, at their end.
+    /// The venues' final counts.
     pub(crate) venues: Mutex<Option<Report>>,
-    /// What clients read.
+    /// What clients have read.
     pub(crate) sessions: Mutex<Vec<Session>>,
-    /// What the plant sent to its multicast group, and what receivers got.
+    /// What the plant sent to its multicast group, and what receivers received.
     pub(crate) sent: Mutex<Sent>,
     pub(crate) receptions: Mutex<Vec<Reception>>,
     pub(crate) reached: Mutex<Reached>,
-    /// What the timeline gets, if there is one.
+    /// The recorder of the timeline, if there is one.
     pub(crate) recorder: Option<Recorder>,
 }
 
@@ -77,20 +77,20 @@ impl Shared {
         locked(&self.reached).note(fact);
     }
 
-    /// Notes something for the timeline.
+    /// Adds a note to the timeline.
     pub(crate) fn record(&self, note: impl FnOnce(&Recorder)) {
         if let Some(recorder) = &self.recorder {
             note(recorder);
         }
     }
 
-    /// Shows the timeline what is so now. Nothing waits here: what a thread has locked is left out.
+    /// Shows the timeline the current state. This never waits: anything locked by a thread is omitted.
     pub(crate) fn sample(&self, now_ns: u64) {
         let handle = try_locked(&self.status).and_then(|status| status.clone());
         let status = handle.as_ref().map(|handle| try_locked(handle));
         let oracle = try_locked(&self.oracle);
         let seen = Seen {
-            // Without a plant that has started there is none.
+            // `None` if no plant has started.
             status: status.as_ref().map(|status| status.as_deref()),
             violations: oracle.as_ref().map(|oracle| oracle.violations()).unwrap_or_default(),
             begun: oracle

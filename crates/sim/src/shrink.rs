@@ -1,10 +1,10 @@
-//! Makes a failing plan smaller: fewer faults, fewer venues, a shorter time, as long as it still fails.
+//! Shrinks a failing plan: fewer faults, fewer venues, a shorter time, as long as it still fails.
 
 use crate::market::simulate;
 use crate::plan::{MILLISECOND, Plan, What};
 
 impl What {
-    /// The fault on the venues that are left, if its own is among them.
+    /// Returns the fault for the remaining venues, unless its venue was removed.
     fn without_venue(self, gone: usize) -> Option<Self> {
         let moved = |venue: usize| match venue.cmp(&gone) {
             std::cmp::Ordering::Less => Some(venue),
@@ -21,7 +21,7 @@ impl What {
     }
 }
 
-/// Plans that are a little smaller, the smallest first.
+/// Returns plans that are a little smaller, the smallest first.
 fn smaller(plan: &Plan) -> Vec<Plan> {
     let mut all = Vec::new();
     let mut add = |change: &dyn Fn(&mut Plan)| {
@@ -31,7 +31,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             all.push(changed);
         }
     };
-    // Halves of the faults, then each alone.
+    // Halves of the faults, then each fault alone.
     let faults = plan.faults.len();
     if faults > 2 {
         add(&|plan| plan.faults.truncate(faults / 2));
@@ -95,12 +95,12 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     all
 }
 
-/// The smallest plan that was found to fail, in so many tries, and what it violates. The given one fails.
+/// Returns the smallest failing plan found within `tries` attempts, and its violations. The given plan must fail.
 pub fn shrink(plan: &Plan, tries: usize) -> (Plan, Vec<String>) {
     smallest(plan, tries, smaller, |plan| simulate(plan, false).violations)
 }
 
-/// The same for plans of any kind: `smaller` gives those that are a little smaller, the smallest first, and `violations` runs one.
+/// Does the same for plans of any kind: `smaller` returns plans that are a little smaller, the smallest first, and `violations` runs a plan.
 pub(crate) fn smallest<P: Clone>(
     plan: &P,
     tries: usize,

@@ -1,4 +1,4 @@
-//! What a client makes of the records that it reads: the orders and quotes of each book.
+//! The books that result from a client's records: orders and quotes.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash as _, Hasher as _};
@@ -6,13 +6,13 @@ use std::hash::{Hash as _, Hasher as _};
 use dbn::{BboMsg, CbboMsg, Cmbp1Msg, FlagSet, MboMsg, Mbp1Msg, Mbp10Msg, RecordRef};
 use rustc_hash::{FxHashMap, FxHasher};
 
-/// A book: a feed's number, 0 for the NBBO, and an instrument's.
+/// A book: the number of a feed, 0 for the NBBO, and of an instrument.
 pub(crate) type Book = (u16, u32);
 
 /// An order: its side, price and size.
 type Order = (i8, i64, u32);
 
-/// The hash of a record's bytes.
+/// Returns the hash of a record's bytes.
 pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     bytes.hash(&mut hasher);
@@ -23,13 +23,13 @@ pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct States {
     orders: FxHashMap<Book, FxHashMap<u64, Order>>,
-    /// Hashes of the levels, by the kind of record.
+    /// Hashes of the levels, by kind of record.
     quotes: FxHashMap<(u8, Book), u64>,
 }
 
-/// The flags of a record with levels, and the hash of the levels.
+/// Returns the flags of a record with levels, and the hash of the levels.
 pub(crate) fn levels_of(record: RecordRef<'_>) -> Option<(FlagSet, u64)> {
-    /// The bytes of the levels are the end of a record.
+    /// Hashes the levels, which are at the end of a record.
     fn hash<R>(record: RecordRef<'_>, flags: FlagSet, levels_bytes: usize) -> Option<(FlagSet, u64)> {
         let bytes = record.as_ref();
         let from = size_of::<R>().checked_sub(levels_bytes)?;
@@ -51,14 +51,14 @@ pub(crate) fn levels_of(record: RecordRef<'_>) -> Option<(FlagSet, u64)> {
     hash::<Cmbp1Msg>(record, one.flags, size_of_val(&one.levels))
 }
 
-/// The book that a record belongs to. One of the NBBO has the number of the feed that changed it.
+/// Returns the book that a record belongs to. A record of the NBBO has the number of the feed that changed it.
 pub(crate) fn book_of(rtype: u8, publisher: u16, instrument: u32) -> Book {
     let is_across = [dbn::rtype::CMBP_1, dbn::rtype::CBBO_1S, dbn::rtype::CBBO_1M].contains(&rtype);
     (if is_across { 0 } else { publisher }, instrument)
 }
 
 impl States {
-    /// Takes a record. Whether it is one of a snapshot.
+    /// Applies a record. Returns whether it belongs to a snapshot.
     pub(crate) fn apply(&mut self, record: RecordRef<'_>) -> bool {
         let header = record.header();
         let book = book_of(header.rtype, header.publisher_id, header.instrument_id);
@@ -86,7 +86,7 @@ impl States {
         order.flags.is_snapshot()
     }
 
-    /// The orders of each book that has some.
+    /// Returns the orders of each non-empty book.
     pub(crate) fn orders(&self) -> BTreeMap<Book, BTreeMap<u64, Order>> {
         let of_book =
             |orders: &FxHashMap<u64, Order>| orders.iter().map(|(id, order)| (*id, *order)).collect();
@@ -94,7 +94,7 @@ impl States {
         books.map(|(book, orders)| (*book, of_book(orders))).collect()
     }
 
-    /// The hashes of the levels of this kind of record.
+    /// Returns the hashes of the levels for this kind of record.
     pub(crate) fn quotes(&self, rtype: u8) -> BTreeMap<Book, u64> {
         let of_kind = self.quotes.iter().filter(|((kind, _), _)| *kind == rtype);
         of_kind.map(|((_, book), hash)| (*book, *hash)).collect()

@@ -1,4 +1,4 @@
-//! What a plant says of itself, compared with what it does.
+//! Compares a plant's status with its behavior.
 
 use tapeworks_follow::arbitration::GapReason;
 use tapeworks_market::Line;
@@ -7,38 +7,38 @@ use tapeworks_time::Nanos;
 
 use crate::plan::{LimitPlan, MILLISECOND, Plan, SECOND, What};
 
-/// The status is so old, at most, and timers are so late.
+/// Maximum age of the status, and maximum delay of timers.
 const SLACK_NS: u64 = SECOND;
 
-/// When a line last brought something.
+/// Last time at which a line delivered something.
 #[derive(Clone, Copy, Debug)]
 struct LastHeard {
     packets: u64,
-    /// By the times of the status.
+    /// By the time of the status.
     since: Nanos,
-    /// By the simulation's time.
+    /// By the simulation time.
     since_ns: u64,
 }
 
-/// Follows a plant's status: a line that brings nothing for the time of silence is called silent, and a channel none of whose lines brings
-/// anything too.
+/// Follows a plant's status. A line that delivers nothing for the silence time must be reported silent, and so must a channel whose
+/// lines all deliver nothing.
 #[derive(Default, Debug)]
 pub(crate) struct Silence {
     lines: Vec<LastHeard>,
-    /// It is said once.
+    /// A failure is reported once.
     has_failed: bool,
 }
 
 impl Silence {
-    /// Whether a plan's plant notices silence in time: no disk makes ingest wait, and it does not hang.
+    /// Returns whether a plan's plant notices silence in time: no disk delays ingest, and the plant does not hang.
     pub(crate) fn can_follow(plan: &Plan) -> bool {
         !plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_) | What::Hang))
     }
 
-    /// A line or a channel that brings nothing and is not called silent. `now_ns` is the simulation's time.
+    /// Returns a line or channel that delivers nothing and is not reported silent. `now_ns` is the simulation time.
     ///
-    /// A line has been quiet by both times. That of the status alone goes ahead when the plant's clock is set, as it is when a drift ends;
-    /// the true one alone goes on while ingest waits.
+    /// A line must have been quiet by both times. The status time alone jumps ahead when the plant's clock is set, including at the
+    /// end of a drift. The simulation time alone continues while ingest waits.
     pub(crate) fn look(&mut self, status: &Status, now_ns: u64, silence_ns: u64) -> Option<String> {
         let mut wrong = status.channels.iter().find_map(silent_unsaid).filter(|_| !self.has_failed);
         self.has_failed |= wrong.is_some();
@@ -59,7 +59,7 @@ impl Silence {
                                 quiet_ns / MILLISECOND
                             )
                         });
-                        // Once is enough.
+                        // Report it once.
                         *last = heard;
                     }
                 }
@@ -69,13 +69,13 @@ impl Silence {
     }
 }
 
-/// Lines A and B of a channel.
+/// Returns lines A and B of a channel.
 fn lines_of(channel: &ChannelStatus) -> impl Iterator<Item = &LineStatus> {
     channel.lines.iter().filter(|line| matches!(line.line, Line::A | Line::B))
 }
 
-/// A channel that is followed, that brings nothing on any line, and that is not called silent. Silence after the end of a session is usual, and
-/// one that begins before a snapshot has come is not called so.
+/// Returns a followed channel that delivers nothing on any line and is not reported silent. Silence after the end of a session is
+/// normal, and silence that begins before a snapshot has arrived is not reported.
 fn silent_unsaid(channel: &ChannelStatus) -> Option<String> {
     let mut heard = lines_of(channel).filter(|line| line.counters.packets > 0).peekable();
     let are_lines_silent = heard.peek().is_some() && heard.all(|line| line.is_silent);
@@ -84,7 +84,7 @@ fn silent_unsaid(channel: &ChannelStatus) -> Option<String> {
         .then(|| format!("all lines of {} are silent, and the channel is not called so", channel.name))
 }
 
-/// What a channel's counters say that cannot be, while its venue still runs.
+/// Returns the impossible counters of a channel whose venue still runs.
 pub(crate) fn wrong_counts(plan: &Plan, venue: usize, channel: &ChannelStatus) -> Option<String> {
     let (name, counters) = (&channel.name, &channel.counters);
     let is_one_sequence =
@@ -121,20 +121,20 @@ pub(crate) fn wrong_counts(plan: &Plan, venue: usize, channel: &ChannelStatus) -
     None
 }
 
-/// Whether a fault damages packets of a venue: they may claim messages that there are not.
+/// Returns whether a fault damages packets of a venue, which may then claim messages that do not exist.
 fn damages(what: What, place: usize) -> bool {
     matches!(what, What::Line { venue, faults, .. } if venue == place && faults.damages())
 }
 
-/// Whether each request for messages that there are is answered in time: no request or answer is lost, nothing but the lines themselves
-/// makes a thread late, and no damaged packet claims messages that there are not. Bits that turn in the journal's middle take answers out of
-/// its replay, and the time-outs behind them stay.
+/// Returns whether every request for existing messages is answered in time: no request or answer is lost, only the lines themselves
+/// delay threads, and no damaged packet claims messages that do not exist. Flipped bits in the middle of the journal remove answers
+/// from its replay, but leave the timeouts after them.
 fn answers_always(plan: &Plan, place: usize) -> bool {
     let patience_ns = u64::from(plan.arbiter.attempts).saturating_mul(plan.arbiter.timeout_ns);
     let answers = plan.venues.get(place).is_some_and(|venue| {
-        // Requests over TCP have a limit in a second, whatever is lost.
+        // Requests over TCP have a limit per second, whatever is lost.
         let is_usual = !venue.requests_by_tcp && venue.silence.is_none();
-        // An answer that cannot be read does not fill a gap.
+        // An unreadable answer does not fill a gap.
         let is_readable = venue.nonsense_per_million == 0;
         venue.has_retransmission && venue.answers_lost_per_million == 0 && is_usual && is_readable
     });
@@ -162,7 +162,7 @@ mod tests {
     const START: u64 = 1_763_130_600 * SECOND;
     const SILENCE_NS: u64 = 3 * SECOND;
 
-    /// What a plant of one line says at `now`, which has brought so many packets.
+    /// Returns the status, at `now`, of a plant with one line that has delivered this many packets.
     fn status(now: u64, packets: u64, is_silent: bool) -> Status {
         let line = LineStatus {
             line: Line::A,
@@ -181,16 +181,17 @@ mod tests {
 
     #[test]
     fn a_line_that_brings_nothing_is_called_silent_by_both_clocks() {
-        // When the line brings something, by the plant's clock; its clock later; the true time between; whether that is too long.
+        // The time at which the line delivers something, by the plant's clock; that clock later; the true time in between; whether
+        // that is too long.
         let cases = [
             (0, 4 * SECOND + 1, 4 * SECOND + 1, true),
             (0, 4 * SECOND, 4 * SECOND, false),
-            // The clock stood and is right again, or was set forward.
+            // The clock had stopped and is right again, or was set forward.
             (0, 4 * SECOND + 1, 2 * SECOND, false),
             (0, 4 * SECOND + 1, 4 * SECOND + 2, true),
-            // Ingest waits, or the clock stands.
+            // Ingest waits, or the clock has stopped.
             (0, 0, 9 * SECOND, false),
-            // It was set back.
+            // The clock was set back.
             (9 * SECOND, 0, 9 * SECOND, false),
         ];
         for case @ (heard, now, passed_ns, is_wrong) in cases {

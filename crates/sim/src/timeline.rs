@@ -1,6 +1,6 @@
-//! What a run was, over its time, on a page: rows for lines, channels, the plant and clients.
+//! A page that shows a run over time, with rows for lines, channels, the plant and clients.
 //!
-//! A [`Recorder`] has followed the run; here the faults of its plan, its notes and its violations are added.
+//! A [`Recorder`] has recorded the run; this module adds the faults of the plan, the notes and the violations.
 
 mod page;
 
@@ -11,14 +11,14 @@ use crate::recorder::rows::{self, EVERY_NS, Row};
 use crate::recorder::{Recorded, Recorder, text};
 use crate::trace::Note;
 
-/// What a run was, over its time.
+/// A run over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     summary: page::Summary,
     groups: Vec<Group>,
 }
 
-/// Rows that belong together.
+/// A group of rows.
 #[derive(Clone, Debug)]
 struct Group {
     name: String,
@@ -26,7 +26,7 @@ struct Group {
     rows: Vec<Row>,
 }
 
-/// Runs the plan, and keeps its trace and what a page shows of it. The run is the same as without.
+/// Runs the plan, and keeps its trace and the data for a page. The run is the same as without a timeline.
 pub fn simulate_with_timeline(plan: &Plan) -> (Outcome, Timeline) {
     let (outcome, recorded) = run_market(plan, true, Some(Recorder::new(plan)));
     let recorded = recorded.unwrap_or_else(|| Recorder::new(plan).so_far());
@@ -51,7 +51,7 @@ impl Timeline {
         let notes = add_notes(&mut recorded, &outcome.ended.trace);
         let seen = &recorded.violations;
         let violations = outcome.violations.iter().enumerate();
-        // One that is found behind the last look was found at the end.
+        // A violation found after the last sample was found at the end.
         let violations = violations
             .map(|(place, text)| (seen.get(place).copied().unwrap_or(end_ns), text.clone()))
             .collect();
@@ -63,7 +63,7 @@ impl Timeline {
     }
 }
 
-/// Adds what the trace says of the plant to its row. Returns a row of what no other row shows.
+/// Adds the trace's notes about the plant to its row. Returns a row of the notes that no other row shows.
 fn add_notes(recorded: &mut Recorded, trace: &[Note]) -> Row {
     let mut others = Row::new("notes", "marks: lines of the trace");
     for Note { at_ns, text } in trace {
@@ -81,7 +81,7 @@ fn add_notes(recorded: &mut Recorded, trace: &[Note]) -> Row {
     others
 }
 
-/// The rows in the order of the page.
+/// Returns the rows in page order.
 fn groups(recorded: Recorded, notes: Row, plan: &Plan) -> Vec<Group> {
     let group = |name: &str, hint: String, rows: Vec<Row>| Group { name: name.to_owned(), hint, rows };
     let Recorded { market, venues, plant, connections, group: multicast, clients, .. } = recorded;
@@ -164,12 +164,12 @@ fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
     }
 }
 
-/// Adds the bars of what the network does to a line or to requests.
+/// Adds bars for the network's faults on a line or on requests.
 fn add_link(row: &mut Row, at: (u64, u64), faults: &LinkFaults) {
     add_link_as(row, at, faults, "");
 }
 
-/// The same, where the row has more than one.
+/// Like `add_link`, for a row with more than one kind of link.
 fn add_link_as(row: &mut Row, (from, to): (u64, u64), faults: &LinkFaults, which: &str) {
     let out_until = faults.out_until_ns.clamp(from, to);
     if out_until > from {

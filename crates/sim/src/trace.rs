@@ -1,11 +1,11 @@
-//! What happened, as lines for people and as a hash.
+//! The trace of a run: lines for people, and a hash.
 
 use std::fmt;
 
 /// A line of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note {
-    /// When it was written, in ns since the start.
+    /// Time of the note, in ns since the start.
     pub at_ns: u64,
     /// What happened.
     pub text: String,
@@ -20,7 +20,7 @@ impl fmt::Display for Note {
 /// The trace of a simulation.
 #[derive(Default, Debug)]
 pub(crate) struct Trace {
-    /// Whether the lines are kept.
+    /// Whether to keep the lines.
     pub(crate) is_kept: bool,
     lines: Vec<Note>,
     hash: u64,
@@ -29,13 +29,12 @@ pub(crate) struct Trace {
 impl Trace {
     /// Adds numbers to the hash.
     pub(crate) const fn mix(&mut self, now_ns: u64, what: u64) {
-        // The finaliser of SplitMix64 on what was, and on what happens now.
+        // SplitMix64's finalizer, applied to the previous hash and the new numbers.
         let mut mixed = self.hash.rotate_left(5) ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ what;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         self.hash = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     }
 
-    /// Adds a line.
     pub(crate) fn line(&mut self, now_ns: u64, text: impl FnOnce() -> String) {
         if self.is_kept {
             self.lines.push(Note { at_ns: now_ns, text: text() });

@@ -1,4 +1,4 @@
-//! What a simulation gives to the code in it.
+//! The world that a simulation offers to the code in it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

@@ -33,7 +33,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The sending end of a channel, bounded or not.
+/// The sending end of a channel, bounded or unbounded.
 pub struct SimSender<T>(Shared<T>);
 
 impl<T> std::fmt::Debug for SimSender<T> {
@@ -81,7 +81,7 @@ impl<T> Drop for SimReceiver<T> {
     }
 }
 
-/// A channel with at most `bound` items.
+/// Creates a channel with at most `bound` items.
 pub(crate) fn channel<T>(bound: usize) -> (SimSender<T>, SimReceiver<T>) {
     let items = Items { queue: VecDeque::new(), bound, senders: 1, has_receiver: true, waiter: None };
     let shared = Arc::new(Mutex::new(items));
@@ -95,7 +95,7 @@ impl<T> SimSender<T> {
             if !items.has_receiver {
                 return Err(TrySendError::Disconnected(item));
             }
-            // A channel without room hands over only to a receiver that waits.
+            // A channel without room passes an item only to a waiting receiver.
             let room = items.bound.max(usize::from(items.waiter.is_some()));
             if items.queue.len() >= room {
                 return Err(TrySendError::Full(item));

@@ -1,23 +1,23 @@
-//! The time of day of a machine, against the simulation's.
+//! The time of day of a machine, relative to the simulation's.
 
-/// How far a clock is ahead: it may be set, go too fast or too slowly, or stand.
+/// The offset of a clock, which may be set, run fast or slow, or stop.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct HostClock {
-    /// What it was ahead of the simulation's time when it was set, in ns.
+    /// Offset from the simulation's time when the clock was set, in ns.
     ahead_ns: i64,
-    /// What it gains in a million ns; -1,000,000: it stands.
+    /// Gain in ns per million; at -1,000,000 the clock stops.
     gains_ppm: i64,
-    /// When it was set, in ns since the start.
+    /// Time at which the clock was set, in ns since the start.
     since_ns: u64,
 }
 
 impl HostClock {
-    /// Sets it.
+    /// Sets the clock.
     pub(crate) const fn set(&mut self, now_ns: u64, ahead_ns: i64, gains_ppm: i64) {
         (self.ahead_ns, self.gains_ppm, self.since_ns) = (ahead_ns, gains_ppm, now_ns);
     }
 
-    /// What it is ahead now, in ns.
+    /// Returns the current offset, in ns.
     pub(crate) fn ahead_ns(&self, now_ns: u64) -> i64 {
         if self.gains_ppm == 0 {
             return self.ahead_ns;

@@ -1,8 +1,8 @@
 //! The disk of a simulated machine.
 //!
-//! What a program writes is in memory, and on the disk only after a sync. When a machine loses its power, each write since the last sync
-//! of its file is kept, lost or torn, each in its own way, and of the names since the last sync of their folder a first part is kept:
-//! a rename may be on the disk before the contents of the file that it names.
+//! Writes go to memory, and reach the disk only with a sync. When a machine loses power, each write since the last sync of
+//! its file is independently kept, lost or torn. Of the name changes since the last sync of their folder, a prefix is kept: a
+//! rename may reach the disk before the contents of the renamed file.
 //!
 //! Cost: a file's bytes twice, in memory and on the disk.
 
@@ -18,32 +18,32 @@ use tapeworks_exchange::random::Random;
 
 use super::{HostId, Simulated, call, sleep, with};
 
-/// Bytes that a disk writes at once: a torn write ends between two of them.
+/// Bytes that a disk writes atomically: a torn write ends at a sector boundary.
 const SECTOR: usize = 512;
 
-/// The longest file whose memory is taken at once, in bytes.
+/// Maximum file length in bytes for which memory is reserved in one step.
 const MOST_RESERVED: usize = 4 << 20;
 
-/// Between two looks of a thread whose disk stands still, in ns.
+/// Time between two checks of a thread whose disk has stopped, in ns.
 const STOPPED_NS: u64 = 1_000;
 
-/// What a disk does badly.
+/// The faults of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiskFaults {
-    /// The longest time of a write, in ns.
+    /// Longest duration of a write, in ns.
     pub write_ns: u32,
-    /// The longest time of a sync, in ns.
+    /// Longest duration of a sync, in ns.
     pub sync_ns: u32,
-    /// Syncs that fail, per million.
+    /// Failing syncs, per million.
     pub failed_syncs_per_million: u32,
-    /// Writes that fail, per million.
+    /// Failing writes, per million.
     pub failed_writes_per_million: u32,
-    /// Reads that fail, per million.
+    /// Failing reads, per million.
     pub failed_reads_per_million: u32,
-    /// Changes of a name that fail, and removals, per million.
+    /// Failing renames, removals and other name changes, per million.
     #[serde(default)]
     pub failed_names_per_million: u32,
-    /// Bytes that all files may have.
+    /// Maximum total length of all files in bytes.
     pub capacity: u64,
 }
 
@@ -61,26 +61,26 @@ impl Default for DiskFaults {
     }
 }
 
-/// What ends at a call of the disk.
+/// What ends at a disk call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
-    /// The process that calls is killed.
+    /// The calling process is killed.
     Process,
-    /// The machine loses its power.
+    /// The machine loses power.
     Machine,
 }
 
-/// What a loss of power leaves of the writes that were not synced, one choice after the other: to try each once.
+/// A sequence of choices for what a power loss leaves of unsynced writes; enumerates every combination once.
 #[derive(Clone, Default, Debug)]
 pub struct PowerLoss {
-    /// Each choice made, or to make.
+    /// The choices made so far, or to be made.
     choices: Vec<u32>,
-    /// How many there were at each place.
+    /// The number of alternatives at each position.
     limits: Vec<u32>,
 }
 
 impl PowerLoss {
-    /// The next combination of choices after the one that was made. `None` after the last.
+    /// Returns the next combination of choices, or `None` after the last.
     pub fn following(&self) -> Option<Self> {
         let made = self.choices.iter().copied().chain(std::iter::repeat(0));
         let mut choices: Vec<u32> = made.take(self.limits.len()).collect();
@@ -93,8 +93,8 @@ impl PowerLoss {
         None
     }
 
-    /// The share of all combinations that this one is, when each choice is as likely as the others at its place: the shares of all
-    /// that were tried make 1.
+    /// Returns this combination's share of all combinations, if the alternatives at each position are equally likely. The
+    /// shares of all combinations add up to 1.
     pub fn share(&self) -> f64 {
         self.limits.iter().map(|limit| 1.0 / f64::from(*limit)).product()
     }
@@ -106,7 +106,7 @@ impl PowerLoss {
     }
 }
 
-/// What decides about the writes that were not synced.
+/// Decides about unsynced writes.
 enum Chance<'a> {
     Drawn(&'a mut Random),
     Chosen(&'a mut PowerLoss),
@@ -120,14 +120,14 @@ impl Chance<'_> {
         }
     }
 
-    /// The sectors of a torn write that the disk has, of so many: drawn, any; chosen, the first half, the second or the middle.
+    /// Returns the sectors of a torn write that reach the disk: any when drawn; the first half, the second half or the middle when chosen.
     fn part(&mut self, sectors: u32) -> (u32, u32) {
         match self {
             Self::Drawn(random) => {
                 let (one, other) = (random.below(sectors + 1), random.below(sectors + 1));
                 (one.min(other), one.max(other))
             }
-            // Nothing or all of it are choices of their own.
+            // All and nothing are separate choices.
             Self::Chosen(_) if sectors < 2 => (0, 0),
             Self::Chosen(choices) => match choices.choose(if sectors > 2 { 3 } else { 2 }) {
                 0 => (0, sectors / 2),
@@ -138,21 +138,21 @@ impl Chance<'_> {
     }
 }
 
-/// A file's contents; the names of files lead to it.
+/// The contents of a file, to which its names refer.
 #[derive(Default, Debug)]
 struct Inode {
-    /// Up to the last byte that was written; zeros follow up to `length`.
+    /// Bytes up to the last one written; zeros follow up to `length`.
     data: Vec<u8>,
     length: u64,
     durable: Vec<u8>,
     durable_length: u64,
     unsynced: Vec<Range<usize>>,
     is_length_unsynced: bool,
-    /// The shortest that it was since the last sync: bytes behind that are gone, even if it has grown again.
+    /// The shortest length since the last sync: bytes after it are lost, even if the file has grown again.
     cut: Option<usize>,
-    /// The opening that has locked it.
+    /// The opening that has locked the file.
     locked_by: Option<u64>,
-    /// Openings that are not closed.
+    /// Number of unclosed openings.
     open: usize,
 }
 
@@ -160,20 +160,20 @@ impl Inode {
     fn note(&mut self, written: Range<usize>) {
         match self.unsynced.last_mut() {
             Some(last) if last.end == written.start => last.end = written.end,
-            // What the disk has of it is what was written last, or nothing.
+            // The disk then has the last write or nothing, so one entry is enough.
             Some(last) if *last == written => {}
             _ => self.unsynced.push(written),
         }
     }
 
-    /// How much memory to reserve behind so many bytes for a write up to `end`: for the whole of a file that was given its length, else up
-    /// to there.
+    /// Returns how much memory to reserve beyond `has` bytes for a write up to `end`: enough for a file with a preset length,
+    /// otherwise up to `end`.
     fn reserve(&self, has: usize, end: usize) -> usize {
         let whole = usize::try_from(self.length).unwrap_or(usize::MAX).min(MOST_RESERVED);
         whole.max(end).saturating_sub(has)
     }
 
-    /// The disk takes a part of what was written.
+    /// Copies a part of the written bytes to the disk.
     fn harden(&mut self, part: Range<usize>) {
         let part = part.start.min(self.data.len())..part.end.min(self.data.len());
         let reserve = self.reserve(self.durable.len(), part.end);
@@ -189,7 +189,7 @@ impl Inode {
         self.durable.extend_from_slice(behind);
     }
 
-    /// It has so many bytes from now on.
+    /// Truncates the file to this many bytes.
     fn shorten(&mut self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.data.truncate(bytes);
@@ -219,7 +219,7 @@ impl Inode {
         self.is_length_unsynced = false;
     }
 
-    /// Nothing leads to it any more. What a loss of power would decide about it stays, so that a seed's later draws are as they were.
+    /// Frees a file that nothing refers to. The pending decisions about a power loss stay, so that a seed's later draws do not change.
     fn forget(&mut self) {
         (self.data, self.durable) = (Vec::new(), Vec::new());
         (self.length, self.durable_length) = (0, 0);
@@ -235,7 +235,7 @@ impl Inode {
                 0 => {}
                 1 => self.harden(written),
                 _ => {
-                    // Whole sectors, of any place in it.
+                    // Whole sectors, anywhere in the write.
                     let sectors = (written.end.div_ceil(SECTOR) - written.start / SECTOR) as u32;
                     let (first, last) = chance.part(sectors);
                     let at = |sector: u32| {
@@ -259,18 +259,18 @@ impl Inode {
 /// A change of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Naming {
-    /// The name leads to this file.
+    /// The name refers to this file.
     Link(PathBuf, usize),
     Unlink(PathBuf),
     Folder(PathBuf, usize),
     RemoveFolder(PathBuf),
-    /// A file or a folder, with all in it.
+    /// A file, or a folder with everything in it.
     Rename(PathBuf, PathBuf),
     Exchange(PathBuf, PathBuf),
 }
 
 impl Naming {
-    /// The folder whose names change.
+    /// Returns the folder whose names change.
     fn folder(&self) -> Option<&Path> {
         match self {
             Self::Link(path, _) | Self::Unlink(path) | Self::Folder(path, _) | Self::RemoveFolder(path) => {
@@ -281,7 +281,6 @@ impl Naming {
     }
 }
 
-/// Names of files and folders.
 #[derive(Clone, Default, Debug)]
 struct Names {
     files: BTreeMap<PathBuf, usize>,
@@ -324,17 +323,17 @@ impl Names {
             let (kept, moving): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 std::mem::take(names).into_iter().partition(|(path, _)| moved(path).is_none());
             *names = kept;
-            // What moves replaces what had its new name.
+            // Renamed files replace those that had the new names.
             names.extend(moving.into_iter().filter_map(|(path, inode)| Some((moved(&path)?, inode))));
         }
     }
 
-    /// Roots are folders of every disk.
+    /// Roots are folders on every disk.
     fn has_folder(&self, path: &Path) -> bool {
         path.parent().is_none() || self.folders.contains_key(path)
     }
 
-    /// The file or folder of this name.
+    /// Returns the file or folder with this name.
     fn inode(&self, path: &Path) -> Option<usize> {
         self.files.get(path).or_else(|| self.folders.get(path)).copied()
     }
@@ -345,31 +344,30 @@ impl Names {
     }
 }
 
-/// As `Path::join`, but for nothing to join.
+/// Like `Path::join`, but joining an empty path changes nothing.
 fn join(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
 }
 
-/// A machine's disk.
 #[derive(Default, Debug)]
 pub(crate) struct DiskState {
     pub(crate) faults: DiskFaults,
     inodes: Vec<Inode>,
     names: Names,
-    /// What a machine finds after it has lost its power.
+    /// The names that a machine finds after a power loss.
     durable: Names,
-    /// Changes of names that the disk may not have, in order.
+    /// Unsynced name changes, in order.
     unsynced: Vec<Naming>,
     openings: u64,
-    /// Failures so far.
+    /// Number of failures so far.
     pub(crate) failures: u64,
-    /// Calls so far.
+    /// Number of calls so far.
     calls: u64,
     /// The call at which something ends.
     crash: Option<(u64, Crash)>,
-    /// That call was made: nothing goes on before the end.
+    /// That call was made, and the disk stops until the end.
     pub(crate) is_stopped: bool,
-    /// The choices at the next loss of power; without them they are drawn.
+    /// The choices for the next power loss; if `None`, they are drawn.
     power_loss: Option<PowerLoss>,
 }
 
@@ -396,7 +394,7 @@ impl DiskState {
         named.iter().filter_map(|inode| self.inodes.get(*inode)).map(|inode| inode.length).sum()
     }
 
-    /// Room for a file that grows to `length`.
+    /// Checks that there is room for a file that grows to `length`.
     fn check_room(&self, inode: usize, length: u64) -> io::Result<()> {
         let now = self.inodes.get(inode).map_or(0, |inode| inode.length);
         let more = length.saturating_sub(now);
@@ -409,7 +407,7 @@ impl DiskState {
         Ok(())
     }
 
-    /// The disk takes the names in `folder`, and all changes of names before the last of them.
+    /// Syncs the names in `folder`, and all name changes before the last of them.
     fn sync_names(&mut self, folder: &Path) {
         let Some(last) = self.unsynced.iter().rposition(|naming| naming.folder() == Some(folder)) else {
             return;
@@ -424,7 +422,7 @@ impl DiskState {
         }
     }
 
-    /// Frees the memory of files without a name that are not open.
+    /// Frees the memory of unnamed files that are not open.
     fn forget_unnamed(&mut self) {
         let named = self.names.files.values().chain(self.durable.files.values()).copied();
         let linked = self.unsynced.iter().filter_map(|naming| match naming {
@@ -439,7 +437,7 @@ impl DiskState {
         }
     }
 
-    /// What was not synced is kept, lost or torn.
+    /// Keeps, loses or tears unsynced writes.
     pub(crate) fn lose_power(&mut self, random: &mut Random) {
         let mut chance = self.power_loss.as_mut().map_or(Chance::Drawn(random), Chance::Chosen);
         let kept = chance.below(self.unsynced.len() as u32 + 1) as usize;
@@ -464,7 +462,7 @@ impl DiskState {
         fails
     }
 
-    /// A name is about to change.
+    /// Fails a name change at the configured rate.
     fn check_name(&mut self, random: &mut Random) -> io::Result<()> {
         match self.fails(random, self.faults.failed_names_per_million) {
             true => Err(io::Error::other("an error of the simulated disk")),
@@ -473,7 +471,7 @@ impl DiskState {
     }
 }
 
-/// Asks the disk of a host.
+/// Calls `ask` with the disk of a host.
 fn on<R>(host: HostId, ask: impl FnOnce(&mut DiskState, &mut Random) -> R) -> io::Result<R> {
     with(|kernel| {
         let super::Kernel { hosts, random, .. } = kernel;
@@ -482,7 +480,7 @@ fn on<R>(host: HostId, ask: impl FnOnce(&mut DiskState, &mut Random) -> R) -> io
     })
 }
 
-/// A call of the disk of a host by the running thread: an error when its process was killed.
+/// Makes a disk call on a host by the running thread. Fails if the thread's process was killed.
 fn asked_of<R>(
     host: HostId,
     ask: impl FnOnce(&mut DiskState, &mut Random) -> io::Result<R>,
@@ -501,15 +499,15 @@ fn asked_of<R>(
     on(host, ask)?
 }
 
-/// A call of the file system by the running thread.
+/// Makes a file system call by the running thread.
 fn asked<R>(ask: impl FnOnce(&mut DiskState, &mut Random) -> io::Result<R>) -> io::Result<R> {
     asked_of(with(|kernel| kernel.host()), ask)
 }
 
-/// A shorter time passes without another thread's turn.
+/// A time shorter than this passes without a switch to another thread.
 const SHORT_NS: u64 = 20_000;
 
-/// Takes some of the time that is the longest.
+/// Takes a random time of at most `longest_ns`.
 fn take_time(longest_ns: u32) {
     let ns = with(|kernel| {
         let ns = kernel.up_to(longest_ns);
@@ -522,42 +520,42 @@ fn take_time(longest_ns: u32) {
     }
 }
 
-/// Sets what the disk of a host does badly.
+/// Sets the faults of a host's disk.
 pub fn set_disk_faults(host: HostId, faults: DiskFaults) {
     let _no_host = on(host, |disk, _| disk.faults = faults);
 }
 
-/// Calls of the disk of a host that have failed on purpose.
+/// Returns the number of injected failures of a host's disk.
 pub fn disk_failures(host: HostId) -> u64 {
     on(host, |disk, _| disk.failures).unwrap_or_default()
 }
 
-/// Bytes of memory that the contents of a host's files take, those without a name too.
+/// Returns the memory in bytes of the contents of a host's files, including unnamed ones.
 #[cfg(test)]
 pub(super) fn memory_of(host: HostId) -> usize {
     on(host, |disk, _| disk.inodes.iter().map(|inode| inode.data.len() + inode.durable.len()).sum())
         .unwrap_or_default()
 }
 
-/// Calls of the disk of a host so far.
+/// Returns the number of calls to a host's disk so far.
 pub fn disk_calls(host: HostId) -> u64 {
     on(host, |disk, _| disk.calls).unwrap_or_default()
 }
 
-/// Lets a process or the machine end at the call of its disk that comes after so many more, before that call has an effect.
+/// Ends a process or the machine at the disk call that follows `calls` more, before that call takes effect.
 pub fn crash_after_calls(host: HostId, crash: Option<(u64, Crash)>) {
     let _no_host = on(host, |disk, _| {
         disk.crash = crash.map(|(calls, crash)| (disk.calls.saturating_add(calls).saturating_add(1), crash));
     });
 }
 
-/// Sets what a loss of power of a host leaves, instead of drawing it; `None` draws it again. Returns the choices that were made since the
+/// Sets what a power loss of a host leaves, instead of drawing it; `None` draws it again. Returns the choices made since the
 /// last call.
 pub fn set_power_loss(host: HostId, power_loss: Option<PowerLoss>) -> Option<PowerLoss> {
     on(host, |disk, _| std::mem::replace(&mut disk.power_loss, power_loss)).ok().flatten()
 }
 
-/// Turns bits of a file of a host that is without power or whose disk is not in use: `bits` of them, at random places.
+/// Flips `bits` bits at random positions in a file of a host that is without power or does not use its disk.
 pub fn flip_bits(host: HostId, path: &Path, bits: u32) {
     let _no_host = on(host, |disk, random| {
         let Some(inode) = disk.names.files.get(path).and_then(|inode| disk.inodes.get_mut(*inode)) else {
@@ -575,7 +573,7 @@ pub fn flip_bits(host: HostId, path: &Path, bits: u32) {
     });
 }
 
-/// Loses the last so many bytes that were written to a file of a host without power, although they were synced: they are zeros.
+/// Zeroes the last `bytes` written bytes of a file of a host without power, although they were synced.
 pub(crate) fn lose_end(host: HostId, path: &Path, bytes: usize) {
     let _no_host = on(host, |disk, _| {
         let Some(inode) = disk.names.files.get(path).and_then(|inode| disk.inodes.get_mut(*inode)) else {
@@ -589,7 +587,7 @@ pub(crate) fn lose_end(host: HostId, path: &Path, bytes: usize) {
     });
 }
 
-/// The files of a host, with their lengths.
+/// Returns the files of a host with their lengths.
 pub fn files_of(host: HostId) -> Vec<(PathBuf, u64)> {
     let files = on(host, |disk, _| {
         let files = disk.names.files.iter();
@@ -669,7 +667,7 @@ impl DiskFile for SimFile {
         self.asked(|disk, random| {
             let start = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
             let fails = disk.fails(random, disk.faults.failed_writes_per_million);
-            // Some of it is written.
+            // Part of the bytes is written.
             let part = if fails { random.below(bytes.len() as u32) as usize } else { bytes.len() };
             let bytes = bytes.get(..part).unwrap_or(bytes);
             let end = start.saturating_add(bytes.len());
@@ -698,7 +696,7 @@ impl DiskFile for SimFile {
             let fails = disk.fails(random, disk.faults.failed_syncs_per_million);
             let inode = disk.inodes.get_mut(self.inode).ok_or_else(not_found)?;
             if fails {
-                // The system forgets what it could not write, and no later sync reports it.
+                // The system drops what it could not write, and no later sync reports the failure.
                 for written in std::mem::take(&mut inode.unsynced) {
                     if random.below(2) == 0 {
                         inode.harden(written);
@@ -851,7 +849,7 @@ impl Disk for Simulated {
             let all = files.chain(disk.names.folders.keys().map(PathBuf::as_path));
             let mut inside: Vec<PathBuf> =
                 all.filter(|entry| entry.parent() == Some(path)).map(Path::to_path_buf).collect();
-            // In any order.
+            // In random order.
             for at in (1..inside.len()).rev() {
                 inside.swap(at, random.below(at as u32 + 1) as usize);
             }
@@ -886,7 +884,7 @@ impl Disk for Simulated {
                 _ => {}
             }
             disk.check_name(random)?;
-            // In one step: a reader finds the old file or the new one.
+            // Atomic: a reader finds the old file or the new one.
             disk.name(Naming::Rename(from.to_owned(), to.to_owned()));
             Ok(())
         })

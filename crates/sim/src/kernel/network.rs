@@ -1,7 +1,7 @@
 //! The simulated network: datagrams, multicast groups, TCP.
 //!
-//! A datagram goes to each socket that is bound to its address or has joined its group, on its own: what the network does to it is
-//! drawn for each. A TCP connection delivers its bytes in order and once, in pieces that are drawn, or not at all while the link is out.
+//! A datagram goes separately to each socket that is bound to its address or has joined its group; the network's faults are drawn for
+//! each copy. A TCP connection delivers its bytes in order and once, in pieces of random size, or not at all while the link is down.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -22,48 +22,48 @@ use tapeworks_runtime::world::{
 
 use super::{HostId, Kernel, TaskId, Waits, call, until, wait, with};
 
-/// The bytes of the longest datagram of IPv4.
+/// Length of the longest IPv4 datagram in bytes.
 const MOST_BYTES: usize = 65_507;
 
-/// What the network does to the datagrams for an address.
+/// The network's faults for datagrams to an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LinkFaults {
     /// Lost, per million.
     pub lost_per_million: u32,
-    /// Delivered twice, per million.
+    /// Duplicated, per million.
     pub twice_per_million: u32,
-    /// Held back, so that later ones overtake them, per million.
+    /// Delayed so that later ones overtake them, per million.
     pub late_per_million: u32,
-    /// How long at most, in ns.
+    /// Longest delay, in ns.
     pub late_ns: u32,
-    /// Of which another copy comes late, per million.
+    /// With another copy that arrives late, per million.
     #[serde(default)]
     pub copied_late_per_million: u32,
-    /// How late at most, in ns.
+    /// Longest delay of the copy, in ns.
     #[serde(default)]
     pub copied_late_ns: u64,
-    /// Cut, per million.
+    /// Truncated, per million.
     pub cut_per_million: u32,
-    /// Made of random bytes, per million.
+    /// Replaced by random bytes, per million.
     pub garbled_per_million: u32,
-    /// With another session's name, per million: four bytes of it change.
+    /// With four changed bytes in the session name, per million.
     pub renamed_per_million: u32,
-    /// Where these bytes are.
+    /// Offset of these bytes.
     pub renamed_at: u32,
-    /// With a number that is 65,536 or more off, and without its last byte, per million.
+    /// With a sequence number that is off by 65,536 or more and without the last byte, per million.
     #[serde(default)]
     pub misnumbered_per_million: u32,
-    /// Where the byte is in which a bit turns.
+    /// Offset of the byte in which a bit is flipped.
     #[serde(default)]
     pub misnumbered_at: u32,
-    /// With more bytes behind it than a buffer holds, per million.
+    /// With more trailing bytes than a buffer holds, per million.
     #[serde(default)]
     pub padded_per_million: u32,
-    /// The shortest time on the way, in ns.
+    /// Shortest transit time, in ns.
     pub least_ns: u32,
-    /// What is added to it at most, in ns. Less than the time between two datagrams keeps them in order.
+    /// Maximum jitter added to it, in ns. Below the time between two datagrams, it preserves their order.
     pub jitter_ns: u32,
-    /// All are lost before this time of the simulation.
+    /// All datagrams are lost before this simulation time.
     pub out_until_ns: u64,
 }
 
@@ -91,7 +91,7 @@ impl Default for LinkFaults {
 }
 
 impl LinkFaults {
-    /// Whether some datagrams say what was not sent.
+    /// Returns whether some datagrams arrive with contents that were not sent.
     pub(crate) fn damages(&self) -> bool {
         let Self { cut_per_million, garbled_per_million, renamed_per_million, .. } = *self;
         [cut_per_million, garbled_per_million, renamed_per_million, self.misnumbered_per_million] != [0; 4]
@@ -101,38 +101,38 @@ impl LinkFaults {
 /// What the network did to the datagrams for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounts {
-    /// Sent to it.
+    /// Sent to the address.
     pub sent: u64,
-    /// Lost on the way, once for each receiver.
+    /// Lost in transit, counted per receiver.
     pub lost: u64,
     /// Delivered twice.
     pub twice: u64,
-    /// Copies that come late.
+    /// Late copies.
     pub late_copies: u64,
-    /// Held back.
+    /// Delayed.
     pub late: u64,
-    /// Cut or garbled.
+    /// Truncated or garbled.
     pub damaged: u64,
     /// Dropped because a receiver's buffer was full.
     pub overflowed: u64,
-    /// Put into a receiver's buffer.
+    /// Queued in a receiver's buffer.
     pub arrived: u64,
 }
 
-/// What TCP does.
+/// The behavior and faults of TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TcpFaults {
-    /// Bytes that a side may send ahead of the other's reading.
+    /// Bytes that a side may send before the other reads them.
     pub window: u32,
-    /// The longest piece that is delivered at once.
+    /// Largest piece delivered at once, in bytes.
     pub piece: u32,
-    /// The shortest time on the way, in ns.
+    /// Shortest transit time, in ns.
     pub least_ns: u32,
-    /// What is added to it at most, in ns.
+    /// Maximum jitter added to it, in ns.
     pub jitter_ns: u32,
-    /// Connections that are reset at a write, per million.
+    /// Writes that reset the connection, per million.
     pub reset_per_million: u32,
-    /// Nothing is delivered before this time of the simulation.
+    /// Nothing is delivered before this simulation time.
     pub out_until_ns: u64,
 }
 
@@ -153,11 +153,11 @@ impl Default for TcpFaults {
 struct Datagram {
     from: SocketAddr,
     bytes: Rc<[u8]>,
-    /// Of the receiving host's clock, in ns since the epoch.
+    /// By the receiving host's clock, in ns since the epoch.
     received_ns: u64,
 }
 
-/// What a socket is watched by.
+/// The poll that watches a socket.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     poll: usize,
@@ -173,11 +173,11 @@ struct Udp {
     dropped: u64,
 }
 
-/// What the kernel accounts for a datagram besides its bytes.
+/// Bytes that the kernel charges for a datagram besides its contents.
 const OVERHEAD: usize = 256;
 
 impl Udp {
-    /// `false` when there is no room.
+    /// Queues a datagram. Returns `false` if there is no room.
     fn push(&mut self, datagram: Datagram) -> bool {
         let length = datagram.bytes.len() + OVERHEAD;
         let has_room = self.bytes + length <= self.room;
@@ -202,18 +202,18 @@ struct Connection {
     peer: Option<usize>,
     remote: SocketAddr,
     received: VecDeque<u8>,
-    /// The other side sends no more.
+    /// The other side has stopped sending.
     is_ended: bool,
     is_reset: bool,
-    /// This side sends no more.
+    /// This side has stopped sending.
     is_shut: bool,
-    /// Bytes on their way to this side.
+    /// Bytes in transit to this side.
     coming: usize,
-    /// When the last of them arrives.
+    /// Arrival time of the last of them.
     last_ns: u64,
     /// A write found no room.
     is_blocked: bool,
-    /// Bytes sent since the other side vanished; nobody acknowledges them.
+    /// Bytes sent since the other side vanished, which nobody acknowledges.
     unacknowledged: usize,
 }
 
@@ -235,7 +235,7 @@ struct Socket {
 
 #[derive(Debug, Default)]
 struct PollState {
-    /// What is reported at the next look, by its token.
+    /// Events for the next poll, by token.
     pending: Vec<Ready>,
     waker: Option<Token>,
     waiter: Option<TaskId>,
@@ -256,20 +256,20 @@ impl PollState {
     }
 }
 
-/// What is at an address, and what the network does to the datagrams for it.
+/// The sockets at an address, and the network's faults for its datagrams.
 #[derive(Default)]
 struct Place {
-    /// Sockets that datagrams for it go to.
+    /// Sockets that receive its datagrams.
     bound: Vec<usize>,
     link: Option<LinkFaults>,
     counts: LinkCounts,
 }
 
-/// An address, by its place in [`Network::places`].
+/// An address, by its index in [`Network::places`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PlaceId(usize);
 
-/// What happens on the network at a time.
+/// A timed event of the network.
 #[derive(Debug)]
 pub(crate) enum NetworkEvent {
     Arrives { socket: usize, from: SocketAddr, bytes: Rc<[u8]>, to: PlaceId },
@@ -280,19 +280,18 @@ pub(crate) enum NetworkEvent {
     Room { socket: usize },
 }
 
-/// What a datagram does.
+/// A step of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It is sent, and the network has not done anything to it yet.
+    /// It was sent, and the network has not touched it yet.
     Sent,
     /// A process has taken it from a socket.
     Taken,
 }
 
-/// Sees each datagram: what it does, the time of the simulation in ns, the addresses that it was sent from and to, the bytes.
+/// Sees each datagram: its step, the simulation time in ns, its source and destination, and its bytes.
 pub type Tap = Box<dyn FnMut(Step, u64, SocketAddr, SocketAddr, &[u8])>;
 
-/// All sockets.
 #[derive(Default)]
 pub(crate) struct Network {
     sockets: Vec<Option<Socket>>,
@@ -301,7 +300,7 @@ pub(crate) struct Network {
     places: Vec<Place>,
     by_address: FxHashMap<SocketAddr, PlaceId>,
     pub(crate) tcp: TcpFaults,
-    /// Where connections are refused though a server listens.
+    /// Addresses that refuse connections although a server listens.
     refusing: BTreeSet<SocketAddr>,
     next_port: u16,
     tap: Option<Tap>,
@@ -342,7 +341,7 @@ impl Network {
         }
     }
 
-    /// What happens to datagrams between these: of a server, to what it is sent and to what it answers.
+    /// Returns the faults for datagrams between these addresses. A server's faults apply both to requests and to its answers.
     fn faults(&self, PlaceId(to): PlaceId, from: SocketAddr) -> LinkFaults {
         let link = |place: usize| self.places.get(place).and_then(|place| place.link);
         let of_sender = || self.by_address.get(&from).and_then(|PlaceId(from)| link(*from));
@@ -359,7 +358,7 @@ impl Network {
         self.next_port
     }
 
-    /// The sockets of a host that has lost its power: nobody hears of it.
+    /// Removes the sockets of a host that has lost power, without notifying their peers.
     pub(crate) fn vanish(&mut self, host: HostId) {
         for (id, place) in self.sockets.iter_mut().enumerate() {
             if place.as_ref().is_some_and(|socket| socket.host == host) {
@@ -374,7 +373,7 @@ fn invalid() -> io::Error {
     io::Error::other("the socket is gone")
 }
 
-/// A local address: with the host's own where none is named, and a free port.
+/// Completes a local address: fills in the host's own IP address and a free port if they are unspecified.
 fn local(kernel: &mut Kernel, wanted: SocketAddr) -> SocketAddr {
     let own = kernel.hosts.get(kernel.host().0).map_or(Ipv4Addr::LOCALHOST, |host| host.address);
     let ip =
@@ -383,7 +382,7 @@ fn local(kernel: &mut Kernel, wanted: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
-/// An address as the sender's host understands it.
+/// Resolves an address from the sender's host.
 fn remote(kernel: &Kernel, to: SocketAddr) -> SocketAddr {
     let own = kernel.hosts.get(kernel.host().0).map_or(Ipv4Addr::LOCALHOST, |host| host.address);
     if to.ip().is_loopback() || to.ip().is_unspecified() {
@@ -394,7 +393,7 @@ fn remote(kernel: &Kernel, to: SocketAddr) -> SocketAddr {
 }
 
 impl Kernel {
-    /// Something may be read of a socket, or written to it.
+    /// Reports that a socket has become readable or writable.
     fn report(&mut self, id: usize, is_readable: bool, is_writable: bool) {
         let Some(socket) = self.network.socket(id) else { return };
         let waiter = socket.waiter.take();
@@ -424,7 +423,7 @@ impl Kernel {
         }
         let host = self.host();
         let udp = Udp { queue: VecDeque::new(), bytes: 0, room, dropped: 0 };
-        // A socket of a group sends from an address of its host.
+        // A group's socket sends from its host's address.
         let local = if is_group {
             local(self, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port()))
         } else {
@@ -513,7 +512,7 @@ impl Kernel {
         }
     }
 
-    /// When what is sent now arrives at a connection's side: behind all that was sent before.
+    /// Returns when bytes sent now arrive at a connection's side: after everything sent before.
     fn arrival_ns(&mut self, at: usize) -> u64 {
         let TcpFaults { least_ns, jitter_ns, out_until_ns, .. } = self.network.tcp;
         let ns = self.now_ns.max(out_until_ns) + u64::from(least_ns) + self.up_to(jitter_ns);
@@ -522,7 +521,7 @@ impl Kernel {
         connection.last_ns
     }
 
-    /// Sends what fits of these bytes.
+    /// Sends as many of these bytes as fit.
     fn send_bytes(&mut self, id: usize, bytes: &[u8]) -> io::Result<usize> {
         let TcpFaults { window, piece, reset_per_million, .. } = self.network.tcp;
         let is_reset_now = self.random.chance(reset_per_million);
@@ -561,8 +560,8 @@ impl Kernel {
         Ok(taken.len())
     }
 
-    /// Writes to a connection whose other side no longer exists. The first bytes trigger a reset, which arrives once the machine can be
-    /// reached; until then only a window of bytes is accepted.
+    /// Writes to a connection whose other side no longer exists. The first bytes trigger a reset, which arrives once the
+    /// machine is reachable; until then only a window of bytes is accepted.
     fn send_to_nobody(&mut self, id: usize, length: usize) -> io::Result<usize> {
         let window = self.network.tcp.window as usize;
         let Some(connection) = self.network.connection(id) else { return Err(invalid()) };
@@ -604,7 +603,7 @@ impl Kernel {
         Ok(length)
     }
 
-    /// This side sends no more.
+    /// Stops sending from this side.
     fn shut(&mut self, id: usize) {
         let Some(connection) = self.network.connection(id).filter(|connection| !connection.is_shut) else {
             return;
@@ -624,7 +623,7 @@ impl Kernel {
             Kind::Connection(Connection { peer, received, is_shut, .. }) => {
                 let Some(peer) = peer else { return };
                 let at_ns = self.arrival_ns(peer);
-                // Unread bytes make a close a reset.
+                // Closing with unread bytes resets the connection.
                 if !received.is_empty() {
                     self.push_network(at_ns, NetworkEvent::Reset { socket: peer });
                 } else if !is_shut {
@@ -642,7 +641,7 @@ impl Kernel {
     }
 }
 
-/// Something happens on the network.
+/// Handles a network event.
 pub(crate) fn take(kernel: &mut Kernel, event: NetworkEvent) {
     match event {
         NetworkEvent::Arrives { socket, from, bytes, to } => {
@@ -692,7 +691,7 @@ pub(crate) fn take(kernel: &mut Kernel, event: NetworkEvent) {
     }
 }
 
-/// Sets what the network does to the datagrams for an address.
+/// Sets the network's faults for datagrams to an address.
 pub fn set_link(to: SocketAddr, faults: LinkFaults) {
     with(|kernel| {
         if let Some(place) = kernel.network.place(to) {
@@ -701,7 +700,7 @@ pub fn set_link(to: SocketAddr, faults: LinkFaults) {
     });
 }
 
-/// What the network did to the datagrams for an address.
+/// Returns what the network did to the datagrams for an address.
 pub fn link_counts(to: SocketAddr) -> LinkCounts {
     with(|kernel| kernel.network.place(to).map(|place| place.counts).unwrap_or_default())
 }
@@ -714,12 +713,12 @@ pub fn set_refusing(address: SocketAddr, is_refusing: bool) {
     });
 }
 
-/// Sets what TCP does.
+/// Sets the behavior and faults of TCP.
 pub fn set_tcp(faults: TcpFaults) {
     with(|kernel| kernel.network.tcp = faults);
 }
 
-/// Sets what sees each datagram.
+/// Sets the tap, which sees each datagram.
 pub fn set_tap(tap: Tap) {
     with(|kernel| kernel.network.tap = Some(tap));
 }
@@ -739,7 +738,6 @@ impl Owned {
         with(|kernel| kernel.network.socket(self.0).map(|socket| socket.local).ok_or_else(invalid))
     }
 
-    /// Sends a datagram.
     fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
         if !call() {
             return Err(invalid());
@@ -753,7 +751,7 @@ impl Owned {
         with(|kernel| {
             let socket = kernel.network.socket(self.0).ok_or_else(invalid)?;
             socket.watch = Some(Watch { poll: poll.0, token, interest });
-            // What is there already is reported.
+            // Report what is already available.
             let (is_readable, is_writable) = match &socket.kind {
                 Kind::Udp(udp) => (!udp.queue.is_empty(), true),
                 Kind::Listener(waiting) => (!waiting.is_empty(), false),
@@ -775,7 +773,7 @@ impl Owned {
     }
 }
 
-/// Waits until something happens to a socket; `false` at the end of the time.
+/// Waits until something happens to a socket. Returns `false` at the deadline.
 fn wait_for(socket: usize, until_ns: Option<u64>) -> bool {
     let may_wait = with(|kernel| {
         let current = kernel.current();
@@ -884,7 +882,7 @@ pub struct SimReceiver {
     link_type: LinkType,
 }
 
-/// A socket's buffer where none is named, in bytes.
+/// Default size of a socket's buffer, in bytes.
 const BUFFER: usize = 212_992;
 
 impl DatagramReceiver for SimReceiver {
@@ -1069,7 +1067,7 @@ impl Listener<SimStream> for SimListener {
     }
 }
 
-/// A connection that never blocks.
+/// A non-blocking connection.
 #[derive(Debug)]
 pub struct SimStream {
     socket: Owned,
@@ -1128,7 +1126,7 @@ impl Stream for SimStream {
     }
 }
 
-/// A connection to the listener at an address: its socket, and when the first bytes can come back.
+/// Connects to the listener at an address. Returns the socket, and when the first bytes can come back.
 fn join(address: SocketAddr) -> io::Result<(usize, u64)> {
     with(|kernel| {
         let address = remote(kernel, address);
@@ -1169,7 +1167,7 @@ fn join(address: SocketAddr) -> io::Result<(usize, u64)> {
     })
 }
 
-/// A connection of a client that waits.
+/// A blocking connection, for a client.
 #[derive(Debug)]
 pub struct SimBlockingStream {
     socket: Owned,
@@ -1177,7 +1175,7 @@ pub struct SimBlockingStream {
 }
 
 impl SimBlockingStream {
-    /// Tries until it does not block, or the time is over.
+    /// Retries until the call does not block, or the deadline passes.
     fn blocking<R>(
         &self,
         limit: usize,
@@ -1253,7 +1251,7 @@ impl Write for SimBlockingStream {
     }
 }
 
-/// There are no frames: lines are sockets.
+/// The simulation has no frames: lines are sockets.
 #[derive(Debug)]
 pub enum SimFrames {}
 

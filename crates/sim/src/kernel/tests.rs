@@ -1,4 +1,4 @@
-//! Threads, channels, parking, polls, kills and power losses of the kernel itself.
+//! Tests of the kernel: threads, channels, parking, polls, kills and power losses.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ fn options(seed: u64) -> RunOptions {
     RunOptions { seed, epoch_ns: 1_763_130_600_000_000_000, schedule: Schedule::default(), keeps_trace: true }
 }
 
-/// Runs `main` with this seed, and returns what it left in the log.
+/// Runs `main` with this seed. Returns the lines that it logged.
 fn logged(seed: u64, main: impl FnOnce(&dyn Fn(String)) + Send + 'static) -> (Vec<String>, Ended) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let its = Arc::clone(&log);
@@ -65,7 +65,7 @@ fn threads_take_turns_and_equal_seeds_give_equal_runs() {
 fn a_lost_wake_up_leaves_a_simulation_without_events() {
     let (_, ended) = logged(1, |_| {
         let (_to, from) = W::channel::<u8>();
-        // Nobody sends, and nobody goes.
+        // No sender sends, and none is dropped.
         let _never = from.recv();
     });
     assert!(ended.is_stuck);
@@ -98,7 +98,7 @@ fn a_killed_process_is_unwound_and_its_calls_have_no_effect() {
 
     impl Drop for Guard {
         fn drop(&mut self) {
-            // What a program does when it ends: the killed one does none of it.
+            // What a program does when it ends. A killed program does none of it.
             W::sleep(Duration::from_secs(100));
             assert!(W::open(Path::new("/left"), Access::Create).is_err());
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +215,7 @@ fn a_waker_ends_the_wait_of_a_poll() {
     assert_eq!(log, ["1 [7]"]);
 }
 
-/// Writes two files: one by the rules, the other without a sync before it gets its name. Then the power goes.
+/// Writes two files, one correctly and one without a sync before it gets its name, and then cuts the power.
 fn after_power_loss(seed: u64) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let left = Arc::new(Mutex::new((None, None)));
     let its = Arc::clone(&left);

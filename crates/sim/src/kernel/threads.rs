@@ -6,11 +6,11 @@ use tapeworks_runtime::world::{ThreadHandle, Unpark};
 
 use super::{TaskId, Waits, wait, with};
 
-/// A handle on a simulated thread.
+/// A handle to a simulated thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SimThread(Option<TaskId>);
 
-/// The running thread.
+/// Returns the running thread.
 pub(crate) fn current() -> SimThread {
     SimThread(with(|kernel| kernel.current()))
 }
@@ -35,7 +35,7 @@ impl<T> std::fmt::Debug for SimHandle<T> {
     }
 }
 
-/// Starts a thread; `None` when the process was killed.
+/// Starts a thread; `None` if the process was killed.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -72,7 +72,7 @@ impl<T: Send + 'static> ThreadHandle<T> for SimHandle<T> {
     }
 }
 
-/// Waits until the running thread is unparked, or the time is over.
+/// Waits until the running thread is unparked or the deadline passes.
 pub(crate) fn park(until_ns: u64) {
     if with(super::Kernel::take_permit) {
         return;

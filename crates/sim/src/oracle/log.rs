@@ -1,12 +1,12 @@
-//! A list that only grows, or loses its end: no entry moves when it grows.
+//! A list that grows, or is truncated, without moving its entries.
 
-/// Entries that are stored together.
+/// Entries per chunk.
 const CHUNK: usize = 4_096;
 
-/// A list in pieces of equal size.
+/// A list in chunks of equal size.
 #[derive(Debug)]
 pub(super) struct Log<T> {
-    /// All but the last are full.
+    /// All chunks but the last are full.
     chunks: Vec<Vec<T>>,
 }
 
@@ -40,7 +40,7 @@ impl<T> Log<T> {
         self.chunks.last()?.last()
     }
 
-    /// Keeps the first entries.
+    /// Keeps the first `length` entries.
     pub(super) fn truncate(&mut self, length: usize) {
         if length >= self.len() {
             return;
@@ -51,16 +51,16 @@ impl<T> Log<T> {
         }
     }
 
-    /// The entries from this place on.
+    /// Iterates over the entries starting at `place`.
     pub(super) fn iter_from(&self, place: usize) -> impl Iterator<Item = &T> {
         let chunks = self.chunks.get(place / CHUNK..).unwrap_or_default();
         chunks.iter().flatten().skip(place % CHUNK)
     }
 
-    /// The first place whose entry is not `before`: those before are in front of all others.
+    /// Returns the first position whose entry is not `before`. All entries that are `before` must precede the others.
     pub(super) fn partition_point(&self, before: impl Fn(&T) -> bool) -> usize {
         let full = self.chunks.partition_point(|chunk| chunk.last().is_some_and(&before));
-        // The last piece may be whole before it, and not full.
+        // All of the last chunk may be `before`, even if it is not full.
         self.chunks.get(full).map_or(self.len(), |chunk| full * CHUNK + chunk.partition_point(before))
     }
 }

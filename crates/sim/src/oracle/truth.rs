@@ -1,7 +1,8 @@
 //! What a venue really sent on one channel: its sessions, one after the other.
 //!
-//! A venue that restarts numbers its messages from 1, under a new name or under the old one. So a message has a session, by its place
-//! among the channel's, and a number. Each session has an engine and books of its own: nothing of the one before is left.
+//! A venue that restarts numbers its messages from 1, under a new name or the old one. A message is therefore identified by
+//! its session, as an index in the channel's sessions, and its number. Each session has a separate engine and books; nothing
+//! carries over from the previous session.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
@@ -16,17 +17,17 @@ use tapeworks_time::Nanos;
 use super::log::Log;
 use super::{Essence, Names, Sums, is_of_message};
 
-/// What one channel really is.
+/// The truth about one channel.
 pub(super) struct Truth {
     options: EngineOptions,
     transport: Option<TransportKind>,
-    /// In the order in which they began; the last one runs.
+    /// In the order in which they began; the last one is current.
     pub(super) sessions: Vec<SessionTruth>,
-    /// By the hash of a packet: its session, and the number behind its last message.
+    /// The session of each packet, by the packet's hash, and the number after its last message.
     packets: FxHashMap<u64, (usize, u64)>,
-    /// Answers are compared with what was sent.
+    /// Whether answers are compared with what was sent.
     pub(super) keeps_messages: bool,
-    /// The second of a time may be another one behind missing messages.
+    /// Whether the second of a time may be wrong after missing messages.
     pub(super) guesses_seconds: bool,
 }
 
@@ -49,7 +50,7 @@ impl Truth {
         }
     }
 
-    /// A packet as the venue sends it on line A, where numbers go back only when a session begins.
+    /// Takes a packet as the venue sends it on line A, where numbers decrease only when a session begins.
     pub(super) fn packet(&mut self, now: Nanos, received: Nanos, payload: &[u8]) {
         let Some(header) = self.transport.and_then(|transport| transport.header(payload).ok()) else {
             return;
@@ -73,7 +74,7 @@ impl Truth {
         }
     }
 
-    /// The plant takes a packet of one of the lines, as it was sent or damaged.
+    /// Takes a packet that the plant takes from a line, as sent or damaged.
     pub(super) fn takes(&mut self, now: Nanos, payload: &[u8]) {
         let Some((session, end)) = self.packets.get(&hash_of(payload)) else { return };
         let Some(session) = self.sessions.get_mut(*session) else { return };
@@ -82,12 +83,12 @@ impl Truth {
         }
     }
 
-    /// A retransmission server answers: what it says is compared with what was sent.
+    /// Takes an answer of a retransmission server, and compares it with what was sent.
     pub(super) fn answers(&mut self, payload: &[u8]) {
         let Some(transport) = self.transport else { return };
         let Ok(header) = transport.header(payload) else { return };
-        // Of sessions with one name the server answers for the last. If the plant has not seen that one begin, because its numbers went on
-        // beyond those that it knew, the answers were requested for the session before.
+        // The server answers for the last of several sessions with one name. If the plant has not noticed that session's start,
+        // because its numbers continued beyond those that the plant knew, it requested the answers for the previous session.
         let mut begins_beyond = u64::MAX;
         for session in self.sessions.iter_mut().rev().filter(|session| session.name == header.session) {
             if session.heard(Nanos(u64::MAX)) > begins_beyond {
@@ -103,30 +104,30 @@ impl Truth {
         }
     }
 
-    /// What an earlier life of the plant has taken does not count.
+    /// Forgets what an earlier run of the plant has taken.
     pub(super) fn plant_starts(&mut self) {
         self.sessions.iter_mut().for_each(|session| session.heard.clear());
     }
 
-    /// How many messages were sent, over all sessions.
+    /// Returns how many messages were sent, over all sessions.
     pub(super) fn sent(&self) -> u64 {
         self.sessions.iter().map(SessionTruth::sent).sum()
     }
 
-    /// A later session than this one, of the same name, that has this event.
+    /// Returns a later session with the same name that has this event.
     pub(super) fn session_like(&self, session: usize, is: &Essence) -> Option<usize> {
         let name = self.sessions.get(session)?.name;
         let rest = self.sessions.iter().enumerate().skip(session + 1);
         rest.filter(|(_, later)| later.name == name).find(|(_, later)| later.has(is)).map(|(at, _)| at)
     }
 
-    /// The sessions after this one that have this event too.
+    /// Returns the sessions after this one that also have this event.
     pub(super) fn later_with(&self, session: usize, is: &Essence) -> Vec<usize> {
         let later = self.sessions.iter().enumerate().skip(session + 1);
         later.filter(|(_, later)| later.has(is)).map(|(at, _)| at).collect()
     }
 
-    /// What was sent, and what is wrong with it.
+    /// Returns what was sent, and counts what is wrong with it.
     pub(super) fn sums(&mut self) -> Sums {
         let mut sums = Sums { sessions: self.sessions.len() as u64, ..Sums::default() };
         for session in &mut self.sessions {
@@ -142,15 +143,15 @@ impl Truth {
         sums
     }
 
-    /// Whether the last session is one that was begun anew under the same name, and too short for a plant to notice: that takes the time
-    /// of silence, and as long again where the numbers are not the first ones.
+    /// Returns whether the last session restarted under the same name and is too short for a plant to notice. A plant needs
+    /// one silence, and another one if the numbers are not the first ones; this allows three.
     pub(super) fn is_last_too_short(&self) -> bool {
         let [.., before, last] = self.sessions.as_slice() else { return false };
         let silence_ns = self.options.channels.first().map_or(0, |channel| channel.arbiter.silence_ns);
         before.name == last.name && last.last.since(last.began) < 3 * silence_ns
     }
 
-    /// The first session from `from` on that has this event, or in which an answer brought garbage for its message.
+    /// Returns the first session, starting at `from`, that has this event, or in which an answer delivered garbage for its message.
     pub(super) fn session_of(&self, from: usize, is: &Essence) -> Option<usize> {
         let first = |may_be: fn(&SessionTruth, &Essence) -> bool| {
             let mut sessions = self.sessions.iter().enumerate().skip(from);
@@ -164,36 +165,36 @@ impl Truth {
 /// A session of a channel.
 pub(super) struct SessionTruth {
     pub(super) name: SessionId,
-    /// When its first packet was sent, and the last.
+    /// Times at which its first and last packet were sent.
     began: Nanos,
     last: Nanos,
-    /// The number of the next message.
+    /// Number of the next message.
     next: u64,
     engine: Engine,
     pub(super) market: MarketStage,
     names: Names,
-    /// Events that the books do not have yet, in order.
+    /// Events not yet applied to the books, in order.
     pending: VecDeque<Event>,
-    /// The books have the messages up to this one.
+    /// The books include the messages up to this one.
     pub(super) at: u64,
     /// All events of messages, in order.
     pub(super) all: Log<Essence>,
     events: Vec<Event>,
     /// The symbols of `all`.
     named: Names,
-    /// The hash of each message, where they are kept.
+    /// Hash of each message, if messages are kept.
     messages: FxHashMap<u64, u64>,
-    /// Messages that an answer brought as something else.
+    /// Messages that an answer delivered with other contents.
     pub(super) spoiled: BTreeSet<u64>,
-    /// Messages of a known type that cannot be read: a plant names them as missing.
+    /// Unreadable messages of a known type, which a plant reports as missing.
     pub(super) unreadable: BTreeSet<u64>,
-    /// Orders with their symbol and what is left of them, counted without the shipped books.
+    /// Orders with their symbol and open size, counted without the shipped books.
     orders: FxHashMap<u64, (Symbol, u32)>,
-    /// The first message that executes or cancels more than an order of the symbol has.
+    /// First message that executes or cancels more than an order of the symbol has.
     pub(super) overfilled: FxHashMap<Symbol, u64>,
-    /// The messages that contradict the venue's names, ascending.
+    /// Messages that contradict the venue's names, in ascending order.
     pub(super) contradicted: Vec<u64>,
-    /// What the running plant knows to have been sent: from this time on, the messages before this number.
+    /// What the running plant knows to have been sent: from each time on, the messages before the number.
     heard: Vec<(Nanos, u64)>,
 }
 
@@ -222,7 +223,7 @@ impl SessionTruth {
         }
     }
 
-    /// The running plant knew at this time that the messages before this number had been sent.
+    /// Returns the number of the message after the last one that the running plant knew of at this time.
     pub(super) fn heard(&self, until: Nanos) -> u64 {
         let known = self.heard.iter().rev().find(|(at, _)| *at <= until);
         known.map_or(0, |(_, end)| *end)
@@ -253,7 +254,7 @@ impl SessionTruth {
         self.events = events;
     }
 
-    /// Follows what is left of an order.
+    /// Tracks the open size of an order.
     fn count_order(&mut self, event: &Event) {
         match event.kind {
             EventKind::Add => {
@@ -283,7 +284,7 @@ impl SessionTruth {
         }
     }
 
-    /// Brings the books to the message numbered `sequence`.
+    /// Advances the books to message `sequence`.
     pub(super) fn advance(&mut self, sequence: u64) {
         while let Some(event) = self.pending.front() {
             if event.channel_sequence > sequence {
@@ -296,7 +297,7 @@ impl SessionTruth {
         self.at = self.at.max(sequence);
     }
 
-    /// The place behind the events of the messages before this one.
+    /// Returns the position after the events of the messages before `sequence`.
     pub(super) fn place_of(&self, sequence: u64) -> usize {
         self.all.partition_point(|essence| essence.sequence < sequence)
     }
@@ -306,7 +307,7 @@ impl SessionTruth {
         rest.take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is, false))
     }
 
-    /// The number of the next message.
+    /// Returns the number of the next message.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }

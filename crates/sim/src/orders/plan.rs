@@ -1,38 +1,38 @@
-//! What a run with orders is made of: drawn from a seed, or read from a file.
+//! The plan of a run with orders: drawn from a seed, or read from a file.
 
 use serde::{Deserialize, Serialize};
 use tapeworks_exchange::orders::{OrderFaults, PartitionHalt};
 use tapeworks_exchange::random::Random;
 
-/// Faults of a drawn run, one after the other.
+/// Number of faults in a drawn run, one after the other.
 const FAULTS: usize = 10;
 
-/// A run with orders.
+/// The plan of a run with orders.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderPlan {
-    /// All that is not written here.
+    /// The seed of everything that the plan does not state.
     pub seed: u64,
-    /// What the gateway and the exchange speak.
+    /// The protocol between gateway and exchange.
     pub venue: VenueProtocol,
-    /// The gateway sends so many requests per second to a native exchange; 0: as fast as it can.
+    /// Requests per second that the gateway sends to a native exchange; 0: no limit.
     pub throttle: u64,
-    /// Requests that wait for the throttle.
+    /// Requests that may wait for the throttle.
     pub queue: u64,
-    /// Missed reports that a native exchange sends for each request.
+    /// Missed reports that a native exchange sends per request.
     pub reports_per_request: u32,
-    /// How often the gateway's store is synced, in ms; `None`: before anything is sent. Then its machine loses power at the end of the run, and
-    /// at no other time.
+    /// Interval at which the gateway's store is synced, in ms; `None`: before anything is sent. With an interval, the gateway's
+    /// machine loses power at the end of the run, and at no other time.
     pub sync_every_ms: Option<u32>,
-    /// The exchange's store is synced before anything is sent. Else its machine never loses power.
+    /// Whether the exchange's store is synced before anything is sent. If not, its machine never loses power.
     pub exchange_syncs: bool,
-    /// What the exchange does wrong.
+    /// The faults that the exchange injects.
     pub script: ScriptPlan,
-    /// What fails, in this order.
+    /// The faults of the run, in order.
     pub faults: Vec<OrderFault>,
 }
 
-/// What is spoken between gateway and exchange.
+/// The protocol between gateway and exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum VenueProtocol {
     /// The Millennium native protocol.
@@ -42,90 +42,90 @@ pub enum VenueProtocol {
     Ouch,
 }
 
-/// What an exchange does wrong, of a million messages.
+/// Faults that an exchange injects, per million messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptPlan {
-    /// New orders that it rejects.
+    /// New orders rejected.
     pub rejects_per_million: u32,
-    /// Reports that it delays.
+    /// Reports delayed.
     pub delays_per_million: u32,
-    /// The longest delay, in us.
+    /// Longest delay, in us.
     pub longest_delay_us: u32,
-    /// Reports that it numbers and does not send; of a native exchange.
+    /// Reports numbered but not sent; native exchanges only.
     pub gaps_per_million: u32,
-    /// Reports behind random bytes; of a native exchange.
+    /// Reports preceded by random bytes; native exchanges only.
     pub garbage_per_million: u32,
-    /// It drops the connection at each so-manieth message; 0: never.
+    /// The connection is dropped at every n-th message; 0: never.
     pub drop_every: u32,
-    /// Partition 1 is halted at the message of this number; 0: never.
+    /// Number of the message at which partition 1 is halted; 0: never.
     pub halted_at: u32,
-    /// How long, in ms.
+    /// Duration of the halt, in ms.
     pub halted_ms: u32,
-    /// Reports that it repeats under the next number.
+    /// Reports repeated under the next number.
     #[serde(default)]
     pub repeats_per_million: u32,
-    /// Reports beside which it invents one.
+    /// Reports accompanied by an invented one.
     #[serde(default)]
     pub inventions_per_million: u32,
-    /// Reports that it withholds, beyond the first requests.
+    /// Reports withheld beyond the first requests.
     #[serde(default)]
     pub withheld_per_million: u32,
-    /// Reports that change places with the next one.
+    /// Reports swapped with the next one.
     #[serde(default)]
     pub reorders_per_million: u32,
-    /// Reports before which it sends a garbled copy.
+    /// Reports preceded by a garbled copy.
     #[serde(default)]
     pub garbled_per_million: u32,
-    /// The message from which on it does nothing wrong any more; 0: never.
+    /// Number of the message from which on no fault is injected; 0: faults never stop.
     #[serde(default)]
     pub until_message: u32,
 }
 
-/// A fault, and how long nothing fails before it.
+/// A fault, preceded by a time without faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderFault {
-    /// From the end of the one before, in us.
+    /// Time since the end of the previous fault, in us.
     pub after_us: u32,
     /// The fault.
     pub what: OrderWhat,
 }
 
-/// What fails.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum OrderWhat {
     /// Processes end.
     Crash(OrderCrash),
-    /// TCP comes in pieces of a few bytes, and breaks.
+    /// TCP delivers pieces of a few bytes, and connections break.
     Tcp {
-        /// Bytes of a piece.
+        /// Bytes per piece.
         piece: u32,
-        /// Connections that break at a write, of a million.
+        /// Writes that break the connection, per million.
         reset_per_million: u32,
-        /// For how long.
+        /// Duration in ms.
         length_ms: u32,
     },
-    /// TCP brings nothing.
+    /// TCP delivers nothing.
     Stand {
-        /// For how long.
+        /// Duration in ms.
         length_ms: u32,
     },
     /// The gateway's clock is wrong.
     Clock {
-        /// By so much.
+        /// Offset in seconds.
         ahead_s: i32,
     },
-    /// The gateway's disk takes nothing, or not each write.
+    /// The gateway's disk rejects all writes, or some.
     Disk {
-        /// It is full; else each second write fails.
+        /// Whether the disk is full; otherwise every other write fails, on average.
         is_full: bool,
-        /// For how long.
+        /// Duration in ms.
         length_ms: u32,
     },
 }
 
-/// Processes end, and are back later.
+/// Processes end and restart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderCrash {
@@ -133,21 +133,21 @@ pub struct OrderCrash {
     pub exchange: Option<Power>,
     /// The gateway.
     pub gateway: Option<Power>,
-    /// When they are back.
+    /// Time until they restart, in ms.
     pub back_after_ms: u32,
 }
 
-/// What a machine does when a process of it ends.
+/// What happens to the machine of a process that ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Power {
-    /// It runs: only the process ends.
+    /// The machine keeps running; only the process ends.
     Kept,
-    /// It ends too, with what its disk has not synced.
+    /// The machine loses power, and with it the unsynced data of its disk.
     Lost,
 }
 
 impl OrderPlan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x4f72_6465_7273);
@@ -196,7 +196,7 @@ impl OrderPlan {
         }
     }
 
-    /// The faults as the exchange's options have them.
+    /// Returns the faults as options of the exchange.
     pub(super) fn exchange_faults(&self) -> OrderFaults {
         let script = self.script;
         let halt = PartitionHalt {
@@ -224,7 +224,7 @@ impl OrderPlan {
 }
 
 impl ScriptPlan {
-    /// Half of all exchanges do nothing wrong.
+    /// Draws a script. Half of all exchanges inject no faults.
     fn draw(random: &mut Random, venue: VenueProtocol) -> Self {
         let is_native = venue == VenueProtocol::Native;
         if random.below(2) == 0 {
@@ -244,7 +244,7 @@ impl ScriptPlan {
         }
     }
 
-    /// Misreports, until a message that each run comes to.
+    /// Draws misreports, up to a message that every run reaches.
     fn draw_misreports(&mut self, random: &mut Random) {
         let often = [0, 5_000, 50_000];
         self.repeats_per_million = one(random, &often);
@@ -255,12 +255,12 @@ impl ScriptPlan {
         self.until_message = 200 + random.below(1_500);
     }
 
-    /// Whether there is a message from which on nothing is wrong.
+    /// Returns whether faults stop at some message.
     pub(super) const fn ends(&self) -> bool {
         self.until_message > 0
     }
 
-    /// Whether the exchange sends reports that contradict its orders, or cannot be read.
+    /// Returns whether the exchange sends reports that contradict its orders or are unreadable.
     pub(super) const fn raises_doubts(&self) -> bool {
         self.inventions_per_million > 0 || self.garbled_per_million > 0
     }

@@ -1,4 +1,4 @@
-//! Makes a failing run with orders smaller: fewer faults, a shorter time, an exchange that does less wrong.
+//! Shrinks a failing run with orders: fewer faults, a shorter time, fewer faults of the exchange.
 
 use super::plan::{OrderPlan, ScriptPlan, VenueProtocol};
 use super::simulate_orders;
@@ -7,7 +7,7 @@ use crate::shrink::smallest;
 /// The shortest time before a fault, in us.
 const LEAST_US: u32 = 1_000;
 
-/// Plans that are a little smaller, the smallest first.
+/// Returns plans that are a little smaller, the smallest first.
 fn smaller(plan: &OrderPlan) -> Vec<OrderPlan> {
     let mut all = Vec::new();
     let mut add = |change: &dyn Fn(&mut OrderPlan)| {
@@ -41,7 +41,7 @@ fn smaller(plan: &OrderPlan) -> Vec<OrderPlan> {
     add(&|plan| plan.script.withheld_per_million = 0);
     add(&|plan| plan.script.reorders_per_million = 0);
     add(&|plan| plan.script.garbled_per_million = 0);
-    // At 0 it would never end.
+    // At 0 the faults would never stop.
     add(&|plan| plan.script.until_message = plan.script.until_message.div_ceil(2));
     add(&|plan| plan.venue = VenueProtocol::Native);
     add(&|plan| plan.sync_every_ms = None);
@@ -60,7 +60,7 @@ fn smaller(plan: &OrderPlan) -> Vec<OrderPlan> {
     all
 }
 
-/// The smallest plan that was found to fail, in so many tries, and what it violates. The given one fails.
+/// Returns the smallest failing plan found within `tries` attempts, and its violations. The given plan must fail.
 #[must_use]
 pub fn shrink_orders(plan: &OrderPlan, tries: usize) -> (OrderPlan, Vec<String>) {
     smallest(plan, tries, smaller, |plan| simulate_orders(plan, false).violations)

@@ -1,7 +1,7 @@
-//! The rows of a timeline: what is shown of one thing over time.
+//! The rows of a timeline, each of which shows one thing over time.
 //!
-//! A row has bars (something was so from here to there), marks (something happened) and columns of numbers, one for each interval of
-//! [`EVERY_NS`]. All of them are bounded: neighbours are merged when there are too many.
+//! A row has bars (states with a start and an end), marks (events), and columns of numbers, one per interval of [`EVERY_NS`]. All are
+//! bounded: neighbours are merged if there are too many.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::plan::MILLISECOND;
 /// The interval of the columns.
 pub(crate) const EVERY_NS: u64 = 20 * MILLISECOND;
 
-/// The most numbers of a column on a page.
+/// Maximum number of numbers in a column of a page.
 const MOST_NUMBERS: usize = 10_000;
 
-/// The most bars of a row, and the most marks.
+/// Maximum number of bars and of marks in a row.
 const MOST_BARS: usize = 2_000;
 const MOST_MARKS: usize = 1_000;
 
-/// The longest text of a bar or a mark, in characters.
+/// Maximum length of the text of a bar or mark, in characters.
 const LONGEST_TEXT: usize = 600;
 
-/// How many texts a merged mark keeps.
+/// Number of texts that a merged mark keeps.
 const MERGED_TEXTS: u32 = 3;
 
-/// Something was so from here to there.
+/// A state with its start and end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Bar {
     pub(crate) from: u64,
@@ -35,42 +35,42 @@ pub(crate) struct Bar {
     pub(crate) label: String,
 }
 
-/// Something happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Mark {
     pub(crate) at: u64,
     pub(crate) kind: &'static str,
     pub(crate) label: String,
-    /// How often, where marks were merged.
+    /// Number of merged marks.
     pub(crate) count: u32,
 }
 
-/// A number for each interval.
+/// One number per interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
-    /// Whether the numbers are levels; else they are counts of the interval.
+    /// Whether the numbers are levels instead of counts per interval.
     pub(crate) is_level: bool,
     numbers: Vec<u64>,
-    /// The counter at the last look.
+    /// The counter at the last sample.
     last: u64,
 }
 
-/// What is shown of one thing.
+/// The display of one thing over time.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// What it shows, in a sentence.
+    /// A sentence that explains the row.
     pub(crate) hint: &'static str,
     pub(crate) bars: Vec<Bar>,
     pub(crate) marks: Vec<Mark>,
-    /// The first of them decides the shade.
+    /// The first column determines the shade.
     pub(crate) columns: Vec<Column>,
-    /// Bars that have not ended, by their kind.
+    /// Bars that have not ended, by kind.
     open: BTreeMap<&'static str, (u64, String)>,
 }
 
-/// A text that is not too long.
+/// Shortens a text that is too long.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(LONGEST_TEXT) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
@@ -83,14 +83,14 @@ impl Row {
         Self { name: name.into(), hint, ..Self::default() }
     }
 
-    /// With columns of counts.
+    /// Adds columns of counts.
     pub(crate) fn counting(mut self, names: &[&'static str]) -> Self {
         let column = |name: &&'static str| Column { name, is_level: false, numbers: Vec::new(), last: 0 };
         self.columns.extend(names.iter().map(column));
         self
     }
 
-    /// With a column of levels.
+    /// Adds a column of levels.
     pub(crate) fn level(mut self, name: &'static str) -> Self {
         self.columns.push(Column { name, is_level: true, numbers: Vec::new(), last: 0 });
         self
@@ -101,7 +101,7 @@ impl Row {
         self.bars.push(Bar { from, to, kind, label: shortened(&label.into()) });
     }
 
-    /// Something is so now, with this label, or no longer.
+    /// Sets the state of this kind to `label`, or ends it if `label` is `None`.
     pub(crate) fn state(&mut self, now_ns: u64, kind: &'static str, label: Option<String>) {
         let is_same = match (self.open.get(kind), &label) {
             (Some((_, open)), Some(label)) => open == label,
@@ -119,7 +119,7 @@ impl Row {
         }
     }
 
-    /// Nothing is so any more.
+    /// Ends all states.
     pub(crate) fn close(&mut self, now_ns: u64) {
         for (kind, (from, label)) in std::mem::take(&mut self.open) {
             self.bar(from, now_ns, kind, label);
@@ -135,7 +135,7 @@ impl Row {
         }
     }
 
-    /// A counter is so high now: the interval gets what it has moved.
+    /// Sets a counter; the interval gets the difference.
     pub(crate) fn counter(&mut self, place: usize, counter: u64) {
         if let Some(column) = self.columns.get_mut(place) {
             let moved = counter.saturating_sub(std::mem::replace(&mut column.last, counter));
@@ -143,15 +143,15 @@ impl Row {
         }
     }
 
-    /// As [`Row::counter`] of a counter that is looked at less often: the intervals since it moved last share what it has moved, at most
-    /// so many of them.
+    /// Like [`Row::counter`], for a counter that is sampled less often: the intervals since it last moved share the difference, at
+    /// most this many of them.
     pub(crate) fn rare_counter(&mut self, place: usize, counter: u64, most_intervals: usize) {
         self.counter(place, counter);
         let Some(column) = self.columns.get_mut(place) else { return };
         let Some((moved, before)) = column.numbers.split_last_mut() else { return };
         let quiet = before.iter_mut().rev().take(most_intervals - 1).take_while(|number| **number == 0);
         let mut left = *moved;
-        // What cannot be divided goes to the latest.
+        // The latest interval gets the remainder.
         let shares: Vec<&mut u64> = std::iter::once(moved).chain(quiet).collect();
         let count = shares.len() as u64;
         for (share, sharers) in shares.into_iter().zip((1..=count).rev()) {
@@ -160,19 +160,19 @@ impl Row {
         }
     }
 
-    /// The interval gets a number.
+    /// Adds a number for the interval.
     pub(crate) fn number(&mut self, place: usize, number: u64) {
         if let Some(column) = self.columns.get_mut(place) {
             column.numbers.push(number);
         }
     }
 
-    /// Counters begin at these numbers: what they were before is no news.
+    /// Sets the initial values of counters, whose earlier movements are not shown.
     pub(crate) fn rebase(&mut self, counters: &[u64]) {
         self.columns.iter_mut().zip(counters).for_each(|(column, counter)| column.last = *counter);
     }
 
-    /// Nothing is known of this interval: nothing was counted, and levels are as before.
+    /// Adds an interval without data: no counts, and unchanged levels.
     pub(crate) fn columns_stay(&mut self) {
         for column in &mut self.columns {
             let level = column.numbers.last().copied().filter(|_| column.is_level);
@@ -180,7 +180,7 @@ impl Row {
         }
     }
 
-    /// Closes what is open, and merges what is too much. The columns get so many intervals together.
+    /// Ends open bars, and merges entries that are too many. Each number of a column then covers `together` intervals.
     pub(crate) fn finish(&mut self, end_ns: u64, together: usize) {
         self.close(end_ns);
         self.bars.sort_by_key(|bar| bar.from);
@@ -201,7 +201,7 @@ impl Mark {
 }
 
 impl Column {
-    /// Merges so many neighbours into one.
+    /// Merges groups of `together` neighbours.
     fn merge(&mut self, together: usize) {
         if together > 1 {
             let merged = |numbers: &[u64]| match self.is_level {
@@ -212,12 +212,13 @@ impl Column {
         }
     }
 
-    /// Whether all are 0.
+    /// Returns whether all numbers are 0.
     pub(crate) fn is_empty(&self) -> bool {
         self.numbers.iter().all(|number| *number == 0)
     }
 
-    /// The numbers; a negative one stands for so many times the number before it, or 0 at the beginning.
+    /// Returns the numbers, run-length encoded: a negative number -n stands for n repetitions of the number before it, or of 0 at the
+    /// beginning.
     pub(crate) fn runs(&self) -> Vec<i64> {
         let mut runs: Vec<i64> = Vec::new();
         let mut before = 0;
@@ -237,13 +238,13 @@ impl Column {
     }
 }
 
-/// How many intervals are put together in a run of this length.
+/// Returns how many intervals to merge in a run of this length.
 pub(crate) fn together(end_ns: u64) -> usize {
     let numbers = usize::try_from(end_ns / EVERY_NS).unwrap_or(usize::MAX);
     numbers.div_ceil(MOST_NUMBERS).max(1)
 }
 
-/// Merges bars of one kind that are close to each other, until there are few enough.
+/// Merges close bars of one kind until there are few enough.
 fn merge_bars(bars: &mut Vec<Bar>) {
     let mut apart_ns = EVERY_NS;
     while bars.len() > MOST_BARS {
@@ -264,7 +265,7 @@ fn merge_bars(bars: &mut Vec<Bar>) {
     }
 }
 
-/// Merges marks of one kind that are close to each other, until there are few enough.
+/// Merges close marks of one kind until there are few enough.
 fn merge_marks(marks: &mut Vec<Mark>) {
     let mut apart_ns = EVERY_NS;
     while marks.len() > MOST_MARKS {

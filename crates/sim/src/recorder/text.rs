@@ -1,4 +1,4 @@
-//! A plan in words: its faults as labels of bars, its configuration as a summary.
+//! Describes a plan in words: its faults as labels of bars, its configuration as a summary.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
 use crate::plan::{ClientPlan, JournalPlan, Plan, VenuePlan};
 
-/// A number with separators between thousands.
+/// Formats a number with thousands separators.
 pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -22,7 +22,7 @@ pub(crate) fn number(number: u64) -> String {
     text
 }
 
-/// A time in its unit: "1.5 s", "20 ms", "300 ns".
+/// Formats a time with its unit: "1.5 s", "20 ms", "300 ns".
 pub(crate) fn time(ns: u64) -> String {
     let (unit_ns, unit) = match ns {
         1_000_000_000.. => (1e9, "s"),
@@ -34,7 +34,7 @@ pub(crate) fn time(ns: u64) -> String {
     format!("{} {unit}", value.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A rate per million: "10 %", "0.002 %".
+/// Formats a rate per million: "10 %", "0.002 %".
 fn share(per_million: u32) -> String {
     let value = format!("{:.4}", f64::from(per_million) / 1e4);
     format!("{} %", value.trim_end_matches('0').trim_end_matches('.'))
@@ -48,7 +48,7 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Parts of a sentence. Those whose number is 0 are left out.
+/// Parts of a sentence. Parts with the number 0 are omitted.
 #[derive(Default)]
 struct Parts(Vec<String>);
 
@@ -68,7 +68,7 @@ impl Parts {
     }
 }
 
-/// What the network does to a line or to requests, apart from an outage.
+/// Describes the network's faults for a line or for requests, except outages.
 pub(crate) fn link(faults: &LinkFaults) -> String {
     let mut parts = Parts::default();
     parts.rate("loses", faults.lost_per_million);
@@ -92,7 +92,7 @@ pub(crate) fn link(faults: &LinkFaults) -> String {
     parts.or("as usual")
 }
 
-/// What TCP does, apart from an outage.
+/// Describes the faults of TCP, except outages.
 pub(crate) fn tcp(faults: &TcpFaults) -> String {
     let mut parts = Parts::default();
     parts.rate("resets", faults.reset_per_million);
@@ -104,7 +104,7 @@ pub(crate) fn tcp(faults: &TcpFaults) -> String {
     parts.or("")
 }
 
-/// What a disk does badly.
+/// Describes the faults of a disk.
 pub(crate) fn disk(faults: &DiskFaults) -> String {
     let mut parts = Parts::default();
     parts.rate("writes fail", faults.failed_writes_per_million);
@@ -120,13 +120,13 @@ pub(crate) fn disk(faults: &DiskFaults) -> String {
     parts.or("as usual")
 }
 
-/// How far a clock is ahead or behind.
+/// Describes the offset of a clock.
 pub(crate) fn ahead(ns: i64) -> String {
     let text = time(ns.unsigned_abs());
     if ns < 0 { format!("{text} behind") } else { format!("{text} ahead") }
 }
 
-/// How a clock drifts.
+/// Describes the drift of a clock.
 pub(crate) fn drift(gains_ppm: i32) -> String {
     match gains_ppm {
         -1_000_000 => "the clock stands".to_owned(),
@@ -156,7 +156,7 @@ fn snapshots(plan: &SnapshotFaults, parts: &mut Parts) {
     parts.rate("snapshots that never end", plan.endless_per_million);
 }
 
-/// A venue.
+/// Describes a venue.
 pub(crate) fn venue(plan: &VenuePlan) -> String {
     let mut parts = Parts::default();
     parts.add(true, || if plan.has_line_b { "lines A and B" } else { "line A" }.to_owned());
@@ -187,7 +187,7 @@ pub(crate) fn venue(plan: &VenuePlan) -> String {
     parts.or("")
 }
 
-/// A client.
+/// Describes a client.
 pub(crate) fn client(plan: &ClientPlan) -> String {
     let mut parts = Parts::default();
     parts.add(plan.pause_ns > 0, || format!("pauses {} after each 1,000 records", time(plan.pause_ns)));
@@ -214,7 +214,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The configuration, line by line: a name and its value.
+/// Returns the configuration line by line: names and values.
 pub(crate) fn configuration(plan: &Plan) -> Vec<(&'static str, String)> {
     let market = format!(
         "{} messages a second over all venues, {} symbols each, faults for {}",

@@ -1,4 +1,4 @@
-//! The page of a timeline: one file with its style, its script and its data. It loads nothing from elsewhere.
+//! The page of a timeline: a single file with its style, script and data. It loads nothing else.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What stands above the rows.
+/// The summary above the rows.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Summary {
     seed: u64,
@@ -23,7 +23,7 @@ pub(super) struct Summary {
     every_ns: u64,
     configuration: Vec<(&'static str, String)>,
     counts: Vec<(&'static str, String)>,
-    /// When each was seen, and its text.
+    /// The time at which each violation was seen, and its text.
     violations: Vec<(u64, String)>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> From<&'a Group> for GroupData<'a> {
 impl<'a> From<&'a Row> for RowData<'a> {
     fn from(row: &'a Row) -> Self {
         let column = |(place, column): (usize, &'a Column)| {
-            // The first decides the shade; others are shown where they are not 0.
+            // The first column determines the shade; others are shown unless they are all 0.
             (place == 0 || !column.is_empty()).then(|| ColumnData {
                 name: column.name,
                 is_level: column.is_level,
@@ -124,15 +124,15 @@ impl<'a> From<&'a Row> for RowData<'a> {
 }
 
 impl Timeline {
-    /// The page: a file of HTML that shows the run. `name` is what was run, `story` what the plan is about, or empty.
+    /// Returns an HTML page that shows the run. `name` is the name of the run, and `story` describes the plan or is empty.
     ///
     /// # Errors
-    /// None that is known: numbers and texts can be written as JSON.
+    /// None is known: numbers and texts can be written as JSON.
     pub fn page(&self, name: &str, story: &str) -> Result<String, String> {
         let groups = self.groups.iter().map(GroupData::from).collect();
         let data = PageData { name, story, summary: &self.summary, groups };
         let data = serde_json::to_string(&data).map_err(|error| error.to_string())?;
-        // In JSON this sign is in texts only. Escaped, none of them ends the script or begins a comment.
+        // In JSON this character occurs only in strings. Escaped, no string can end the script or begin a comment.
         let data = data.replace('<', "\\u003c");
         let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
         let mut rest = PAGE;

@@ -1,4 +1,4 @@
-//! A timeline changes nothing, and its page shows what happened.
+//! Tests that a timeline does not change the run, and that its page shows what happened.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::market::simulate;
 use crate::plan::{ClientPlan, SECOND};
 use crate::{Regression, Saved, Scenario};
 
-/// The data of a page, as its script reads it.
+/// Returns the data of a page, as its script reads it.
 fn data(page: &str) -> Value {
     let begins = "<script type=\"application/json\" id=\"run\">";
     let (_, behind) = page.split_once(begins).unwrap();
@@ -16,7 +16,7 @@ fn data(page: &str) -> Value {
     serde_json::from_str(data).unwrap()
 }
 
-/// The row of this name in a group.
+/// Returns the row with this name in a group.
 fn row<'a>(data: &'a Value, group: &str, name: &str) -> &'a Value {
     let of_name = |all: &'a Value, name: &str| {
         let all = all.as_array().unwrap();
@@ -25,13 +25,13 @@ fn row<'a>(data: &'a Value, group: &str, name: &str) -> &'a Value {
     of_name(&of_name(&data["groups"], group)["rows"], name)
 }
 
-/// Whether one of them has this kind, and a label with this text.
+/// Returns whether an entry has this kind, and a label that contains this text.
 fn has(all: &Value, kind: &str, text: &str) -> bool {
     let is = |one: &Value| one["kind"] == kind && one["label"].as_str().unwrap().contains(text);
     all.as_array().unwrap().iter().any(is)
 }
 
-/// Faults of each row, a restart, and clients that are refused and leave.
+/// Returns a plan with faults for each row, a restart, and clients that are refused and leave.
 fn plan() -> Plan {
     let mut plan = Scenario::of_name("new-sessions").unwrap().plan(5);
     (plan.trouble_ns, plan.rate, plan.symbols) = (6 * SECOND, 800, 5);
@@ -107,7 +107,7 @@ fn a_page_shows_faults_states_and_what_the_plant_did() {
     assert!(has(&row(&data, "Clients", "connections")["bars"], "lossy", "resets 0.01 %"));
     assert!(has(&row(&data, "Clients", "client 0")["bars"], "connected", "start 2"));
     assert!(has(&row(&data, "Clients", "client 1")["marks"], "left", "left"));
-    // The plant is killed while it is connected, and is not there for a second.
+    // The plant is killed while the client is connected, and is down for a second.
     let marks = &row(&data, "Clients", "client 0")["marks"];
     assert!(has(marks, "cut", "cut") && has(marks, "refused", "refused"), "{marks}");
     assert!(sum(row(&data, "Clients", "client 0")) > 0 && sum(row(&data, "Clients", "client 1")) >= 300);
@@ -130,7 +130,7 @@ fn a_page_shows_violations_and_the_faults_of_a_regression() {
         bars.filter(|bar| kinds.contains(&bar["kind"].as_str().unwrap())).count()
     };
     assert!(bars(&shown, &["out", "lossy", "garbled"]) > 0);
-    // It passes now. One that fails shows what is wrong, and when it was seen.
+    // The plan passes now. A failing one shows what is wrong, and when it was seen.
     let mut recorded = Recorder::new(&plan).so_far();
     let text = "a book is wrong </script> & \"so on\"".to_owned();
     recorded.violations.push(7 * SECOND);
