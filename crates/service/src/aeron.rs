@@ -1,4 +1,4 @@
-//! `[aeron]` and `[source.aeron]` of a plant's configuration.
+//! The sections `[aeron]` and `[source.aeron]` of a plant's configuration.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,13 +13,13 @@ use tapeworks_runtime::transport::ClientTlsFiles;
 
 use crate::tls;
 
-/// The times that make sense for a driver or a reader to be silent.
+/// The accepted range for the timeout of a driver or a reader.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
 
-/// Characters of a token, which stands in the line of a request.
+/// Maximum number of characters in a token, which is part of a request line.
 const LONGEST_TOKEN: usize = 512;
 
-/// What Aeron takes as a channel, as far as it can be seen from here.
+/// Returns whether the text looks like an Aeron channel. Aeron itself checks the rest.
 fn is_channel(text: &str) -> bool {
     let is_one = text == "aeron:ipc" || text.starts_with("aeron:ipc?") || text.starts_with("aeron:udp?");
     is_one && text.len() <= 1_024 && text.chars().all(|letter| matches!(letter, '!'..='~'))
@@ -33,13 +33,13 @@ fn read_channel(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<
     section.parsed(reading, "channel", what, |text| is_channel(text).then(|| text.to_owned()))
 }
 
-/// The driver's folder. The client of Aeron takes text: a path that starts beside the file, unless it is absolute.
+/// Reads the driver's folder as text, which Aeron's client requires. A relative path starts in the folder of the file.
 fn read_directory(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<String> {
     let directory = section.text(reading, "directory").map(|(path, _)| beside.join(path));
     directory.map(|path| path.to_string_lossy().into_owned())
 }
 
-/// The token of replays, which stands in a line with bars.
+/// Reads the token of replays, which is part of a line whose fields are separated by bars.
 fn read_token(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -59,7 +59,7 @@ fn read_token(
     })
 }
 
-/// Reads `[source.aeron]`: another plant's events, which come instead of venues' lines.
+/// Reads `[source.aeron]`: another plant's events, which replace venues' lines.
 pub(crate) fn read_source(
     reading: &mut Reading<'_>,
     top: &mut Section<'_>,
@@ -118,7 +118,7 @@ pub(crate) fn read_source(
     channel.and(from).map(|_| (setting, relay))
 }
 
-/// Reads `[aeron]` of a configuration whose paths start at `beside`.
+/// Reads the section `[aeron]`. Relative paths start in the folder `beside`.
 pub(crate) fn read(
     reading: &mut Reading<'_>,
     top: &mut Section<'_>,

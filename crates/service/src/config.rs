@@ -55,35 +55,35 @@ pub const CLIENTS_PORT: u16 = 13_000;
 /// The port of the web page.
 pub const WEB_PORT: u16 = 8_080;
 
-/// The server of live clients.
+/// Settings of the server for live clients.
 #[derive(Clone, Debug)]
 pub struct ClientsSetting {
-    /// Where it listens.
+    /// Address to listen on.
     pub address: SocketAddr,
     /// The keys.
     pub keys: Keys,
     /// The datasets.
     pub datasets: Vec<Dataset>,
-    /// Bytes that may wait for one client.
+    /// Maximum number of bytes queued for one client.
     pub queue_bytes: usize,
-    /// Connections at once.
+    /// Maximum number of simultaneous connections.
     pub max_connections: usize,
-    /// How long the thread sleeps when idle.
+    /// How long an idle thread sleeps.
     pub idle_sleep: Duration,
-    /// The files of TLS, which clients then speak.
+    /// TLS files. If present, clients must use TLS.
     pub tls: Option<TlsFiles>,
 }
 
-/// The web page.
+/// Settings of the web page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WebSetting {
-    /// Where it listens.
+    /// Address to listen on.
     pub address: SocketAddr,
-    /// The token that viewers must show; required unless the page listens on this machine alone.
+    /// Token that viewers must present. Required unless the page listens on loopback only.
     pub token: Option<Secret>,
-    /// Whether there is market data for programs: see `tapeworks_plant::web::stream`.
+    /// Whether the page serves market data to programs: see `tapeworks_outputs::stream`.
     pub stream: bool,
-    /// The files of TLS, which browsers and programs then speak.
+    /// TLS files. If present, browsers and programs must use TLS.
     pub tls: Option<TlsFiles>,
 }
 
@@ -92,35 +92,35 @@ pub struct WebSetting {
 pub struct Config {
     /// The plant itself.
     pub plant: PlantOptions,
-    /// The server of live clients, if there is to be one.
+    /// The server for live clients, if configured.
     pub clients: Option<ClientsSetting>,
-    /// The web page, if there is to be one.
+    /// The web page, if configured.
     pub web: Option<WebSetting>,
-    /// The multicast of records, if there is to be one.
+    /// The multicast of records, if configured.
     pub multicast: Option<MulticastSetting>,
-    /// The daily roll, if there is to be one.
+    /// The daily roll, if configured.
     pub roll: Option<RollSetting>,
-    /// The QuestDB output, if there is one.
+    /// The output to QuestDB, if configured.
     pub questdb: Option<QuestDbSetting>,
-    /// The output to NATS, if there is one.
+    /// The output to NATS, if configured.
     pub nats: Option<NatsSetting>,
-    /// The output into Kafka, if there is one.
+    /// The output to Kafka, if configured.
     pub kafka: Option<KafkaSetting>,
-    /// The output to Aeron, if there is one.
+    /// The output to Aeron, if configured.
     pub aeron: Option<AeronSetting>,
-    /// The export of traces, if there is one.
+    /// The export of traces, if configured.
     pub traces: Option<TraceSetting>,
-    /// The streams of another plant, if its events come instead of lines.
+    /// The streams of another plant, if this plant reads its events instead of lines.
     pub source: Option<AeronSourceSetting>,
-    /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
+    /// File of prices that determine round lots where no venue states them. [`load`](crate::service::load) reads it into the NBBO rules.
     pub round_lot_prices: Option<PathBuf>,
 }
 
 impl Config {
-    /// Reads the configuration in `text`, which came from a file named `file`: paths that are not absolute start beside it.
+    /// Parses the configuration `text` of a file named `file`. Relative paths start in the folder of that file.
     ///
     /// # Errors
-    /// What is wrong with it, in the order of the file; at least one.
+    /// Every error, in the order of the file; at least one.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ConfigError>> {
         let beside = Path::new(file).parent().unwrap_or_else(|| Path::new(""));
         read_text(Reading::new(file, text, true), |reading, document| {
@@ -128,10 +128,10 @@ impl Config {
         })
     }
 
-    /// Reads the certificates that this plant shows to others, by the names of their sections.
+    /// Reads the certificates that this plant presents, named after their sections.
     ///
     /// # Errors
-    /// The first that cannot be used.
+    /// The first certificate that cannot be used.
     pub fn certificates(&self) -> Result<FileWatch, NoTls> {
         let mut watch = FileWatch::default();
         let servers = [
@@ -146,7 +146,7 @@ impl Config {
             watch.add(format!("{section}.certificate"), acceptor.files());
         }
         let source = self.source.as_ref().and_then(|source| source.tls.as_ref());
-        // The name is the other's, and is not checked here.
+        // The name belongs to the peer and is not checked here.
         let connector = source.map(|files| files.connector("localhost")).transpose()?.unwrap_or_default();
         watch.add("source.aeron.certificate", connector.files());
         Ok(watch)
@@ -155,13 +155,13 @@ impl Config {
     /// Reads the configuration file at `path`.
     ///
     /// # Errors
-    /// As [`Config::parse`]; a file that cannot be read is reported without a line.
+    /// The same as for [`Config::parse`]. An unreadable file is reported without a line.
     pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
         Self::parse(&file, &read_file(path, &file)?)
     }
 
-    /// The options of the books of every output that makes records: those of the plant's own books.
+    /// Returns the options of the plant's books, which every output that builds records shares.
     pub fn books(&self) -> BookOptions {
         self.plant.books()
     }
@@ -169,7 +169,7 @@ impl Config {
 
 const TOPOLOGIES: [(Topology, &str); 2] = [(Topology::Inline, "inline"), (Topology::Pipeline, "pipeline")];
 const FAILING: [(WhenFailing, &str); 2] = [(WhenFailing::GoOn, "go-on"), (WhenFailing::Stop, "stop")];
-/// The names of what sizes of the SIPs count.
+/// The units that the size fields of the SIPs may have.
 const SIP_SIZES: [(SipSizes, &str); 3] =
     [(SipSizes::ByDate, "by-date"), (SipSizes::Lots, "lots"), (SipSizes::Shares, "shares")];
 
@@ -191,12 +191,12 @@ fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static s
     section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
 }
 
-/// Addresses that the plant listens on, by transport: two of one kind on one port cannot both be had.
+/// Addresses that the plant listens on. Two listeners of one transport cannot share a port.
 #[derive(Default)]
 struct Taken(Vec<(&'static str, SocketAddr, String)>);
 
 impl Taken {
-    /// Takes `address` for `what`; reports its earlier user.
+    /// Claims `address` for `what`. Returns the earlier owner if it is taken.
     fn take(&mut self, transport: &'static str, address: SocketAddr, what: &str) -> Option<String> {
         let clashes = |other: &SocketAddr| {
             let is_one = address.ip() == other.ip()
@@ -210,7 +210,7 @@ impl Taken {
         whose
     }
 
-    /// The same, and a fault if the address is in use.
+    /// Claims an address, and reports an error if it is taken.
     fn check(
         &mut self,
         reading: &mut Reading<'_>,
@@ -229,7 +229,7 @@ fn publisher(text: &str) -> Option<Publisher> {
     named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
 }
 
-/// A time of self-help against a venue.
+/// Reads a period of self-help against a venue.
 fn self_help(reading: &mut Reading<'_>, mut one: Section<'_>) -> Option<SelfHelp> {
     let form = format!("a venue: {}", mics().collect::<Vec<_>>().join(", "));
     let venue = one.parsed(reading, "venue", &form, Publisher::of_venue);
@@ -323,7 +323,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     plant.venues =
         venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut names, &mut taken)).collect();
     if let Some(journal) = &mut plant.journal {
-        // Each packet that waits for the journal has a buffer, and the sockets need some.
+        // Each packet that waits for the journal holds a buffer, and the sockets need buffers too.
         journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
     }
     if let Some(section) = top.table(reading, "pair") {
@@ -363,7 +363,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     }
 }
 
-/// The names of the ways to receive.
+/// The names of the ways to receive packets.
 const SOURCES: [&str; 4] = ["sockets", "packet", "xdp", "dpdk"];
 
 fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
@@ -443,7 +443,7 @@ fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>, beside: &Pa
     setting
 }
 
-/// What a plant of a pair can be at its first start; whether it is the primary.
+/// The roles of a paired plant at its first start; `true` for the primary.
 const ROLES: [(bool, &str); 2] = [(true, "primary"), (false, "standby")];
 
 fn read_pair(
@@ -497,7 +497,7 @@ fn read_pair(
     })
 }
 
-/// The shortest and the longest time that a setting can be.
+/// The shortest and the longest time that a setting accepts.
 const AN_INSTANT: Duration = Duration::from_nanos(1);
 const A_DAY: Duration = Duration::from_secs(86_400);
 
@@ -505,7 +505,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether datagrams can be received at an address.
+/// Returns whether datagrams can be received at an address.
 fn is_line(line: &SocketAddr) -> bool {
     let ip = line.ip();
     line.port() != 0 && (ip.is_multicast() || ip.is_loopback() || ip.is_unspecified())
@@ -536,7 +536,7 @@ fn read_venue(
     let feed =
         venue.parsed(reading, "publisher", "a feed such as \"XNAS.ITCH\", or DBN's number of one", publisher);
     let spec = application.map(Application::spec);
-    // Where there is no choice it is that one, whichever of the feed's is named: a channel of all publishers is of the first.
+    // A feed with only one publisher uses it, whichever of its publishers is named. Channels shared by all publishers belong to the first.
     let only = spec.and_then(FeedSpec::only_publisher);
     let is_of_feed = |named: Publisher| spec.is_some_and(|spec| spec.has(named));
     let publisher = only.filter(|_| feed.is_none_or(is_of_feed)).or(feed);
@@ -545,7 +545,7 @@ fn read_venue(
     }
     if let (Some(named), Some(application)) = (feed, application) {
         let spec = application.spec();
-        // Numbers of the user's own are of feeds that the market does not know.
+        // Custom publisher numbers belong to feeds that the market does not know.
         if named.feed().is_some() && !spec.publishers.iter().any(|one| one.publisher == named) {
             let name =
                 |one: Publisher| one.feed().map_or_else(|| one.0.to_string(), |feed| feed.dataset.to_owned());
@@ -637,7 +637,7 @@ fn read_venue(
     })
 }
 
-/// An address: requests are datagrams. A table: they go over TCP, and the answers come to a group.
+/// Reads an address, for requests by datagram, or a table, for requests over TCP whose answers arrive on a group.
 fn read_retransmission(
     reading: &mut Reading<'_>,
     venue: &mut Section<'_>,
@@ -659,7 +659,7 @@ fn read_retransmission(
     Some(RetransmissionServer::Tcp { address, group, login })
 }
 
-/// An address: snapshots come over the connection. A table: they come to a group.
+/// Reads an address, for snapshots over the connection, or a table, for snapshots that arrive on a group.
 fn read_snapshot(
     reading: &mut Reading<'_>,
     venue: &mut Section<'_>,
@@ -686,7 +686,7 @@ fn read_snapshot(
     Some(SnapshotServer::Group { address, group: group?, login })
 }
 
-/// A table of a request server, of the group that its answers come to, if they do not come over the connection, and of who requests.
+/// Reads the table of a request server: its address, the group of its answers unless they use the connection, and the login.
 fn read_by_tcp(
     reading: &mut Reading<'_>,
     (venue, key): (&mut Section<'_>, &'static str),
@@ -937,7 +937,7 @@ fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>, beside: &Path)
     let schemas = section
         .each(reading, "schemas", "a schema such as \"trades\" or \"cmbp-1\"", |text| text.parse().ok());
     let mut seen = Vec::new();
-    // Each has a table; twice in the list it would be the same one.
+    // Each schema has a table; a duplicate would name the same table.
     setting.schemas = schemas.unwrap_or(setting.schemas);
     setting.schemas.retain(|schema| {
         !seen.contains(schema) && {

@@ -1,4 +1,4 @@
-//! The status of a plant as JSON: for the summary, for the page, for programs.
+//! The status of a plant as JSON, for the summary, the page and programs.
 
 use serde_json::{Value, json};
 use tapeworks_follow::arbitration::{GapReason, RecoveryReport};
@@ -20,7 +20,7 @@ use tapeworks_plant::{PairStatus, RelayStatus, RollStatus};
 use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_session::requests::RequestStatus;
 
-/// The name of a line.
+/// Returns the name of a line.
 pub(crate) const fn line_name(line: Line) -> &'static str {
     match line {
         Line::A => "A",
@@ -30,12 +30,12 @@ pub(crate) const fn line_name(line: Line) -> &'static str {
     }
 }
 
-/// The name of a feed in lists.
+/// Returns the name of a feed in lists.
 pub(crate) fn feed_name(publisher: Publisher) -> String {
     publisher.feed().map_or_else(|| publisher.0.to_string(), |feed| feed.dataset.to_owned())
 }
 
-/// The state of a channel, the worst first.
+/// Returns the state of a channel; the worst state takes precedence.
 pub(crate) const fn channel_state(channel: &ChannelStatus) -> &'static str {
     if channel.is_joining {
         "joining"
@@ -90,7 +90,7 @@ fn recovery(report: &RecoveryReport) -> Value {
     })
 }
 
-/// The connection to a request server.
+/// Describes the connection to a request server.
 fn requester(status: &RequesterStatus) -> Value {
     let counters = &status.counters;
     json!({
@@ -215,7 +215,7 @@ fn clients(stats: &Stats) -> Value {
     })
 }
 
-/// The messages of the multicast's session so far, which are numbered from 1.
+/// Returns the number of messages in the multicast's session so far, which are numbered from 1.
 pub(crate) const fn multicast_messages(stats: &MulticastStats) -> u64 {
     stats.next.saturating_sub(1)
 }
@@ -291,7 +291,7 @@ fn nats(status: &NatsStatus) -> Value {
     })
 }
 
-/// The counters of the export of traces.
+/// Returns the counters of the export of traces.
 pub fn traces(status: &TraceStatus) -> Value {
     json!({
         "is_connected": status.is_connected,
@@ -436,7 +436,7 @@ fn roll(status: &RollStatus) -> Value {
     })
 }
 
-/// The whole status without the books and the curve. Times in ns.
+/// Returns the whole status except the books and the curve. Times are in ns.
 pub fn status(report: &Report) -> Value {
     let Report {
         plant: status,

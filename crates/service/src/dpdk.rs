@@ -1,9 +1,9 @@
-//! A device under DPDK, as flows and plants configure it.
+//! The settings of a DPDK device, shared by flows and plants.
 
 use tapeworks_nic::{DpdkOptions, MAX_DPDK_BUFFERS};
 use tapeworks_runtime::config::{Reading, Section};
 
-/// Reads the keys that both have.
+/// Reads the keys that flows and plants share.
 pub(crate) fn read_dpdk(reading: &mut Reading<'_>, section: &mut Section<'_>, options: &mut DpdkOptions) {
     let arguments = section.each(reading, "arguments", "an argument of DPDK's environment", |text| {
         (!text.is_empty()).then(|| text.to_owned())

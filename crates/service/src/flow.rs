@@ -1,7 +1,6 @@
-//! Runs a packet flow: opens the files, sockets and interfaces of the configuration, starts a thread for each worker, and
-//! reports.
+//! Runs a packet flow: opens the configured files, sockets and interfaces, starts a thread for each worker, and reports.
 //!
-//! [`tapeworks_flow`] processes the packets; this module has the files, the threads and the report at the end.
+//! [`tapeworks_flow`] processes the packets. This module handles files, threads and the final report.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -10,10 +9,10 @@ use hdrhistogram::Histogram;
 use tapeworks_flow::builder::{Flow, OpenError};
 use tapeworks_flow::runner::{self, Failure, Snapshot};
 
-/// How often `watch` gets the counts of a run.
+/// Interval between calls of `watch`.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often [`run`] checks whether a run has ended.
+/// Interval at which [`run`] checks whether the flow has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The result of a run.
@@ -21,35 +20,35 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Report {
     /// The counts.
     pub counts: Snapshot,
-    /// For each writer, by its index: the time in ns from entering the process to being written.
+    /// For each writer, by index: the time from entering the process to being written, in ns.
     pub latencies_ns: Vec<(usize, Histogram<u64>)>,
-    /// The errors, in the order in which they happened.
+    /// The errors, in the order in which they occurred.
     pub failures: Vec<Failure>,
-    /// How long it took, from the start of the threads to the end of the last.
+    /// Time from the start of the threads to the end of the last one.
     pub elapsed: Duration,
-    /// The caller stopped it.
+    /// Whether the caller stopped the run.
     pub is_interrupted: bool,
 }
 
-/// Why a flow did not run.
+/// Why a flow could not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// A stage could not be opened, or the process was stopped before.
+    /// A stage could not be opened, or the process was stopped before that.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The graph cannot run: a defect, as the configuration was checked.
+    /// The graph cannot run. This is a bug, because the configuration was checked.
     #[error(transparent)]
     Graph(#[from] tapeworks_flow::graph::Faults),
-    /// The operating system gives no thread.
+    /// The operating system could not start a thread.
     #[error("cannot start the thread of '{stage}': {cause}")]
     Thread {
         /// The thread's first stage.
         stage: String,
-        /// Its message.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// A thread ended by a panic: a defect of a stage.
+    /// A thread panicked, which is a bug in a stage.
     #[error("the thread of '{stage}' panicked")]
     Panicked {
         /// The thread's first stage.
@@ -57,11 +56,11 @@ pub enum FlowError {
     },
 }
 
-/// Runs the flow to its end. `watch` gets the counts every tenth of a second and may stop the run, which
-/// then drains the packets under way.
+/// Runs the flow to its end. `watch` gets the counts every tenth of a second and may stop the run, which then drains the
+/// packets in flight.
 ///
 /// # Errors
-/// What kept it from starting. What happens on the way is in the report.
+/// Why the flow could not start. Later errors are in the report.
 pub fn run(
     config: &Flow,
     mut watch: impl FnMut(&Snapshot, Duration) -> ControlFlow<()>,

@@ -1,9 +1,9 @@
-//! The configuration of a packet flow: a TOML file becomes a graph and the description of its stages.
+//! The configuration of a packet flow. Turns a TOML file into a graph and the descriptions of its stages.
 //!
-//! Errors have file, line and column and name the expected value. They are found in three steps. Each step reports all errors of its kind,
-//! and runs only if the step before found none: syntax errors of TOML; unknown keys, values of the wrong type or out of range, names that do
-//! not exist; and faults of the graph ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Parsing happens once, at start-up, so its
-//! cost does not matter.
+//! Errors contain the file, line, column and expected value. They are found in three steps: TOML syntax errors; unknown keys,
+//! values of the wrong type or out of range, and names that do not exist; and faults of the graph
+//! ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Each step reports all its errors, and runs only if the step
+//! before found none. Parsing happens once, at startup, so its cost does not matter.
 
 mod network;
 
@@ -28,10 +28,10 @@ use toml::de::DeTable;
 
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text};
 
-/// Reads the configuration in `text`, which came from a file named `file`.
+/// Parses the configuration `text` of a file named `file`.
 ///
 /// # Errors
-/// What is wrong with it, in the order of the file; at least one. The graph is looked at only if the rest is right.
+/// Every error, in the order of the file; at least one. The graph is checked only if the rest is valid.
 pub fn parse(file: &str, text: &str) -> Result<Flow, Vec<ConfigError>> {
     parse_for(file, text, true)
 }
@@ -43,15 +43,15 @@ fn parse_for(file: &str, text: &str, may_run: bool) -> Result<Flow, Vec<ConfigEr
 /// Reads the configuration file at `path`.
 ///
 /// # Errors
-/// As [`parse`]; a file that cannot be read is reported without a line.
+/// The same as for [`parse`]. An unreadable file is reported without a line.
 pub fn load(path: &Path) -> Result<Flow, Vec<ConfigError>> {
     load_for(path, true)
 }
 
-/// Reads the configuration file at `path` to draw it: its outputs may exist already.
+/// Reads the configuration file at `path` for drawing: its output files may already exist.
 ///
 /// # Errors
-/// As [`load`].
+/// The same as for [`load`].
 pub fn load_to_draw(path: &Path) -> Result<Flow, Vec<ConfigError>> {
     load_for(path, false)
 }
@@ -61,7 +61,7 @@ fn load_for(path: &Path, may_run: bool) -> Result<Flow, Vec<ConfigError>> {
     parse_for(&file, &read_file(path, &file)?, may_run)
 }
 
-/// Keys of rings and queues.
+/// The keys of rings and queues.
 const RING_KEYS: [&str; 3] = ["capacity", "wait", "when_full"];
 
 const INLINE_HAS_NONE: &str =
@@ -72,7 +72,7 @@ const INLINE_HAS_NONE: &str =
 struct EdgeDefaults {
     kind: EdgeKind,
     capacity: usize,
-    /// Where the file says it.
+    /// Where the file sets the capacity.
     capacity_span: Option<Range<usize>>,
     wait: Wait,
     when_full: WhenFull,
@@ -135,13 +135,13 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
             );
         }
     }
-    // After an error the graph is incomplete, and its faults would name pieces that the file has.
+    // After an error the graph is incomplete, and its faults would name parts that the file does contain.
     if reading.is_clean() {
         let is_graph_sound = flow.graph.faults().is_empty();
         for fault in flow.faults() {
             match fault.place {
-                // A sound graph can still need too much memory for its rings; where the file gives no capacity, the packets are
-                // too long.
+                // A sound graph can still need too much memory for its rings. If the file sets no capacity, the packets are too
+                // long.
                 Place::Edge(edge) if is_graph_sound => {
                     match places.capacities[edge].clone().or(packet_bytes_span.clone()) {
                         Some(span) => reading.wrong(span, fault.text),
@@ -157,14 +157,14 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     flow
 }
 
-/// Where stages and edges were read.
+/// Where stages and edges are in the file.
 #[derive(Default)]
 struct Places {
     nodes: Vec<Range<usize>>,
     edges: Vec<Range<usize>>,
-    /// Where the capacities of edges were read.
+    /// Where the capacities of edges are in the file.
     capacities: Vec<Option<Range<usize>>>,
-    /// Stages of no known type: edges to them are not reported again.
+    /// Stages of unknown type, so that edges to them are not reported again.
     unreadable: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ fn read_stage(
         return None;
     };
     let Some(known) = KINDS.iter().find(|known| known.name == kind) else {
-        // The message does not offer a kind that this build lacks.
+        // Do not suggest a kind that this build lacks.
         let of_features = [("xdp_reader", cfg!(feature = "af-xdp")), ("dpdk_reader", cfg!(feature = "dpdk"))];
         let is_there = |name: &&str| of_features.iter().all(|(kind, is_built)| kind != name || *is_built);
         let known: Vec<&str> = KINDS.iter().map(|known| known.name).filter(is_there).collect();
@@ -286,7 +286,7 @@ fn read_capture_writer(
     (Spec::CaptureWriter { file: path, overwrite }, file)
 }
 
-/// Why a run would refuse to write `path`, as far as can be seen now; the run checks once more when it begins.
+/// Returns why a run would refuse to write `path`. The run checks again when it starts.
 fn why_not_begun(path: &Path, overwrite: bool) -> Option<String> {
     if let Some(problem) = why_occupied(path, overwrite) {
         return Some(problem);
@@ -327,7 +327,7 @@ fn read_expression(reading: &mut Reading<'_>, text: &str, span: Range<usize>) ->
     match expression::parse(text) {
         Ok(predicate) => Some(predicate),
         Err(error) => {
-            // Behind the quote; where the string has escapes or three quotes, the place is a little off.
+            // Skip the quote. In strings with escapes or triple quotes the position is slightly off.
             let at = (span.start + 1 + error.offset).min(span.end.saturating_sub(1));
             reading.wrong(at..at, error.problem);
             None
@@ -335,7 +335,7 @@ fn read_expression(reading: &mut Reading<'_>, text: &str, span: Range<usize>) ->
     }
 }
 
-/// How deep `not`, `any` and `all` may nest.
+/// Maximum nesting depth of `not`, `any` and `all`.
 const MAX_DEPTH: usize = 32;
 
 fn read_match(reading: &mut Reading<'_>, mut matched: Section<'_>, depth: usize) -> Predicate {
@@ -508,7 +508,7 @@ fn read_edge(
     let to = edge.names(reading, "to");
     let mut keys = read_edge_keys(reading, &mut edge, defaults);
     if keys.kind == EdgeKind::Inline {
-        // An unknown kind may have them or not.
+        // An unknown kind may or may not have them.
         let is_said = edge.source(reading, "kind").trim_matches(['"', '\'']) == EdgeKind::Inline.name();
         for key in RING_KEYS.into_iter().filter(|_| is_said || !edge.has("kind")) {
             if edge.has(key) {

@@ -1,4 +1,4 @@
-//! `[kafka]` of a plant's configuration.
+//! The section `[kafka]` of a plant's configuration.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tapeworks_runtime::config::{Reading, Section, host_and_port};
 use tapeworks_runtime::secrets::{Secret, check_secret};
 use tapeworks_store::Schema;
 
-/// The times between commits that make sense: a transaction costs some messages between brokers.
+/// The accepted range for the time between commits. A transaction costs some messages between brokers.
 const FLUSH_EVERY: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(30);
 
-/// Letters, digits, `.`, `-` and `_`: what Kafka takes as the name of a topic, but for its length.
+/// Returns whether Kafka accepts the text as the name of a topic: letters, digits, `.`, `-` and `_`. The length is not checked.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text != "."
@@ -20,7 +20,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'))
 }
 
-/// Reads `[kafka]` of a configuration whose paths start at `beside`. The output reads the journal, so there must be one.
+/// Reads the section `[kafka]`. Relative paths start in the folder `beside`. The output reads the journal, so it requires one.
 pub(crate) fn read(
     reading: &mut Reading<'_>,
     top: &mut Section<'_>,
@@ -50,7 +50,7 @@ pub(crate) fn read(
     setting.topic = topic.unwrap_or(setting.topic);
     let what = "a schema such as \"trades\" or \"cmbp-1\"";
     let schemas: Option<Vec<Schema>> = section.each(reading, "schemas", what, |text| text.parse().ok());
-    // Twice in the list it would be sent twice.
+    // A duplicate would be sent twice.
     let mut once = Vec::new();
     for schema in schemas.unwrap_or(setting.schemas) {
         if !once.contains(&schema) {

@@ -1,4 +1,4 @@
-//! Notices for the log: the differences between two reports of a plant.
+//! Notices for the log, derived from the differences between two reports of a plant.
 
 use std::net::SocketAddr;
 
@@ -20,51 +20,51 @@ use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_session::requests::RequestStatus;
 use tapeworks_time::Nanos;
 
-/// How severe a notice is.
+/// The severity of a notice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     Info,
-    /// Something was lost or is stale.
+    /// Data was lost or is stale.
     Warning,
-    /// Something is lost that the plant promises to keep.
+    /// Data is being lost that the plant promises to keep.
     Error,
 }
 
-/// Something that happened.
+/// A notice for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// How severe it is.
+    /// The severity.
     pub severity: Severity,
-    /// The venue, or the client's address, or empty.
+    /// The venue or the client's address; may be empty.
     pub subject: String,
-    /// The event.
+    /// The message.
     pub text: String,
 }
 
-/// How often a failing journal is reported, in ns.
+/// Interval between reports of a failing journal, in ns.
 const FAILING_EVERY: u64 = 60 * Nanos::SECOND;
 
-/// Compares reports.
+/// Compares consecutive reports.
 #[derive(Debug, Default)]
 pub struct Monitor {
     before: Option<Report>,
     failing: Option<Failing>,
     clients: Vec<(u64, SocketAddr, String)>,
-    /// Sessions of slow clients that were reported.
+    /// Sessions of slow clients that have been reported.
     evicted: Vec<u64>,
 }
 
-/// A journal that is not written.
+/// A journal that cannot be written.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
-    /// Inputs that were lost before.
+    /// Inputs lost before the failure.
     lost_before: u64,
-    /// When it was last reported.
+    /// When the failure was last reported.
     reported: Nanos,
 }
 
-/// What is new of a pair.
+/// Reports the changes of a pair.
 fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severity, String)) {
     if now.takeovers > was.takeovers {
         say(Severity::Warning, format!("took over: this plant is the primary now, epoch {}", now.epoch));
@@ -79,7 +79,7 @@ fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severi
             (false, true) => (Severity::Info, "follows the primary"),
             (false, false) => (Severity::Warning, "the primary is gone"),
         };
-        // A standby that took over has said so.
+        // A standby that took over has already reported the change.
         if now.takeovers == was.takeovers {
             say(severity, format!("{text}: the plant at {}", now.peer));
         }
@@ -101,7 +101,7 @@ fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severi
 }
 
 impl Monitor {
-    /// The notices since the last look; at the first look, since the journal was replayed.
+    /// Returns the notices since the last look. The first look covers the time since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
         let Report { plant: status, clients, questdb, nats, kafka, aeron, traces, .. } = report;
         let mut notices = Vec::new();
@@ -253,7 +253,7 @@ impl Monitor {
         notices
     }
 
-    /// Reports a failing journal once when it begins to fail, then once a minute, and once when it is written again.
+    /// Reports a failing journal when it first fails, once a minute while it fails, and when it can be written again.
     fn compare_journal(
         &mut self,
         was: &JournalStatus,
@@ -326,18 +326,18 @@ impl Monitor {
     }
 }
 
-/// A channel after the replay of the journal: its counters are known, and no packet of its lines has come yet.
+/// Returns a channel's status after the journal's replay, with its counters but before the first packet.
 fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
     let mut was = at_start.clone();
     (was.session, was.is_silent, was.is_joining) = (String::new(), false, false);
-    // The buffer sizes that the kernel granted are news.
+    // Report the buffer sizes that the kernel granted as changes.
     was.lines
         .iter_mut()
         .for_each(|line| (line.is_silent, line.kernel_drops, line.buffer_bytes) = (false, 0, 0));
     was
 }
 
-/// The result of a long recovery, and the number of others that ended since the last look.
+/// Describes the result of a long recovery, and the number of other recoveries since the last look.
 fn recovery_text(report: &RecoveryReport, others: u64) -> String {
     let RecoveryReport { first, end, recovered, requests, is_complete, .. } = *report;
     let took = report.duration_ns() as f64 / 1e9;
@@ -440,7 +440,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
 }
 
-/// The changes of the connection to a request server.
+/// Reports the changes of the connection to a request server.
 fn compare_requester(
     was: Option<&RequesterStatus>,
     now: Option<&RequesterStatus>,
@@ -451,7 +451,7 @@ fn compare_requester(
     if now.is_ready && !was.is_ready {
         say(Severity::Info, "the request server is connected".to_owned());
     }
-    // A server that stays away is reported once for each reason, not at every attempt.
+    // An unreachable server is reported once for each reason, not on every attempt.
     let is_new = was.is_ready || now.counters.last_end != was.counters.last_end;
     if let (Some(end), true) = (now.counters.last_end, is_new && now.counters.ends > was.counters.ends) {
         say(Severity::Warning, format!("the connection to the request server ended: {end}"));
@@ -466,7 +466,7 @@ fn compare_requester(
     }
 }
 
-/// The changes of the QuestDB output. While rows find no room in several reports in a row, only the first is noticed.
+/// Reports the changes of the QuestDB output. Of consecutive reports with dropped rows, only the first causes a notice.
 fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut(Severity, String)) {
     let why = now.error.as_deref().unwrap_or("it does not say why");
     let is_away = !now.is_connected && now.failures > 0;
@@ -490,7 +490,7 @@ fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut
     }
 }
 
-/// The changes of the output to NATS. While trades are dropped in several reports in a row, only the first is noticed.
+/// Reports the changes of the NATS output. Of consecutive reports with dropped trades, only the first causes a notice.
 fn compare_nats(was: &NatsStatus, now: &NatsStatus, say: &mut dyn FnMut(Severity, String)) {
     let why = now.error.as_deref().unwrap_or("it does not say why");
     if now.is_connected && !was.is_connected {
@@ -515,7 +515,7 @@ fn compare_nats(was: &NatsStatus, now: &NatsStatus, say: &mut dyn FnMut(Severity
     }
 }
 
-/// What is new of the export of traces. While traces are dropped, only the first of them is noticed.
+/// Reports the changes of the export of traces. Only the first dropped traces cause a notice.
 pub fn compare_traces(was: &TraceStatus, now: &TraceStatus, say: &mut dyn FnMut(Severity, String)) {
     let why = now.error.as_deref().unwrap_or("it does not say why");
     if now.is_connected && !was.is_connected {
@@ -531,7 +531,7 @@ pub fn compare_traces(was: &TraceStatus, now: &TraceStatus, say: &mut dyn FnMut(
     }
 }
 
-/// The changes of the output to Aeron.
+/// Reports the changes of the Aeron output.
 fn compare_aeron(was: &AeronStatus, now: &AeronStatus, say: &mut dyn FnMut(Severity, String)) {
     if now.is_connected && !was.is_connected {
         say(Severity::Info, "the media driver takes messages".to_owned());
@@ -540,7 +540,7 @@ fn compare_aeron(was: &AeronStatus, now: &AeronStatus, say: &mut dyn FnMut(Sever
     {
         say(Severity::Warning, format!("nothing is published: {why}"));
     }
-    // Readers fetch what was dropped; the counters have all of it.
+    // Readers fetch dropped messages; the counters include all of them.
     if now.dropped() > 0 && was.dropped() == 0 {
         let (slow, full) = (now.dropped_slow, now.dropped_full);
         let text = format!(
@@ -550,7 +550,7 @@ fn compare_aeron(was: &AeronStatus, now: &AeronStatus, say: &mut dyn FnMut(Sever
     }
 }
 
-/// The changes of the output into Kafka.
+/// Reports the changes of the Kafka output.
 fn compare_kafka(was: &KafkaStatus, now: &KafkaStatus, say: &mut dyn FnMut(Severity, String)) {
     if now.is_connected && !was.is_connected {
         let from = now.position.unwrap_or_default();
@@ -661,7 +661,7 @@ mod tests {
         report.plant.channels[0].counters.missing = 30;
         report.plant.channels[0].snapshots.failed = 2;
         report.plant.at_start = report.plant.channels.clone();
-        // Before the first look something happens.
+        // Something happens before the first look.
         report.plant.channels[0].counters.missing = 31;
         report.plant.channels[0].counters.gaps = 4;
         let notices = Monitor::default().look(&report);
@@ -760,7 +760,7 @@ mod tests {
             ..Default::default()
         };
         let mut notices = Vec::new();
-        // A look each 200 ms for two minutes and a half, then the disk has room again.
+        // Look every 200 ms for two and a half minutes, then the disk has room again.
         for look in 0..900u64 {
             report.plant.time = Nanos(1_763_130_600_000_000_000 + look * 200_000_000);
             report.plant.journal = Some(failing(4 + look.min(750), look < 750));

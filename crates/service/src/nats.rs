@@ -1,12 +1,12 @@
-//! The NBBO and trades to a server of NATS, for dashboards and for programs far away.
+//! Publishes the NBBO and trades to a NATS server, for dashboards and remote programs.
 //!
 //! ```text
 //! stream ─▶ queue of one subscription ─▶ thread "nats": subject, encoding ─▶ PREFIX.nbbo.SYMBOL ─▶ JetStream: the last of each
 //!                                                                        └▶ PREFIX.trade.SYMBOL
 //! ```
 //!
-//! The publisher is a client of the [stream](tapeworks_outputs::stream) as those over WebSockets are: it never delays the plant, and what finds
-//! no room in its queue is conflated or dropped, and counted. This file has the settings and the status, which every build knows.
+//! The publisher is a client of the [stream](tapeworks_outputs::stream), like the WebSocket clients. It never delays the plant: records that find
+//! no room in its queue are conflated or dropped, and counted. This file contains the settings and the status, which exist in every build.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use crate::tls;
 #[cfg(feature = "nats")]
 pub mod publisher;
 
-/// The login at the server.
+/// Credentials for the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NatsLogin {
     /// A user with a password.
     User {
-        /// The user.
+        /// The user name.
         name: String,
         /// The password.
         password: Secret,
@@ -36,7 +36,7 @@ pub enum NatsLogin {
 }
 
 impl NatsLogin {
-    /// Its secret.
+    /// Returns the secret part.
     pub const fn secret(&self) -> &Secret {
         match self {
             Self::User { password, .. } | Self::Token(password) => password,
@@ -54,37 +54,37 @@ pub enum NatsEncoding {
     Protobuf,
 }
 
-/// The servers, and what is published there.
+/// The servers, and the records to publish there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NatsSetting {
-    /// Names or addresses with their ports. One is connected to, in an order by chance.
+    /// Host names or addresses, with ports. The client connects to one of them, chosen in random order.
     pub servers: Vec<(String, u16)>,
-    /// A PEM file of authorities, one of which must have signed the server's certificate: the connection is by TLS then.
+    /// PEM file of certificate authorities. If present, the connection uses TLS, and one of them must have signed the server's certificate.
     pub authorities: Option<PathBuf>,
-    /// The login.
+    /// The login, if the server requires one.
     pub login: Option<NatsLogin>,
-    /// What subjects begin with.
+    /// Prefix of every subject.
     pub prefix: String,
-    /// Whether the NBBO is published.
+    /// Whether to publish the NBBO.
     pub nbbo: bool,
-    /// Whether trades are.
+    /// Whether to publish trades.
     pub trades: bool,
     /// How records are encoded.
     pub encoding: NatsEncoding,
-    /// The stream of JetStream that keeps the last NBBO of each symbol, if there is to be one.
+    /// JetStream's stream that stores the last NBBO of each symbol, if configured.
     pub stream: Option<String>,
-    /// Records that may wait for the server.
+    /// Maximum number of records queued for the server.
     pub queue_records: usize,
-    /// How long the server may take to connect and to confirm what it has got.
+    /// Maximum time for the server to accept a connection, and to confirm records.
     pub timeout: Duration,
-    /// The longest pause between two tries.
+    /// The longest pause between two attempts to connect.
     pub longest_pause: Duration,
-    /// How long waiting records may be published when the plant ends.
+    /// How long queued records may still be published when the plant ends.
     pub linger: Duration,
 }
 
 impl NatsSetting {
-    /// The NBBO and trades as JSON, the last NBBO of each symbol kept by JetStream, under `tapeworks`.
+    /// Publishes the NBBO and trades as JSON under `tapeworks`; JetStream stores the last NBBO of each symbol.
     pub fn new(servers: Vec<(String, u16)>) -> Self {
         Self {
             servers,
@@ -102,50 +102,50 @@ impl NatsSetting {
         }
     }
 
-    /// The servers for people.
+    /// Returns the servers as text for users.
     pub fn shown_servers(&self) -> String {
         let each = self.servers.iter().map(|(host, port)| format!("{host}:{port}"));
         each.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The counters of the output to NATS.
+/// The status of the output to NATS.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NatsStatus {
-    /// Whether there is a connection to a server.
+    /// Whether a server is connected.
     pub is_connected: bool,
-    /// Whether JetStream keeps the last NBBO of each symbol now.
+    /// Whether JetStream currently stores the last NBBO of each symbol.
     pub is_storing: bool,
-    /// Records that the server has confirmed to have got.
+    /// Records that the server has confirmed.
     pub records: u64,
-    /// NBBOs that JetStream has confirmed to keep.
+    /// NBBOs that JetStream has confirmed as stored.
     pub stored: u64,
-    /// Records that wait.
+    /// Records in the queue.
     pub waiting: u64,
-    /// Records that are published and not confirmed yet.
+    /// Records published but not yet confirmed.
     pub in_flight: u64,
-    /// Changes of an NBBO that gave way to later ones of the same symbol while the queue was full.
+    /// NBBO changes replaced by later changes of the same symbol while the queue was full.
     pub conflated: u64,
-    /// Trades for which there was no room.
+    /// Trades dropped because the queue was full.
     pub dropped_trades: u64,
-    /// Gaps for which there was no room.
+    /// Gaps dropped because the queue was full.
     pub dropped_gaps: u64,
     /// Times that the queue was full.
     pub lagged: u64,
-    /// Records that were published on a connection that broke before the server confirmed them. It may have got them. The last NBBOs are
-    /// published again.
+    /// Records published on a connection that broke before the server confirmed them. The server may have received them. The
+    /// last NBBOs are published again.
     pub unconfirmed: u64,
-    /// Records that waited at the end of the plant.
+    /// Records left in the queue when the plant ended.
     pub lost: u64,
-    /// Connections that were made.
+    /// Connections established.
     pub connects: u64,
-    /// Connections that could not be made or that broke.
+    /// Connections that failed or broke.
     pub failures: u64,
-    /// Errors that the server sent: that it forbids a subject, for one.
+    /// Errors sent by the server, for example for a forbidden subject.
     pub refused: u64,
-    /// Times that JetStream did not keep an NBBO. All are published again after it.
+    /// Times that JetStream failed to store an NBBO. All NBBOs are published again afterwards.
     pub store_failures: u64,
-    /// The last error, until the server takes records again.
+    /// The last error, until the server accepts records again.
     pub error: Option<String>,
 }
 
@@ -154,12 +154,12 @@ pub struct NatsStatus {
 pub struct NatsHandle(Arc<dyn Fn() -> NatsStatus + Send + Sync>);
 
 impl NatsHandle {
-    /// A handle whose status `read` gives.
+    /// Creates a handle that calls `read` for the status.
     pub fn new(read: impl Fn() -> NatsStatus + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub fn status(&self) -> NatsStatus {
         (self.0)()
     }
@@ -171,7 +171,7 @@ impl fmt::Debug for NatsHandle {
     }
 }
 
-/// A symbol as a token of a subject: `.`, `*`, `>`, the space and `%` are written as in a URL, such as `BRK%2EB`.
+/// Converts a symbol to a token of a subject. `.`, `*`, `>`, space and `%` are percent-encoded, as in `BRK%2EB`.
 pub fn token_of(symbol: &str) -> String {
     let mut token = String::with_capacity(symbol.len());
     for letter in symbol.chars() {
@@ -187,12 +187,12 @@ pub fn token_of(symbol: &str) -> String {
     token
 }
 
-/// `nats://host:port`, or without the scheme.
+/// Parses `nats://host:port`, with or without the scheme.
 fn server(text: &str) -> Option<(String, u16)> {
     host_and_port(text.strip_prefix("nats://").unwrap_or(text))
 }
 
-/// Tokens of letters, digits, `-` and `_`, joined by points.
+/// Returns whether the text is tokens of letters, digits, `-` and `_`, joined by dots.
 fn is_subject(text: &str) -> bool {
     let is_token = |token: &str| {
         !token.is_empty()
@@ -201,7 +201,7 @@ fn is_subject(text: &str) -> bool {
     text.len() <= 128 && text.split('.').all(is_token)
 }
 
-/// Reads `[nats]` of a configuration whose paths start at `beside`.
+/// Reads the section `[nats]`. Relative paths start in the folder `beside`.
 pub(crate) fn read(reading: &mut Reading<'_>, top: &mut Section<'_>, beside: &Path) -> Option<NatsSetting> {
     let mut section = top.table(reading, "nats")?;
     if cfg!(not(feature = "nats")) {

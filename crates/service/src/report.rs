@@ -1,4 +1,4 @@
-//! The report of a service: the state and counters of the plant and its outputs.
+//! A service's report: the state and counters of the plant and its outputs.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,46 +18,46 @@ use tapeworks_runtime::traces::{TraceHandle, TraceStatus};
 pub struct Report {
     /// The plant.
     pub plant: Status,
-    /// The clients' server, if there is one.
+    /// The server for clients, if configured.
     pub clients: Option<Stats>,
-    /// The multicast, if there is one.
+    /// The multicast, if configured.
     pub multicast: Option<MulticastStats>,
-    /// QuestDB, if records go there.
+    /// The output to QuestDB, if configured.
     pub questdb: Option<QuestDbStatus>,
-    /// NATS, if records go there.
+    /// The output to NATS, if configured.
     pub nats: Option<NatsStatus>,
-    /// Kafka, if records go there.
+    /// The output to Kafka, if configured.
     pub kafka: Option<KafkaStatus>,
-    /// Aeron, if events or the NBBO go there.
+    /// The output to Aeron, if configured.
     pub aeron: Option<AeronStatus>,
-    /// Traces, if they are exported.
+    /// The export of traces, if configured.
     pub traces: Option<TraceStatus>,
 }
 
-/// The state of a running service that other threads may read.
+/// Access to the state of a running service from other threads.
 #[derive(Clone, Debug)]
 pub struct Handles {
-    /// The plant's status.
+    /// Status of the plant.
     pub plant: Arc<Mutex<Status>>,
-    /// The clients'.
+    /// Status of the server for clients.
     pub clients: Option<Arc<Mutex<Stats>>>,
-    /// The multicast's.
+    /// Status of the multicast.
     pub multicast: Option<Arc<Mutex<MulticastStats>>>,
-    /// QuestDB's.
+    /// Status of the QuestDB output.
     pub questdb: Option<Arc<Mutex<QuestDbStatus>>>,
-    /// That of NATS.
+    /// Status of the NATS output.
     pub nats: Option<NatsHandle>,
-    /// Kafka's.
+    /// Status of the Kafka output.
     pub kafka: Option<Arc<Mutex<KafkaStatus>>>,
-    /// That of Aeron.
+    /// Status of the Aeron output.
     pub aeron: Option<AeronHandle>,
-    /// That of the export of traces.
+    /// Status of the export of traces.
     pub traces: Option<TraceHandle>,
     /// The books.
     pub watch: Watch,
     /// Whether the journal has been replayed.
     pub has_replayed: Arc<AtomicBool>,
-    /// The stream of market data for programs, if there is one.
+    /// The market data stream for programs, if configured.
     #[cfg(feature = "stream")]
     pub stream: Option<Arc<tapeworks_outputs::stream::Hub>>,
 }
@@ -67,7 +67,7 @@ fn copy<T: Clone>(of: &Mutex<T>) -> T {
 }
 
 impl Handles {
-    /// The report of this moment.
+    /// Returns the current report.
     pub fn report(&self) -> Report {
         let plant = copy(&self.plant);
         let kafka = self.kafka.as_deref().map(|status| copy(status).behind(plant.events, plant.time.0));

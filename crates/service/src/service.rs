@@ -1,4 +1,4 @@
-//! A plant with the servers that the configuration names.
+//! A plant with the servers that its configuration names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,75 +41,75 @@ use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::traces::{Sample, Traces};
 use tapeworks_runtime::transport::TlsFiles;
 
-/// Why a service does not start.
+/// Why a service cannot start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The plant.
+    /// The plant failed.
     #[error(transparent)]
     Plant(#[from] PlantError),
-    /// The clients' server.
+    /// The server for clients failed.
     #[error(transparent)]
     Clients(#[from] ServerError),
-    /// The TLS of a server.
+    /// The TLS files of a server are unusable.
     #[error(transparent)]
     Tls(#[from] tapeworks_runtime::transport::NoTls),
-    /// The web page.
+    /// The web page failed.
     #[cfg(feature = "web")]
     #[error(transparent)]
     Web(#[from] crate::web::WebError),
-    /// The stream of market data for programs.
+    /// The market data stream for programs failed.
     #[cfg(feature = "stream")]
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// The web page is not in this build.
+    /// This build does not include the web page.
     #[cfg(not(feature = "web"))]
     #[error("the configuration has [web], and this build is without the feature `web`")]
     NoWeb,
-    /// The multicast.
+    /// The multicast failed.
     #[error(transparent)]
     Multicast(#[from] MulticastError),
-    /// QuestDB.
+    /// The QuestDB output failed.
     #[cfg(feature = "questdb")]
     #[error(transparent)]
     QuestDb(#[from] questdb::QuestDbError),
-    /// Kafka.
+    /// The Kafka output failed.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
     Kafka(#[from] kafka::KafkaStartError),
-    /// Kafka is not in this build.
+    /// This build does not include Kafka.
     #[cfg(not(feature = "kafka"))]
     #[error("the configuration has [kafka], and this build is without the feature `kafka`")]
     NoKafka,
-    /// Aeron.
+    /// The Aeron output failed.
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(#[from] aeron::AeronStartError),
-    /// The source of events.
+    /// The thread of the event source could not be started.
     #[cfg(feature = "aeron")]
     #[error("no thread for the source of events: {0}")]
     Source(std::io::Error),
-    /// Aeron is not in this build.
+    /// This build does not include Aeron.
     #[cfg(not(feature = "aeron"))]
     #[error("the configuration has Aeron, and this build is without the feature `aeron`")]
     NoAeron,
-    /// QuestDB is not in this build.
+    /// This build does not include QuestDB.
     #[cfg(not(feature = "questdb"))]
     #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
     NoQuestDb,
-    /// NATS.
+    /// The NATS output failed.
     #[cfg(feature = "nats")]
     #[error(transparent)]
     Nats(#[from] nats::NatsError),
-    /// The export of traces.
+    /// The export of traces failed.
     #[cfg(feature = "otel")]
     #[error(transparent)]
     Traces(#[from] exporter::ExportError),
-    /// The export of traces is not in this build.
+    /// This build does not include the export of traces.
     #[cfg(not(feature = "otel"))]
     #[error("the configuration has [otel], and this build is without the feature `otel`")]
     NoTraces,
-    /// NATS is not in this build.
+    /// This build does not include NATS.
     #[cfg(not(feature = "nats"))]
     #[error("the configuration has [nats], and this build is without the feature `nats`")]
     NoNats,
@@ -119,45 +119,45 @@ pub enum ServiceError {
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ServiceFailure {
-    /// The plant.
+    /// The plant failed.
     #[error(transparent)]
     Plant(#[from] PlantFailure),
-    /// The clients' server.
+    /// The server for clients failed.
     #[error(transparent)]
     Clients(#[from] ServeError),
-    /// The multicast.
+    /// The multicast failed.
     #[error(transparent)]
     Multicast(#[from] MulticastFailure),
-    /// Aeron.
+    /// The Aeron output failed.
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(#[from] aeron::AeronFailure),
-    /// The source of events.
+    /// The event source failed.
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Source(#[from] source::SourceFailure),
-    /// Kafka.
+    /// The Kafka output failed.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
     Kafka(#[from] kafka::KafkaFailure),
-    /// QuestDB.
+    /// The QuestDB output failed.
     #[cfg(feature = "questdb")]
     #[error(transparent)]
     QuestDb(#[from] questdb::QuestDbFailure),
-    /// The stream of market data for programs.
+    /// The market data stream for programs failed.
     #[cfg(feature = "stream")]
     #[error(transparent)]
     Stream(#[from] StreamFailure),
-    /// NATS.
+    /// The NATS output failed.
     #[cfg(feature = "nats")]
     #[error(transparent)]
     Nats(#[from] nats::NatsFailure),
 }
 
-/// A running plant with its servers. Dropping it stops all.
+/// A running plant with its servers. Dropping it stops everything.
 #[derive(Debug)]
 pub struct Service {
-    // The servers end before the plant does: they are dropped first.
+    // The servers must end before the plant, so they are declared, and dropped, first.
     #[cfg(feature = "web")]
     web: Option<crate::web::Web>,
     #[cfg(feature = "nats")]
@@ -172,23 +172,23 @@ pub struct Service {
     kafka: Option<Kafka>,
     #[cfg(feature = "questdb")]
     questdb: Option<QuestDb>,
-    /// It ends when this is dropped.
+    /// Ends when dropped.
     _roll: Option<Roll>,
     #[cfg(feature = "aeron")]
     source: Option<Source>,
     plant: Plant,
     handles: Handles,
     replayed: JournalReplayed,
-    // It exports what the plant recorded to its end.
+    // Exports what the plant records until its end.
     #[cfg(feature = "otel")]
     exporter: Option<Exporter>,
 }
 
 impl Service {
-    /// Starts the plant and servers of `config`, and reports refused clients to `on_refusal`.
+    /// Starts the plant and the servers of `config`, and reports refused clients to `on_refusal`.
     ///
     /// # Errors
-    /// [`ServiceError`]: a busy port, a line that cannot be listened to, a journal that cannot be used.
+    /// [`ServiceError`], for example a port in use, a line that cannot be joined, or an unusable journal.
     pub fn start(config: &Config, on_refusal: Option<OnRefusal>) -> Result<Self, ServiceError> {
         #[cfg(not(feature = "web"))]
         if config.web.is_some() {
@@ -223,9 +223,9 @@ impl Service {
         readers.extend(config.multicast.is_some().then_some("multicast"));
         readers.extend(config.aeron.is_some().then_some("aeron"));
         readers.extend(config.questdb.is_some().then_some("questdb"));
-        // The output to NATS is a client of the stream.
+        // The NATS output is a client of the stream.
         readers.extend((has_stream || config.nats.is_some()).then_some("stream"));
-        // The ports are bound before the plant starts, so that a busy port is an early error.
+        // Ports are bound before the plant starts, so that a port in use is reported early.
         let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
         let tls_of_clients = of_clients.map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
         #[cfg(feature = "aeron")]
@@ -297,7 +297,7 @@ impl Service {
             live_from: plant.live_from(),
             wake_up: None,
         };
-        // Where the plant's threads park, each reader of the ring has a wake-up of its own.
+        // If the plant's threads park, each reader of the ring has its own wake-up.
         let mut take = |name: &str| {
             let Reader { consumer, wake_up } = ends.take(name)?;
             Some((consumer, Begin { wake_up, ..begin.clone() }))
@@ -397,7 +397,7 @@ impl Service {
             #[cfg(feature = "stream")]
             stream: streaming.as_ref().filter(|_| has_stream).map(|streaming| Arc::clone(streaming.hub())),
         };
-        // The page is served during the journal's replay.
+        // The page is already served while the journal is replayed.
         #[cfg(feature = "web")]
         let web = web
             .map(|listening| crate::web::plant::start(listening, handles.clone(), on_refusal.clone()))
@@ -407,7 +407,7 @@ impl Service {
             operations.record(&start_sample(began, listens, &replayed));
         }
         has_replayed.store(true, Ordering::Release);
-        // It reads the journal, which the plant may have to repair first.
+        // Kafka reads the journal, which the plant may have to repair first.
         #[cfg(feature = "kafka")]
         let kafka = match (&config.kafka, begin.history.clone(), of_kafka) {
             (Some(setting), Some(history), Some(status)) => {
@@ -423,7 +423,7 @@ impl Service {
             }
             _ => None,
         };
-        // Behind the replay: until then the plant has better things to do.
+        // The roll starts after the replay, which has priority.
         let roll = config.roll.clone().map(|setting| {
             Roll::start(setting, PlantOptions { traces, ..config.plant.clone() }, plant.status_handle())
         });
@@ -453,12 +453,12 @@ impl Service {
         })
     }
 
-    /// Where live clients are served.
+    /// Returns the address of the server for clients.
     pub fn clients_address(&self) -> Option<std::net::SocketAddr> {
         self.clients.as_ref().map(Server::address)
     }
 
-    /// Where the web page is.
+    /// Returns the address of the web page.
     pub fn web_address(&self) -> Option<std::net::SocketAddr> {
         #[cfg(feature = "web")]
         return self.web.as_ref().map(crate::web::Web::address);
@@ -466,7 +466,7 @@ impl Service {
         None
     }
 
-    /// What a browser is to open.
+    /// Returns the URL of the web page.
     pub fn web_url(&self) -> Option<String> {
         #[cfg(feature = "web")]
         return self.web.as_ref().map(crate::web::Web::url);
@@ -474,27 +474,27 @@ impl Service {
         None
     }
 
-    /// The contents of the journal at the start.
+    /// Returns the contents of the journal at the start.
     pub const fn replayed(&self) -> &JournalReplayed {
         &self.replayed
     }
 
-    /// The status of the plant.
+    /// Returns the status of the plant.
     pub fn status(&self) -> Status {
         self.plant.status()
     }
 
-    /// The status of the clients' server.
+    /// Returns the status of the server for clients.
     pub fn clients(&self) -> Option<Stats> {
         self.clients.as_ref().map(Server::stats)
     }
 
-    /// The status of the multicast.
+    /// Returns the status of the multicast.
     pub fn multicast(&self) -> Option<MulticastStats> {
         self.multicast.as_ref().map(Multicast::stats)
     }
 
-    /// The addresses of the multicast's retransmission server (UDP) and of its SoupBinTCP server.
+    /// Returns the addresses of the multicast's retransmission server (UDP) and SoupBinTCP server.
     pub fn multicast_addresses(&self) -> [Option<std::net::SocketAddr>; 2] {
         let of = |address: fn(&Multicast) -> Option<std::net::SocketAddr>| {
             self.multicast.as_ref().and_then(address)
@@ -502,22 +502,22 @@ impl Service {
         [of(Multicast::retransmission), of(Multicast::soupbintcp)]
     }
 
-    /// Gives views of the books.
+    /// Returns the source of views of the books.
     pub const fn watch(&self) -> &Watch {
         &self.handles.watch
     }
 
-    /// Handles on all this for another thread.
+    /// Returns handles to the status of every part, for other threads.
     pub fn handles(&self) -> Handles {
         self.handles.clone()
     }
 
-    /// The status of the plant and its outputs.
+    /// Returns the status of the plant and its outputs.
     pub fn report(&self) -> Report {
         self.handles.report()
     }
 
-    /// Whether a part of it has ended. Before the service is stopped, only a failure ends a part.
+    /// Returns whether any part has ended. Before the service is stopped, only a failure ends a part.
     pub fn has_ended(&self) -> bool {
         #[cfg(feature = "kafka")]
         if self.kafka.as_ref().is_some_and(Kafka::is_finished) {
@@ -548,10 +548,10 @@ impl Service {
             || self.multicast.as_ref().is_some_and(Multicast::is_finished)
     }
 
-    /// Stops all, the lines first: received inputs are published, journaled and, for clients that read, sent.
+    /// Stops everything, the lines first. Inputs already received are published, journaled, and sent to clients that still read.
     ///
     /// # Errors
-    /// What had failed.
+    /// The first failure, if a part had failed.
     pub fn stop(self) -> Result<(), ServiceFailure> {
         #[cfg(feature = "aeron")]
         let source = self.source.map_or(Ok(()), Source::join);
@@ -567,7 +567,7 @@ impl Service {
         let kafka = self.kafka.map(Kafka::join).transpose();
         #[cfg(feature = "stream")]
         let streaming = self.streaming.map_or(Ok(()), Streaming::join);
-        // It ends behind the stream, whose last records it publishes.
+        // NATS ends after the stream, because it publishes the stream's last records.
         #[cfg(feature = "nats")]
         let nats = self.nats.map_or(Ok(()), Nats::join);
         #[cfg(feature = "otel")]
@@ -592,7 +592,7 @@ impl Service {
     }
 }
 
-/// A start, from when the configuration was read to the end of the journal's replay.
+/// Returns the trace of the start, from reading the configuration to the end of the journal's replay.
 fn start_sample(began: Nanos, listens: Nanos, replayed: &JournalReplayed) -> Sample {
     let mut sample = Sample::new("start", began.0);
     sample.part("open", began.0, listens.0);
@@ -603,11 +603,11 @@ fn start_sample(began: Nanos, listens: Nanos, replayed: &JournalReplayed) -> Sam
     sample
 }
 
-/// Reads the configuration at `path` and the file of prices for round lots, and checks the
-/// files of TLS: an unusable certificate is a fault of the configuration.
+/// Reads the configuration at `path` and the file of round-lot prices, and checks the TLS files, because an unusable
+/// certificate is an error of the configuration.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Every error of the configuration.
 pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::ConfigError>> {
     let mut config = Config::load(path)?;
     let wrong = |problem: String| {

@@ -1,13 +1,13 @@
-//! The source of a plant that takes another plant's events from Aeron.
+//! The event source of a plant that reads another plant's events from Aeron.
 //!
 //! ```text
-//! streams, replay server ─▶ events, each once, in order ─▶ those of the shard ─▶ pieces ─▶ the plant's ingest
+//! streams, replay server ─▶ events, each once, in order ─▶ events of the shard ─▶ pieces ─▶ the plant's ingest
 //! ```
 //!
-//! One thread. It waits while ingest has no room, and then takes nothing from Aeron: what is lost by that is fetched again. Of a shard's
-//! events none is left out, nor are those of no symbol, such as gaps; of the others one in a second stands for the time.
+//! One thread. While ingest has no room, it reads nothing from Aeron; messages lost meanwhile are fetched again. It passes on all
+//! events of its shard and all events without a symbol, such as gaps. For the other events it sends one event per second, for the time.
 //!
-//! Cost: an event is copied twice, into a piece and out of it. An idle source looks at its streams as often as every reader of Aeron does.
+//! Cost: an event is copied twice, into a piece and out of it. An idle source polls its streams as often as any reader of Aeron.
 
 use std::io;
 use std::sync::Arc;
@@ -26,41 +26,41 @@ use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::{System, World as _};
 use tapeworks_time::Nanos;
 
-/// Events of a piece.
+/// Maximum number of events in a piece.
 const PIECE_EVENTS: usize = 256;
 
-/// How often the plant gets an event for the time although none is of its shard, in ns of receive time.
+/// Interval of the events that carry the time when no event belongs to the shard, in ns of receive time.
 const EVERY_NS: u64 = Nanos::SECOND;
 
-/// How long the source waits for room.
+/// Pause between attempts to push when ingest has no room.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// How often the status is reported.
+/// Interval between status reports.
 const REPORT: Duration = Duration::from_millis(100);
 
-/// How long its end waits for its thread, which may wait for a driver that is not there.
+/// How long `join` waits for the thread, which may be waiting for an unreachable driver.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The first plant sends its status twice a second: it is silent after this time.
+/// The first plant sends its status twice a second and counts as silent after this time.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// Why the source ended before it was stopped.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum SourceFailure {
-    /// The numbers of events began anew there.
+    /// The first plant restarted its numbering of events.
     #[error(
         "{0}. The first plant has begun anew: start this one again on the new day, which moves its journal away; on the same day move the journal away by hand"
     )]
     OtherJournal(String),
-    /// Ties of the NBBO would be broken in another order.
+    /// The feeds differ in their order, which decides ties of the NBBO.
     #[error(
         "the first plant's feeds are {theirs:?}, in this order, and 'feeds' of [source.aeron] has {ours:?}"
     )]
     OtherFeeds {
-        /// The first plant's, by their names.
+        /// The first plant's feeds, by name.
         theirs: Vec<String>,
-        /// Those of the configuration.
+        /// The configured feeds.
         ours: Vec<String>,
     },
     /// The thread panicked.
@@ -75,7 +75,7 @@ pub(crate) struct Source {
     thread: Option<thread::JoinHandle<Result<(), SourceFailure>>>,
 }
 
-/// Starts to take events. The plant has replayed its journal.
+/// Starts the source. The plant must have replayed its journal.
 pub(crate) fn start(
     setting: AeronSourceSetting,
     connector: Connector,
@@ -94,7 +94,7 @@ impl Source {
         self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished)
     }
 
-    /// Stops it.
+    /// Stops the source.
     pub(crate) fn join(mut self) -> Result<(), SourceFailure> {
         self.end()
     }
@@ -105,7 +105,7 @@ impl Source {
         let began = Instant::now();
         while !thread.is_finished() {
             if began.elapsed() >= END_PATIENCE {
-                // The plant's end does not wait for a driver. What the thread would still take, nobody gets.
+                // The end of the plant does not wait for a driver. Nobody would receive further events.
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(1));
@@ -116,7 +116,7 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // `join` returns how it ended.
+        // Callers that need the result call `join`.
         let _unheard = self.end();
     }
 }
@@ -144,7 +144,7 @@ fn run(
         driver_timeout: setting.driver_timeout,
         resume: Some((next, time.0)),
         is_patient: true,
-        // The status has it.
+        // The status reports the same.
         say: |_| {},
     });
     let mut pieces = Pieces::new(relay.shard, next, &symbols);
@@ -182,7 +182,7 @@ fn run(
     Ok(())
 }
 
-/// Feeds as the configuration has them.
+/// Returns the names of feeds as the configuration spells them.
 fn names(feeds: &[Publisher]) -> Vec<String> {
     let name = |feed: &Publisher| {
         let known = FEEDS.iter().find(|known| known.publisher == *feed);
@@ -191,7 +191,7 @@ fn names(feeds: &[Publisher]) -> Vec<String> {
     feeds.iter().map(name).collect()
 }
 
-/// Hands a piece to the plant, and waits for room. Returns how often it waited; `None`: the plant has ended, or the source shall.
+/// Hands a piece to the plant, waiting for room. Returns the number of waits, or `None` if the plant has ended or the source is stopping.
 fn push(to: &RelaySender, mut received: Nanos, mut payload: Vec<u8>, stop: &AtomicBool) -> Option<u64> {
     let mut waits = 0;
     loop {
@@ -227,15 +227,15 @@ fn report(to: &RelaySender, events: &AeronEvents, standing: &AeronStanding<'_>, 
     });
 }
 
-/// Events of the shard, on their way into pieces.
+/// Collects events of the shard into pieces.
 struct Pieces {
     shard: Shard,
     /// The number of the next event.
     next: u64,
-    /// By instrument: whether its symbol is of the shard.
+    /// For each instrument, whether its symbol belongs to the shard.
     is_ours: Vec<bool>,
     writer: Option<PieceWriter>,
-    /// The receive time of the last event that was put.
+    /// The receive time of the last event written.
     put: Nanos,
     done: Vec<(Nanos, Vec<u8>)>,
 }
@@ -255,7 +255,7 @@ impl Pieces {
 
     fn take(&mut self, number: u64, event: &Event) {
         if number != self.next {
-            // The other plant's journal has lost what is between. The plant sees it by the beginning of the next piece.
+            // The other plant's journal has lost the events in between. The plant detects it from the start of the next piece.
             self.end_piece();
         }
         self.next = number.saturating_add(1);
@@ -267,7 +267,7 @@ impl Pieces {
             }
         }
         let writer = self.writer.get_or_insert_with(|| PieceWriter::new(number, shard));
-        // Symbols have the numbers of the first plant where all are known. Events of no instrument are for every shard.
+        // Every shard gets all symbols, so that they keep the first plant's numbers, and events without an instrument.
         let is_ours = event.kind == EventKind::SymbolMapping
             || self.is_ours.get(event.instrument.index()).copied().unwrap_or(true);
         if is_ours {
@@ -285,7 +285,7 @@ impl Pieces {
         }
     }
 
-    /// What there is goes to the plant.
+    /// Hands the collected events to the plant.
     fn end_of_turn(&mut self) {
         if self.writer.as_ref().is_some_and(|writer| writer.items() > 0) {
             self.end_piece();
@@ -313,7 +313,7 @@ mod tests {
         Symbol::parse(SYMBOLS[place]).unwrap()
     }
 
-    /// Events of four symbols, a millisecond apart, with those of no symbol between.
+    /// Events of four symbols, one millisecond apart, mixed with events without a symbol.
     fn events() -> Vec<Event> {
         let publisher = Publisher(2);
         let mut events: Vec<Event> = (0..4)
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_shard_without_events_of_its_own_hears_the_time_and_where_it_is() {
-        // No symbol here is of shard 7.
+        // No symbol here belongs to shard 7.
         let shard = Shard { number: 7, of: 1_000 };
         let (mut pieces, mut feed) = (Pieces::new(shard, 0, &[]), feed());
         let all: Vec<Event> =
@@ -389,7 +389,7 @@ mod tests {
             Ok(())
         });
         let source = Source { stop: Arc::new(AtomicBool::new(false)), thread: Some(thread) };
-        // Its thread would end in an hour: that this test ends is what it shows.
+        // The thread would end in an hour. The test passes if it returns.
         source.join().unwrap();
     }
 

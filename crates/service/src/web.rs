@@ -1,7 +1,7 @@
-//! The server of the pages: a plant's ([`plant`]) and a gateway's ([`gateway`]).
+//! The server of the web pages, for a plant ([`plant`]) and for a gateway ([`gateway`]).
 //!
-//! What all sites share is here: the accept loop, limits, the reserve for probes and the kill switch, access by token, login, the files of the pages.
-//! A site adds its own paths. The server runs an async runtime on its own thread.
+//! This module contains the parts that all sites share: the accept loop, limits, the reserve for probes and the kill switch, access by
+//! token, login, and the files of the pages. Each site adds its own paths. The server runs an async runtime on its own thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -52,37 +52,37 @@ use access::Access;
 use counters::Counters;
 use serving::Serving;
 
-/// Connections that speak HTTP at once; WebSockets are counted apart.
+/// Maximum number of simultaneous HTTP connections; WebSockets are counted separately.
 const MOST_CONNECTIONS: usize = 128;
 
-/// Of them, from one address.
+/// Maximum number of these connections from one address.
 const MOST_OF_ADDRESS: usize = 32;
 
-/// Further connections, for [`reserved`] alone: probes, scrapes and the kill switch are answered even if others hold all connections.
+/// Additional connections for [`reserved`] only, so that probes, scrapes and the kill switch work when all other connections are taken.
 const RESERVE: usize = 64;
 
-/// The time limit of a connection of the reserve for its request and for reading the answer.
+/// Time limits of a reserve connection: for sending its request, and for reading the answer.
 const RESERVE_HEADER_TIME: Duration = Duration::from_millis(250);
 const RESERVE_TIME: Duration = Duration::from_secs(5);
 
-/// The time limit of a connection for its request.
+/// Time limit for a connection to send its request.
 const HEADER_TIME: Duration = Duration::from_secs(3);
 
-/// How long a connection that speaks HTTP may live.
+/// Maximum lifetime of an HTTP connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
 
-/// When to accept again if the system had no connection to give.
+/// Pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Bytes of a request's header, and of its body.
+/// Maximum number of bytes in a request's header, and in its body.
 const HEADER_BYTES: usize = 16 << 10;
 const BODY_BYTES: usize = 4 << 10;
 
-/// Why there is no page.
+/// Why the page cannot be served.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum WebError {
-    /// The address cannot be had: another program has the port, or it is not ours.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {address} for the web page: {source}")]
     Bind {
         /// The address.
@@ -90,24 +90,24 @@ pub enum WebError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// There is no thread, or no runtime in it.
+    /// The thread or its runtime could not be started.
     #[error("no thread for the web page: {0}")]
     Thread(std::io::Error),
 }
 
-/// A bound address, for a page that is started later.
+/// A bound address for a page that starts later.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
     address: SocketAddr,
     token: Option<Secret>,
     acceptor: Acceptor,
-    /// What files are for that the process follows.
+    /// Followed files, with their purposes.
     files: Vec<(String, Arc<dyn FollowedFiles>)>,
 }
 
 impl Listening {
-    /// The page shows these files too, if there are any.
+    /// Adds files to show on the page, if there are any.
     #[must_use]
     pub fn showing(mut self, what: impl Into<String>, files: Option<Arc<dyn FollowedFiles>>) -> Self {
         self.files.extend(files.map(|files| (what.into(), files)));
@@ -115,7 +115,7 @@ impl Listening {
     }
 }
 
-/// Takes the address of the page. Requests need the token if there is one. Browsers and programs speak TLS if the acceptor does.
+/// Binds the address of the page. Requests need `token`, if present, and TLS, if `acceptor` uses it.
 ///
 /// # Errors
 /// [`WebError::Bind`].
@@ -134,11 +134,11 @@ pub fn bind(address: SocketAddr, token: Option<Secret>, acceptor: Acceptor) -> R
 
 /// The paths of a site.
 struct Site {
-    /// All.
+    /// All paths.
     whole: Router,
-    /// Those that are answered on the reserve.
+    /// The paths that the reserve also answers.
     reserved: Router,
-    /// What the site does besides.
+    /// The site's background task.
     background: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -155,7 +155,7 @@ fn start(
     let Site { whole, reserved, background } = site(&server);
     let serving = Arc::clone(&server);
     let serve = async move {
-        // Made inside the runtime, which wakes the task when a connection comes.
+        // Converted inside the runtime, which wakes the task when a connection arrives.
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
         tokio::select! {
             () = serve(listener, acceptor, serving, whole, reserved) => {}
@@ -176,29 +176,29 @@ pub struct Web {
 }
 
 impl Web {
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What a browser is to open.
+    /// Returns the URL of the page.
     pub fn url(&self) -> String {
         format!("{}://{}/", if self.is_tls { "https" } else { "http" }, self.address)
     }
 }
 
-/// The state that the requests of all sites share.
+/// State shared by the requests of all sites.
 #[derive(Debug)]
 struct Server {
     access: Access,
     counters: Counters,
     refusals: Mutex<Refusals>,
     began: Instant,
-    /// What files are for that the process follows.
+    /// Followed files, with their purposes.
     files: Arc<files::Files>,
 }
 
-/// The other end of a connection.
+/// The address of a connection's peer.
 #[derive(Clone, Copy, Debug)]
 struct Peer(SocketAddr);
 
@@ -224,10 +224,10 @@ impl Server {
     }
 }
 
-/// Connections of each address.
+/// Number of connections per address.
 type OfAddresses = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
-/// A connection's place: among all, and among those of its address.
+/// A connection's place, counted in total and for its address.
 struct Place {
     _permit: OwnedSemaphorePermit,
     address: IpAddr,
@@ -235,7 +235,7 @@ struct Place {
 }
 
 impl Place {
-    /// A place for a connection of `address`, if there is one.
+    /// Reserves a place for a connection from `address`, if one is free.
     fn take(connections: &Arc<Semaphore>, all: &OfAddresses, address: IpAddr) -> Option<Self> {
         let mut counts = all.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(address).or_default();
@@ -267,12 +267,12 @@ impl Drop for Place {
     }
 }
 
-/// A connection that is taken: by TCP, or by TLS over it.
+/// An accepted connection, over TCP or over TLS.
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
-/// The connection of a socket when both sides have agreed on TLS, if it is to be spoken. `None`: they have not, in the time for it.
+/// Completes the TLS handshake, if TLS is configured. Returns `None` if the handshake fails or takes too long.
 #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS refuses"))]
 async fn agree(
     acceptor: &Acceptor,
@@ -298,14 +298,14 @@ async fn agree(
     }
 }
 
-/// A connection of the reserve.
+/// A connection on the reserve.
 struct Reserved {
     task: AbortHandle,
     has_asked: Arc<AtomicBool>,
 }
 
-/// Accepts connections up to the limit. Beyond it there is a reserve: a connection there must send its request soon, and until then
-/// gives way to newer ones. So clients that hold connections without a request cannot block checks of health, nor a gateway's kill switch.
+/// Accepts connections up to the limit, then on the reserve. A reserve connection must send its request soon, and until then gives way to
+/// newer ones. Clients that hold connections without a request therefore cannot block health checks or a gateway's kill switch.
 async fn serve(
     listener: tokio::net::TcpListener,
     acceptor: Acceptor,
@@ -318,12 +318,12 @@ async fn serve(
     let of_addresses = OfAddresses::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Most likely there are no more file descriptors: try again later.
+            // Most likely the process is out of file descriptors: retry later.
             server.counters.accept_errors.add();
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        // Answers are small, and the client waits for them.
+        // Answers are small, and clients wait for them.
         let _slower = stream.set_nodelay(true);
         server.counters.connections.add();
         let (server, acceptor) = (Arc::clone(&server), acceptor.clone());
@@ -338,7 +338,7 @@ async fn serve(
                             .max_buf_size(HEADER_BYTES)
                             .serve_connection(TokioIo::new(stream), service)
                             .with_upgrades();
-                        // The connection is over, so its error cannot be sent.
+                        // The connection is over, so its error has no recipient.
                         let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
                     }
                     drop(place);
@@ -348,13 +348,13 @@ async fn serve(
                 server.counters.connections_refused.add();
                 server.refuse(Peer(peer), "too many connections");
                 if reserve.len() >= RESERVE {
-                    // A request that the kernel has already taken counts as sent. This task accepts many connections in a row, while those that
-                    // it has started wait for their first turn.
+                    // A request that the kernel has already received counts as sent. This task may accept many connections in a
+                    // row before the tasks that it has started run for the first time.
                     tokio::task::yield_now().await;
                     reserve.retain(|one: &Reserved| !one.task.is_finished());
                 }
                 if reserve.len() >= RESERVE {
-                    // The oldest one without a request; else the oldest, which may read its answer slowly.
+                    // Evict the oldest connection without a request, or else the oldest, which may be reading its answer slowly.
                     let silent =
                         reserve.iter().position(|one: &Reserved| !one.has_asked.load(Ordering::Relaxed));
                     if let Some(oldest) = reserve.remove(silent.unwrap_or(0)) {
@@ -391,7 +391,7 @@ async fn serve(
     }
 }
 
-/// The paths of a site with those of all sites, behind the guard. The file `index` is the page.
+/// Adds the paths that all sites share, and the guard. `index` is the file of the page.
 fn whole(server: &Arc<Server>, routes: Router, index: &'static str) -> Router {
     let shared = Router::new()
         .route("/login", get(access::form).post(access::login))
@@ -405,7 +405,7 @@ fn whole(server: &Arc<Server>, routes: Router, index: &'static str) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(server), access::guard))
 }
 
-/// Answers the paths of the reserve; refuses all others.
+/// Answers the reserve's paths and refuses all others.
 fn reserved(server: &Arc<Server>, routes: Router) -> Router {
     let full = || async {
         let about = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
@@ -421,7 +421,7 @@ async fn health() -> &'static str {
     "alive\n"
 }
 
-/// Metrics in Prometheus' text format.
+/// Returns metrics in Prometheus' text format.
 fn metrics_text(text: String) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

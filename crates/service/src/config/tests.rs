@@ -1,4 +1,4 @@
-//! Configurations that are right, and what is said of those that are not.
+//! Valid configurations, and the errors of invalid ones.
 
 use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
@@ -480,7 +480,7 @@ fn every_feed_of_the_table_can_be_a_venue_and_one_with_one_publisher_names_none(
         };
         let venue = &parsed.unwrap().plant.venues[0];
         assert_eq!((venue.application, venue.publisher), (feed.application, only));
-        // Channels of all publishers are of the first, whichever is named.
+        // Channels shared by all publishers belong to the first, whichever is named.
         for one in feed.publishers.iter().filter(|_| feed.channels_are_shared) {
             let named = format!("publisher = \"{}\"", one.publisher.0);
             let venue = &Config::parse("p.toml", &of(&named)).unwrap().plant.venues[0];
@@ -523,7 +523,7 @@ fn each_error_is_reported_with_its_line_and_column() {
     assert!(wrong.len() == 1 && wrong[0].contains("the roll needs one of its own"), "{wrong:?}");
     let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
     assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
-    // Settings that would fail at the start, or always be wrong.
+    // Settings that would fail at startup, or always be wrong.
     let venue = |name: &str, line: &str| {
         format!("[[venue]]\nname = \"{name}\"\nprotocol = \"deep\"\nlines = [\"{line}\"]\n")
     };

@@ -1,4 +1,4 @@
-//! Stages that read from the network and write to it.
+//! Stages that read from and write to the network.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::Spec;
 use crate::dpdk::read_dpdk;
 use tapeworks_runtime::config::{Reading, Section};
 
-/// The largest ring of a packet reader, in bytes.
+/// Maximum size of a packet reader's ring, in bytes.
 const MAX_RING_BYTES: usize = 1 << 30;
 
-/// A block of a ring is whole pages, in bytes.
+/// The page size in bytes. A block of a ring consists of whole pages.
 const PAGE_BYTES: usize = 4096;
 
 pub(super) fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {
@@ -40,12 +40,12 @@ pub(super) fn read_udp_reader(reading: &mut Reading<'_>, stage: &mut Section<'_>
     (Spec::UdpReader { options, count }, format!("at {listen}"))
 }
 
-/// After how many packets a reader ends.
+/// Reads the number of packets after which a reader ends.
 fn read_count(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> Option<u64> {
     stage.integer(reading, "count", 1..=usize::MAX).map(|(count, _)| count as u64)
 }
 
-/// The name of an interface that there is.
+/// Reads the name of an interface, which must exist.
 fn read_interface(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> String {
     let Some((name, span)) = stage.required_text(reading, "interface") else { return String::new() };
     if !tapeworks_nic::exists(&name) {
@@ -88,7 +88,7 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
     (Spec::PacketReader { options, count }, label)
 }
 
-/// `kind` is its place in the file.
+/// Reads an AF_XDP reader. `kind` is the position of its type in the file.
 pub(super) fn read_xdp_reader(
     reading: &mut Reading<'_>,
     stage: &mut Section<'_>,
@@ -114,7 +114,7 @@ pub(super) fn read_xdp_reader(
     (Spec::XdpReader { options: XdpOptions { queue, mode, frames, ..defaults }, count }, label)
 }
 
-/// `kind` is its place in the file.
+/// Reads a DPDK reader. `kind` is the position of its type in the file.
 pub(super) fn read_dpdk_reader(
     reading: &mut Reading<'_>,
     stage: &mut Section<'_>,

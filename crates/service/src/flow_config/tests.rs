@@ -1,4 +1,4 @@
-//! Configurations, good and with every kind of slip.
+//! Valid configurations, and every kind of error.
 
 use tapeworks_flow::graph::Edge;
 use tapeworks_nic::PacketOptions;
@@ -18,7 +18,7 @@ name = \"end\"
 type = \"dropper\"
 ";
 
-/// A flow with one stage of this description between a reader and a dropper.
+/// Returns a flow with one stage of this description between a reader and a dropper.
 fn around(stage: &str) -> String {
     format!(
         "{READER}{END}[[stage]]\nname = \"it\"\n{stage}\n[[edge]]\nfrom = \"in\"\nto = \"it\"\n[[edge]]\nfrom = \"it\"\nto = \
@@ -80,7 +80,7 @@ fn a_rewriter_is_read_with_all_its_keys() {
     assert_eq!(steps, Steps { pop_vlan: true, set, push_vlan: Some(8) });
 }
 
-/// The flow's only reader, of this description.
+/// Returns the flow's only reader, which has this description.
 #[track_caller]
 fn reader(stage: &str) -> Spec {
     let text = format!("{END}[[stage]]\nname = \"it\"\n{stage}\n[[edge]]\nfrom = \"it\"\nto = \"end\"\n");
@@ -288,7 +288,7 @@ fn an_unreadable_file_is_reported() {
 
 #[test]
 fn nothing_panics_on_any_text() {
-    // Every part of a good file, cut off anywhere and with any letter changed.
+    // Truncate a valid file at every position, and change every letter.
     let text = around("type = \"filter\"\nmatch = { any = [{ port = 1 }], not = { vlan = \"1-2\" } }");
     for at in 0..text.len() {
         let _parsed = parse("flow.toml", &text[..at]);

@@ -1,18 +1,18 @@
-//! The thread that publishes.
+//! The thread that publishes to NATS.
 //!
 //! ```text
-//! queue ─▶ PREFIX.nbbo.SYMBOL (reply: the inbox) ─▶ server ─▶ JetStream ─ it is kept ─▶ inbox
-//!       └▶ PREFIX.trade.SYMBOL                    └ marker: all before it has come ──▶ inbox
+//! queue ─▶ PREFIX.nbbo.SYMBOL (reply: inbox) ─▶ server ─▶ JetStream ─ stored ─▶ inbox
+//!       └▶ PREFIX.trade.SYMBOL                └ marker: all before it arrived ──▶ inbox
 //! ```
 //!
-//! NATS acknowledges nothing by itself. So the publisher sends itself a marker behind its records, one at a time: the server has got
-//! what stands before a marker that comes back. Records without a confirmation are at most [`WINDOW`]; then the queue waits, and when
-//! it is full the stream conflates. A connection that breaks or confirms nothing in time is given up for a new one, with pauses that grow
-//! to a bound, and then every current NBBO is published again. JetStream's own answers say that an NBBO is kept; where one is not, all are
-//! published again later.
+//! Core NATS does not acknowledge messages. The publisher therefore sends itself a marker after its records, one marker at a
+//! time: when it returns, the server has received everything before it. At most [`WINDOW`] records are unconfirmed; beyond that
+//! the queue waits, and when the queue is full the stream conflates. A connection that breaks or confirms nothing in time is
+//! replaced, after pauses that grow to a limit, and every current NBBO is published again. JetStream's own answers confirm that
+//! an NBBO is stored; after a failed store all NBBOs are published again later.
 //!
-//! Cost: a record is decoded for its symbol, and encoded again as JSON; one allocation for the subject, one for the text. Each connection has a
-//! runtime of its own, so that nothing of an old one goes on beside a new one. An idle publisher wakes up for pings only.
+//! Cost: each record is decoded for its symbol and encoded again as JSON, with one allocation for the subject and one for the text. Each
+//! connection has its own runtime, so that nothing of an old connection survives it. An idle publisher wakes up only for pings.
 
 use std::fmt::Write as _;
 use std::io;
@@ -34,41 +34,41 @@ use tokio::time::Instant;
 
 use super::{NatsEncoding, NatsHandle, NatsLogin, NatsSetting, NatsStatus, token_of};
 
-/// Records that may be published without a confirmation of the server.
+/// Maximum number of records that the server has not confirmed.
 pub const WINDOW: u64 = 8_192;
 
-/// Records between two looks at confirmations.
+/// Maximum number of records published between two checks for confirmations.
 const AT_ONCE: usize = 256;
 
-/// The first pause after a failure; each further one is twice as long.
+/// The first pause after a failure. The pause doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often an idle connection is tried.
+/// The interval between pings of an idle connection.
 const PING: Duration = Duration::from_secs(15);
 
-/// Longer than a connection that broke lives on.
+/// Longer than a broken connection is kept.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// How long records wait for JetStream's stream at the begin of a connection. Behind that they are published without it.
+/// How long the first records of a connection wait for JetStream's stream. After that they are published without it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// JetStream's number for a stream that is not there.
+/// JetStream's error code for a stream that does not exist.
 const NO_STREAM: u64 = 10_059;
 
-/// Why nothing is published.
+/// Why publishing cannot start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum NatsError {
-    /// There is no thread.
+    /// The thread could not be started.
     #[error("no thread for NATS: {0}")]
     Thread(io::Error),
-    /// The authorities of TLS.
+    /// The file of certificate authorities is unusable.
     #[cfg(feature = "tls")]
     #[error("'authorities' of [nats]: {0}")]
     Tls(#[from] tapeworks_runtime::tls::TlsError),
 }
 
-/// Why it ended before it was stopped. A server that is away does not end it.
+/// Why the output ended before it was stopped. An unreachable server does not end it.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum NatsFailure {
@@ -77,7 +77,7 @@ pub enum NatsFailure {
     Panicked,
 }
 
-/// The output to NATS. Dropping it stops it.
+/// The output to NATS. Dropping it stops the thread.
 #[derive(Debug)]
 pub struct Nats {
     shared: Arc<Shared>,
@@ -86,13 +86,13 @@ pub struct Nats {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Between the thread and those that look.
+/// State shared by the thread and readers of the status.
 #[derive(Debug)]
 struct Shared {
     status: Mutex<NatsStatus>,
     /// Records taken from the queue.
     taken: AtomicU64,
-    /// The counters of the queue.
+    /// Counters of the queue.
     queue: Arc<StreamCounters>,
 }
 
@@ -118,14 +118,14 @@ impl Shared {
     }
 }
 
-/// Starts publishing the records of the stream. It also starts without a server: see [`Nats::status`].
+/// Starts publishing the records of the stream, even if no server is reachable: see [`Nats::status`].
 ///
 /// # Errors
 /// [`NatsError`].
 pub fn start(setting: NatsSetting, hub: &Arc<Hub>) -> Result<Nats, NatsError> {
     #[cfg(feature = "tls")]
     if let Some(authorities) = &setting.authorities {
-        // An unusable file is an error now, not one of each connection.
+        // Report an unusable file now, not on each connection.
         tapeworks_runtime::transport::Connector::tls(authorities, None, "localhost")?;
     }
     let request =
@@ -152,26 +152,26 @@ pub fn start(setting: NatsSetting, hub: &Arc<Hub>) -> Result<Nats, NatsError> {
 }
 
 impl Nats {
-    /// Reads the status from another thread.
+    /// Returns a handle that reads the status from another thread.
     pub fn handle(&self) -> NatsHandle {
         let shared = Arc::clone(&self.shared);
         NatsHandle::new(move || shared.status())
     }
 
-    /// The status now.
+    /// Returns the current status.
     pub fn status(&self) -> NatsStatus {
         self.shared.status()
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the server has confirmed the waiting records of a stream that has ended, or until the setting's time for that is over.
+    /// Waits until the server has confirmed the remaining records of an ended stream, or until the configured time is over.
     ///
     /// # Errors
-    /// [`NatsFailure`] when it failed.
+    /// [`NatsFailure`] if the thread panicked.
     pub fn join(mut self) -> Result<(), NatsFailure> {
         self.end(self.linger)
     }
@@ -184,36 +184,36 @@ impl Nats {
 
 impl Drop for Nats {
     fn drop(&mut self) {
-        // A caller that wants to know how it ended calls `join`.
+        // Callers that need the result call `join`.
         let _ended = self.end(Duration::ZERO);
     }
 }
 
-/// How the time with one connection ended.
+/// How a connection ended.
 enum Outcome {
-    /// There is nothing more to publish, or no more time for it.
+    /// Everything is published, or the time for it is over.
     Ended,
-    /// There is no connection; why.
+    /// The connection failed, for this reason.
     Broken(String),
 }
 
 /// A connection.
 struct Connection {
     client: Client,
-    /// What the publisher sends itself, and JetStream's answers.
+    /// Receives the publisher's own markers and JetStream's answers.
     inbox: Subscriber,
     inbox_name: String,
     events: mpsc::UnboundedReceiver<Event>,
-    /// The look for JetStream's stream that is under way. Nothing waits for it but the first records.
+    /// The lookup of JetStream's stream in progress. Only the first records wait for it.
     look: Option<Look>,
-    /// Until when records wait for the first look.
+    /// The time until which records wait for the first lookup.
     grace: Option<Instant>,
 }
 
-/// A look for JetStream's stream: there is one, or why there is none.
+/// A lookup of JetStream's stream: `Ok` if the stream exists, or the reason why not.
 type Look = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// The end of a look that is under way.
+/// Waits for the lookup in progress; never returns if there is none.
 async fn looked(look: &mut Option<Look>) -> Result<(), String> {
     match look {
         Some(look) => look.await,
@@ -221,26 +221,26 @@ async fn looked(look: &mut Option<Look>) -> Result<(), String> {
     }
 }
 
-/// What is on its way over one connection.
+/// Messages in flight over one connection.
 #[derive(Debug)]
 struct Flight {
-    /// Records published.
+    /// Published records.
     sent: u64,
-    /// Of them, those that the server has confirmed.
+    /// Records that the server has confirmed.
     confirmed: u64,
-    /// Whether a marker is on its way.
+    /// Whether a marker is in flight.
     has_marker: bool,
-    /// When the server last confirmed something, or the first record behind that was sent.
+    /// When the server last confirmed a record, or when the first record after that was sent.
     progressed: Instant,
     /// Whether JetStream is to confirm NBBOs.
     is_storing: bool,
-    /// Changes when JetStream's answers up to now count no more.
+    /// Changes when earlier answers of JetStream become invalid.
     epoch: u64,
-    /// NBBOs that JetStream has not answered.
+    /// NBBOs that JetStream has not confirmed.
     unstored: u64,
-    /// When it last answered, or the first NBBO behind that was sent.
+    /// When JetStream last answered, or when the first NBBO after that was sent.
     stored: Instant,
-    /// When to look for JetStream's stream again.
+    /// When to look up JetStream's stream again.
     repair: Option<Instant>,
 }
 
@@ -274,7 +274,7 @@ impl Flight {
         self.in_flight() == 0 && self.unstored == 0
     }
 
-    /// When something is overdue, with answers that may take `timeout`.
+    /// Returns when the next answer is overdue or the next lookup is due. Answers may take `timeout`.
     fn deadline(&self, timeout: Duration) -> Option<Instant> {
         let confirmed = (self.in_flight() > 0).then(|| self.progressed + timeout);
         let stored = (self.unstored > 0).then(|| self.stored + timeout);
@@ -292,16 +292,16 @@ struct Publisher {
     flight: Flight,
 }
 
-/// The next pause after a failure.
+/// Returns the next pause after a failure.
 fn longer(pause: Duration, longest: Duration) -> Duration {
     (pause * 2).clamp(FIRST_PAUSE.min(longest), longest)
 }
 
-/// Waits for the end of the time that there is at the end of the plant.
+/// Waits until the plant ends and its time for remaining records is over.
 async fn over(mut ending: watch::Receiver<Option<Instant>>, shared: &Shared) {
     let deadline = match ending.wait_for(Option::is_some).await {
         Ok(deadline) => *deadline,
-        // Nobody waits for it.
+        // The handle was dropped.
         Err(_) => None,
     };
     let Some(deadline) = deadline else { return };
@@ -320,7 +320,7 @@ impl Publisher {
                 Outcome::Ended => None,
                 Outcome::Broken(why) => Some(format!("{}: {why}", self.setting.shown_servers())),
             };
-            // At once, so that nobody sees a connection that broke without the reason.
+            // Update everything in one step, so that nobody sees a broken connection without its reason.
             self.shared.update(|status| {
                 (status.is_connected, status.is_storing, status.in_flight) = (false, false, 0);
                 status.unconfirmed += unconfirmed;
@@ -340,7 +340,7 @@ impl Publisher {
         self.shared.update(|status| status.lost += left);
     }
 
-    /// One connection, from the pause before it to its end.
+    /// Runs one connection, from the pause before it to its end.
     fn session(&mut self) -> Outcome {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
@@ -357,7 +357,7 @@ impl Publisher {
                 () = over(ending, &shared) => Outcome::Ended,
             }
         });
-        // A name that is being looked up is not waited for.
+        // Do not wait for a pending name lookup.
         runtime.shutdown_background();
         outcome
     }
@@ -398,12 +398,12 @@ impl Publisher {
             .connection_timeout(setting.timeout)
             .request_timeout(Some(setting.timeout))
             .ping_interval(PING)
-            // The library must not connect again by itself: what it still has of the old connection would overtake what is newer.
+            // The library must not reconnect by itself: messages left from the old connection would overtake newer ones.
             .reconnect_delay_callback(
                 move |_| if is_over.load(Ordering::Acquire) { NEVER } else { Duration::ZERO },
             )
             .event_callback(move |event| {
-                // A connection that is given up hears nothing more.
+                // The receiver is closed once the connection is given up.
                 let _heard = happened.send(event);
                 async {}
             });
@@ -439,7 +439,7 @@ impl Publisher {
         Ok(Connection { client, inbox, inbox_name, events, look: None, grace: None })
     }
 
-    /// Begins to see to it that JetStream keeps NBBOs, if it is to.
+    /// Starts to look up or create JetStream's stream, if one is configured.
     fn look_for_stream(&mut self, connection: &mut Connection) {
         self.flight.repair = None;
         if let Some(name) = &self.setting.stream {
@@ -449,8 +449,8 @@ impl Publisher {
         }
     }
 
-    /// A look has ended. A stream that was found gets all current NBBOs. If there is none, they are published all the same, unless that was
-    /// done when the first records had waited long enough.
+    /// Handles the result of a lookup. A stream that was found gets all current NBBOs. Without a stream they are published too,
+    /// unless that was done when the grace period ended.
     fn take_look(&mut self, connection: &mut Connection, looked: Result<(), String>) {
         connection.look = None;
         let have_waited = connection.grace.take().is_some();
@@ -469,7 +469,7 @@ impl Publisher {
         }
     }
 
-    /// JetStream does not keep NBBOs for now. They are published all the same.
+    /// Records that JetStream does not store NBBOs for now. They are still published.
     fn fail_to_store(&mut self, why: &str) {
         self.store_pause = longer(self.store_pause, self.setting.longest_pause);
         let flight = &mut self.flight;
@@ -484,7 +484,7 @@ impl Publisher {
         });
     }
 
-    /// Publishes until the stream has ended and all is confirmed.
+    /// Publishes until the stream has ended and every record is confirmed.
     async fn publish_all(&mut self, connection: &mut Connection) -> Result<(), String> {
         let (mut has_ended, mut said) = (false, None);
         let because = |why: &str, said: &Option<String>| match said {
@@ -500,7 +500,7 @@ impl Publisher {
                 biased;
                 event = connection.events.recv() => match event {
                     Some(Event::ServerError(error)) => {
-                        // Of what it forbids, for one.
+                        // For example, a subject that the login may not publish to.
                         let error = error.to_string();
                         let shown = format!("{}: {error}", self.setting.shown_servers());
                         said = Some(error);
@@ -540,7 +540,7 @@ impl Publisher {
                         if !self.flight.has_room() {
                             break;
                         }
-                        // The end shows at the next `recv`.
+                        // The next `recv` reports the end.
                         let Ok(record) = self.subscription.records.try_recv() else { break };
                         self.publish(connection, record).await?;
                     }
@@ -551,7 +551,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// What is overdue: confirmations of the server or of JetStream, or another look for the stream.
+    /// Handles overdue confirmations of the server or JetStream, and repeats the lookup of the stream when it is due.
     fn look_at_time(&mut self, connection: &mut Connection) -> Result<(), String> {
         let (now, timeout) = (Instant::now(), self.setting.timeout);
         if connection.grace.is_some_and(|until| until <= now) {
@@ -570,7 +570,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// A marker that came back, or JetStream's answer to an NBBO.
+    /// Handles a returned marker, or JetStream's answer to an NBBO.
     fn confirm(&mut self, message: &async_nats::Message) {
         let token = message.subject.as_str().rsplit('.').next().unwrap_or_default();
         let number = |text: &str| text.parse::<u64>().ok();
@@ -611,7 +611,7 @@ impl Publisher {
         subject.push_str(&self.setting.prefix);
         let flight = &mut self.flight;
         let mut reply = None;
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _written = match &record.kind {
             Some(Kind::Nbbo(nbbo)) => {
                 if flight.is_storing {
@@ -632,7 +632,7 @@ impl Publisher {
             flight.progressed = now;
         }
         flight.sent += 1;
-        // The client's queue has room for all that may be in flight, so neither waits.
+        // The client's queue has room for everything in flight, so neither call waits.
         let published = match reply {
             Some(reply) => {
                 if flight.unstored == 0 {
@@ -646,7 +646,7 @@ impl Publisher {
         published.map_err(|error| error.to_string())
     }
 
-    /// Sends a marker behind the records, unless one is on its way.
+    /// Sends a marker after the records, unless one is in flight.
     async fn mark(&mut self, connection: &Connection) -> Result<(), String> {
         let flight = &mut self.flight;
         if flight.has_marker || flight.in_flight() == 0 {
@@ -658,14 +658,14 @@ impl Publisher {
     }
 }
 
-/// The number and text of JetStream's error, if its answer is one.
+/// Returns the code and text of JetStream's error, if the answer is one.
 fn error_of(answer: &Value) -> Option<(u64, String)> {
     let error = answer.get("error")?;
     let text = error["description"].as_str().unwrap_or("an error without a description");
     Some((error["err_code"].as_u64().unwrap_or_default(), text.to_owned()))
 }
 
-/// Finds JetStream's stream, or makes it. One that is there is left as it is.
+/// Finds JetStream's stream or creates it. An existing stream is not changed.
 async fn find_or_create(client: Client, name: String, prefix: String) -> Result<(), String> {
     let subject = format!("{prefix}.nbbo.*");
     match request(&client, format!("$JS.API.STREAM.INFO.{name}"), "").await? {
@@ -694,7 +694,7 @@ async fn find_or_create(client: Client, name: String, prefix: String) -> Result<
     created.map(drop).map_err(|(_, description)| format!("it cannot be created: {description}"))
 }
 
-/// Whether a stream's filter takes every subject of a pattern.
+/// Returns whether a stream's filter matches every subject of a pattern.
 fn takes(filter: &str, pattern: &str) -> bool {
     let (mut filter, mut pattern) = (filter.split('.'), pattern.split('.'));
     loop {
@@ -708,7 +708,7 @@ fn takes(filter: &str, pattern: &str) -> bool {
     }
 }
 
-/// A request to JetStream: its answer, or the number and text of its error.
+/// Sends a request to JetStream. Returns its answer, or the code and text of its error.
 async fn request(
     client: &Client,
     subject: String,

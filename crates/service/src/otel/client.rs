@@ -1,4 +1,4 @@
-//! The collector: a request of OTLP over HTTP, and what its answer means.
+//! The client of an OpenTelemetry collector: sends OTLP requests over HTTP, and interprets the answers.
 
 use std::time::Duration;
 
@@ -11,39 +11,39 @@ use ureq::Agent;
 
 use super::error::ExportError;
 
-/// The most bytes of an answer that are read.
+/// Maximum number of bytes read from an answer.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
-/// An answer of a server that is none.
+/// The error for an answer that is not a collector's.
 const NO_COLLECTOR: &str = "the answer is not that of a collector of OpenTelemetry";
 
-/// What is shown of a collector's message.
+/// Maximum number of characters shown of a collector's message.
 const MOST_CHARACTERS: usize = 200;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// The collector has the spans, but for so many that it refused, and says why.
+    /// The collector accepted the spans, except `refused` of them for the reason `why`.
     Taken { refused: u64, why: Option<String> },
-    /// It may take them later: after this time, if it says so.
+    /// The collector may accept the spans later: after this time, if it names one.
     Later { why: String, after: Option<Duration> },
-    /// It does not take them.
+    /// The collector refuses the request.
     Refused(String),
 }
 
-/// Connections to the collector, made when they are needed.
+/// A client that connects to the collector on demand.
 pub(super) struct Client {
     agent: Agent,
     setting: TraceSetting,
 }
 
 impl Client {
-    /// Connects to nothing yet.
+    /// Creates a client. It does not connect yet.
     pub(super) fn new(setting: TraceSetting) -> Result<Self, ExportError> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            // The configuration says where the collector is, and no variable of the environment.
+            // Only the configuration decides where the collector is, not environment variables.
             .proxy(None)
             .user_agent(concat!("tapeworks/", env!("CARGO_PKG_VERSION")));
         if let Some(authorities) = &setting.authorities {
@@ -52,7 +52,7 @@ impl Client {
         Ok(Self { agent: config.build().into(), setting })
     }
 
-    /// Posts a request, and waits for the answer for so long at most.
+    /// Posts a request, and waits for the answer for at most `longest`.
     pub(super) fn post(&self, body: &[u8], longest: Duration) -> Answer {
         let request = self.agent.post(&self.setting.url).config().timeout_global(Some(longest)).build();
         let mut request = request.header("Content-Type", "application/x-protobuf");
@@ -74,19 +74,19 @@ impl Client {
         let seconds = retry.and_then(|retry| retry.to_str().ok()?.trim().parse().ok());
         let after = seconds.map(Duration::from_secs);
         if !status.is_success() {
-            // What else it says is not needed, however long it is.
+            // The body of an error is not needed.
             return read(status.as_u16(), after, &[]);
         }
         match answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec() {
             Ok(body) => read(status.as_u16(), after, &body),
             Err(ureq::Error::BodyExceedsLimit(_)) => Answer::Refused(NO_COLLECTOR.to_owned()),
-            // A collector whose answer breaks off may have the spans.
+            // The collector may have the spans even if its answer was cut off.
             Err(error) => later(error),
         }
     }
 }
 
-/// What an answer means.
+/// Interprets an answer.
 fn read(status: u16, after: Option<Duration>, body: &[u8]) -> Answer {
     match status {
         200..=299 => match ExportTraceServiceResponse::decode(body) {

@@ -1,10 +1,10 @@
-//! The thread that exports.
+//! The thread that exports traces.
 //!
-//! It wakes up every `export_every`, takes what waits, and posts it in requests of [`BATCH`] samples at most. A request that fails is kept and tried
-//! again, with pauses that double up to a bound; what comes meanwhile waits in the queue, and is counted when that is full. A request without an answer in
-//! time may have come through: then the collector has its spans twice, with the same ids.
+//! The thread wakes up every `export_every`, takes the waiting samples, and posts them in requests of at most [`BATCH`] samples. It
+//! retries a failed request, with pauses that double up to a limit. Meanwhile samples wait in the queue; samples that find it full are
+//! counted. A request that timed out may have arrived: the collector then receives its spans twice, with the same ids.
 //!
-//! Cost: one wake-up in each `export_every`; nothing while it waits for a collector.
+//! Cost: one wake-up per `export_every`, and no work while waiting for a collector.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,30 +21,30 @@ use super::client::{Answer, Client};
 pub use super::error::ExportError;
 use super::spans::{self, Ids};
 
-/// Samples in a request, at most.
+/// Maximum number of samples in a request.
 pub const BATCH: usize = 256;
 
-/// The first pause after a failure; each further one is twice as long.
+/// The first pause after a failure. The pause doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the end waits beyond `linger` for the thread.
+/// How long `join` waits for the thread after `linger`.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// The running export. Dropping it ends it as [`Exporter::join`] does.
+/// The running export. Dropping it has the same effect as [`Exporter::join`].
 #[derive(Debug)]
 pub struct Exporter {
     status: Arc<Mutex<TraceStatus>>,
     counts: SampleCounts,
-    /// Traces of the request that is under way.
+    /// Traces of the request in flight.
     in_flight: Arc<AtomicU64>,
     linger: Duration,
-    /// Dropped, it ends the thread.
+    /// Dropping the sender ends the thread.
     ending: Option<Sender<()>>,
     ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Whether the files that the settings name can be used.
+/// Checks that the files in the settings can be used.
 ///
 /// # Errors
 /// [`ExportError::Authorities`].
@@ -81,7 +81,7 @@ pub fn start(setting: TraceSetting, samples: Samples) -> Result<Exporter, Export
     };
     let run = move || {
         thread.run();
-        // Nobody may wait for it.
+        // Nobody may be waiting.
         let _unheard = at_end.send(());
     };
     let thread =
@@ -90,7 +90,7 @@ pub fn start(setting: TraceSetting, samples: Samples) -> Result<Exporter, Export
 }
 
 impl Exporter {
-    /// Reads the status from another thread.
+    /// Returns a handle that reads the status from another thread.
     pub fn handle(&self) -> TraceHandle {
         let (status, counts) = (Arc::clone(&self.status), self.counts.clone());
         TraceHandle::new(move || TraceStatus {
@@ -101,7 +101,7 @@ impl Exporter {
         })
     }
 
-    /// Exports what waits, for `linger` at most. What is left then is counted as lost.
+    /// Exports the waiting samples for at most `linger`, and counts the remaining ones as lost.
     pub fn join(mut self) {
         self.end();
     }
@@ -109,9 +109,9 @@ impl Exporter {
     fn end(&mut self) {
         drop(self.ending.take());
         let Some(thread) = self.thread.take() else { return };
-        // A collector that holds a request holds that thread alone.
+        // A collector that never answers blocks only that thread.
         if self.ended.recv_timeout(self.linger + GRACE) != Err(RecvTimeoutError::Timeout) {
-            // A panic of it is nobody else's.
+            // A panic of the thread does not affect the caller.
             let _ended = thread.join();
             return;
         }
@@ -133,7 +133,7 @@ struct Thread {
     samples: Samples,
     ids: Ids,
     ending: Receiver<()>,
-    /// When it gives up, once it is to end.
+    /// The deadline, once the export is ending.
     until: Option<Instant>,
     pause: Duration,
     status: Arc<Mutex<TraceStatus>>,
@@ -167,7 +167,7 @@ impl Thread {
         }
     }
 
-    /// Waits, unless the export is to end.
+    /// Sleeps for `time`, but not past the deadline. Sets the deadline when the export is to end.
     fn wait(&mut self, time: Duration) {
         if let Some(until) = self.until {
             std::thread::sleep(time.min(until.saturating_duration_since(Instant::now())));
@@ -180,7 +180,7 @@ impl Thread {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Posts a request until the collector takes or refuses it. `false`: it is to end, and the time for that is over.
+    /// Posts a request until the collector accepts or refuses it. Returns `false` if the deadline has passed.
     fn export(&mut self, body: &[u8], traces: u64, count: u64) -> bool {
         loop {
             let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -195,7 +195,7 @@ impl Thread {
                     self.update(|status| {
                         status.is_connected = true;
                         status.requests += 1;
-                        // Which of the spans it refused the collector does not say.
+                        // The collector does not say which spans it refused.
                         status.traces += if refused < count { traces } else { 0 };
                         status.spans += count - refused;
                         status.refused_spans += refused;

@@ -1,4 +1,4 @@
-//! Samples as spans of OpenTelemetry: a trace for each sample, with a child for each of its parts.
+//! Converts samples to OpenTelemetry spans: a trace for each sample, with a child span for each part.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -9,21 +9,21 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use tapeworks_runtime::traces::{Fact, Sample};
 
-/// The name of what makes the spans.
+/// The name of the instrumentation scope.
 const SCOPE: &str = "tapeworks";
 
-/// What each attribute's name begins with.
+/// The prefix of every attribute's name.
 const PREFIX: &str = "tapeworks.";
 
-/// The flags of a span: it is sampled, and its parent is known not to be of another process.
+/// The flags of a span: sampled, and the parent is known to be local.
 const FLAGS: u32 = 0x101;
 
-/// Makes ids that no other process makes.
+/// Generates trace and span ids that are unique across processes.
 #[derive(Clone, Debug)]
 pub struct Ids([u64; 2]);
 
 impl Ids {
-    /// Ids of a run, from 16 random bytes.
+    /// Creates a generator for one run, from 16 random bytes.
     pub const fn new(random: u128) -> Self {
         Self([random as u64, (random >> 64) as u64])
     }
@@ -37,7 +37,7 @@ impl Ids {
             mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             mixed ^= mixed >> 31;
-            // An id of zeros is none.
+            // An id of zeros is invalid.
             if mixed != 0 {
                 return mixed.to_be_bytes();
             }
@@ -65,14 +65,14 @@ fn of_fact((name, fact): &(&'static str, Fact)) -> KeyValue {
     let value = match fact {
         Fact::Text(text) => Value::StringValue(text.as_str().into_owned()),
         Fact::Word(word) => Value::StringValue((*word).to_owned()),
-        // Numbers of OTLP have a sign; none of ours is so long.
+        // OTLP's numbers are signed; ours never reach the limit.
         Fact::Number(number) => Value::IntValue(i64::try_from(*number).unwrap_or(i64::MAX)),
         Fact::Flag(flag) => Value::BoolValue(*flag),
     };
     attribute(format!("{PREFIX}{name}"), value)
 }
 
-/// Adds the spans of a sample: its own first, then those of its parts.
+/// Adds the spans of a sample: first the sample's own span, then those of its parts.
 pub fn push(sample: &Sample, ids: &mut Ids, spans: &mut Vec<Span>) {
     let (start, end) = sample.times();
     let (trace_id, span_id) = (ids.trace(), ids.span());
@@ -98,7 +98,7 @@ pub fn push(sample: &Sample, ids: &mut Ids, spans: &mut Vec<Span>) {
     }
 }
 
-/// Who the spans are of.
+/// Returns the resource that the spans belong to.
 pub fn resource(service_name: &str, instance: &str) -> Resource {
     let attributes = vec![
         text("service.name", service_name),
@@ -109,7 +109,7 @@ pub fn resource(service_name: &str, instance: &str) -> Resource {
     Resource { attributes, ..Resource::default() }
 }
 
-/// A request with these spans.
+/// Returns a request with these spans.
 pub fn request(resource: &Resource, spans: Vec<Span>) -> ExportTraceServiceRequest {
     let scope = InstrumentationScope {
         name: SCOPE.to_owned(),
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A sample as threads record it, with times as clocks that are set may give them.
+    /// Generates samples as threads record them, with the times of clocks that may be set.
     fn sample() -> impl Strategy<Value = Sample> {
         let parts = prop::collection::vec((any::<u64>(), any::<u64>()), 0..MOST_PARTS + 3);
         let texts = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..MOST_FACTS + 3);

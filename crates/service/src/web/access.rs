@@ -1,13 +1,13 @@
-//! Access to the page.
+//! Access control of the page.
 //!
-//! On loopback without a token, only users of this machine have access. A foreign page in a browser on this machine can reach
-//! the port too, by a name that it resolves to this machine (DNS rebinding), so `Host` must be loopback's. Otherwise a request
-//! needs the token: `Authorization: Bearer`, or a cookie from the form at `/login`. Each login has a cookie of its own, until
-//! `/logout`, a month later or the end of the process. Requests that a browser makes for another site's page (`Origin`) are
-//! refused everywhere.
+//! On loopback without a token, only users of this machine have access. A foreign page in a local browser can reach the port
+//! too, through a name that resolves to this machine (DNS rebinding), so `Host` must be a loopback name. Otherwise a request
+//! needs the token, as `Authorization: Bearer` or as a cookie from the form at `/login`. Each login has its own cookie, valid
+//! until `/logout`, for a month, or until the process ends. Requests that a browser makes on behalf of another site (`Origin`)
+//! are always refused.
 //!
-//! Wrong tokens cost time: after [`FREE_GUESSES`] an address is refused for a second, and twice as long after each further one,
-//! up to a minute. The right token is accepted at once.
+//! Wrong tokens cost time. After [`FREE_GUESSES`] an address is refused for one second, and the time doubles with each further
+//! guess, up to a minute. The right token is always accepted immediately.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,65 +26,65 @@ use tapeworks_runtime::secrets::Secret;
 
 use super::{Peer, Server, page};
 
-/// The paths that need no token.
+/// Paths that need no token.
 const OPEN: [&str; 4] = ["/health", "/login", "/style.css", "/icon.svg"];
 
-/// The delay of the answer to a wrong token.
+/// Delay before the answer to a wrong token.
 const PENALTY: Duration = Duration::from_millis(500);
 
-/// Wrong tokens of an address before it must wait.
+/// Wrong tokens from an address before it must wait.
 const FREE_GUESSES: u32 = 5;
 
-/// How long an address must wait at most, and after how long without a wrong token it is forgotten.
+/// The longest wait of an address, and the time without a wrong token after which the address is forgotten.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Addresses of wrong tokens that are remembered.
+/// Maximum number of remembered addresses that sent wrong tokens.
 const MOST_GUESSERS: usize = 4_096;
 
-/// Logins that are remembered; the oldest goes when there are more.
+/// Maximum number of remembered logins; a new login evicts the oldest.
 const MOST_LOGINS: usize = 256;
 
-/// A month, in s.
+/// One month, in s.
 const COOKIE_SECONDS: u32 = 30 * 86_400;
 
-/// Only resources of this server, no inline scripts, no frames.
+/// Allows only this server's resources; no inline scripts, no frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    // Not `no-referrer`: under that a browser sends a form with `Origin: null`.
+    // Not `no-referrer`, which makes browsers send forms with `Origin: null`.
     (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-cache"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Checks access.
+/// Decides which requests have access.
 pub(super) struct Access {
-    /// The values of `Host` that are ours, where only loopback's are.
+    /// The accepted values of `Host`, if only loopback names are accepted.
     hosts: Option<Vec<String>>,
     token: Option<Secret>,
-    /// The hash of the token that the logins were given for.
+    /// The hash of the token that the current logins used.
     given_for: Mutex<[u8; 32]>,
     cookie: String,
-    /// Behind each cookie: a browser sends one that was given by TLS by TLS alone.
+    /// Suffix of each cookie: with TLS, browsers must return the cookie over TLS only.
     secure: &'static str,
-    /// The hashes of the cookies that were given, and until when they count.
+    /// The hashes of issued cookies, with their expiry.
     logins: Mutex<VecDeque<([u8; 32], Instant)>>,
     guessers: Mutex<HashMap<IpAddr, Guesser>>,
 }
 
-/// An address that showed wrong tokens.
+/// An address that sent wrong tokens.
 #[derive(Clone, Copy, Debug)]
 struct Guesser {
     guesses: u32,
-    /// When the last was shown.
+    /// When the last wrong token was sent.
     last: Instant,
 }
 
 impl Guesser {
-    /// Until when it is not answered.
+    /// Returns the time until which the address is refused.
     fn until(&self) -> Instant {
         let doublings = self.guesses.saturating_sub(FREE_GUESSES + 1).min(16);
         let wait =
@@ -99,16 +99,16 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// Why somebody may not.
+/// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
     Host,
     Origin,
-    /// No token.
+    /// The token is missing.
     Token,
-    /// A wrong one.
+    /// The token is wrong.
     Guess,
-    /// Too many wrong tokens: the address must wait for so many seconds.
+    /// Too many wrong tokens: the address must wait this many seconds.
     Wait(u64),
 }
 
@@ -136,19 +136,19 @@ impl Access {
         Self { hosts, token, given_for, cookie, secure, logins: Mutex::default(), guessers: Mutex::default() }
     }
 
-    /// Whether a token is required.
+    /// Returns whether a token is required.
     pub(super) const fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Whether it is the token, compared in constant time.
+    /// Returns whether `shown` is the token, in constant time.
     fn is_token(&self, shown: &str) -> bool {
         self.token
             .as_ref()
             .is_some_and(|token| hash("token", shown).ct_eq(&hash("token", &token.get())).into())
     }
 
-    /// Ends all logins that were given for a token that has been replaced.
+    /// Ends all logins that used a token that has since been replaced.
     fn end_logins_of_old_token(&self) {
         let Some(token) = self.token.as_ref().filter(|token| token.files().is_some()) else { return };
         let now = hash("token", &token.get());
@@ -158,7 +158,7 @@ impl Access {
         }
     }
 
-    /// A cookie for a client that showed the token; `None` when the system has no randomness.
+    /// Issues a cookie to a client that presented the token. Returns `None` if the system has no randomness.
     fn log_in(&self) -> Option<String> {
         self.end_logins_of_old_token();
         let mut secret = [0; 32];
@@ -174,14 +174,14 @@ impl Access {
         Some(cookie)
     }
 
-    /// The cookies shown count no more.
+    /// Revokes the cookies of a request.
     fn log_out(&self, headers: &HeaderMap) {
         let gone: Vec<[u8; 32]> = self.cookies(headers).collect();
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         logins.retain(|(login, _)| !gone.contains(login));
     }
 
-    /// The hashes of our cookies in a request.
+    /// Returns the hashes of our cookies in a request.
     fn cookies(&self, headers: &HeaderMap) -> impl Iterator<Item = [u8; 32]> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let pairs = cookies.flat_map(|cookies| cookies.split(';'));
@@ -196,20 +196,20 @@ impl Access {
         self.cookies(headers).any(|shown| logins.iter().any(|(login, until)| *login == shown && *until > now))
     }
 
-    /// How many seconds the address must wait before its next token is checked.
+    /// Returns the number of seconds that the address must wait before its next token is checked.
     fn wait(&self, address: IpAddr, now: Instant) -> u64 {
         let guessers = self.guessers.lock().unwrap_or_else(PoisonError::into_inner);
         let until = guessers.get(&address).map_or(now, Guesser::until);
         until.saturating_duration_since(now).as_millis().div_ceil(1_000) as u64
     }
 
-    /// The address has shown a wrong token.
+    /// Records a wrong token from the address.
     fn guessed(&self, address: IpAddr, now: Instant) {
         let mut guessers = self.guessers.lock().unwrap_or_else(PoisonError::into_inner);
         if guessers.len() >= MOST_GUESSERS && !guessers.contains_key(&address) {
             guessers.retain(|_, guesser| now.saturating_duration_since(guesser.last) < LONGEST_WAIT);
             if guessers.len() >= MOST_GUESSERS {
-                // More addresses guess at once than are remembered: the answer to each is still delayed.
+                // More addresses are guessing than can be remembered; each answer is still delayed.
                 return;
             }
         }
@@ -220,8 +220,8 @@ impl Access {
         (guesser.guesses, guesser.last) = (guesser.guesses.saturating_add(1), now);
     }
 
-    /// Checks a token. A right one never waits: behind a proxy all clients have one address, and one guesser would lock all of them
-    /// out.
+    /// Checks a token. The right token never waits: behind a proxy all clients share one address, and one guesser would lock
+    /// everyone out.
     fn check(&self, shown: &str, address: IpAddr) -> Result<(), Refusal> {
         let now = Instant::now();
         if self.is_token(shown) {
@@ -257,20 +257,20 @@ impl Access {
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         match shown.and_then(bearer) {
             Some(token) => self.check(token, address),
-            // Something else than a token is a guess too.
+            // Any other scheme also counts as a guess.
             None if headers.contains_key(header::AUTHORIZATION) => self.check("", address),
             None => Err(Refusal::Token),
         }
     }
 }
 
-/// The token of `Bearer TOKEN`; the scheme in any case (RFC 9110, section 11.1).
+/// Returns the token of `Bearer TOKEN`. The scheme is case-insensitive (RFC 9110, section 11.1).
 fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Stands before every request.
+/// Checks every request before its handler runs.
 pub(super) async fn guard(
     State(server): State<Arc<Server>>,
     Extension(peer): Extension<Peer>,
@@ -313,7 +313,7 @@ pub(super) async fn guard(
     response
 }
 
-/// The address must wait before its next token is checked.
+/// Refuses a request because the address must wait before its next token is checked.
 fn too_many_guesses(server: &Server, peer: Peer, seconds: u64) -> Response {
     server.counters.refused_guesses.add();
     server.refuse(peer, "too many wrong tokens");
@@ -326,7 +326,7 @@ fn html(code: StatusCode, text: String) -> Response {
     (code, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], text).into_response()
 }
 
-/// The form.
+/// Shows the login form.
 pub(super) async fn form(State(server): State<Arc<Server>>) -> Response {
     if !server.access.has_token() {
         return Redirect::to("/").into_response();
@@ -334,7 +334,7 @@ pub(super) async fn form(State(server): State<Arc<Server>>) -> Response {
     html(StatusCode::OK, page::text("login.html").replace("<!--wrong-->", ""))
 }
 
-/// Takes the token from the form, and gives a cookie for it.
+/// Exchanges the token of the form for a cookie.
 pub(super) async fn login(
     State(server): State<Arc<Server>>,
     Extension(peer): Extension<Peer>,
@@ -364,7 +364,7 @@ pub(super) async fn login(
     }
 }
 
-/// Ends a login: its cookie counts no more.
+/// Ends a login by revoking its cookie.
 pub(super) async fn logout(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
     server.access.log_out(&headers);
     let Access { cookie, secure, .. } = &server.access;
@@ -428,7 +428,7 @@ mod tests {
         for wrong in ["Bearer secre", "Bearer secret2", "secret", "Basic secret", ""] {
             assert_eq!(judge("/metrics", header::AUTHORIZATION, wrong), Err(Refusal::Guess), "{wrong}");
         }
-        // A logout ends its own login, and no other.
+        // A logout ends only its own login.
         assert_ne!(cookie, other);
         access.log_out(&headers(&[(header::COOKIE, &right)]));
         assert_eq!(judge("/live", header::COOKIE, &right), Err(Refusal::Token));
@@ -449,16 +449,16 @@ mod tests {
             assert_eq!(access.wait(LOCAL, now), 0);
         }
         assert_eq!(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        // A day of guesses are some 1,400.
+        // At one guess a minute, a day allows some 1,400 guesses.
         access.guessed(LOCAL, Instant::now() + Duration::from_secs(1_000));
         let other = IpAddr::from([192, 0, 2, 7]);
         assert_eq!((access.wait(other, now), access.check("secret", other)), (0, Ok(())));
-        // A client with the token is admitted even if it shares the address of a guesser, behind a proxy.
+        // Behind a proxy, a client with the token is admitted even if it shares its address with a guesser.
         let guesser = IpAddr::from([192, 0, 2, 8]);
         (0..=FREE_GUESSES).for_each(|_| access.guessed(guesser, Instant::now()));
         assert!(matches!(access.check("guess", guesser), Err(Refusal::Wait(1..))));
         assert_eq!(access.check("secret", guesser), Ok(()));
-        // After a while all is forgotten.
+        // After a while everything is forgotten.
         let later = now + 2 * LONGEST_WAIT;
         access.guessed(LOCAL, later + Duration::from_secs(2_000));
         assert_eq!(access.wait(LOCAL, later + Duration::from_secs(2_000)), 0);

@@ -1,4 +1,4 @@
-//! What all requests of the plant's pages share.
+//! State shared by all requests of the plant's pages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,19 +10,19 @@ use super::Server;
 use super::describe::{Activity, Look, Tick};
 use crate::report::Handles;
 
-/// The state that all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) server: Arc<Server>,
     pub(super) handles: Handles,
     pub(super) viewers: Arc<Semaphore>,
-    /// Places for clients of the stream.
+    /// Permits for clients of the stream.
     pub(super) streams: Arc<Semaphore>,
     pub(super) ticks: watch::Sender<Arc<Tick>>,
 }
 
 impl App {
-    /// A look at everything.
+    /// Takes a snapshot of the whole state.
     pub(super) fn look(&self) -> Look {
         let handles = &self.handles;
         let streamed = handles.stream.as_ref().map(|hub| hub.counters.all()).unwrap_or_default();
@@ -37,7 +37,7 @@ impl App {
         }
     }
 
-    /// The next update of all pages.
+    /// Builds the next update of all pages.
     pub(super) fn tick(&self, activity: &mut Activity) -> Tick {
         Tick::new(self.look(), self.handles.watch.view(), activity)
     }

@@ -1,13 +1,13 @@
-//! What a gateway needs for an order to reach the venue.
+//! The conditions for an order to reach the venue.
 
 use tapeworks_gateway::status::Status;
 use tapeworks_plant::Condition;
 use tapeworks_time::Nanos;
 
-/// A status of this age is of a gateway that does not run.
+/// A status older than this means that the gateway is not running.
 const STALE: Nanos = Nanos(2_000_000_000);
 
-/// What an order needs to reach the venue.
+/// Returns the conditions for an order to reach the venue.
 pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 5] {
     let condition = |name, reason: Option<String>| Condition { name, reasons: Vec::from_iter(reason) };
     let age = now.0.saturating_sub(status.time_ns);
@@ -31,7 +31,7 @@ pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 5] {
     ]
 }
 
-/// Why orders are refused, or some of them.
+/// Returns why all or some orders are refused.
 fn why_orders_are_refused(status: &Status, now: Nanos) -> Vec<String> {
     if status.is_halted {
         return vec!["the kill switch is on".to_owned()];

@@ -1,7 +1,7 @@
-//! A gateway's control socket: the commands and the status of its page on a Unix socket, for those whom the file's permissions admit.
+//! A gateway's control socket: serves the page's commands and status on a Unix socket, to users whom the file's permissions admit.
 //!
-//! It has a thread, connections and a listener of its own, so no client of the page or of the FIX port can keep the kill switch from its
-//! operator.
+//! The socket has its own thread, connections and listener, so clients of the page or the FIX port cannot block the operator's
+//! kill switch.
 
 use std::fs::Permissions;
 use std::io;
@@ -19,30 +19,30 @@ use tokio::sync::Semaphore;
 use super::serving::Serving;
 use super::{CONNECTION_TIME, HEADER_BYTES, HEADER_TIME};
 
-/// Connections at once; one above is closed.
+/// Maximum number of simultaneous connections; further ones are closed.
 const MOST_CONNECTIONS: usize = 64;
 
-/// The file's permissions: its owner's alone.
+/// The file's permissions: only its owner has access.
 const MODE: u32 = 0o600;
 
-/// Why there is no control socket.
+/// Why the control socket cannot be served.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// It cannot be made.
+    /// The socket could not be created.
     #[error("no control socket at {}: {source}; `control` in the configuration names another place", path.display())]
     Socket {
-        /// Where it should be.
+        /// The path of the socket.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// There is no thread, or no runtime in it.
+    /// The thread or its runtime could not be started.
     #[error("no thread for the control socket: {0}")]
     Thread(io::Error),
 }
 
-/// The server of a control socket. Dropping it stops it, and removes the file.
+/// The server of a control socket. Dropping it stops it and removes the file.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
@@ -50,7 +50,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Where it is.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -58,12 +58,12 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Another one is there if the folder was removed and made again.
+        // If the folder was removed and recreated, the file may be missing or belong to another process.
         let _gone = std::fs::remove_file(&self.path);
     }
 }
 
-/// Makes the socket, in the place of one that was left behind. Nobody but its owner can reach it at any time.
+/// Creates the socket, replacing a stale one. At no time can anyone but its owner reach it.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
@@ -76,7 +76,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
-    // A process that had the same number may have left it.
+    // An earlier process with the same id may have left this file.
     let _gone = std::fs::remove_file(&new);
     let listener = UnixListener::bind(&new)?;
     let placed = std::fs::set_permissions(&new, Permissions::from_mode(MODE))
@@ -89,14 +89,14 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves these paths at `path`.
+/// Serves `routes` at `path`.
 pub(super) fn start(path: PathBuf, routes: Router) -> Result<Control, ControlError> {
     let listener = match listen(&path) {
         Ok(listener) => listener,
         Err(source) => return Err(ControlError::Socket { path, source }),
     };
     let serve = async move {
-        // Made inside the runtime, which wakes the task when a connection comes.
+        // Converted inside the runtime, which wakes the task when a connection arrives.
         let Ok(listener) = tokio::net::UnixListener::from_std(listener) else { return };
         serve(listener, routes).await;
     };
@@ -108,7 +108,7 @@ async fn serve(listener: tokio::net::UnixListener, routes: Router) {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Most likely there are no more file descriptors: try again later.
+            // Most likely the process is out of file descriptors: retry later.
             tokio::time::sleep(super::ACCEPT_AGAIN).await;
             continue;
         };
@@ -120,7 +120,7 @@ async fn serve(listener: tokio::net::UnixListener, routes: Router) {
                 .header_read_timeout(HEADER_TIME)
                 .max_buf_size(HEADER_BYTES)
                 .serve_connection(TokioIo::new(stream), service);
-            // The connection is over, so its error cannot be sent.
+            // The connection is over, so its error has no recipient.
             let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
             drop(permit);
         });

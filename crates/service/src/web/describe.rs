@@ -1,4 +1,4 @@
-//! The report as JSON: for the page, and for programs at `/status.json`.
+//! The report as JSON, for the page and for programs at `/status.json`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::report::Report;
 use tapeworks_plant::view::{SymbolView, View};
 use tapeworks_plant::{Condition, DelayPoint};
 
-/// One look at everything.
+/// A snapshot of the whole state.
 pub(super) struct Look {
     pub(super) now: Nanos,
     pub(super) has_replayed: bool,
     pub(super) report: Report,
     pub(super) web: Vec<(&'static str, &'static str, u64)>,
     pub(super) viewers: usize,
-    /// What files are for that the process follows.
+    /// Followed files, with their purposes.
     pub(super) files: Arc<Files>,
     /// Whether a token is required.
     pub(super) has_login: bool,
 }
 
 impl Look {
-    /// The conditions of a complete output. `/health` shows whether the process lives.
+    /// Returns the conditions of a complete output. `/health` only reports that the process is alive.
     pub(super) fn conditions(&self) -> [Condition; 7] {
         self.report.plant.conditions(self.has_replayed, self.now)
     }
 
-    /// The answer of `/ready`, and whether all conditions are met.
+    /// Returns the answer of `/ready`, and whether all conditions are met.
     pub(super) fn readiness(&self) -> (bool, Value) {
         let conditions = self.conditions();
         let is_ready = conditions.iter().all(Condition::is_met);
@@ -49,7 +49,7 @@ impl Look {
     }
 }
 
-/// The whole status without the books and the curve. Times in ns.
+/// Returns the whole status except the books and the curve. Times are in ns.
 pub(super) fn status(look: &Look) -> Value {
     let (is_ready, readiness) = look.readiness();
     let web: serde_json::Map<String, Value> =
@@ -66,20 +66,20 @@ pub(super) fn status(look: &Look) -> Value {
     all
 }
 
-/// The update that all pages get at one time: made once.
+/// An update for all pages, built once.
 #[derive(Debug, Default)]
 pub(super) struct Tick {
     /// [`status`].
     pub(super) status: String,
     delays: Vec<DelayPoint>,
     view: Arc<View>,
-    /// The symbols with their NBBO, by name.
+    /// The symbols with their NBBO, ordered by name.
     list: Vec<(Symbol, Nbbo)>,
-    /// The most active symbol, which a page shows if its user has chosen none.
+    /// The most active symbol, which a page shows until its user chooses one.
     busiest: Option<Symbol>,
 }
 
-/// Changes of each symbol's NBBO from tick to tick. Costs a comparison of each NBBO a tick, while a page is open.
+/// Counts the changes of each symbol's NBBO between ticks. Costs a comparison per NBBO and tick while a page is open.
 #[derive(Default, Debug)]
 pub(super) struct Activity(HashMap<Symbol, (Nbbo, u32)>);
 
@@ -87,7 +87,7 @@ impl Activity {
     /// Fewer changes than this may be chance. There are five ticks a second.
     const BUSY: u32 = 8;
 
-    /// Counts the changes since the last tick. Returns the symbol with the most changes so far; of several, the first by name.
+    /// Counts the changes since the last tick. Returns the symbol with the most changes so far; a tie goes to the first by name.
     fn busiest(&mut self, list: &[(Symbol, Nbbo)]) -> Option<Symbol> {
         for (symbol, nbbo) in list {
             let (last, changes) = self.0.entry(*symbol).or_insert((*nbbo, 0));
@@ -108,8 +108,8 @@ impl Tick {
         Self { status: status(&look).to_string(), delays: look.report.plant.delays, view, list, busiest }
     }
 
-    /// The points of the curve of delays after the time `after`: time in ms since the epoch, messages, then p50, p99, p99.9
-    /// and the longest, in ns. With them, the time of the last point.
+    /// Returns the points of the delay curve after the time `after`, and the time of the last point. A point is the time in ms
+    /// since the epoch, the messages, then p50, p99, p99.9 and the maximum in ns.
     pub(super) fn delays(&self, after: Nanos) -> (Value, Nanos) {
         let points: Vec<Value> = self
             .delays
@@ -122,8 +122,8 @@ impl Tick {
         (points.into(), self.delays.last().map_or(after, |point| point.time))
     }
 
-    /// The symbols that have `search` in their names, those that begin with it first; at most `most`. It names the search text,
-    /// since the page may search for another by now.
+    /// Returns at most `most` symbols that contain `search`, prefix matches first. The answer repeats the search text, because
+    /// the page may already be searching for another.
     pub(super) fn list(&self, search: &str, most: usize) -> Value {
         let begins = self.list.iter().filter(|(symbol, _)| symbol.as_str().starts_with(search));
         let contains = self
@@ -142,7 +142,7 @@ impl Tick {
         json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows, "busiest": busiest })
     }
 
-    /// The NBBO and the books of a symbol; `null` while they are not known.
+    /// Returns the NBBO and the books of a symbol, or `null` if they are not known yet.
     pub(super) fn book(&self, symbol: Symbol) -> Value {
         self.view.symbols.get(&symbol).map_or(Value::Null, |shown| self.symbol(&symbol, shown))
     }

@@ -1,4 +1,4 @@
-//! Files that the process follows, such as certificates, keys and tokens: how often they were read again, and what is wrong with them.
+//! Followed files such as certificates, keys and tokens: how often they were reread, and their problems.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use tapeworks_runtime::followed::FollowedFiles;
 
 use super::prometheus::{Kind, Text};
 
-/// What they are for, and the files.
+/// The purposes, and the files.
 pub(super) type Files = [(String, Arc<dyn FollowedFiles>)];
 
-/// All of them, with counters, and why they cannot be used as they are now.
+/// Returns the counters of all files, and why their current contents cannot be used.
 pub(super) fn status(files: &Files) -> Value {
     let one = |followed: &dyn FollowedFiles| {
         let mut one = json!({ "problem": followed.problem() });
@@ -22,7 +22,7 @@ pub(super) fn status(files: &Files) -> Value {
     files.iter().map(|(name, followed)| (name.clone(), one(&**followed))).collect::<Map<_, _>>().into()
 }
 
-/// The same counters as metrics.
+/// Writes the same counters as metrics.
 pub(super) fn metrics(text: &mut Text, files: &Files) {
     let Some((_, first)) = files.first() else { return };
     for (place, (counter, help, _)) in first.counters().all().into_iter().enumerate() {

@@ -1,21 +1,21 @@
-//! A gateway in a browser, for a monitor, and for `tapeworks gateway halt`.
+//! A gateway's pages for browsers, monitors, and `tapeworks gateway halt`.
 //!
 //! | path | what |
 //! | --- | --- |
-//! | `/` | the page; its files are in the program |
+//! | `/` | the page, embedded in the program |
 //! | `/status.json` | sessions, counters, percentiles |
-//! | `/orders.json` | open orders; `?all=1`: ended ones too; `?most=N`: so many at most |
+//! | `/orders.json` | open orders; `?all=1` includes ended ones; `?most=N` returns at most N |
 //! | `/metrics` | Prometheus' text format, version 0.0.4 |
 //! | `/health` | 200 while the process is alive; needs no token |
 //! | `/ready` | 200 when orders can reach the venue, else 503 with the reasons |
-//! | `POST /halt`, `POST /resume` | the kill switch; `?client=NAME`: of one client; `?cancel=1`: open orders are cancelled too |
-//! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
+//! | `POST /halt`, `POST /resume` | the kill switch; `?client=NAME` for one client; `?cancel=1` also cancels open orders |
+//! | `/login`, `/logout` | the login form, if a token is required, and logout |
 //!
-//! All but the page itself is at the [control socket](super::control) too, without a token. Where all connections are taken, the port still
-//! answers probes, the status and the kill switch.
+//! Everything except the page itself is also served on the [control socket](super::control), without a token. When all
+//! connections are taken, the port still answers probes, the status and the kill switch.
 //!
-//! A command goes to the gateway's thread over a channel. A thread of the runtime's pool waits for the answer, two seconds
-//! at most. The gateway's hot path takes no lock and no memory for this.
+//! A command goes to the gateway's thread over a channel. A thread of the runtime's pool waits at most two seconds for the
+//! answer. The gateway's hot path takes no locks and allocates no memory for this.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -45,14 +45,14 @@ use super::{
     Listening, Server, Site, Web, WebError, files, gateway_metrics, health, metrics_text, reserved, whole,
 };
 
-/// How long the gateway's thread may take for an answer.
+/// How long the gateway's thread may take to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// Orders of an answer, where the request does not say, and at most.
+/// The default and the maximum number of orders in an answer.
 const USUAL_ORDERS: usize = 1_000;
 const MOST_ORDERS: usize = 10_000;
 
-/// Serves the state of a gateway, and commands it.
+/// Serves the state of a gateway, and forwards commands to it.
 ///
 /// # Errors
 /// [`WebError::Thread`].
@@ -73,7 +73,7 @@ pub fn start(
     })
 }
 
-/// Serves the same at a Unix socket, to those whom its permissions admit. `page` is the gateway's page, if it has one.
+/// Serves the same paths on a Unix socket, to users whom its permissions admit. `page` is the gateway's page, if it has one.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -90,7 +90,7 @@ pub fn start_control(
     control::start(path, routes.with_state(Arc::new(App { server, gateway, traces })))
 }
 
-/// What is answered however many connections there are.
+/// Returns the paths that are answered however many connections there are.
 fn commands() -> Router<Arc<App>> {
     Router::new()
         .route("/metrics", get(metrics))
@@ -100,7 +100,7 @@ fn commands() -> Router<Arc<App>> {
         .route("/resume", post(resume))
 }
 
-/// The state that all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 struct App {
     server: Arc<Server>,
@@ -108,7 +108,7 @@ struct App {
     traces: Option<TraceHandle>,
 }
 
-/// The answer of `/ready`, and whether all conditions are met.
+/// Returns the answer of `/ready`, and whether all conditions are met.
 fn readiness(status: &Status) -> (bool, Value) {
     let conditions = conditions(status, now());
     let is_ready = conditions.iter().all(Condition::is_met);
@@ -157,7 +157,7 @@ async fn status(State(app): State<Arc<App>>) -> Response {
     super::json(StatusCode::OK, &all)
 }
 
-/// The parameters of a request: each once, and none but these.
+/// The parameters of a request.
 type Parameters = HashMap<String, String>;
 
 fn refuse_others(parameters: &Parameters, known: &[&str]) -> Result<(), String> {
@@ -183,7 +183,7 @@ fn failed(why: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }
 
-/// Gives a command, and waits for its answer away from the runtime's thread.
+/// Sends a command, and waits for its answer off the runtime's thread.
 async fn answer<T: Send + 'static>(
     app: &App,
     command: impl FnOnce(std::sync::mpsc::Sender<T>) -> Command<System>,

@@ -9,7 +9,7 @@ use super::conditions::conditions;
 use super::files;
 use super::prometheus::{self, Kind, Text, seconds};
 
-/// All of it, with the counters of the page's server.
+/// Returns all metrics, including those of the page's server.
 pub(super) fn text(
     status: &Status,
     now: Nanos,
@@ -86,7 +86,7 @@ fn counters(text: &mut Text, counters: &Counters) {
 }
 
 fn translated(text: &mut Text, translated: &Translated) {
-    // Without `..`: a counter that the translator gains is a counter that the metrics need.
+    // Without `..`, so that a new counter of the translator must be added here.
     let Translated {
         client_messages,
         requests,
@@ -159,7 +159,7 @@ fn percentiles(text: &mut Text, name: &str, help: &str, of: &Percentiles) {
     text.one(&format!("{name}s_total"), Kind::Counter, &format!("{help}: how many"), of.count);
 }
 
-/// The percentiles of the last whole second; none if nothing was measured in it.
+/// Writes the percentiles of the last whole second, unless nothing was measured in it.
 fn last_second(text: &mut Text, of: &Percentiles) {
     let family = "gateway_last_second_round_trip_seconds";
     text.family(family, Kind::Gauge, "The round trips of the last whole second; nothing if there were none");
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// The families of an answer, and the names that its samples have.
+    /// Returns the families of an answer.
     fn families(answer: &str) -> BTreeSet<&str> {
         let types = answer.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         types.filter_map(|line| line.split(' ').next()).collect()

@@ -1,13 +1,13 @@
 //! The page's WebSocket.
 //!
-//! The page sends its request, and may send another at any time:
+//! The page sends a request, and may send another at any time:
 //!
 //! ```json
 //! {"symbol": "AAPL", "search": "A", "most": 200}
 //! ```
 //!
-//! It gets an update five times a second: `status` as in `/status.json`, the new `delays`, the `list` of symbols that
-//! match (with the `busiest` symbol of all), and the `book` of the requested symbol. There is no queue: a slow page gets its next update later.
+//! Five times a second it gets an update: `status` as in `/status.json`, the new `delays`, the `list` of matching symbols (with the
+//! `busiest` of all symbols), and the `book` of the requested symbol. There is no queue: a slow page gets its next update later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use super::app::App;
 use super::closing;
 use super::describe::{Activity, Tick};
 
-/// Bytes that a page may say at once.
+/// Maximum number of bytes in a page's message.
 const MOST_SAID: usize = 1 << 10;
 
 /// How long a page may take to receive an update.
@@ -34,13 +34,13 @@ const STUCK: Duration = Duration::from_secs(5);
 /// How soon a page gets an update after a new request.
 const SOON: Duration = Duration::from_millis(50);
 
-/// Symbols of the list that a page gets at most.
+/// Maximum number of symbols in a page's list.
 const MOST_ROWS: usize = 500;
 
-/// How often pages get an update.
+/// Interval between updates.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Makes ticks while a page is open.
+/// Publishes ticks while a page is open.
 pub(super) async fn publish(app: &App) {
     let mut activity = Activity::default();
     let mut every = tokio::time::interval(TICK);
@@ -54,7 +54,7 @@ pub(super) async fn publish(app: &App) {
     }
 }
 
-/// Takes a page.
+/// Accepts a page's WebSocket.
 pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrade) -> Response {
     let Ok(permit) = Arc::clone(&app.viewers).try_acquire_owned() else {
         app.server.counters.viewers_refused.add();
@@ -69,7 +69,7 @@ pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrad
     })
 }
 
-/// The request of a page.
+/// A page's request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Shows {
     symbol: Option<Symbol>,
@@ -78,7 +78,7 @@ struct Shows {
 }
 
 impl Shows {
-    /// Reads what a page says.
+    /// Parses a page's message.
     fn read(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let said = value.as_object()?;
@@ -98,7 +98,7 @@ struct Viewer {
     app: Arc<App>,
     socket: WebSocket,
     shows: Shows,
-    /// The time of the last point of the curve that it has.
+    /// The time of the last delay that the page has received.
     sent_until: Nanos,
 }
 
@@ -154,7 +154,7 @@ impl Viewer {
     /// Requests the books of the shown symbol.
     fn look(&self) {
         if let Some(symbol) = self.shows.symbol {
-            // With too many watched symbols there is no book to show, and the page says so.
+            // If too many symbols are watched, there is no book, and the page reports that.
             let _too_many = self.app.handles.watch.look_at(symbol);
         }
     }
@@ -168,7 +168,7 @@ impl Viewer {
         format!("{{\"status\":{},\"delays\":{delays},\"list\":{list},\"book\":{book}}}", tick.status)
     }
 
-    /// It sent a message that our page never sends.
+    /// Closes the connection after a message that our page never sends.
     async fn dismiss(self) {
         self.app.server.counters.viewers_garbled.add();
         closing::close(self.socket, close_code::POLICY, "expected {\"symbol\", \"search\", \"most\"}").await;

@@ -1,7 +1,7 @@
 //! All counters of a plant, in Prometheus' text format (version 0.0.4).
 //!
-//! Units are in the names: seconds, bytes, and whatever is counted. A client's labels are its key and the number of its
-//! session, never the name that it gives itself.
+//! Names contain the unit: seconds, bytes, or the thing counted. A client's labels are its key and the number of its session,
+//! never the name that the client chose.
 
 use tapeworks_feed::live::{SnapshotCounters, SnapshotFault};
 use tapeworks_follow::arbitration::{ArbiterCounters, GapReason, LineCounters};
@@ -25,7 +25,7 @@ use tapeworks_plant::{
 };
 use tapeworks_session::requests::RequestStatus;
 
-/// All of it.
+/// Returns all metrics.
 pub(super) fn text(look: &Look) -> String {
     let mut text = Text { out: String::with_capacity(16 << 10) };
     plant(&mut text, look);
@@ -445,7 +445,7 @@ fn delays(text: &mut Text, status: &Status) {
     }
 }
 
-/// The connections to request servers, of the channels that have one.
+/// Writes the metrics of the connections to request servers, for channels that have one.
 fn requesters(text: &mut Text, named: &[(&ChannelStatus, String)]) {
     type Get = fn(&RequesterStatus) -> u64;
     let with: Vec<_> = named

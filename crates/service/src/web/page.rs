@@ -1,4 +1,4 @@
-//! The files of the page, which are part of the program.
+//! The files of the page, embedded in the program.
 
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -8,7 +8,7 @@ use rust_embed::RustEmbed;
 #[folder = "web"]
 struct Files;
 
-/// The content type of a file, by the end of its name.
+/// Returns the content type of a file, by its extension.
 fn kind(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
         "html" => "text/html; charset=utf-8",
@@ -19,12 +19,12 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 pub(super) fn text(path: &str) -> String {
     Files::get(path).map(|file| String::from_utf8_lossy(&file.data).into_owned()).unwrap_or_default()
 }
 
-/// Answers with a file; `index` is the only page of the site. A browser that has the file keeps it.
+/// Answers with a file. `index` is the site's only page. Browsers cache the file.
 pub(super) fn file(index: &str, uri: &Uri, headers: &HeaderMap) -> Response {
     let path = match uri.path() {
         "/" => index,

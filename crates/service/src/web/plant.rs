@@ -1,23 +1,23 @@
-//! The plant in a browser and for a monitor: the page, its data, metrics, and whether it is well.
+//! The plant's pages for browsers and monitors: the page, its data, metrics, and health.
 //!
 //! ```text
-//! status of plant and clients ─┬▶ tick, five times a second ─▶ /live: one WebSocket for each page
+//! status of plant and clients ─┬▶ tick, five times a second ─▶ /live: one WebSocket per page
 //! watch of the books ──────────┘└▶ /status.json, /metrics, /ready
 //! ```
 //!
 //! | path | what |
 //! | --- | --- |
-//! | `/` | the page; its files are in the program |
+//! | `/` | the page, embedded in the program |
 //! | `/live` | a WebSocket with the page's data as JSON |
-//! | `/stream` | a WebSocket for programs: NBBO, trades and gaps, as JSON or Protobuf; where it is configured |
+//! | `/stream` | a WebSocket for programs: NBBO, trades and gaps, as JSON or Protobuf; if configured |
 //! | `/metrics` | Prometheus' text format, version 0.0.4 |
-//! | `/status.json` | the same for programs, complete in one answer |
+//! | `/status.json` | the complete status for programs, in one answer |
 //! | `/health` | 200 while the process is alive; needs no token |
-//! | `/ready` | 200 when every condition of readiness is met, else 503; each condition with the reasons why it is not |
-//! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
+//! | `/ready` | 200 if every condition of readiness is met, else 503 with the reasons |
+//! | `/login`, `/logout` | the login form, if a token is required, and logout |
 //!
-//! The server reads the report of plant and outputs five times a second, and holds no lock for longer than a copy takes. A slow
-//! page gets fewer updates, and a page that reads none is dropped; neither affects the market's threads.
+//! The server reads the report of the plant and its outputs five times a second while a page is open, and holds no lock for longer than a
+//! copy takes. A slow page gets fewer updates, and a page that stops reading is dropped; neither affects the market's threads.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use super::{Listening, Site, Web, WebError, json, live, metrics, reserved, strea
 use crate::report::Handles;
 use tapeworks_runtime::refusals::OnRefusal;
 
-/// Pages that look at once.
+/// Maximum number of simultaneous viewers.
 const MOST_VIEWERS: usize = 64;
 
 /// Serves the reports of `handles`, and reports refused clients to `on_refusal`.

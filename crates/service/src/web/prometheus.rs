@@ -31,7 +31,7 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        // Into a string nothing fails.
+        // Writing to a string cannot fail.
         let _infallible =
             write!(self.out, "# HELP tapeworks_{name} {help}.\n# TYPE tapeworks_{name} {}\n", kind.as_str());
     }
@@ -59,13 +59,13 @@ impl Text {
         let _infallible = writeln!(self.out, " {value}");
     }
 
-    /// A family of one sample without labels.
+    /// Writes a family with one sample and no labels.
     pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl std::fmt::Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
 
-    /// A family with a sample of each of `all`.
+    /// Writes a family with a sample for each element of `all`.
     pub(super) fn each<T, const N: usize>(
         &mut self,
         (name, kind, help): (&str, Kind, &str),
@@ -84,7 +84,7 @@ pub(super) fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// The counters of the export of traces, of a plant or of a gateway.
+/// Writes the counters of the export of traces, for a plant or a gateway.
 pub(super) fn traces(text: &mut Text, status: &TraceStatus) {
     let counters: [(&str, &str, u64); 7] = [
         ("traces", "Traces that the collector has taken", status.traces),

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-/// Dropping it ends the connections that are open, and waits for the thread.
+/// The running thread. Dropping it closes the open connections and waits for the thread.
 #[derive(Debug)]
 pub(super) struct Serving {
     stop: Option<oneshot::Sender<()>>,
@@ -13,10 +13,10 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Runs `serve` on a thread of this name. It is polled there only, so it can make what belongs to the runtime.
+    /// Runs `serve` on a new thread with this name. The future is polled only there, so it can create objects that need the runtime.
     ///
     /// # Errors
-    /// There is no thread, or no runtime.
+    /// The thread or its runtime could not be started.
     pub(super) fn start(name: &str, serve: impl Future<Output = ()> + Send + 'static) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! `/stream`: one WebSocket for each client.
+//! `/stream`: one WebSocket per client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tapeworks_outputs::stream::{Hub, Request};
 use super::app::App;
 use super::closing;
 
-/// The longest message of a client in bytes; the stream needs none.
+/// Maximum length of a client's message in bytes; the stream needs none.
 const MOST_SAID: usize = 1 << 10;
 
 /// How long a client may read nothing.
@@ -25,13 +25,13 @@ const STUCK: Duration = Duration::from_secs(30);
 /// How often the server pings a client.
 const PING: Duration = Duration::from_secs(15);
 
-/// Records between checks for messages of the client.
+/// Maximum number of records between checks for messages of the client.
 const AT_ONCE: usize = 256;
 
-/// A connection with a refused upgrade frees its slot.
+/// Close the connection of a refused upgrade, so that it frees its place.
 const CLOSE: [(header::HeaderName, &str); 1] = [(header::CONNECTION, "close")];
 
-/// Takes a client.
+/// Accepts a client's WebSocket.
 pub(super) async fn connect(
     State(app): State<Arc<App>>,
     uri: Uri,
@@ -105,7 +105,7 @@ async fn run(hub: &Hub, mut socket: WebSocket, mut messages: mpsc::Receiver<Mess
     }
 }
 
-/// Writes a message and some of the waiting ones behind it.
+/// Writes a message and some of the messages that wait after it.
 async fn write(
     socket: &mut WebSocket,
     first: Message,
