@@ -1,4 +1,4 @@
-//! The end of the program: exit codes and the one-line error.
+//! How the program ends: exit codes and the one-line error.
 
 use std::fmt;
 use std::io;
@@ -17,24 +17,24 @@ pub(crate) const EXIT_CODES: [(u8, &str); 6] = [
     (1, "failed: an input cannot be opened, or an output cannot be written"),
     (2, "wrong usage"),
     (3, "done, but the input has gaps or parts that could not be read"),
-    // EX_CONFIG of sysexits.h.
+    // EX_CONFIG in sysexits.h.
     (78, "invalid configuration file"),
     (130, "stopped by Ctrl-C"),
 ];
 
-/// The exit codes in a sentence, for `--help`.
+/// Returns the exit codes as a sentence for `--help`.
 pub(crate) fn exit_codes() -> String {
     format!("Exit codes: {}.", EXIT_CODES.map(|(code, meaning)| format!("{code} {meaning}")).join("; "))
 }
 
-/// How a command that did not fail has ended.
+/// How a command ended that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Complete,
     /// Done, but the input has gaps or parts that could not be read.
     WithProblems,
     Interrupted,
-    /// The reason has been printed already.
+    /// The reason has already been printed.
     Failed,
 }
 
@@ -54,13 +54,13 @@ impl Ending {
 pub(crate) enum Failure {
     /// The command line is wrong.
     Usage(String),
-    /// Something else, in one line.
+    /// Any other failure, in one line.
     Failed(String),
-    /// A configuration file is wrong: a line for each error.
+    /// A configuration file is invalid; one line per error.
     Config(Vec<String>),
-    /// The user stopped it while it waited for the other end of a pipe.
+    /// The user stopped the command while it waited for the other end of a pipe.
     Stopped,
-    /// The reader of the output has closed it: no error, and no message.
+    /// The reader of the output closed it, which is not an error and prints no message.
     ClosedPipe,
 }
 
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// Writing to standard output failed.
+    /// Converts an error of writing to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ClosedPipe,
@@ -84,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// Writing to a file failed.
+    /// Converts an error of writing to a file.
     pub(crate) fn from_file(path: &std::path::Path, error: &io::Error) -> Self {
         if new_file::is_stdout(path) {
             return Self::from_stdout(error);
@@ -161,7 +161,7 @@ impl From<ReplayError> for Failure {
     }
 }
 
-/// The name by which the command line knows a venue.
+/// Returns the name of a venue on the command line.
 fn venue_name(publisher: Publisher) -> String {
     let known = shared_publishers().find(|one| one.publisher == publisher);
     let name = known.and_then(|one| one.names.first());

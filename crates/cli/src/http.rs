@@ -12,22 +12,22 @@ use tapeworks_runtime::transport::Connector;
 
 use crate::interrupt;
 
-/// The longest answer that is read, in bytes.
+/// Maximum number of bytes read from an answer.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Time limit of a request, over all attempts.
+/// Time limit of a request, including all attempts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The pause before the second attempt; it doubles before each further one.
+/// The pause before the second attempt. The pause doubles before each further attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The most attempts.
+/// Maximum number of attempts.
 const MOST_ATTEMPTS: u32 = 6;
 
-/// Sends a request with the token, and returns the body of the answer. An error is one line.
+/// Sends a request with the token, and returns the body of the answer. Errors are one line.
 ///
-/// A server that is out of connections may close this one to make room, so a request is repeated if its connection ends without an answer.
-/// Repeating is safe: `halt`, `resume` and the others are idempotent.
+/// A server that runs out of connections may close this one to make room, so the request is repeated if the connection ends
+/// without an answer. Repeating is safe, because all requests, including `halt` and `resume`, are idempotent.
 pub(crate) fn request(
     connector: &Connector,
     method: &str,
@@ -50,7 +50,7 @@ pub(crate) fn request(
     ask(connect, &address.to_string(), &head)
 }
 
-/// Sends a request to a control socket, as [`request`] does to a page.
+/// Sends a request to a control socket, like [`request`] does to a page.
 pub(crate) fn request_of_socket(method: &str, socket: &Path, target: &str) -> Result<String, String> {
     let connect = || {
         let stream = UnixStream::connect(socket)?;
@@ -62,13 +62,13 @@ pub(crate) fn request_of_socket(method: &str, socket: &Path, target: &str) -> Re
     ask(connect, &socket.display().to_string(), &head)
 }
 
-/// Sends the request with this head to `place`, and returns the body of the answer.
+/// Sends the request that starts with `head` to `place`, and returns the body of the answer.
 fn ask<S: Read + Write>(
     connect: impl Fn() -> io::Result<S>,
     place: &str,
     head: &str,
 ) -> Result<String, String> {
-    // A command has no body.
+    // Commands have no body.
     let request = format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n");
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -86,7 +86,7 @@ fn ask<S: Read + Write>(
     }
 }
 
-/// Whether the peer, or a device on the way, closed the connection.
+/// Returns whether the peer, or a device in between, closed the connection.
 fn is_end(error: &io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof)
@@ -94,12 +94,12 @@ fn is_end(error: &io::Error) -> bool {
 
 /// Sends the request, and reads the whole answer.
 fn attempt(mut stream: impl Read + Write, request: &str, began: Instant) -> io::Result<Vec<u8>> {
-    // With TLS both sides agree first, which takes what the server sends.
+    // With TLS, `flush` performs the handshake, which reads from the server.
     patiently(began, || stream.flush())?;
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     let mut stream = stream.take(MOST_BYTES);
-    // The bytes read so far stay when a read times out.
+    // Bytes already read are kept when a read times out.
     patiently(began, || stream.read_to_end(&mut answer))?;
     if answer.is_empty() {
         return Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection was closed without an answer"));
@@ -107,7 +107,7 @@ fn attempt(mut stream: impl Read + Write, request: &str, began: Instant) -> io::
     Ok(answer)
 }
 
-/// The body of an answer; an error if the request was refused.
+/// Returns the body of an answer, or an error if the request was refused.
 fn body(place: &str, answer: &[u8]) -> Result<String, String> {
     let answer = String::from_utf8_lossy(answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{place}: not a web server"))?;
@@ -125,7 +125,7 @@ fn body(place: &str, answer: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Does again what a socket's time limit has ended, until there is no more patience or the user stops.
+/// Repeats an operation that hits the socket's timeout, until the time limit of the request is over or the user stops it.
 fn patiently<T>(began: Instant, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
@@ -142,7 +142,7 @@ fn patiently<T>(began: Instant, mut act: impl FnMut() -> io::Result<T>) -> io::R
     }
 }
 
-/// A text as a part of a query: everything but letters, digits and `-._~` as `%XX` (RFC 3986, section 2.1).
+/// Escapes a text for a query: everything except letters, digits and `-._~` becomes `%XX` (RFC 3986, section 2.1).
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection with this answer, whose end is this error.
+    /// A connection that returns this answer and ends with this error.
     struct Scripted(Cursor<&'static [u8]>, Option<ErrorKind>);
 
     impl Read for Scripted {
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The result of a request over these connections, and how many of them it takes.
+    /// Returns the result of a request over these connections, and the number of connections used.
     fn asked(script: &[(&'static [u8], Option<ErrorKind>)]) -> (Result<String, String>, usize) {
         let taken = std::cell::Cell::new(0);
         let connect = || {
@@ -199,7 +199,7 @@ mod tests {
         let reset = (&b""[..], Some(ErrorKind::ConnectionReset));
         assert_eq!(asked(&[reset, (b"", None), (GOOD, None)]), (Ok("yes".to_owned()), 3));
         assert_eq!(asked(&[(b"", Some(ErrorKind::PermissionDenied)), (GOOD, None)]).1, 1);
-        // An answer that says no stays one.
+        // A refusal is not repeated.
         let refused = asked(&[(b"HTTP/1.0 409 Conflict\r\ncontent-type: text/plain\r\n\r\nno", None)]);
         assert_eq!(refused, (Err("page: answered with 409: no".to_owned()), 1));
         let (error, attempts) = asked(&[reset]);

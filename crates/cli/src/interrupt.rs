@@ -1,8 +1,7 @@
-//! Ctrl-C: the first ends the work in good order, another ends the program at once.
+//! Ctrl-C: the first ends the work in good order, a later one ends the program immediately.
 //!
-//! A second signal within a moment of the first is the same request. `timeout` of coreutils sends its signal to the
-//! program and then to the whole group, and Ctrl-C in a terminal reaches a program once from the terminal and once more
-//! from a program that passes it on.
+//! A second signal shortly after the first counts as the same request. `timeout` of coreutils signals the program and then its
+//! whole group, and a Ctrl-C in a terminal reaches a program twice if its parent forwards the signal.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -12,10 +11,10 @@ use tapeworks_capture::stop;
 /// Within this time a second signal counts as the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Listens for Ctrl-C, and for the polite signals to end.
+/// Listens for Ctrl-C, SIGTERM and SIGHUP.
 pub(crate) fn listen() {
     let first: Mutex<Option<Instant>> = Mutex::new(None);
-    // Without a handler the signal ends the program, which is no harm: partial files are named so.
+    // Without a handler the signal ends the program. That is harmless, because partial files have distinct names.
     let _ = ctrlc::set_handler(move || {
         stop::request();
         let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -25,7 +24,7 @@ pub(crate) fn listen() {
     });
 }
 
-/// Whether the user has requested a stop.
+/// Returns whether the user has requested a stop.
 pub(crate) fn is_requested() -> bool {
     stop::is_requested()
 }

@@ -1,4 +1,4 @@
-//! The log of what runs until it is stopped, on standard error.
+//! The log of long-running commands, on standard error.
 
 use clap::ValueEnum;
 use tracing_subscriber::filter::filter_fn;
@@ -16,14 +16,14 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The library of NATS, which logs each try. The plant itself says once that a server is away.
+/// The NATS library, which logs each attempt. The plant itself reports an unreachable server once.
 const UNHEARD: &str = "async_nats";
 
-/// Sets up the log.
+/// Starts the log.
 pub(crate) fn start(format: LogFormat) {
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
     let heard = filter_fn(|about| !about.target().starts_with(UNHEARD));
-    // A second one in one process is not needed.
+    // The process needs only one log.
     let _already_set = match format {
         LogFormat::Text => builder.with_ansi(terminal::is_coloured_stderr()).finish().with(heard).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).finish().with(heard).try_init(),

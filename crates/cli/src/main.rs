@@ -1,4 +1,4 @@
-//! `tapeworks`: the command line. It reads arguments, calls the crates, and shows their results.
+//! `tapeworks`: the command line. Reads arguments, calls the crates, and shows their results.
 //!
 //! Data goes to standard output, all other text to standard error. [`ending`] lists the exit codes.
 //!
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Takes `-1` for the value of a flag and not for a flag, so that the error names the permitted values.
+/// Makes `-1` the value of a flag instead of a flag, so that the error names the permitted values.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let takes_values = |argument: &clap::Arg| {
         !argument.is_positional() && matches!(argument.get_action(), ArgAction::Set | ArgAction::Append)
@@ -141,7 +141,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// The standard library's error for an invalid count, in the words of the other hints.
+/// Rewords the standard library's error for an invalid count to match the other hints.
 fn hint(text: &str) -> String {
     const STANDARD: [(&str, &str); 4] = [
         ("invalid digit found in string", "use a whole number"),
@@ -180,11 +180,11 @@ fn run(command: Command) -> Result {
     }
 }
 
-/// Help and version go to standard output; an error is one line.
+/// Prints help and version to standard output, and an error as one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe ends quietly.
+            // A closed pipe is not an error.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }

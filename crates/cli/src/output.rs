@@ -1,4 +1,4 @@
-//! Where output goes: standard output, and files, which may be compressed.
+//! Output to standard output, and to files, which may be compressed.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -9,32 +9,32 @@ use crate::ending::{Failure, Result};
 use crate::interrupt;
 use crate::terminal::{Bar, complain};
 
-/// Buffer before standard output, in bytes.
+/// Size of the buffer for standard output, in bytes.
 const STDOUT_BUFFER_BYTES: usize = 64 << 10;
 
-/// Standard output with a buffer.
+/// Returns buffered standard output.
 pub(crate) fn stdout() -> Result<BufWriter<Handle>> {
     let handle = Handle::stdout().map_err(|error| Failure::from_stdout(&error))?;
     Ok(BufWriter::with_capacity(STDOUT_BUFFER_BYTES, handle))
 }
 
-/// Writes a text to standard output, all of it.
+/// Writes a whole text to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     let written = Handle::stdout().and_then(|mut out| out.write_all(text.as_bytes()));
     written.map_err(|error| Failure::from_stdout(&error))
 }
 
-/// Prints a command's report: to standard error where its data goes to standard output.
+/// Prints a command's report, to standard error if its data goes to standard output.
 pub(crate) fn report(text: &str, data: &[impl AsRef<Path>]) -> Result<()> {
     if !data.iter().any(|path| new_file::is_stdout(path.as_ref())) {
         return print(text);
     }
-    // Standard error may be closed: then the report is lost.
+    // If standard error is closed, the report is lost.
     let _unseen_at_worst = io::stderr().write_all(text.as_bytes());
     Ok(())
 }
 
-/// Writes a whole file.
+/// Writes a complete file.
 pub(crate) fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<()> {
     let mut file = CompressedFile::create(path, force)?;
     file.write_all(bytes).map_err(|error| Failure::from_file(path, &error))?;
@@ -42,7 +42,7 @@ pub(crate) fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The file of a generated session: counts the bytes for the progress bar, and ends the writing on Ctrl-C.
+/// The file of a generated session. Counts bytes for the progress bar, and stops writing on Ctrl-C.
 pub(crate) struct Watched<'f> {
     file: &'f mut CompressedFile,
     written: u64,
@@ -64,8 +64,8 @@ impl Write for Watched<'_> {
     }
 }
 
-/// Generates the file at `path`; an existing file is replaced only with `force`. `None`: the user stopped it. An incomplete
-/// file is removed.
+/// Generates the file at `path`, replacing an existing file only with `force`. Returns `None` if the user stopped it. An
+/// incomplete file is removed.
 pub(crate) fn generate<T>(
     path: &Path,
     force: bool,

@@ -1,4 +1,4 @@
-//! The report of a replay, as tables for people and as JSON for programs.
+//! Formats the report of a replay as tables for people.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tapeworks_market::{Flags, Level, Price};
 
 use crate::table::{Align, Table, bytes, counted, number, thousands, time};
 
-/// Problems shown with their places.
+/// Maximum number of problems shown with their positions.
 const SHOWN_PROBLEMS: usize = 5;
 
 fn section(out: &mut String, title: &str, table: &Table, width: usize, paint: Paint) {
@@ -23,7 +23,7 @@ fn section(out: &mut String, title: &str, table: &Table, width: usize, paint: Pa
     }
 }
 
-/// The figures: how much, how fast.
+/// Formats the figures: messages, bytes, and speed.
 pub(crate) fn figures(summary: &Summary, paint: Paint) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let mut out = format!(
@@ -32,7 +32,7 @@ pub(crate) fn figures(summary: &Summary, paint: Paint) -> String {
         counted(summary.events, "event", "events"),
         counted(summary.symbols.len() as u64, "instrument", "instruments"),
     );
-    // No message has no mean.
+    // Without messages there is no mean.
     if let Some(mean_ns) = summary.mean_ns() {
         let rate = paint.strong(&number(summary.messages as f64 / seconds.max(1e-9)));
         let mean = paint.strong(&format!("{mean_ns:.1}"));
@@ -62,7 +62,7 @@ pub(crate) fn figures(summary: &Summary, paint: Paint) -> String {
     out
 }
 
-/// Channels and the books of each venue.
+/// Formats the channels and the books of each venue.
 pub(crate) fn venues(summary: &Summary, width: usize, paint: Paint) -> String {
     let mut out = String::new();
     let mut table = Table::new(&[
@@ -126,7 +126,7 @@ fn side(side: &BestSide) -> (String, String) {
     (price(side.price), size)
 }
 
-/// The NBBO and the tops of the venues of the `count` busiest instruments.
+/// Formats the NBBO and each venue's best prices for the `count` busiest instruments.
 pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) -> String {
     let mut table = Table::new(&[
         ("symbol", Align::Left),
@@ -193,7 +193,7 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
     out
 }
 
-/// The files written.
+/// Formats the list of files written.
 pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
     let mut table = Table::new(&[
         ("file", Align::Left),
@@ -214,7 +214,7 @@ pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
     out
 }
 
-/// Skipped and corrected messages.
+/// Describes skipped and corrected messages.
 fn asides(summary: &Summary) -> Vec<String> {
     let feed = &summary.feed_counters;
     let files = &summary.file_counters;
@@ -274,7 +274,7 @@ fn asides(summary: &Summary) -> Vec<String> {
     asides
 }
 
-/// How many books are incomplete at the end, and which events show it.
+/// Describes how many books are incomplete at the end, and the events that show it.
 fn incomplete_books(summary: &Summary) -> Option<String> {
     let books: usize = summary.feeds.iter().map(|feed| feed.contradicted).sum();
     if books == 0 {
@@ -297,7 +297,7 @@ fn incomplete_books(summary: &Summary) -> Option<String> {
     Some(format!("{} {verb} incomplete: {}.", counted(books as u64, "book", "books"), shown.join(", ")))
 }
 
-/// The problems, and whether there are any.
+/// Describes the problems, or reports that there are none.
 pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     let mut out = String::from("\n");
     if let Some(nbbo) = summary.nbbo.filter(|nbbo| nbbo.changes > 0) {
@@ -374,27 +374,27 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     out
 }
 
-/// How a protocol was inferred, and how to confirm it.
+/// Explains how a protocol was inferred, and how to confirm it.
 pub(crate) fn inferred(destination: &SocketAddr, protocol: &str) -> String {
     format!(
         "The protocol of {destination} is inferred from its packets: {protocol} (--protocol {protocol} confirms it)"
     )
 }
 
-/// What to run where several protocols fit: this command with each of them.
+/// Returns the commands to choose from if several protocols fit: this command with each of them.
 pub(crate) fn choices(protocols: &[&str]) -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let choice = |protocol: &&str| format!("tapeworks {} --protocol {protocol}", words.join(" "));
     format!("  choose: {}", protocols.iter().map(choice).collect::<Vec<_>>().join("  or  "))
 }
 
-/// What follows the number of datagrams whose checksum shows nothing.
+/// Follows the number of datagrams that have no usable checksum.
 pub(crate) const UNVERIFIED: &str = "without a usable UDP checksum: a damaged byte in them goes unnoticed";
 
-/// What follows the number of captures of which no packet was recognised.
+/// Follows the number of captures without a recognised packet.
 const UNRECOGNISED: &str = "without a packet in a known protocol";
 
-/// What input without messages holds instead, to follow "everything was read"; nothing if it has messages.
+/// Describes input without messages, to follow "everything was read". Returns an empty text if there are messages.
 pub(crate) fn without_messages(messages: u64, packets: u64, heartbeats: u64) -> String {
     match (messages, packets, heartbeats) {
         (0, 0, _) => ", but there are no packets in it".to_owned(),
@@ -404,7 +404,7 @@ pub(crate) fn without_messages(messages: u64, packets: u64, heartbeats: u64) -> 
     }
 }
 
-/// Missing and unreadable messages, in one line.
+/// Describes missing and unreadable messages in one line.
 pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, ended: &Ended, paint: Paint) -> String {
     let mut text = format!(
         "{}, {} missing; {} unreadable",

@@ -1,4 +1,4 @@
-//! Tables for people: columns that line up, thousands that can be read.
+//! Tables for people: aligned columns, readable numbers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use tapeworks_analysis::paint::Paint;
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;
 
-/// How a column is set.
+/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Align {
     Left,
@@ -35,7 +35,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as text, indented by two. Where it is wider than `width`, its widest left-set column is cut.
+    /// Renders the table as text, indented by two. If it is wider than `width`, its widest left-aligned column is cut.
     pub(crate) fn render(&self, width: usize, paint: Paint) -> String {
         let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| name.chars().count()).collect();
         for row in &self.rows {
@@ -66,7 +66,7 @@ impl Table {
         out
     }
 
-    /// Widens the columns in which cells that differ would look alike, cut.
+    /// Widens columns in which different cells would look alike after the cut.
     fn keep_apart(&self, widths: &mut [usize]) {
         for (column, width) in widths.iter_mut().enumerate() {
             let cells: BTreeSet<&str> =
@@ -100,7 +100,7 @@ impl Table {
     }
 }
 
-/// The beginning and the end of a text: names of channels and files differ at either.
+/// Keeps the beginning and the end of a text, because names of channels and files may differ at either.
 fn cut(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -111,7 +111,7 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -124,7 +124,7 @@ pub(crate) fn thousands(number: u64) -> String {
     out
 }
 
-/// A number with as many places as its size deserves: `0.25`, `12.3`, `4,012,345`.
+/// Formats a number with as many decimals as its size needs: `0.25`, `12.3`, `4,012,345`.
 pub(crate) fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => thousands(value.round() as u64),
@@ -133,17 +133,17 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A time in UTC, as ISO 8601.
+/// Formats a time in UTC, as ISO 8601.
 pub(crate) fn time(time: Nanos) -> String {
     clock::iso(time)
 }
 
-/// A part of a whole in percent.
+/// Formats a part of a whole in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "0.0 %".to_owned() } else { format!("{:.1} %", part as f64 / whole as f64 * 100.0) }
 }
 
-/// Bytes in the unit that suits them.
+/// Formats a number of bytes in a suitable unit.
 pub(crate) fn bytes(count: u64) -> String {
     match count {
         0..1_000 => format!("{count} B"),
@@ -153,7 +153,7 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// `1 gap`, `2 gaps`.
+/// Formats a count as `1 gap`, `2 gaps`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", thousands(count), if count == 1 { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! The terminal: width, colours, the progress bar.
+//! The terminal: size, colours, the progress bar.
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -9,23 +9,23 @@ use tapeworks_analysis::paint::Paint;
 
 use crate::interrupt;
 
-/// Columns of text without a terminal.
+/// Width of text if there is no terminal, in columns.
 const DEFAULT_WIDTH: usize = 120;
 
-/// Rows of a terminal that does not report them.
+/// Height of a terminal that does not report it, in rows.
 const DEFAULT_HEIGHT: usize = 24;
 
-/// Shorter work shows no progress bar.
+/// Work shorter than this shows no progress bar.
 pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
 
-/// One line on standard error.
+/// Prints one line on standard error.
 pub(crate) fn complain(text: &str) {
     use std::io::Write as _;
-    // Standard error may be closed: then the line is lost.
+    // If standard error is closed, the line is lost.
     let _ = writeln!(std::io::stderr(), "tapeworks: {text}");
 }
 
-/// The columns of standard output.
+/// Returns the width of standard output in columns.
 pub(crate) fn width() -> usize {
     if std::io::stdout().is_terminal()
         && let Some((terminal_size::Width(width), _)) = terminal_size::terminal_size()
@@ -35,7 +35,7 @@ pub(crate) fn width() -> usize {
     DEFAULT_WIDTH
 }
 
-/// The columns and rows of standard error.
+/// Returns the columns and rows of standard error.
 pub(crate) fn stderr_size() -> (usize, usize) {
     terminal_size::terminal_size_of(std::io::stderr())
         .map_or((DEFAULT_WIDTH, DEFAULT_HEIGHT), |(width, height)| {
@@ -43,54 +43,54 @@ pub(crate) fn stderr_size() -> (usize, usize) {
         })
 }
 
-/// Whether the terminal says that it shows plain text only.
+/// Returns whether the terminal declares that it shows plain text only.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether standard error may be coloured.
+/// Returns whether standard error may be coloured.
 pub(crate) fn is_coloured_stderr() -> bool {
     is_coloured(&std::io::stderr())
 }
 
-/// Colours of standard output.
+/// Returns the colours for standard output.
 pub(crate) fn paint() -> Paint {
     Paint { is_coloured: is_coloured(&std::io::stdout()) }
 }
 
-/// Whether a stream may be coloured: a terminal, or any stream with `CLICOLOR_FORCE` (<https://bixense.com/clicolors>), unless the
-/// environment forbids colours (<https://no-color.org>).
+/// Returns whether a stream may be coloured: a terminal, or any stream with `CLICOLOR_FORCE` (<https://bixense.com/clicolors>),
+/// unless the environment forbids colours (<https://no-color.org>).
 fn is_coloured(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let is_forced = set("CLICOLOR_FORCE").is_some_and(|value| value != "0");
     (stream.is_terminal() || is_forced) && set("NO_COLOR").is_none() && !is_dumb()
 }
 
-/// A progress bar on standard error: only on a terminal, only when the work takes longer than a second.
+/// A progress bar on standard error, shown only on a terminal and only if the work takes longer than a second.
 pub(crate) struct Bar {
     what: &'static str,
     started: Instant,
     bar: Option<ProgressBar>,
     is_terminal: bool,
-    /// The work is counted in bytes, not in messages.
+    /// Whether the work is counted in bytes, instead of messages.
     has_bytes: bool,
 }
 
 impl Bar {
-    /// A bar for work that is named `what`.
+    /// Creates a bar for work named `what`.
     pub(crate) fn new(what: &'static str) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { what, started: Instant::now(), bar: None, is_terminal, has_bytes: true }
     }
 
-    /// A bar for work that is counted in messages alone.
+    /// Creates a bar for work that is counted only in messages.
     pub(crate) fn of_messages(what: &'static str) -> Self {
         let mut bar = Self::new(what);
         bar.has_bytes = false;
         bar
     }
 
-    /// Shows how far the work is, in bytes or messages; `total` if it is known, and messages so far if they are. Breaks if the user
+    /// Shows the progress in bytes or messages, with `total` and the messages so far if they are known. Breaks if the user
     /// requested a stop.
     pub(crate) fn show(&mut self, done: u64, total: Option<u64>, messages: Option<u64>) -> ControlFlow<()> {
         if interrupt::is_requested() {
@@ -107,7 +107,7 @@ impl Bar {
         ControlFlow::Continue(())
     }
 
-    /// Shows that `done` of `of` steps are done, and what is next. A stop is the caller's to notice.
+    /// Shows that `done` of `of` steps are done, and names the next step. The caller must check for a stop.
     pub(crate) fn step(&mut self, done: u64, of: u64, next: &str) {
         if self.is_terminal && (self.bar.is_some() || self.started.elapsed() >= QUIET_TIME) {
             let bar = self.bar.get_or_insert_with(|| bar(self.what, Some(of), false));
@@ -116,7 +116,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -141,7 +141,7 @@ fn bar(what: &'static str, total: Option<u64>, has_bytes: bool) -> ProgressBar {
     let name = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
         let _shown_without_its_name_at_worst = out.write_str(what);
     };
-    // The templates above are valid; without one the bar has the library's own form.
+    // The templates above are valid. Without a style the bar has the library's default form.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.with_key("what", name).progress_chars("=> "));
     }

@@ -1,4 +1,4 @@
-//! The flags of a command that may connect by TLS.
+//! The flags of commands that may connect over TLS.
 
 use std::path::PathBuf;
 
@@ -25,18 +25,18 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Whether TLS is wanted.
+    /// Returns whether TLS is requested.
     pub(crate) const fn is_wanted(&self) -> bool {
         self.tls_authorities.is_some()
     }
 
-    /// How to connect to a server at `HOST:PORT`.
+    /// Returns the connector for a server at `HOST:PORT`.
     pub(crate) fn connector(&self, address: &str) -> Result<Connector> {
         let Some(authorities) = self.tls_authorities.clone() else { return Ok(Connector::Plain) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let name = self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
         let identity = self.tls_certificate.clone().zip(self.tls_key.clone());
-        // Without the feature the flags are wrong, whatever the files are.
+        // Without the feature the flags are invalid, whatever the files contain.
         let failure = if cfg!(feature = "tls") { Failure::Failed } else { Failure::Usage };
         let files = ClientTlsFiles { authorities, identity };
         files.connector(name).map_err(|error| failure(error.to_string()))

@@ -1,4 +1,4 @@
-//! Values on the command line: times, durations, speeds, symbols, protocols, venues.
+//! Parsers for values on the command line: times, durations, speeds, symbols, protocols, venues.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -33,13 +33,13 @@ impl From<SipSizes> for tapeworks_market::round_lots::SipSizes {
     }
 }
 
-/// A protocol that can be dumped: of a feed, or of a session on TCP streams.
+/// Parses a protocol that can be dumped: a feed's, or a session's on TCP streams.
 pub(crate) fn read_as(name: &str) -> Result<ReadAs, String> {
     let named = || sessions().filter(Session::may_be_named).map(|session| session.name());
     ReadAs::by_name(name).ok_or_else(|| not_read(name, &one_of(feeds().chain(named()))))
 }
 
-/// A protocol that can be dumped and replayed.
+/// Parses a protocol that can be dumped and replayed.
 pub(crate) fn application(name: &str) -> Result<Application, String> {
     let names = || one_of(feeds());
     match ReadAs::by_name(name) {
@@ -57,7 +57,7 @@ fn feeds() -> impl Iterator<Item = &'static str> {
     FEEDS.iter().map(|feed| feed.name)
 }
 
-/// Why inputs cannot be read as a protocol, where `names` can.
+/// Explains why inputs cannot be read as a protocol; `names` lists the alternatives.
 fn not_read(name: &str, names: &str) -> String {
     let Some(protocol) = tapeworks_wire::protocol_by_name(name) else {
         return format!("unknown protocol; use {names}");
@@ -69,7 +69,7 @@ fn not_read(name: &str, names: &str) -> String {
     }
 }
 
-/// The publisher of a feed that several venues have.
+/// Parses the publisher of a feed that several venues share.
 pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
     shared_publisher(name).ok_or_else(|| {
         let names = one_of(shared_publishers().filter_map(|one| one.names.first().copied()));
@@ -77,7 +77,7 @@ pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
     })
 }
 
-/// An error if the venue does not speak the protocol.
+/// Refuses a venue that does not use the protocol.
 pub(crate) fn refuse_other_venue(
     protocol: Option<Application>,
     venue: Option<Publisher>,
@@ -95,7 +95,7 @@ pub(crate) fn refuse_other_venue(
     )))
 }
 
-/// `a, b or c`.
+/// Formats a list as `a, b or c`.
 pub(crate) fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.split_last() {
@@ -104,25 +104,25 @@ pub(crate) fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     }
 }
 
-/// A day in New York, as the instant of its midnight.
+/// Parses a day in New York, as the instant of its midnight.
 pub(crate) fn midnight(text: &str) -> Result<Nanos, String> {
     let date = date(text).ok().or_else(|| clock::date_in(text));
     date.and_then(clock::midnight_of).ok_or_else(|| DATE_FORM.to_owned())
 }
 
-/// A day in New York.
+/// Parses a day in New York.
 pub(crate) fn date(text: &str) -> Result<civil::Date, String> {
     text.parse().map_err(|_| DATE_FORM.to_owned())
 }
 
 const DATE_FORM: &str = "use a date such as 2025-11-14";
 
-/// An instant: nanoseconds since 1970, or ISO 8601 with a zone.
+/// Parses an instant: nanoseconds since 1970, or ISO 8601 with a zone.
 pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
     clock::instant(text).ok_or_else(|| format!("use {}", clock::INSTANT_FORM))
 }
 
-/// A time of self-help against a venue: `XNYS,FROM,UNTIL`, or `XNYS,FROM`.
+/// Parses a period of self-help against a venue: `XNYS,FROM,UNTIL`, or `XNYS,FROM`.
 pub(crate) fn self_help(text: &str) -> Result<SelfHelp, String> {
     let mut parts = text.split(',').map(str::trim);
     let mic = parts.next().unwrap_or_default();
@@ -139,13 +139,13 @@ pub(crate) fn self_help(text: &str) -> Result<SelfHelp, String> {
     Ok(SelfHelp { venue, from, until })
 }
 
-/// Threads of a command.
+/// Parses the number of threads of a command.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     let known = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
     known.ok_or_else(|| format!("use a whole number from 1 to {MAX_THREADS}"))
 }
 
-/// A window of time that ends before it begins is empty.
+/// Refuses a time window that ends before or when it starts.
 pub(crate) fn refuse_empty_window(from: Option<Nanos>, to: Option<Nanos>) -> crate::ending::Result<()> {
     match (from, to) {
         (Some(from), Some(to)) if from >= to => {
@@ -155,29 +155,29 @@ pub(crate) fn refuse_empty_window(from: Option<Nanos>, to: Option<Nanos>) -> cra
     }
 }
 
-/// The longest time that a flag takes.
+/// The longest time that a flag accepts.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// A length of time: `2.5` (seconds), `500ms`, `2s`, `10m`, `1h`; 0 to 365 days.
+/// Parses a duration: `2.5` (seconds), `500ms`, `2s`, `10m`, `1h`; 0 to 365 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     length(text, 1e9, Duration::ZERO..=LONGEST, "a number of seconds, or one with ns, us, ms, s, m or h")
 }
 
-/// The time between two looks: as [`duration`], 0.1 s to 1 h.
+/// Parses the time between two updates, like [`duration`], but 0.1 s to 1 h.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let bounds = Duration::from_millis(100)..=Duration::from_secs(3_600);
     length(text, 1e9, bounds, "a number of seconds, or one with ms, s, m or h")
 }
 
-/// A length of time in ns: `250` (ns), `250ns`, `10us`, `1.5ms`, `2s`; 1 ns to 365 days.
+/// Parses a duration in ns: `250` (ns), `250ns`, `10us`, `1.5ms`, `2s`; 1 ns to 365 days.
 pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
     let form = "a number of ns, or one with ns, us, ms, s, m or h";
     let time = length(text, 1.0, Duration::from_nanos(1)..=LONGEST, form)?;
-    // A year of ns has 55 bits.
+    // A year in ns fits in 55 bits.
     Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A finite number with a unit; `plain_ns` is the unit of one without.
+/// Parses a finite number with a unit. Without a unit, the number is in units of `plain_ns`.
 fn length(
     text: &str,
     plain_ns: f64,
@@ -216,11 +216,11 @@ fn shown(time: Duration) -> String {
     }
 }
 
-/// How fast a capture is replayed; `None`: as fast as it goes.
+/// The speed at which a capture is replayed; `None` is as fast as possible.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Speed(pub(crate) Option<f64>);
 
-/// `max`, `1x`, `10x`, `0.5`.
+/// Parses a speed: `max`, `1x`, `10x`, `0.5`.
 pub(crate) fn speed(text: &str) -> Result<Speed, String> {
     if text.eq_ignore_ascii_case("max") {
         return Ok(Speed(None));
@@ -231,21 +231,21 @@ pub(crate) fn speed(text: &str) -> Result<Speed, String> {
     }
 }
 
-/// Symbols, from the list itself or from a file: `AAPL,MSFT` or `@symbols.txt`.
+/// Symbols from a list or a file: `AAPL,MSFT` or `@symbols.txt`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Symbols(pub(crate) HashSet<Symbol>);
 
-/// The prices in a file that give round lots.
+/// Reads a file of prices that determine round lots.
 pub(crate) fn round_lot_prices(path: &str) -> Result<RoundLotPrices, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     RoundLotPrices::parse(&text).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Names as a user gives them, and no two of them alike.
+/// Distinct names, as the user spells them.
 #[derive(Clone, Debug)]
 pub(crate) struct Names(pub(crate) Vec<String>);
 
-/// `AAPL,MSFT`, or `@FILE` with names between commas or line ends. Spaces around a name are no part of it.
+/// Parses `AAPL,MSFT`, or `@FILE` with names separated by commas or line ends. Spaces around a name are ignored.
 pub(crate) fn names(text: &str) -> Result<Names, String> {
     let list = match text.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?,
@@ -261,7 +261,7 @@ pub(crate) fn names(text: &str) -> Result<Names, String> {
     if names.is_empty() { Err("no symbols".to_owned()) } else { Ok(Names(names)) }
 }
 
-/// [`names`] that are symbols, in any case.
+/// Parses [`names`] that are symbols, in upper or lower case.
 pub(crate) fn symbols(text: &str) -> Result<Symbols, String> {
     let Names(names) = names(text)?;
     let symbol = |name: &String| {

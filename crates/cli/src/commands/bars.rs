@@ -1,4 +1,4 @@
-//! `tapeworks bars`: open, high, low, close, volume and average price by symbol and interval.
+//! `tapeworks bars`: computes open, high, low, close, volume and average price by symbol and interval.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     date: Option<Nanos>,
 }
 
-/// The format by the ending of a file's name: one of those that bars have.
+/// Returns the format for a file's extension, if bars support it.
 fn format_of(path: &Path) -> Result<Format> {
     let format =
         Format::from_path(path).ok().filter(|format| !matches!(format, Format::Dbn | Format::DbnZstd));
@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         Format::Parquet => {
             parquet(&rows).map_err(|error| Failure::from_file(path, &std::io::Error::other(error)))?
         }
-        // Of text only these are left.
+        // Only text formats remain.
         _ => csv(&rows, pretty).into_bytes(),
     };
     output::write_file(path, arguments.force, &bytes)?;
@@ -215,7 +215,7 @@ fn table(rows: &[BarRow]) -> String {
     table.render(terminal::width(), terminal::paint())
 }
 
-/// How many bars there are, and what none of them has.
+/// Describes the number of bars, and the trades and bars that were treated specially.
 fn said(bars: &Bars, count: usize) -> String {
     let mut text = format!("{}\n", counted(count as u64, "bar", "bars"));
     for (number, what) in [

@@ -1,4 +1,4 @@
-//! `tapeworks batch`: captures of many days and venues into one folder of partitioned files.
+//! `tapeworks batch`: converts captures of many days and venues into one folder of partitioned files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ use crate::{interrupt, output};
 
 mod ray;
 
-/// Open files besides those of tasks: the standard ones, locks, records.
+/// Open files other than those of tasks: standard streams, locks, records.
 const OTHER_OPEN_FILES: u64 = 32;
 
 /// Convert captures of many days and venues into one folder of partitioned files.
@@ -182,7 +182,7 @@ impl Arguments {
     }
 }
 
-/// Whether the user has requested a stop.
+/// Breaks if the user has requested a stop.
 fn unless_stopped() -> ControlFlow<()> {
     if interrupt::is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
@@ -250,7 +250,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     })
 }
 
-/// Who does the tasks of a plan.
+/// Creates the executor for a plan's tasks.
 fn executor(arguments: &Arguments, plan: &Plan) -> Result<Box<dyn Executor>> {
     if arguments.executor == By::Ray {
         return Ok(Box::new(ray::Ray::start(ray::Options {
@@ -265,7 +265,7 @@ fn executor(arguments: &Arguments, plan: &Plan) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Threads(jobs)))
 }
 
-/// Sees to it that so many files may be open.
+/// Raises the limit of open files, and fails if it remains too low.
 fn allow_open_files(needed: u64) -> std::result::Result<(), Failure> {
     let allowed = tapeworks_runtime::raise_descriptor_limit();
     match needed.saturating_add(OTHER_OPEN_FILES) <= allowed {
@@ -279,7 +279,7 @@ fn allow_open_files(needed: u64) -> std::result::Result<(), Failure> {
     }
 }
 
-/// Does one task, beside other processes.
+/// Runs one task while other processes may run others.
 fn one_task(description: &Path, arguments: &Arguments) -> Result {
     let read = match new_file::is_stdout(description) {
         true => {
@@ -314,7 +314,7 @@ fn one_task(description: &Path, arguments: &Arguments) -> Result {
     Ok(if record.is_clean { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// `12 files, 3,456 records, 1.2 MB`.
+/// Formats the results as `12 files, 3,456 records, 1.2 MB`.
 fn made<'r>(records: impl Iterator<Item = &'r Record> + Clone) -> String {
     let outputs = || records.clone().flat_map(|record| &record.outputs);
     format!(
@@ -354,19 +354,19 @@ fn dry_run(plan: &Plan, is_json: bool) -> Result {
     Ok(if plan.failed.is_empty() { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// Reports the files that cannot be used.
+/// Reports unusable files.
 fn complain_of_inputs(plan: &Plan) {
     plan.failed.iter().for_each(|failed| complain(&failed.error));
 }
 
-/// Reports what went wrong in the plan's tasks. `true` if nothing did.
+/// Reports the problems of the plan's tasks. Returns `true` if there are none.
 fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
     let records: Vec<_> = plan.tasks.iter().filter_map(|task| report.records.get(&task.name)).collect();
     for failed in &report.failed {
         complain(&format!("{}: {}", failed.task.name, failed.error));
     }
     report.unsound.iter().for_each(|text| complain(text));
-    // The merge of a date has read the files of its other tasks too.
+    // The merge of a date reads the same files as the date's other tasks.
     let damaged: BTreeSet<&String> = records.iter().flat_map(|record| &record.damaged_files).collect();
     damaged.into_iter().for_each(|error| complain(error));
     for record in &records {
@@ -423,7 +423,7 @@ fn show(plan: &Plan, report: &Report) -> String {
         let _infallible = write!(out, "\n{}\n", table.render(width, paint));
     }
     let (mut unclean, mut missing) = (0u64, 0u64);
-    // A date's merge counts what its other tasks have counted, unless there are none.
+    // A date's merge counts the same messages as the date's other tasks, unless there are none.
     let has_channels = plan.tasks.iter().any(|task| task.kind == Kind::Channels);
     for record in records.filter(|record| !has_channels || record.task.kind == Kind::Channels) {
         unclean += u64::from(!record.is_clean);

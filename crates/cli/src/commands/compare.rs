@@ -1,4 +1,4 @@
-//! `tapeworks compare`: the synthetic NBBO beside another one.
+//! `tapeworks compare`: compares the synthetic NBBO with another NBBO.
 
 use std::path::PathBuf;
 
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     Ok(ended)
 }
 
-/// The percentiles of lags that are shown.
+/// The percentiles of lags to show.
 const PERCENTS: [u32; 3] = [1, 50, 99];
 
 fn name(summary: &Summary, instrument: InstrumentId) -> String {
@@ -114,7 +114,7 @@ fn name(summary: &Summary, instrument: InstrumentId) -> String {
     symbol.map_or_else(|| "?".to_owned(), ToString::to_string)
 }
 
-/// Symbols in alphabetical order.
+/// Returns the symbols in alphabetical order.
 fn rows<'c>(comparison: &'c Comparison, summary: &Summary) -> Vec<(String, &'c Compared)> {
     let mut rows: Vec<_> =
         comparison.symbols().map(|(instrument, one)| (name(summary, instrument), one)).collect();
@@ -122,7 +122,7 @@ fn rows<'c>(comparison: &'c Comparison, summary: &Summary) -> Vec<(String, &'c C
     rows
 }
 
-/// A part of a time in percent.
+/// Returns a part of a time in percent.
 fn percent(part: u128, whole: u128) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }
@@ -138,7 +138,7 @@ fn microseconds(lags: Option<[i64; 3]>) -> [String; 3] {
     )
 }
 
-/// `10.01 x 300 / 10.02 x 100`.
+/// Formats both sides as `10.01 x 300 / 10.02 x 100`.
 fn market(sides: &[Quoted; 2]) -> String {
     let side =
         |(price, size): Quoted| price.map_or_else(|| "none".to_owned(), |price| format!("{price} x {size}"));
@@ -178,7 +178,7 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
             thousands(one.unpaired[1]),
         ]);
     }
-    // A damaged receive time adds decades to each symbol's time: 64 bits may not hold the sum.
+    // A damaged receive time adds decades to each symbol's time, so the sum may exceed 64 bits.
     let sum = |of: fn(&Compared) -> u64| rows.iter().map(|(_, one)| u128::from(of(one))).sum::<u128>();
     let (ns, equal_price, equal) =
         (sum(|one| one.ns), sum(|one| one.equal_price_ns), sum(|one| one.equal_ns));

@@ -1,4 +1,4 @@
-//! `tapeworks demo`: a tour of all parts, on included data.
+//! `tapeworks demo`: a tour of all parts, on embedded data.
 
 mod live;
 mod orders;
@@ -64,7 +64,7 @@ macro_rules! capture {
     };
 }
 
-/// Real packets, in the program: see `testdata/captures/PROVENANCE.md`.
+/// Real packets, embedded in the program: see `testdata/captures/PROVENANCE.md`.
 const CAPTURES: [(&str, &[u8]); 19] = [
     capture!("nasdaq-itch50/Multiple.Packets.pcap"),
     capture!("nasdaq-itch50/AddOrderNoMpidAttributionMessage.pcap"),
@@ -102,7 +102,7 @@ const OUTPUTS: [(&str, Schema); 8] = [
 /// The close of the US equity markets, in ns since midnight in New York.
 const CLOSE_NS: u64 = 16 * 3_600 * 1_000_000_000;
 
-/// Removes a folder of an earlier demonstration.
+/// Removes a folder of an earlier demo.
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -159,7 +159,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
     }
-    // A moment before the close, so that the markets are open when their books are shown.
+    // Stop just before the close, so that the markets are open when their books are shown.
     let before_close = Nanos(scenario.midnight_ns + CLOSE_NS - 1_000_000);
     let options = Options { measure: true, to: Some(before_close), ..Options::default() };
     let measured = run_session(&session, options, "Replaying")?;
@@ -217,7 +217,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(if traded == Ending::Complete { crate::commands::replay::ending(&written) } else { traded })
 }
 
-/// Replays each capture alone: they are of different days. Returns whether to continue.
+/// Replays each capture separately, because they are from different days. Returns whether to continue.
 fn real_packets(out: &Path, width: usize) -> Result<bool> {
     let mut table = Table::new(&[
         ("capture", Align::Left),

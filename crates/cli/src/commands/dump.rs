@@ -1,4 +1,4 @@
-//! `tapeworks dump`: every message, field by field.
+//! `tapeworks dump`: prints every message, field by field.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     protocol: Option<ReadAs>,
 }
 
-/// Names as people write them (`Add Order`, `add_order`) become those of the schema in lower case.
+/// Converts names as people write them (`Add Order`, `add_order`) to the schema's names in lower case.
 fn message_names(names: &[String]) -> Result<HashSet<String>> {
     let known: HashSet<String> = tapeworks_wire::protocols()
         .iter()

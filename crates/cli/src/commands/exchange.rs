@@ -1,4 +1,4 @@
-//! `tapeworks exchange`: simulated venues.
+//! `tapeworks exchange`: runs and generates simulated venues.
 
 mod generate;
 mod serve;

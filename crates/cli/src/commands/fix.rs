@@ -1,4 +1,4 @@
-//! `tapeworks fix`: a FIX client in a terminal, by a script, or as a load.
+//! `tapeworks fix`: a FIX client for the terminal, for scripts, and for load tests.
 
 pub(crate) mod load;
 mod show;
@@ -117,14 +117,14 @@ impl Arguments {
     }
 }
 
-/// The numbers in a file: next incoming, next outgoing.
+/// Reads the sequence numbers in a file: next incoming, next outgoing.
 fn load_numbers(path: &Path) -> Result<Option<(u64, u64)>> {
     let wrong =
         || Failure::Failed(format!("{}: not the numbers of a session, two in a line", path.display()));
     match std::fs::read_to_string(path) {
         Ok(text) => {
             let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
-            // Behind the highest number a session has come to its end.
+            // A number one above the highest means that the session is exhausted.
             let possible = 1..=HIGHEST_SEQUENCE + 1;
             let mut next = || numbers.next().flatten().filter(|number| possible.contains(number));
             match (next(), next()) {
@@ -172,7 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     result
 }
 
-/// The requests of a script, each with its line.
+/// Reads the requests of a script, with their line numbers.
 fn read_script(path: &Path) -> Result<Vec<(usize, String)>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
@@ -190,7 +190,7 @@ fn read_script(path: &Path) -> Result<Vec<(usize, String)>> {
     Ok(lines)
 }
 
-/// A line of the console.
+/// A command of the console.
 enum Line {
     Request(OrderLine),
     Raw(String, Vec<(u32, String)>),
@@ -228,12 +228,12 @@ fn parse(line: &str) -> std::result::Result<Line, String> {
 struct Console {
     book: OrderBook,
     json: bool,
-    /// Requests that were rejected, or not sent because they name no order.
+    /// Requests that were rejected, or not sent because no order matches them.
     rejects: u64,
 }
 
 impl Console {
-    /// Prints what came.
+    /// Prints the received messages.
     fn print(&mut self, client: &mut FixClient) -> Result<()> {
         while let Some(message) = client.next_message() {
             self.rejects += u64::from(show::is_reject(&message));
@@ -252,7 +252,7 @@ impl Console {
         Ok(())
     }
 
-    /// Does what a line says. Returns whether it goes on.
+    /// Executes a command. Returns whether to continue.
     fn obey(&mut self, line: Line, client: &mut FixClient) -> Result<bool> {
         match line {
             Line::Request(request) => match self.book.message(&request, client.now_ns()) {
@@ -275,14 +275,14 @@ impl Console {
 
     fn script(&mut self, lines: &[(usize, String)], client: &mut FixClient) -> Result {
         for (_, line) in lines {
-            // Each was read before.
+            // Every line has been parsed before.
             let Ok(line) = parse(line) else { continue };
             let is_wait = matches!(line, Line::Wait(_) | Line::Watch);
             if !self.obey(line, client)? || interrupt::is_requested() {
                 break;
             }
             if !is_wait {
-                // Reports of one request come before the next is sent, where the venue is quick.
+                // If the venue is fast, the reports of one request arrive before the next request is sent.
                 self.turns(client, Duration::from_millis(50))?;
             }
         }
@@ -320,7 +320,7 @@ impl Console {
     }
 }
 
-/// The lines of standard input, read by a thread.
+/// Starts a thread that reads the lines of standard input.
 fn standard_input() -> Result<Receiver<String>> {
     let (sender, typed) = channel();
     let read = move || {

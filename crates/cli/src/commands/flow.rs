@@ -1,4 +1,4 @@
-//! `tapeworks flow`: packets through a graph of readers, filters, rewriters and writers that a file describes.
+//! `tapeworks flow`: passes packets through a configured graph of readers, filters, rewriters and writers.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -21,10 +21,10 @@ use crate::table::{Align, Table, bytes, counted, number, thousands};
 use crate::terminal::complain;
 use crate::{interrupt, output, terminal};
 
-/// Over which the live rates are taken.
+/// The interval over which live rates are measured.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Columns that show how full a ring is.
+/// The width of a ring's fill gauge, in columns.
 const GAUGE: usize = 20;
 
 /// Process packets through a graph of readers, filters, rewriters and writers.
@@ -159,7 +159,7 @@ fn run_flow(arguments: &Run) -> Result {
     ending(&config.graph, &report)
 }
 
-/// Prints the failures.
+/// Prints the failures and returns how the run ended.
 fn ending(graph: &Graph, report: &Report) -> Result {
     let line = |failure: &tapeworks_flow::runner::Failure| {
         format!("{}: {}", graph.nodes[failure.node].name, failure.error)
@@ -184,10 +184,10 @@ fn ending(graph: &Graph, report: &Report) -> Result {
     Ok(if damaged.is_empty() { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// A line for each stage and each ring, on a terminal only.
+/// The live display: a line for each stage and each ring, on a terminal only.
 ///
-/// The cursor stays on the line below them, where the terminal's own ^C harms nothing; a library that pads the last line
-/// to the terminal's width has it break the line, and one stays behind.
+/// The cursor stays on the line below the display, where the terminal's echo of ^C does no harm. If a library padded the last
+/// line to the terminal's width, the echo would wrap that line and leave a stray copy of it.
 struct Live {
     is_terminal: bool,
     /// Lines on the screen.
@@ -220,7 +220,7 @@ impl Live {
         draw_live(&text);
     }
 
-    /// The sequence that moves the cursor to the first line.
+    /// Returns the sequence that moves the cursor to the first line.
     fn back(&self) -> String {
         match self.shown {
             0 => String::new(),
@@ -228,7 +228,7 @@ impl Live {
         }
     }
 
-    /// Takes the lines off the screen.
+    /// Removes the lines from the screen.
     fn clear(&mut self) {
         if self.shown > 0 {
             draw_live(&format!("{}\x1b[J", self.back()));
@@ -248,7 +248,7 @@ fn draw_live(text: &str) {
     let _nothing_is_shown_at_worst = screen.write_all(text.as_bytes()).and_then(|()| screen.flush());
 }
 
-/// How many packets a second came into each stage in the last interval.
+/// Packets per second into each stage, over the last interval.
 #[derive(Default)]
 struct Rates {
     looked: Duration,
@@ -325,7 +325,7 @@ fn live_lines(graph: &Graph, counts: &Snapshot, per_second: &[f64]) -> Vec<Strin
     lines
 }
 
-/// Reasons and notes that were counted, in words.
+/// Describes the reasons and notes that were counted.
 fn words(counts: &NodeCounts) -> String {
     let mut words = String::new();
     let reasons = Reason::ALL.iter().map(|reason| reason.name()).zip(counts.dropped);
@@ -337,7 +337,7 @@ fn words(counts: &NodeCounts) -> String {
     words
 }
 
-/// A writer's port shows the packets it wrote.
+/// Formats the packets of a stage's outputs. A writer's port shows the packets that it wrote.
 fn outputs(graph: &Graph, node: usize, counts: &NodeCounts) -> String {
     let ports = graph.nodes[node].ports;
     match ports {
@@ -535,7 +535,7 @@ capacity = 1000
         let lines: Vec<Vec<&str>> = shown.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["in", "30,000,000", "0", "0", "0", "/s"]);
         assert_eq!(lines[2], ["end", "30,000,000", "0", "0", "2.50", "M/s", "1.50", "250"]);
-        // A Disruptor rounds up.
+        // A Disruptor rounds its capacity up.
         assert_eq!(lines[3], ["in", ">", "end", "512", "of", "1,024", "##########.........."]);
         assert_eq!(lines.len(), 4);
     }

@@ -1,4 +1,4 @@
-//! `tapeworks gateway`: FIX clients on one side, a venue's native session on the other.
+//! `tapeworks gateway`: connects FIX clients to a venue's native session.
 
 mod control;
 pub(crate) mod run;

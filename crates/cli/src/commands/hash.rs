@@ -1,4 +1,4 @@
-//! `tapeworks hash`: the cheapest perfect hash of a set of message types.
+//! `tapeworks hash`: finds the cheapest perfect hash of a set of message types.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table};
 use crate::{output, terminal};
 
-/// Most bytes of a file of values: room for as many values as a set can have, with a comment each.
+/// Maximum size of a file of values: enough for the largest set, with a comment for each value.
 const MOST_FILE_BYTES: u64 = 16 << 20;
 
 /// Find the cheapest perfect hash for a set of message types.
@@ -55,8 +55,8 @@ fn width(text: &str) -> std::result::Result<Width, String> {
     text.parse().ok().and_then(Width::from_bits).ok_or_else(|| "use 8, 16, 32 or 64".to_owned())
 }
 
-/// The failure of a word such as `-0x44`, which clap takes for a flag because it accepts negative numbers in decimal only; `None`
-/// for other errors.
+/// Returns the failure for a word such as `-0x44`, which clap treats as a flag because it accepts only decimal negative
+/// numbers. Returns `None` for other errors.
 pub(crate) fn refuse_negative(
     error: &clap::Error,
     mut words: impl Iterator<Item = String>,
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(Ending::Complete)
 }
 
-/// The text of a file of values, or of standard input.
+/// Reads the text of a file of values, or of standard input.
 fn read(file: &Path, name: &str) -> Result<String> {
     let failed = |error: &io::Error| {
         if stop::is_stopped(error) {

@@ -1,4 +1,4 @@
-//! `tapeworks lab`: low-latency techniques, measured on this machine.
+//! `tapeworks lab`: measures low-latency techniques on this machine.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::{interrupt, output};
 
 /// The file of a run's results.
 const RESULTS: &str = "results.json";
-/// The file of its page.
+/// The file of a run's page.
 const REPORT: &str = "report.html";
 
 /// Measure low-latency techniques on this machine.
@@ -208,7 +208,7 @@ fn list(arguments: &List) -> Result {
     Ok(Ending::Complete)
 }
 
-/// The techniques of these names.
+/// Returns the techniques with these names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Technique>> {
     if names.iter().any(|name| name == "all") {
         return Ok(CATALOGUE.to_vec());
@@ -226,7 +226,7 @@ fn measure(arguments: &Measure) -> Result {
     let techniques = chosen(&arguments.techniques)?;
     let settings = if arguments.quick { Settings::QUICK } else { Settings::FULL };
     let began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    // The file is created, and earlier results are read, before anything is measured: nobody waits for a run whose results have no place.
+    // Create the file and read earlier results before measuring, so that no run ends with results that cannot be stored.
     let (mut results, mut earlier) = (None, None);
     if let Some(folder) = &arguments.out {
         std::fs::create_dir_all(folder).map_err(|error| Failure::from_file(folder, &error))?;
@@ -301,7 +301,7 @@ fn measure(arguments: &Measure) -> Result {
         }
         _ => Ok(()),
     };
-    // What cannot be written is printed all the same: it took minutes.
+    // Results that cannot be written are still printed, because they took minutes.
     let folder = arguments.out.as_deref().filter(|_| written.is_ok());
     let text = if arguments.json { run.to_json() } else { shown(&run, folder) };
     output::print(&text)?;
@@ -325,7 +325,7 @@ fn measure(arguments: &Measure) -> Result {
     })
 }
 
-/// The command that runs one variant of a technique alone.
+/// Returns the command that runs one variant of a technique alone.
 fn this_program(technique: &str, selection: Selection) -> Command {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tapeworks"));
     let mut command = Command::new(program);
@@ -357,7 +357,7 @@ fn write_results(folder: &Path, mut results: CompressedFile, run: &Run) -> Resul
     Ok(())
 }
 
-/// The results for a terminal.
+/// Formats the results for a terminal.
 fn shown(run: &Run, folder: Option<&Path>) -> String {
     let paint = terminal::paint();
     let mut text = lab_text::head(run);
@@ -387,7 +387,7 @@ fn table(experiment: &Experiment) -> Table {
     table
 }
 
-/// The results in a folder, or in a file.
+/// Reads the results in a folder or a file.
 fn read(path: &Path) -> Result<Run> {
     let file = if path.is_dir() { path.join(RESULTS) } else { path.to_owned() };
     Run::read(&file).map_err(|error| Failure::Failed(error.to_string()))

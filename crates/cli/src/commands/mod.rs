@@ -1,4 +1,4 @@
-//! The commands: each reads its arguments, calls the library that does the work, and shows the answer.
+//! The commands. Each reads its arguments, calls the library that does the work, and shows the result.
 
 pub(crate) mod bars;
 pub(crate) mod batch;

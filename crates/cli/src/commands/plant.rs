@@ -1,4 +1,4 @@
-//! `tapeworks plant` and `validate`: the live ticker plant.
+//! `tapeworks plant` and `validate`: run the live ticker plant, and check its configuration.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::log::{self, LogFormat};
 use crate::table::{Align, Table, counted, thousands};
 use crate::{interrupt, output, terminal, values};
 
-/// How often the command checks for news.
+/// Interval at which the command checks for news.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Run the ticker plant: turn multicast lines into books and the synthetic NBBO, and serve clients.
@@ -135,7 +135,7 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     Ok(Ending::Complete)
 }
 
-/// Refuses a configuration with a certificate that others refuse, and warns about one that they will refuse soon.
+/// Refuses a configuration with a certificate that peers refuse, and warns about a certificate that they will refuse soon.
 pub(crate) fn check_certificates(
     config: &Path,
     certificates: std::result::Result<FileWatch, String>,
@@ -153,7 +153,7 @@ pub(crate) fn check_certificates(
     Ok(())
 }
 
-/// Logs a certificate that is about to expire, has expired or cannot be read, and one that is in order again.
+/// Logs a certificate that is about to expire, has expired or cannot be read, and one that is valid again.
 pub(crate) fn log_certificates(certificates: &mut FileWatch) {
     certificates.news(|subject, warning| match warning {
         Some(warning) => tracing::warn!(%subject, "{warning}"),
@@ -168,7 +168,7 @@ fn log_refusals(refusals: &Receiver<Refused>) {
     }
 }
 
-/// Logs news until `is_over`, a few times a second.
+/// Logs news several times a second, until `is_over`.
 pub(crate) fn watch(
     service: &Service,
     refusals: &Receiver<Refused>,
@@ -209,7 +209,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut rest = FIRST_REST;
     loop {
         let began = Instant::now();
-        // A plant that is one of a pair may have to begin again, as the standby of the other.
+        // The plant of a pair may have to restart as the standby of its peer.
         let agreed = config.plant.agree(|news| tracing::info!(subject = "pair", "{news}"), is_over);
         let follows = config.plant.pair.as_ref().is_some_and(PairSetting::is_follower);
         let why = match agreed {
@@ -236,15 +236,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     }
 }
 
-/// The pause before a standby that cannot follow begins again; each further one is twice as long.
+/// The initial value of the pause before a standby that cannot follow restarts. The pause doubles after each run of up to `LONGEST_REST`.
 const FIRST_REST: Duration = Duration::from_millis(250);
 
-/// The longest such pause.
+/// The longest pause before a restart.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// How a plant ended that did not end in good order.
+/// Why a plant ended, other than normally.
 enum Ended {
-    /// It is to begin again.
+    /// The plant must restart.
     Again(BeginAgain),
     Failed(Failure),
 }
@@ -348,7 +348,7 @@ fn serve(
     })
 }
 
-/// The summary for people.
+/// Formats the summary for people.
 pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, traces, .. }: &Report) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
@@ -478,7 +478,7 @@ pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, traces, 
     out
 }
 
-/// The export of traces in the summary, of a plant or of a gateway.
+/// Formats the export of traces in the summary of a plant or a gateway.
 pub(super) fn show_traces(traces: &TraceStatus) -> String {
     format!(
         "traces: {} with {}; {} dropped, {} not followed, {} refused spans, {} lost; {} failed requests\n",
@@ -492,7 +492,7 @@ pub(super) fn show_traces(traces: &TraceStatus) -> String {
     )
 }
 
-/// The multicast's part of the summary.
+/// Formats the multicast's part of the summary.
 fn show_multicast(stats: &MulticastStats) -> String {
     format!(
         "multicast: session {}, {} in {}, {} not taken by the system; {}, {} refused; \

@@ -1,4 +1,4 @@
-//! `tapeworks query`: starts the program that has the engine of SQL, which is larger than this one.
+//! `tapeworks query`: starts the separate program with the SQL engine, which is larger than this program.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,12 +15,12 @@ use crate::output;
 #[path = "query/arguments.rs"]
 mod program;
 
-/// The flags of the program.
+/// Returns the flags of the program.
 pub(crate) fn flags() -> clap::Command {
     program::Arguments::command()
 }
 
-/// The program.
+/// The name of the program.
 const PROGRAM: &str = "tapeworks-query";
 
 /// Query the files of `tapeworks batch` with SQL (needs the separate program `tapeworks-query`).
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     arguments: Vec<OsString>,
 }
 
-/// Replaces this process by that program: the one in the same folder, or else the first on the path. The help needs no program.
+/// Replaces this process with the program, from the same folder or else from the path. The help does not need the program.
 pub(crate) fn run(arguments: Arguments) -> Result {
     let arguments = arguments.arguments;
     if let Some(flag) = arguments.iter().find(|flag| *flag == "--help" || *flag == "-h") {
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     }
     let own = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
     let program = own.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
-    // It returns only if the program cannot be started.
+    // `exec` returns only if the program cannot be started.
     let error = Command::new(&program).args(arguments).exec();
     Err(match error.kind() {
         io::ErrorKind::NotFound => Failure::Failed(format!(

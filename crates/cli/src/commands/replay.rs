@@ -1,4 +1,4 @@
-//! `tapeworks replay`: captures in, books and the synthetic NBBO, files out.
+//! `tapeworks replay`: rebuilds the books and the synthetic NBBO of captures, and writes files.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ impl Arguments {
     }
 }
 
-/// Two writers of one file would mix their bytes in it. Names that differ only in how they are spelled count as equal.
+/// Refuses outputs with the same path, whose writers would mix their bytes. Paths are made absolute, but `..` and links are not resolved.
 fn refuse_equal_paths(outputs: &[Output]) -> Result<()> {
     let mut seen = HashSet::new();
     for output in outputs {
@@ -242,7 +242,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     Ok(ending(&summary))
 }
 
-/// Reports the requested symbols without a message.
+/// Reports requested symbols for which there was no message.
 pub(crate) fn complain_of_unseen(symbols: &[Symbol]) {
     if symbols.is_empty() {
         return;
@@ -255,10 +255,10 @@ pub(crate) fn complain_of_unseen(symbols: &[Symbol]) {
     complain(&format!("no message is about {}{more}", shown.join(", ")));
 }
 
-/// The most symbols without a message that are named.
+/// Maximum number of such symbols to name.
 const SHOWN_SYMBOLS: usize = 10;
 
-/// Reports what cut the replay short.
+/// Reports why the replay is incomplete.
 pub(crate) fn ending(summary: &Summary) -> Ending {
     summary.complaints().for_each(|text| complain(&text));
     if summary.is_interrupted {

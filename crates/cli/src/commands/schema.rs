@@ -90,7 +90,7 @@ fn unknown(name: &str) -> Failure {
     Failure::Usage(format!("unknown protocol '{name}'; known are {}", names.join(", ")))
 }
 
-/// The role of FIX's declarations: they have the session's messages too.
+/// The role of FIX's declarations, which include the session's messages.
 const FIX_ROLE: &str = "application";
 
 const fn role(role: &Role) -> &'static str {

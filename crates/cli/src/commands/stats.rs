@@ -1,4 +1,4 @@
-//! `tapeworks stats`: contents, rates and gaps of captures.
+//! `tapeworks stats`: reports contents, rates and gaps of captures.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
 use crate::terminal::{self, Bar, complain};
 use crate::{output, report, values};
 
-/// Problems shown with their places.
+/// Maximum number of problems shown with their positions.
 const SHOWN_PROBLEMS: usize = 10;
 
 /// Count messages by type and symbol, and report rates, peaks, gaps and duplicates.

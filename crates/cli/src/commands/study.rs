@@ -1,4 +1,4 @@
-//! `tapeworks study`: how long messages would wait for a server of a given speed.
+//! `tapeworks study`: computes how long messages would wait for a server of a given speed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -82,17 +82,17 @@ enum Generate {
     Demo,
 }
 
-/// A file that goes when the study is done.
+/// A file that is removed when the study is done.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Left behind at worst, in the folder for such files.
+        // At worst the file remains in the system's temporary folder.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Generates the session to study; `None`: the user stopped it.
+/// Generates the session to study. Returns `None` if the user stopped it.
 fn generate(what: Generate) -> Result<Option<Temporary>> {
     let scenario = match what {
         Generate::Close => Scenario::close_burst(),
@@ -104,7 +104,7 @@ fn generate(what: Generate) -> Result<Option<Temporary>> {
     Ok(generated.map(|_report| Temporary(path)))
 }
 
-/// The time per message on this machine, by running the engine over the same input.
+/// The time per message on this machine, measured by running the engine over the same input.
 struct Measured {
     mean_ns: f64,
     p50_ns: u64,
@@ -160,7 +160,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         complain("stopped before the study");
         return Ok(Ending::Interrupted);
     }
-    // The directory of the generated close comes an hour earlier and is no load to study.
+    // The directory of the generated close is sent an hour earlier and is not part of the load.
     values::refuse_empty_window(arguments.from, arguments.to)?;
     let from = arguments.from.unwrap_or(match arguments.generate {
         Some(Generate::Close) => {
@@ -222,9 +222,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(if study.is_clean() { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// Whether a file can be read twice: a pipe cannot.
+/// Returns whether a file can be read twice, which excludes pipes.
 fn is_repeatable(file: &Path) -> bool {
-    // A dash is standard input, whatever else has that name.
+    // A dash is standard input, even if a file has that name.
     file.as_os_str() != "-" && fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
 }
 
@@ -255,7 +255,7 @@ fn measure(files: &[PathBuf], arguments: &Arguments) -> Result<Option<Measured>>
     Ok(Measured::new(&summary))
 }
 
-/// The text beside the plot.
+/// Returns the text next to the plot.
 fn note(study: &Study, measured: Option<&Measured>) -> String {
     let mut note =
         format!("{} in {}", counted(study.messages, "message", "messages"), show_ns(study.seconds() * 1e9));
@@ -325,7 +325,7 @@ fn show(study: &Study, title: &str, measured: Option<&Measured>, svg: Option<&Pa
     out
 }
 
-/// Why there is no message to study.
+/// Explains why there is no message to study.
 fn why_none(study: &Study) -> String {
     if study.seen() == 0 {
         return "There are no messages.".to_owned();
@@ -344,9 +344,9 @@ fn why_none(study: &Study) -> String {
     why
 }
 
-/// The windows in which the slowest server did worst.
+/// Lists the windows with the worst delays at the slowest server.
 fn worst_windows(out: &mut String, study: &Study, paint: Paint) {
-    /// Windows shown.
+    /// Maximum number of windows to show.
     const SHOWN: usize = 5;
     let mut windows: Vec<_> = study.windows.iter().collect();
     windows.sort_by_key(|window| {

@@ -159,10 +159,10 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How long connecting and each answer of the server before the first record may take.
+/// Time limit for connecting, and for each answer of the server before the first record.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often the command checks whether to end.
+/// Interval at which the command checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn parse_start(text: &str) -> std::result::Result<u64, String> {
@@ -175,12 +175,12 @@ impl From<SubscribeError> for Failure {
     }
 }
 
-/// Received records.
+/// The result of a subscription.
 pub(crate) struct Figures {
     pub(crate) records: u64,
     /// Refused subscriptions.
     pub(crate) refusals: u64,
-    /// Whether the server ended it, and neither a limit nor the user.
+    /// Whether the server ended the subscription, rather than a limit or the user.
     pub(crate) is_ended_by_server: bool,
     pub(crate) elapsed: Duration,
     pub(crate) delays: Histogram<u64>,
@@ -264,7 +264,7 @@ impl Sink {
     }
 }
 
-/// The files of --out.
+/// Opens the files of --out.
 fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<Vec<RecordWriter>> {
     let options = tapeworks_store::Options {
         overwrite: arguments.force,
@@ -309,8 +309,8 @@ fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Reads until the limits are reached, the server ends, or the user does. `each` is given every record. The delays of
-/// records that come before so many `replays` are finished are not counted.
+/// Reads until a limit is reached, or the server or the user ends the subscription, and passes every record to `each`. Records
+/// before the end of the `replays` do not count toward the delays.
 pub(crate) fn receive(
     subscriber: &mut impl Records,
     limit: Option<u64>,
@@ -320,7 +320,7 @@ pub(crate) fn receive(
     mut pause: impl FnMut() -> Result<()>,
     mut say: impl FnMut(&str),
 ) -> Result<Figures> {
-    // Delays up to a minute, to three digits.
+    // Delays of up to a minute, with three significant digits.
     let delays = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|error| Failure::Failed(format!("no histogram: {error}")))?;
     let started = Instant::now();
@@ -369,14 +369,14 @@ pub(crate) fn receive(
     Ok(figures)
 }
 
-/// The address of a host and port.
+/// Resolves a host and port.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(|| {
         Failure::Usage(format!("'{text}' is not an address with a port, such as 127.0.0.1:13000"))
     })
 }
 
-/// The counters of the multicast's receiver, as a line.
+/// Formats the counters of the multicast receiver as a line.
 fn received(counters: &ReceiverCounters) -> String {
     let mut text = format!(
         "session {} from number {} on: {}, {}, {} filled by requests ({}), {} missing",
@@ -452,7 +452,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     })
 }
 
-/// The head of files of records that no server heads.
+/// Returns the metadata of files whose records come without a server's metadata.
 fn headless(arguments: &Arguments) -> dbn::Metadata {
     dbn::Metadata::builder()
         .dataset(arguments.dataset.clone())
@@ -468,7 +468,7 @@ fn by_aeron(_: &Arguments, channel: &str) -> Result {
     Err(Failure::Usage(format!("{channel}: this program was built without the feature 'aeron'")))
 }
 
-/// The counters of the reader of Aeron's streams, as a line.
+/// Formats the counters of the Aeron reader as a line.
 #[cfg(feature = "aeron")]
 fn received_by_aeron(counters: &AeronReaderCounters) -> String {
     let mut text = format!(
@@ -493,7 +493,7 @@ fn received_by_aeron(counters: &AeronReaderCounters) -> String {
     text
 }
 
-/// Receives by Aeron.
+/// Receives from Aeron.
 #[cfg(feature = "aeron")]
 fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
     let events = arguments.schema != [Schema::Cmbp1];
@@ -535,7 +535,7 @@ fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
     })
 }
 
-/// Prints or writes records until the end, then the figures; `after` adds further text.
+/// Prints or writes records until the end, then the statistics; `after` adds further text.
 fn take<R: Records>(
     arguments: &Arguments,
     records: &mut R,

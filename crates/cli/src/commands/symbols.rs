@@ -1,4 +1,4 @@
-//! `tapeworks symbols`: the symbol directory of a day, and how markets spell a symbol or number an issue.
+//! `tapeworks symbols`: lists the symbols of a day, and how markets spell a symbol or number an issue.
 
 use std::path::PathBuf;
 
@@ -93,13 +93,13 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     Ok(ending(&summary))
 }
 
-/// A symbol, and what each venue says of it.
+/// A symbol and its listing at each venue.
 struct Row<'s> {
     symbol: Symbol,
     listings: Vec<(Publisher, &'s Listing)>,
 }
 
-/// The symbols that venues have named, in alphabetical order.
+/// Returns the symbols that venues have named, in alphabetical order.
 fn rows(summary: &Summary) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = summary
         .symbols
@@ -115,7 +115,7 @@ fn rows(summary: &Summary) -> Vec<Row<'_>> {
     rows
 }
 
-/// A listing market by the SIPs' letter.
+/// Returns the listing market for the SIPs' letter.
 fn market(letter: u8) -> Option<&'static str> {
     Some(match letter {
         b'A' => "NYSE American",
@@ -130,7 +130,7 @@ fn market(letter: u8) -> Option<&'static str> {
     })
 }
 
-/// A trading status in one word.
+/// Returns a trading status in one word.
 const fn word(status: Status) -> &'static str {
     match status.action {
         StatusAction::PreOpen => "pre-open",
@@ -150,17 +150,17 @@ impl Row<'_> {
         convert(self.symbol.as_str(), Convention::Integrated, convention)
     }
 
-    /// The ISIN and the currency of which the symbol is made.
+    /// Returns the ISIN and currency that form the symbol.
     fn isin(&self) -> Option<(Isin, &str)> {
         Isin::with_currency(self.symbol.as_str())?.ok()
     }
 
-    /// The name of the issue, by the first venue that sends one.
+    /// Returns the name of the issue from the first venue that sends one.
     fn name(&self) -> Option<&str> {
         self.listings.iter().find_map(|(_, listing)| listing.issue_name.as_deref())
     }
 
-    /// What the venues say of it, each value once, in the order of the venues.
+    /// Returns the distinct values of the venues, in the order of the venues.
     fn values<T: PartialEq>(&self, of: impl Fn(&Listing) -> Option<T>) -> Vec<T> {
         let mut values = Vec::new();
         for value in self.listings.iter().filter_map(|(_, listing)| of(listing)) {
@@ -183,12 +183,12 @@ impl Row<'_> {
         self.values(|listing| listing.definition.and_then(|one| market(one.listing)))
     }
 
-    /// Whether a short-sale price test restricts it: one venue that says so suffices. `None`: no venue says anything of it.
+    /// Returns whether a short-sale price test is in effect. One venue that reports it suffices; `None` if no venue reports either.
     fn is_short_sell_restricted(&self) -> Option<bool> {
         self.values(|listing| listing.is_short_sell_restricted).into_iter().max()
     }
 
-    /// What is not as usual.
+    /// Returns remarks about everything unusual.
     fn remarks(&self) -> String {
         let mut remarks = Vec::new();
         let has = |is: fn(&Listing) -> bool| self.listings.iter().any(|(_, listing)| is(listing));
@@ -263,14 +263,14 @@ impl Row<'_> {
     }
 }
 
-/// Values that may differ between venues.
+/// Joins values that may differ between venues.
 fn listed(values: impl IntoIterator<Item = String>) -> String {
     let values: Vec<String> = values.into_iter().collect();
     if values.is_empty() { "-".to_owned() } else { values.join(" / ") }
 }
 
 fn show(rows: &[Row<'_>], summary: &Summary, paint: Paint) -> String {
-    // Columns that no row has anything for are left out.
+    // Omit columns that are empty in every row.
     let has_isin = rows.iter().any(|row| row.isin().is_some());
     let has_name = rows.iter().any(|row| row.name().is_some());
     let columns = [
@@ -309,16 +309,16 @@ fn show(rows: &[Row<'_>], summary: &Summary, paint: Paint) -> String {
     [title.as_str(), "\n", &directory, &report::verdict(summary, paint)].concat()
 }
 
-/// The columns or cells that are shown.
+/// Returns the columns or cells to show.
 fn kept<T, const N: usize>(all: [T; N], shown: [bool; N]) -> Vec<T> {
     all.into_iter().zip(shown).filter(|(_, is_shown)| *is_shown).map(|(one, _)| one).collect()
 }
 
-/// What a text of `--spell` stands for.
+/// The meaning of a text of `--spell`.
 #[derive(Default)]
 struct Spelled {
     convention: &'static str,
-    /// What kind of issue it is; the numbers of issues do not say.
+    /// The kind of issue, which issue numbers do not contain.
     issue: Option<String>,
     integrated: Option<String>,
     cqs: Option<String>,
@@ -328,7 +328,7 @@ struct Spelled {
     cusip: Option<Cusip>,
 }
 
-/// Reads a text of `--spell`. Numbers of issues come first: a symbol has fewer letters, or no check digit.
+/// Reads a text of `--spell`. Issue numbers are tried first: a symbol is shorter, or lacks a check digit.
 fn read(text: &str) -> std::result::Result<Spelled, String> {
     const ALL: [(Convention, &str); 3] =
         [(Convention::Integrated, "integrated"), (Convention::Cqs, "CQS"), (Convention::Cms, "CMS")];
@@ -372,7 +372,7 @@ fn of_isin(convention: &'static str, isin: Isin) -> Spelled {
     Spelled { convention, isin: Some(isin), cusip: isin.cusip(), ..Spelled::default() }
 }
 
-/// Spells symbols of any convention in all of them.
+/// Spells symbols of any convention in every convention.
 fn spell(symbols: &[String], is_json: bool) -> Result {
     let (mut spelled, mut unread) = (Vec::new(), Vec::new());
     for symbol in symbols {

@@ -1,4 +1,4 @@
-//! `tapeworks tap`: a reader of a plant's shared memory.
+//! `tapeworks tap`: reads a plant's shared memory.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -49,17 +49,17 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// Looks at an empty ring before the first sleep.
+/// Number of polls of an empty ring before the first sleep.
 const SPINS: u32 = 10_000;
 
-/// Short sleeps before the long ones: of a tenth of a second.
+/// Number of 20 µs sleeps before the reader sleeps for 1 ms at a time.
 const SHORT_SLEEPS: u32 = 2_000;
 
 fn price(price: i64) -> String {
     Price::from_e9(price).map_or_else(|| "-".to_owned(), |price| format!("{price:?}"))
 }
 
-/// The feed's dataset, as files and clients have it.
+/// Returns the feed's dataset, as in files and for clients.
 fn publisher(number: u16) -> String {
     Publisher(number).feed().map_or_else(|| format!("publisher-{number}"), |feed| feed.dataset.to_owned())
 }
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                         break;
                     }
                     if !reader.is_writer_alive() {
-                        // The items published just before its end are read first.
+                        // Read the items published just before the plant's end first.
                         if is_writer_dead {
                             break;
                         }

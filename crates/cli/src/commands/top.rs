@@ -1,4 +1,4 @@
-//! `tapeworks top`: a plant at a glance, in a terminal.
+//! `tapeworks top`: shows a plant at a glance, in a terminal.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -57,7 +57,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// The change a second of the counter at `place`, between two readings.
+/// Returns the change per second of the counter at `place`, between two readings.
 fn rate(now: &Value, before: Option<&Value>, place: &str) -> u64 {
     let Some(before) = before else { return 0 };
     let elapsed = number(&now["now_ns"]).saturating_sub(number(&before["now_ns"])).max(1);
@@ -167,7 +167,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     for client in now["clients"]["sessions"].as_array().into_iter().flatten() {
         let schemas: Vec<String> = client["schemas"].as_array().into_iter().flatten().map(text).collect();
         clients.row([
-            // A client's name for itself is untrusted.
+            // The name that a client chose is untrusted.
             format!("{} {}", text(&client["address"]), text(&client["name"]))
                 .chars()
                 .map(|letter| if letter.is_control() { '?' } else { letter })
@@ -189,7 +189,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     out
 }
 
-/// The outputs besides the clients, and the checkpoints: a line for each that is configured.
+/// Formats the outputs besides the clients, and the checkpoints, with a line for each that is configured.
 fn outputs(now: &Value, before: Option<&Value>) -> String {
     let paint = terminal::paint();
     let bad = |count: u64| if count == 0 { "0".to_owned() } else { paint.bad(&thousands(count)) };
@@ -347,7 +347,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
     out
 }
 
-/// The terminal's alternate screen; dropping it always leaves it.
+/// The terminal's alternate screen. Dropping it leaves the screen.
 struct Screen;
 
 impl Screen {
@@ -393,7 +393,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                 before = now;
                 text
             }
-            // The plant may be back in a moment: its last status stays below the error.
+            // The plant may return soon, so its last status remains below the error.
             Err(error) => format!("{error}; trying again\n\n{}", show(&before, None, address)),
         };
     }

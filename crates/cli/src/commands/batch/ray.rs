@@ -1,7 +1,7 @@
-//! Ray as the executor, through the Python package: a process of Python gives each task to Ray, and says when it has ended.
+//! The Ray executor, which uses the Python package: a Python process passes each task to Ray, and reports when the task has ended.
 //!
-//! The process speaks JSON, a line for each message: `tapeworks._ray.main` has them. It stops when its standard input ends, so it does when
-//! this program is killed too.
+//! The process exchanges JSON messages, one per line, defined in `tapeworks._ray.main`. It stops when its standard input is
+//! closed, so it also stops if this program is killed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
@@ -16,13 +16,13 @@ use serde::Deserialize;
 use serde_json::json;
 use tapeworks_batch::{BatchError, Elsewhere, Executor, Folder, Step, Task};
 
-/// The time between two looks at a request to stop.
+/// Interval at which requests to stop are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The variable with the Python that has the package.
+/// The environment variable with the path of a Python that has the package.
 const PYTHON: &str = "TAPEWORKS_PYTHON";
 
-/// Starts the executor; where the package is not installed, says so in its own words instead of a traceback.
+/// Starts the executor. If the package is not installed, reports that in a message instead of a traceback.
 const START: &str = "\
 import json, sys
 try:
@@ -33,7 +33,7 @@ except ImportError as error:
 sys.exit(main())
 ";
 
-/// What the process says.
+/// A message of the process.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Said {
@@ -54,13 +54,13 @@ enum Said {
     },
 }
 
-/// The process.
+/// The Python process.
 struct Process {
     child: Child,
-    /// What ends it when it is closed.
+    /// Closing the input ends the process.
     input: Option<ChildStdin>,
     said: Receiver<String>,
-    /// Whether it has turned out to be what it shall be. It has not begun anything before.
+    /// Whether the process has identified itself as the executor. It does not start anything before.
     is_ready: bool,
 }
 
@@ -68,21 +68,21 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.input = None;
         if !self.is_ready {
-            // Any program: it may never end. One that has ended cannot be killed.
+            // An unknown program may never end by itself. Killing a process that has ended fails, which is harmless.
             let _it_has_ended = self.child.kill();
         }
-        // It ends the Ray that it has started.
+        // The process stops the Ray that it started.
         let _how = self.child.wait();
     }
 }
 
-/// How to start Ray.
+/// Settings of the executor.
 pub(super) struct Options {
-    /// The Python that has the package, instead of that of the environment.
+    /// A Python that has the package, instead of the one in the environment.
     pub(super) python: Option<PathBuf>,
     /// The cluster to join.
     pub(super) address: Option<String>,
-    /// Tasks at the same time.
+    /// Maximum number of concurrent tasks.
     pub(super) jobs: Option<usize>,
     /// Where workers stage objects.
     pub(super) work: Option<PathBuf>,
@@ -94,12 +94,12 @@ pub(super) struct Ray {
     address: Option<String>,
     jobs: Option<usize>,
     work: Option<PathBuf>,
-    /// Taken when it is used.
+    /// The process that was started; taken when it is used.
     process: Mutex<Option<Process>>,
 }
 
 impl Ray {
-    /// Starts Python, and sees to it that it has the package of this version and Ray.
+    /// Starts Python, and checks that Ray and this version of the package are installed.
     ///
     /// # Errors
     /// [`BatchError::Executor`].
@@ -147,7 +147,7 @@ impl Ray {
         BatchError::Executor { why: format!("{}: {why}", self.python.display()) }
     }
 
-    /// What it says next; `None` if that takes its time.
+    /// Returns the next message, or `None` if there is none yet.
     fn next(&self, process: &Process) -> Result<Option<Said>, BatchError> {
         match process.said.recv_timeout(LOOK) {
             Ok(line) => match serde_json::from_str(&line) {
@@ -186,7 +186,7 @@ impl Executor for Ray {
                 None => elsewhere.show(watch),
             };
             if watched.is_break() {
-                // It ends the tasks under way, and says that it is done.
+                // The process stops the running tasks, and reports when it is done.
                 process.input = None;
             }
         }

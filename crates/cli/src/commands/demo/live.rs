@@ -1,4 +1,4 @@
-//! The live part of the demonstration: simulated venues on loopback multicast, the plant, a client.
+//! The live part of the demo: simulated venues on loopback multicast, the plant, and a client.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use crate::table::{Align, Table, number, thousands};
 use crate::terminal::complain;
 use crate::{interrupt, output, terminal};
 
-/// The configurations of `examples/`, in the program.
+/// The configurations in `examples/`, embedded in the program.
 const VENUES: &str = include_str!("../../../embedded/venues.toml");
 const PLANT: &str = include_str!("../../../embedded/plant.toml");
 
-/// Orders at which a side of a book only loses some: enough for ten levels.
+/// The number of orders at which a side of a book only shrinks: enough for ten levels.
 const MOST_ORDERS: u32 = 100;
 
-/// The size of each simulated venue's retransmission store, in bytes. That of the plant's multicast is twice as large.
+/// The size of each simulated venue's retransmission store, in bytes. The store of the plant's multicast is twice as large.
 const STORE_BYTES: usize = 16 << 20;
 
 /// The user's options.
@@ -35,7 +35,7 @@ pub(super) struct Choice {
     pub(super) port: u16,
     pub(super) web_port: u16,
     pub(super) rate: u64,
-    /// `None`: until Ctrl-C.
+    /// `None` runs until Ctrl-C.
     pub(super) seconds: Option<Duration>,
 }
 
@@ -43,19 +43,19 @@ pub(super) fn config_errors(errors: &[tapeworks_runtime::config::ConfigError]) -
     Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
-/// A port of this machine; 0 for one that the system chooses.
+/// Returns a loopback address. Port 0 lets the system choose a port.
 pub(super) fn address(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// Multicast groups that other demonstrations on this machine do not use: of the range for an organisation's own (RFC 2365), 16
-/// by the number of this process, on a port that is free.
+/// Multicast groups that other demos on this machine do not use: 16 groups of the organization-local range (RFC 2365), chosen
+/// by the process id, on a free port.
 pub(super) struct Groups {
     first: u32,
     port: u16,
 }
 
-/// The upper half of 239.192.0.0/14; the lower has the groups of `examples/`.
+/// The upper half of 239.192.0.0/14; `examples/` uses the lower half.
 const FIRST_GROUP: u32 = u32::from_be_bytes([239, 194, 0, 0]);
 
 impl Groups {
@@ -65,13 +65,13 @@ impl Groups {
         Ok(Self { first: FIRST_GROUP + (std::process::id() % (1 << 13)) * 16, port })
     }
 
-    /// One of the 16.
+    /// Returns one of the 16 groups.
     pub(super) const fn get(&self, number: u32) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::from_bits(self.first + number % 16), self.port)
     }
 }
 
-/// The advice for an address that is in use.
+/// Adds advice to the error of an address in use.
 fn advice(error: ServiceError) -> Failure {
     let flag = match &error {
         ServiceError::Clients(ServerError::Bind { .. }) => " (another port: --port; 0 for any)",
@@ -84,20 +84,20 @@ fn advice(error: ServiceError) -> Failure {
     Failure::Failed(format!("{error}{flag}"))
 }
 
-/// Bounds the resources of a demo however long it runs: orders, retransmission stores and the journal.
+/// Limits the resources of a demo, however long it runs: orders, retransmission stores and the journal.
 fn bound(venues: &mut VenuesConfig, plant: &mut PlantConfig, journal: PathBuf) {
-    // With the usual number books grow for hours; these reach their sizes within minutes.
+    // With the default number, books grow for hours. With this number they reach their final size within minutes.
     venues.most_orders = MOST_ORDERS;
-    // At the default size the stores grew for ten minutes, to a gigabyte.
+    // At the default size the stores would grow for ten minutes, to a gigabyte.
     venues.store_bytes = STORE_BYTES;
     if let Some(multicast) = &mut plant.multicast {
         multicast.store_bytes = 2 * STORE_BYTES;
     }
-    // The example's bound of the journal stays, and its checkpoints, from which replays begin once old segments are removed.
+    // Keep the example's limit of the journal, and its checkpoints, from which replays start once old segments are removed.
     if let Some(setting) = &mut plant.plant.journal {
         setting.folder = journal;
     }
-    // A demonstration has no days worth keeping.
+    // A demo has no days worth keeping.
     plant.roll = None;
 }
 
@@ -105,10 +105,10 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     let mut venues = VenuesConfig::parse("examples/exchange/loopback.toml", VENUES)
         .map_err(|errors| config_errors(&errors))?;
     venues.rate = choice.rate;
-    // A demo that serves until Ctrl-C shares the machine with others.
+    // A demo that serves until Ctrl-C shares the machine with other programs.
     venues.wait = if choice.seconds.is_none() { Wait::Park } else { Wait::Rest };
     venues.injected = Some(out.join("injected.json"));
-    // Each demonstration has its own defaults, so that several can run.
+    // Each demo has its own multicast groups, so that several demos can run.
     let groups = Groups::choose()?;
     let lines = |venue: usize| [0, 1].map(|line| groups.get(2 * venue as u32 + line));
     for (number, venue) in venues.venues.iter_mut().enumerate() {
@@ -181,7 +181,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     Ok(Ending::Complete)
 }
 
-/// A client of the NBBO for so long.
+/// Subscribes to the NBBO for a given time.
 fn listen(service: &Service, time: Duration) -> Result<Option<Figures>> {
     let Some(address) = service.clients_address() else { return Ok(None) };
     let connected = Subscriber::connect(&SubscriberOptions {
@@ -198,7 +198,7 @@ fn listen(service: &Service, time: Duration) -> Result<Option<Figures>> {
         patience: Duration::from_secs(5),
     });
     let mut subscriber = match connected {
-        // The user goes before the client has come.
+        // The user stopped the demo before the client connected.
         Err(error) if error.is_stopped() => return Ok(None),
         connected => connected?,
     };
@@ -206,7 +206,7 @@ fn listen(service: &Service, time: Duration) -> Result<Option<Figures>> {
     subscribe::receive(&mut subscriber, None, Some(until), 0, |_| Ok(()), || Ok(()), |_| {}).map(Some)
 }
 
-/// Stops the venues, then the plant when it has all messages, and shows the reports of both.
+/// Stops the venues, then the plant once it has received all messages, and shows the reports of both.
 fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result<()> {
     let began = Instant::now();
     let before = venues.report();
@@ -229,7 +229,7 @@ fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result
     Ok(())
 }
 
-/// The losses that the venues injected, beside the plant's counts.
+/// Compares the losses that the venues injected with the plant's counts.
 fn compare(report: &Report, status: &Status) -> String {
     let mut table = Table::new(&[
         ("line", Align::Left),
@@ -260,7 +260,7 @@ fn compare(report: &Report, status: &Status) -> String {
 mod tests {
     use super::*;
 
-    /// It wrote 630 GB a day, and had 9.6 million orders in the end.
+    /// Without limits, the demo wrote 630 GB a day and ended with 9.6 million orders.
     #[test]
     fn a_demonstration_takes_bounded_room_however_long_it_runs() {
         let mut venues = VenuesConfig::parse("venues.toml", VENUES).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         bound(&mut venues, &mut plant, "here/journal".into());
         let sides = 2 * u64::from(venues.symbols) * venues.venues.len() as u64;
         assert!(sides * u64::from(venues.most_orders) < 1_000_000);
-        // Each venue keeps two sessions.
+        // Each venue keeps the stores of two sessions.
         let stores = 2 * venues.store_bytes * venues.venues.len() + plant.multicast.unwrap().store_bytes;
         assert!(stores <= 256 << 20);
         let journal = plant.plant.journal.unwrap();

@@ -1,5 +1,5 @@
-//! The order part of the demonstration: FIX clients trade through the gateway at the simulated exchange, and the plant has their orders in
-//! its book.
+//! The order part of the demo: FIX clients trade through the gateway at the simulated exchange, and the plant's book contains
+//! their orders.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -31,35 +31,35 @@ use crate::table::{Align, Table, counted, thousands};
 use crate::terminal::complain;
 use crate::{interrupt, output, terminal};
 
-/// The configurations of `examples/`, in the program.
+/// The configurations in `examples/`, embedded in the program.
 const EXCHANGE: &str = include_str!("../../../embedded/orders.toml");
 const GATEWAY: &str = include_str!("../../../embedded/gateway.toml");
 const PLANT: &str = include_str!("../../../embedded/orders_plant.toml");
 
-/// The FIX clients.
+/// Number of FIX clients.
 const CLIENTS: u32 = 10;
 
-/// Requests of each in a second.
+/// Requests per second of each client.
 const RATE: u64 = 200;
 
-/// How long a start, and the plant's last message, may take.
+/// Time limit for a start, and for the plant to receive the last message.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The market that the clients make: symbol, reference price and tick in 1e-4, and a round lot.
+/// The instruments that clients trade: symbol, reference price and tick in 1e-4, and a round lot.
 const MARKET: [(&str, u32, u32, u32); 3] =
     [("AAPL", 1_900_000, 100, 100), ("MSFT", 4_100_000, 100, 100), ("VOD", 7_500, 5, 1)];
 
-/// Prices are within so many ticks of the reference.
+/// Prices are within this many ticks of the reference.
 const TICKS: u32 = 20;
 
-/// Orders that a client lets rest; with more it cancels the oldest.
+/// Maximum number of resting orders per client; beyond it the client cancels the oldest.
 const MOST_RESTING: usize = 8;
 
-/// A client that bids and offers around reference prices, and cancels what is not traded.
+/// A client that bids and offers around reference prices, and cancels orders that do not trade.
 struct Trader {
     book: OrderBook,
     random: Random,
-    /// ClOrdIDs of its orders that work, the oldest first.
+    /// ClOrdIDs of its working orders, oldest first.
     working: VecDeque<String>,
     fills: u64,
 }
@@ -84,7 +84,7 @@ impl load::Orders for Trader {
             .unwrap_or(("AAPL", 1_900_000, 100, 100));
         let is_buy = self.random.below(2) == 0;
         let away = tick * self.random.below(TICKS);
-        // A few cross: buyers above sellers.
+        // Some orders cross, because buyers are above sellers.
         let middle = if is_buy { reference + 4 * tick } else { reference - 4 * tick };
         let price = if is_buy { middle - away } else { middle + away };
         let order = OrderLine::New {
@@ -112,7 +112,7 @@ impl load::Orders for Trader {
     }
 }
 
-/// The exchange, the gateway before it, and a plant behind its market-data line.
+/// The exchange, the gateway in front of it, and a plant that receives its market data.
 struct Running {
     exchange: OrderVenues,
     gateway: Gateway,
@@ -123,7 +123,7 @@ impl Running {
     fn start(out: &Path) -> Result<Self> {
         let mut exchange = VenuesConfig::parse("examples/exchange/orders.toml", EXCHANGE)
             .map_err(|errors| config_errors(&errors))?;
-        // Each demonstration has ports of its own.
+        // Each demo has its own ports.
         let groups = Groups::choose()?;
         let lines = [0, 1].map(|line| groups.get(line));
         for venue in &mut exchange.orders {
@@ -175,7 +175,7 @@ impl Running {
         Ok(Self { exchange, gateway, plant })
     }
 
-    /// The orders that work, of all clients.
+    /// Returns the working orders of all clients.
     fn open_orders(&self) -> Option<OpenOrders> {
         let (done, answer) = channel();
         self.gateway.command(Command::Orders { all: false, most: 10_000, done });
@@ -194,7 +194,7 @@ fn comp_id(number: u32) -> String {
     format!("TRADER{number}")
 }
 
-/// Waits until orders pass the gateway. Returns whether they do.
+/// Waits until the gateway accepts orders. Returns whether it does.
 fn wait_for_venue(gateway: &Gateway) -> bool {
     let began = Instant::now();
     while !gateway.status().takes_orders && !interrupt::is_requested() {
@@ -217,7 +217,7 @@ pub(super) fn run(out: &Path, time: Duration) -> Result {
         let settings = Settings::new(Role::Initiator, "FIX.4.4", &comp_id(number), "TAPEWORKS");
         let mut client = FixClient::<System>::connect(to, settings, None, PATIENCE)?;
         let mut trader = Trader::new(number);
-        // Their requests come one after the other, and not ten at once.
+        // Spread the clients' requests evenly, instead of sending ten simultaneously.
         std::thread::sleep(Duration::from_secs(1) * number / (RATE as u32 * CLIENTS));
         let figures = drive(&mut client, RATE, time, &mut trader)?;
         client.log_out(Duration::from_secs(2));
@@ -260,7 +260,7 @@ pub(super) fn run(out: &Path, time: Duration) -> Result {
     Ok(if is_good { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// All clients together.
+/// The totals over all clients.
 struct Total {
     sent: u64,
     rejected: u64,
@@ -277,12 +277,12 @@ impl Total {
         self.sent += figures.sent;
         self.rejected += figures.rejected;
         self.unanswered += figures.unanswered;
-        // Both have the same bounds.
+        // Both histograms have the same bounds.
         let _infallible = self.times.add(&figures.times);
     }
 }
 
-/// Orders of one side of a symbol: how many, of how much together, and the best price in 1e-8.
+/// The orders on one side of a symbol: their number, total quantity, and best price in 1e-8.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Side {
     orders: u64,
@@ -290,7 +290,7 @@ struct Side {
     best_e8: Option<i64>,
 }
 
-/// The sides of books by symbol, and whether it is the sellers'.
+/// The sides of books, by symbol and whether it is the sell side.
 type Sides = BTreeMap<(String, bool), Side>;
 
 fn count(sides: &mut Sides, symbol: String, is_sell: bool, quantity: u64, price_e8: i64) {
@@ -301,11 +301,11 @@ fn count(sides: &mut Sides, symbol: String, is_sell: bool, quantity: u64, price_
     side.best_e8 = Some(side.best_e8.map_or(price_e8, |known| best(known, price_e8)));
 }
 
-/// The orders that the gateway has, beside those in the plant's book; and whether they are the same.
+/// Compares the gateway's orders with those in the plant's book. Returns the text, and whether they are equal.
 fn books(running: &Running) -> Result<(String, bool)> {
     let began = Instant::now();
     let (mut ours, mut seen) = (Sides::new(), Sides::new());
-    // The last messages may be on the way to the plant.
+    // The last messages may still be on their way to the plant.
     while ours.is_empty() || ours != seen {
         if began.elapsed() > PATIENCE || interrupt::is_requested() {
             break;
@@ -353,7 +353,7 @@ fn books(running: &Running) -> Result<(String, bool)> {
     Ok((table.render(terminal::width(), terminal::paint()), ours == seen))
 }
 
-/// The orders in the plant's book, as a client gets them.
+/// Returns the orders in the plant's book, as a client receives them.
 fn plants_orders(plant: &Service) -> Result<Sides> {
     let mut sides = Sides::new();
     let Some(address) = plant.clients_address() else { return Ok(sides) };
@@ -395,7 +395,7 @@ fn plants_orders(plant: &Service) -> Result<Sides> {
                     );
                 }
             }
-            // Nothing more for a while: nobody trades any longer.
+            // No more records for a while, because trading is over.
             Err(error) if error.is_timeout() => return Ok(sides),
             Ok(None) => return Ok(sides),
             Err(error) => return Err(error.into()),
@@ -403,10 +403,10 @@ fn plants_orders(plant: &Service) -> Result<Sides> {
     }
 }
 
-/// How many characters the longest bar has.
+/// Length of the longest bar, in characters.
 const BAR: u64 = 40;
 
-/// The round trips, as a histogram.
+/// Formats the round trips as a histogram.
 fn round_trips(times: &Histogram<u64>, status: &Status) -> String {
     let trip = &status.round_trip;
     let mut text = format!(

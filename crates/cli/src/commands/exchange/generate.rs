@@ -1,4 +1,4 @@
-//! `tapeworks exchange generate`: a session into a file.
+//! `tapeworks exchange generate`: writes a session to a file.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -158,7 +158,7 @@ impl Generate {
     }
 }
 
-/// What the file is to be, by its name.
+/// Returns the form of a file, by its name.
 fn form_of(path: &Path) -> Result<FileForm> {
     if new_file::is_stdout(path) {
         return match std::io::stdout().is_terminal() {
@@ -203,7 +203,7 @@ pub(super) fn run(arguments: &Generate) -> Result {
     Ok(Ending::Complete)
 }
 
-/// A venue may exceed the requested messages by so many, besides 2 % of all, without a warning.
+/// Messages per venue and run, besides 2 % of the total, by which a session may exceed the request without a warning.
 const MORE_MESSAGES: u64 = 100;
 
 fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Value {
@@ -260,7 +260,7 @@ fn show(report: &Report, path: &Path, seconds: f64) -> String {
         ]);
     }
     let paint = terminal::paint();
-    // A raw file has none.
+    // A raw file has no packets.
     let packets = match report.packets {
         0 => String::new(),
         packets => format!(" in {}", counted(packets, "packet", "packets")),

@@ -1,4 +1,4 @@
-//! `tapeworks exchange serve` and `check`: venues live on multicast, and exchanges that take orders.
+//! `tapeworks exchange serve` and `check`: runs venues live on multicast, and exchanges that take orders.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::table::{Align, Table, counted, number, thousands};
 use crate::terminal::{Bar, complain};
 use crate::{interrupt, output, terminal};
 
-/// How often the command checks whether the venues have ended.
+/// Interval at which the command checks whether the venues have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Run simulated venues on multicast, and exchanges that take orders.
@@ -100,18 +100,18 @@ pub(super) fn check(arguments: &Check) -> Result {
     Ok(Ending::Complete)
 }
 
-/// The file of the exchanges' ledgers.
+/// The file for the exchanges' ledgers.
 struct LedgerFile {
     file: File,
     path: PathBuf,
     exchanges: Vec<(String, OrderOptions, Ledger)>,
-    /// It lacks entries.
+    /// Whether the file lacks entries.
     has_failed: bool,
 }
 
 impl LedgerFile {
     fn open(path: &Path) -> Result<Self> {
-        // What an earlier run wrote stays until this one has started.
+        // The output of an earlier run is kept until this run has started.
         let file = File::options().create(true).write(true).truncate(false).open(path);
         let file = file.map_err(|error| Failure::Failed(not_written(path, &error)))?;
         Ok(Self { file, path: path.to_owned(), exchanges: Vec::new(), has_failed: false })
@@ -125,7 +125,7 @@ impl LedgerFile {
         self.note(emptied);
     }
 
-    /// The exchanges go on if the disk does not take an entry.
+    /// Reports the first write error. The exchanges continue if the disk does not take an entry.
     fn note(&mut self, written: std::io::Result<()>) {
         if let Err(error) = written
             && !std::mem::replace(&mut self.has_failed, true)
@@ -134,7 +134,7 @@ impl LedgerFile {
         }
     }
 
-    /// Writes what has happened since the last call.
+    /// Writes the entries since the last call.
     fn write(&mut self) {
         let mut text = String::new();
         for (name, options, ledger) in &self.exchanges {
@@ -151,7 +151,7 @@ fn not_written(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}", path.display())
 }
 
-/// What runs: generated venues, exchanges that take orders, or both.
+/// The running parts: generated venues, exchanges that take orders, or both.
 struct Running {
     venues: Option<Venues>,
     orders: Option<OrderVenues>,
@@ -174,7 +174,7 @@ impl Running {
         Ok(Self { venues, orders })
     }
 
-    /// Whether all messages were sent, or an exchange failed. Exchanges that take orders have no end.
+    /// Returns whether all messages were sent, or an exchange failed. Exchanges that take orders never finish.
     fn is_finished(&self) -> bool {
         match &self.venues {
             Some(venues) => venues.is_finished() || self.has_failed(),
@@ -202,7 +202,7 @@ impl Running {
         self.orders.iter().flat_map(OrderVenues::addresses).for_each(describe);
     }
 
-    /// Messages so far: of venues those that were sent, of exchanges those that came.
+    /// Returns the messages so far: those that venues sent, or else those that exchanges received.
     fn messages(&self) -> u64 {
         match (&self.venues, &self.orders) {
             (Some(venues), _) => venues.report().messages,
@@ -292,7 +292,7 @@ pub(super) fn serve(arguments: &Serve) -> Result {
         std::thread::sleep(LOOK);
         ledger.iter_mut().for_each(LedgerFile::write);
         let done = running.messages();
-        // An interruption is seen above.
+        // The loop condition detects an interruption.
         let _ = bar.show(done, messages, Some(done));
     }
     bar.clear();
@@ -317,7 +317,7 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     })
 }
 
-/// One object: that of the venues, and `exchanges` if there are any.
+/// Returns the venues' report as an object, with `exchanges` if there are any.
 fn as_json(report: Option<&Report>, orders: &[OrderReport]) -> String {
     let mut object = report.map_or_else(|| json!({}), Report::to_json);
     if !orders.is_empty() {
@@ -388,7 +388,7 @@ fn show(report: &Report) -> String {
     out
 }
 
-/// The lines and servers of venues.
+/// Shows the lines and servers of venues.
 fn show_lines(out: &mut String, venues: &[&VenueReport]) {
     let mut lines = Table::new(&[
         ("venue", Align::Left),

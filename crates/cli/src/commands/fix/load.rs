@@ -1,6 +1,6 @@
-//! Orders at a rate, and how long the answers take.
+//! Sends orders at a rate, and measures how long the answers take.
 //!
-//! The time of an order begins when it was due, not when it was sent: an order that waits behind a slow one counts its wait.
+//! The time of an order starts when the order was due, not when it was sent, so that it includes the wait behind a slow order.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -31,25 +31,25 @@ pub(super) struct Load {
     order: String,
 }
 
-/// How long before a request is due a sleeping thread is woken.
+/// How long before a request is due a sleeping thread wakes up.
 const WAKE_UP: Duration = Duration::from_micros(100);
 
 /// How long answers may take after the last order.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes requests, and sees what comes back.
+/// Creates requests, and receives the answers.
 pub(crate) trait Orders {
-    /// The next request, at a time of day in UTC nanoseconds.
+    /// Returns the next request. `now_ns` is the time of day in UTC nanoseconds.
     ///
     /// # Errors
-    /// Why there is none, in one line.
+    /// Why there is no request, in one line.
     fn next(&mut self, now_ns: u64) -> std::result::Result<Message, String>;
 
-    /// A message of the gateway.
+    /// Handles a message of the gateway.
     fn take(&mut self, message: &[u8]);
 }
 
-/// One order again and again.
+/// Sends copies of one order.
 struct Again {
     book: OrderBook,
     order: OrderLine,
@@ -63,25 +63,25 @@ impl Orders for Again {
     fn take(&mut self, _: &[u8]) {}
 }
 
-/// How a load went.
+/// The result of a load test.
 pub(crate) struct Figures {
     pub(crate) sent: u64,
     pub(crate) rejected: u64,
-    /// Without an answer some seconds after the last request.
+    /// Requests without an answer some seconds after the last request.
     pub(crate) unanswered: u64,
     /// From the first request to the last.
     pub(crate) passed: Duration,
-    /// From when a request was due to its first answer, in nanoseconds.
+    /// From the time when a request was due to its first answer, in nanoseconds.
     pub(crate) times: Histogram<u64>,
 }
 
-/// An empty histogram of times in nanoseconds.
+/// Returns an empty histogram of times in nanoseconds.
 pub(crate) fn histogram() -> Result<Histogram<u64>> {
-    // The bounds are sound: up to ten minutes with three digits.
+    // The bounds are valid: up to ten minutes with three significant digits.
     Histogram::new_with_bounds(1, 600_000_000_000, 3).map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Sends requests at a rate, for so long, and waits for the last answers.
+/// Sends requests at a rate for a given time, and waits for the last answers.
 pub(crate) fn drive(
     client: &mut FixClient,
     rate: u64,
@@ -101,14 +101,14 @@ pub(crate) fn drive(
             client.send(kind, &fields)?;
             due.insert(id, next);
             (sent, last) = (sent + 1, now);
-            // Answers are read between orders that are late.
+            // Answers are read between late orders.
             client.turn(Duration::ZERO)?;
         } else if sent < total {
             let left = next.saturating_duration_since(now).min(Duration::from_millis(1));
             if left <= WAKE_UP {
                 client.turn(Duration::ZERO)?;
             } else if due.is_empty() {
-                // Sockets are waited for in whole milliseconds: the next request would be late.
+                // Polling sockets has a resolution of milliseconds, which would delay the next request.
                 std::thread::sleep(left - WAKE_UP);
                 client.turn(Duration::ZERO)?;
             } else {
@@ -132,7 +132,7 @@ pub(crate) fn drive(
     Ok(Figures { sent, rejected, unanswered: due.len() as u64, passed, times })
 }
 
-/// The percentiles of times, in microseconds.
+/// Formats the percentiles of times, in microseconds.
 pub(crate) fn percentiles(times: &Histogram<u64>) -> String {
     let mut text = String::new();
     for (name, part) in [("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999)] {
@@ -176,7 +176,7 @@ pub(super) fn run(load: &Load, comp_id: &str, client: &mut FixClient, is_json: b
     Ok(if unanswered == 0 && rejected == 0 { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// When the order was due that a message answers for the first time.
+/// Returns when an order was due, if the message is the first answer to it.
 fn first_answer(message: &[u8], due: &mut HashMap<String, Instant>) -> Option<Instant> {
     let tag = if message_type(message) == b"j" { 379 } else { 11 };
     let id = String::from_utf8_lossy(field(message, tag)?).into_owned();

@@ -1,4 +1,4 @@
-//! FIX messages for people, and as JSON.
+//! Formats FIX messages for people, and as JSON.
 
 use serde_json::{Map, Value};
 use tapeworks_wire::fix::{Fields, field, message_type};
@@ -7,7 +7,7 @@ fn text(message: &[u8], tag: u32) -> String {
     field(message, tag).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
 }
 
-/// Whether a request was rejected by it.
+/// Returns whether the message rejects a request.
 pub(super) fn is_reject(message: &[u8]) -> bool {
     match message_type(message) {
         b"8" => field(message, 150) == Some(b"8"),
@@ -17,7 +17,7 @@ pub(super) fn is_reject(message: &[u8]) -> bool {
     }
 }
 
-/// OrdStatus (39) in words.
+/// Returns OrdStatus (39) in words.
 fn status(code: &str) -> &str {
     match code {
         "0" => "new",
@@ -34,7 +34,7 @@ fn status(code: &str) -> &str {
     }
 }
 
-/// ExecType (150) in words.
+/// Returns ExecType (150) in words.
 fn event(code: &str) -> &str {
     match code {
         "0" => "accepted",
@@ -53,7 +53,7 @@ fn event(code: &str) -> &str {
     }
 }
 
-/// One line.
+/// Formats a message as one line.
 pub(super) fn line(message: &[u8]) -> String {
     let text = |tag| text(message, tag);
     let reason = match text(58) {
@@ -94,7 +94,7 @@ pub(super) fn line(message: &[u8]) -> String {
     }
 }
 
-/// Tags and values.
+/// Formats a message as a JSON object of tags and values.
 pub(super) fn json(message: &[u8]) -> String {
     let fields = Fields::new(message).map_while(Result::ok);
     let all: Map<String, Value> = fields

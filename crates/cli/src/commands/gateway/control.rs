@@ -1,4 +1,4 @@
-//! `tapeworks gateway halt`, `resume`, `sessions` and `orders`: a running gateway, by its control socket or its page.
+//! `tapeworks gateway halt`, `resume`, `sessions` and `orders`: control a running gateway, through its control socket or its page.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt as _;
@@ -31,11 +31,11 @@ struct Page {
     tls: Tls,
 }
 
-/// Where a gateway takes commands.
+/// Where a gateway accepts commands.
 enum Place {
-    /// Its control socket.
+    /// The control socket.
     Socket(PathBuf),
-    /// Its page, with the token.
+    /// The page, with its token.
     Page(SocketAddr, Option<String>),
 }
 
@@ -44,7 +44,7 @@ fn is_socket(path: &Path) -> bool {
 }
 
 impl Page {
-    /// Where the gateway takes commands.
+    /// Returns where the gateway accepts commands.
     fn find(&self) -> Result<Place> {
         let path = Path::new(&self.place);
         if is_socket(path) {
@@ -53,7 +53,7 @@ impl Page {
         if !path.is_file() {
             return Ok(Place::Page(resolve(&self.place)?, self.token.clone()));
         }
-        // Read nothing else: the operator may not have the secrets that the rest of the configuration names.
+        // Read nothing else: the operator may lack access to the secrets that the rest of the configuration names.
         let control = Config::control_of(path).map_err(wrong)?;
         if let Some(socket) = control.filter(|socket| is_socket(socket)) {
             return Ok(Place::Socket(socket));
@@ -92,7 +92,7 @@ impl Page {
         }
     }
 
-    /// Requests a value: the JSON text of the answer, and what it says.
+    /// Requests a value. Returns the JSON text of the answer, and the parsed value.
     fn get<T: DeserializeOwned>(&self, target: &str) -> Result<(String, T)> {
         let (body, place) = self.request("GET", target)?;
         let value = serde_json::from_str(&body)
@@ -209,7 +209,7 @@ fn of(client: Option<&str>) -> String {
     client.map_or_else(|| "all clients are".to_owned(), |client| format!("{client} is"))
 }
 
-/// The status with what only the page knows.
+/// The status, with the fields that only the page adds.
 #[derive(serde::Deserialize)]
 struct Shown {
     is_ready: bool,
@@ -260,7 +260,7 @@ fn table(orders: &[OrderStatus]) -> String {
         ("price", Align::Right),
         ("average", Align::Right),
     ]);
-    // Ids come from outside.
+    // Ids come from outside and are untrusted.
     let plain =
         |text: &str| text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
     let price = |price_e8: i64| match price_e8.checked_mul(10) {

@@ -39,10 +39,10 @@ use crate::log::{self, LogFormat};
 use crate::table::{Align, Table, counted, thousands, time};
 use crate::{interrupt, output, terminal, values};
 
-/// Lines of the log that wait at most. The gateway's thread does not wait for a log that cannot be written: above it they are counted.
+/// Maximum number of queued log lines. The gateway's thread does not wait for a blocked log; further lines are only counted.
 const MOST_LINES: usize = 4_096;
 
-/// How often the command checks for news.
+/// Interval at which the command checks for news.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ pub(super) fn load(path: &Path) -> Result<Config> {
     Config::load(path).map_err(wrong)
 }
 
-/// A configuration that is wrong.
+/// Converts the errors of a configuration.
 pub(super) fn wrong(errors: Vec<ConfigError>) -> Failure {
     Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
@@ -119,7 +119,7 @@ pub(super) fn check(arguments: &Check) -> Result {
     Ok(Ending::Complete)
 }
 
-/// The certificates that the gateway shows to others.
+/// Returns the certificates that the gateway presents.
 fn certificates(config: &Config) -> std::result::Result<FileWatch, NoTls> {
     let mut watch = FileWatch::default();
     watch.add("tls.certificate", config.host.acceptor.files());
@@ -130,7 +130,7 @@ fn certificates(config: &Config) -> std::result::Result<FileWatch, NoTls> {
 }
 
 pub(super) fn run(arguments: &Run) -> Result {
-    // The argument is required where there is no subcommand.
+    // clap requires the argument if there is no subcommand.
     let Some(path) = &arguments.config else { return Err(Failure::Usage("which configuration?".to_owned())) };
     let config = load(path)?;
     #[cfg(not(feature = "web"))]
@@ -142,7 +142,7 @@ pub(super) fn run(arguments: &Run) -> Result {
     serve(arguments, config)
 }
 
-/// The export of traces, if there is one; the gateway then records for it.
+/// Starts the export of traces, if configured, and makes the gateway record them.
 #[cfg(feature = "otel")]
 fn export(config: &mut Config) -> Result<Option<Exporter>> {
     let Some(setting) = &config.traces else { return Ok(None) };
@@ -154,7 +154,7 @@ fn export(config: &mut Config) -> Result<Option<Exporter>> {
 
 fn log_restored(restored: &Restored, store: &Path) {
     if restored.starts == 0 {
-        // Of a gateway that has traded before, the folder is another one: orders and numbers are not known.
+        // If the gateway has traded before, this is the wrong folder: its orders and numbers are unknown.
         tracing::info!("the store {} is new", store.display());
         return;
     }
@@ -185,7 +185,7 @@ pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
     )
 }
 
-/// Takes the address of the page, which shows the files of TLS of the FIX port too.
+/// Binds the address of the page, which also shows the TLS files of the FIX port.
 #[cfg(feature = "web")]
 fn bind(page: &WebConfig, config: &Config) -> Result<web::Listening> {
     let failed = |error: &dyn std::error::Error| Failure::Failed(error.to_string());
@@ -208,7 +208,7 @@ fn serve(
     arguments: &Run,
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut config: Config,
 ) -> Result {
-    // The port is bound before the store is opened, so that a busy port is an early error.
+    // The port is bound before the store is opened, so that a port in use is reported early.
     #[cfg(feature = "web")]
     let listening = config.web.as_ref().map(|page| bind(page, &config)).transpose()?;
     let (mut log, mut notices) = spsc::ring::<Notice>(MOST_LINES);
@@ -324,7 +324,7 @@ fn serve(
     Ok(Ending::Complete)
 }
 
-/// The sessions and counts, for people.
+/// Formats the sessions and counts for people.
 pub(super) fn summary(status: &Status) -> String {
     let mut table = Table::new(&[
         ("client", Align::Left),

@@ -1,4 +1,4 @@
-//! `tapeworks gateway store`: what a store holds, whether it is sound, the outgoing bytes once more, numbers that begin anew.
+//! `tapeworks gateway store`: inspects and verifies a store, replays its outgoing messages, and resets sequence numbers.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ fn json(value: &impl serde::Serialize) -> Result<()> {
     output::print(&(text + "\n"))
 }
 
-/// Refuses a folder without a store's files: a mistyped name would pass as a sound store without records.
+/// Refuses a folder without the files of a store. Otherwise a mistyped name would pass as a valid, empty store.
 fn has_store(folder: &Path) -> Result<()> {
     let failed = |error: std::io::Error| Failure::Failed(format!("{}: {error}", folder.display()));
     for entry in std::fs::read_dir(folder).map_err(failed)? {
