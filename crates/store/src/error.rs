@@ -1,3 +1,4 @@
+//! The errors of writing files.
 
 use std::io;
 use std::path::{Path, PathBuf};
