@@ -20,6 +20,7 @@
 
 mod agree;
 mod codec;
+mod follower;
 mod hold;
 mod link;
 mod net;

@@ -10,20 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 
-use tapeworks_journal::{Decoded, JournalReader, Record};
+use tapeworks_journal::{Decoded, Record};
 use tapeworks_runtime::world::{Poll as _, TrySend as _, Wake as _, World};
 
 use super::agree::{Verdict, decide, instance};
 use super::codec::{Frame, Hello, Parsed, Reason, Role, Tip};
+use super::follower::Follower;
 use super::net::{Net, WAKER};
 use super::state::{self, Remembered};
-use super::{
-    Alike, BeginAgain, PairError, PairSetting, PairStatus, READ_BYTES, Shared, stands_for_numbered,
-    tip_before,
-};
+use super::{Alike, BeginAgain, PairError, PairSetting, PairStatus, Shared, stands_for_numbered, tip_before};
 
 /// Heartbeat interval of each side, in ns.
-const BEAT_NS: u64 = 250_000_000;
+pub(super) const BEAT_NS: u64 = 250_000_000;
 
 /// How often a primary without a standby checks whether the other plant is a primary too, in ns.
 const ASK_NS: u64 = 1_000_000_000;
@@ -39,12 +37,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long the thread sleeps while ingest has no room.
 const REST: Duration = Duration::from_millis(1);
-
-/// Bytes of records per frame, unless a single record is longer.
-const FRAME_BYTES: usize = 64 << 10;
-
-/// Bytes that may be queued for a standby's socket.
-const MOST_UNSENT: usize = 1 << 20;
 
 /// A standby that lags by at most this many records is in step: events wait for it.
 const NEAR: u64 = 256;
@@ -70,58 +62,140 @@ pub(crate) enum Piece {
     TakeOver,
 }
 
-/// The standby that follows this plant.
-#[derive(Debug)]
-struct Follower<W: World> {
+/// The plant as it presents itself to the other one.
+struct Identity {
     instance: u64,
-    reader: JournalReader<W>,
-    acknowledged: u64,
-    /// Bytes sent to the standby, for comparison with the bytes acknowledged; `marks` holds record numbers and the bytes sent up to
-    /// each.
-    sent_bytes: u64,
-    acknowledged_bytes: u64,
-    marks: std::collections::VecDeque<(u64, u64)>,
-    beat_ns: u64,
+    alike: Alike,
+    role: Role,
+    epoch: u64,
+}
+
+impl Identity {
+    fn is_primary(&self) -> bool {
+        self.role == Role::Primary
+    }
+
+    /// Creates the hello of a plant that does not ask to follow, and whose journal's next record is `next`.
+    fn hello(&self, next: u64) -> Hello {
+        Hello {
+            instance: self.instance,
+            engine: self.alike.engine,
+            lines: self.alike.lines,
+            epoch: self.epoch,
+            role: self.role,
+            wants_primary: self.is_primary(),
+            follows: false,
+            only_asks: false,
+            next,
+            tip: Tip::default(),
+        }
+    }
+}
+
+/// The queue to ingest, and the message that it has no room for.
+struct ToIngest<W: World> {
+    pieces: W::SyncSender<Piece>,
+    waker: Option<W::Waker>,
+    pending: Option<Piece>,
+}
+
+impl<W: World> ToIngest<W> {
+    const fn is_full(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn send(&mut self, piece: Piece) {
+        match self.pieces.try_send(piece) {
+            Ok(()) => {
+                // Ingest checks by itself within a moment.
+                let _looks_later = self.waker.as_ref().map(W::Waker::wake);
+            }
+            Err(TrySendError::Full(piece)) => self.pending = Some(piece),
+            // Ingest has ended, and so has the plant.
+            Err(TrySendError::Disconnected(_)) => {}
+        }
+    }
+
+    /// Sends the message that ingest had no room for.
+    fn send_pending(&mut self) {
+        if let Some(piece) = self.pending.take() {
+            self.send(piece);
+        }
+    }
+}
+
+/// How many times events stopped waiting for a slow standby, and when they last did.
+#[derive(Default)]
+struct Alone {
+    times: u64,
+    since_ns: u64,
+}
+
+impl Alone {
+    /// Returns whether events may wait again, given how many times they have stopped waiting.
+    const fn is_over(&mut self, times: u64, now_ns: u64) -> bool {
+        if times > self.times {
+            *self = Self { times, since_ns: now_ns };
+        }
+        times == 0 || now_ns.saturating_sub(self.since_ns) >= ALONE_NS
+    }
+}
+
+/// A standby's call to the primary.
+#[derive(Clone, Copy)]
+enum Call {
+    /// There is no call, or the primary has not accepted it.
+    Unanswered,
+    /// It only asks whether the primary is alive.
+    Asking,
+    /// The primary lets this plant follow.
+    Following {
+        /// The record that was last acknowledged, and when, in ns.
+        acknowledged: Option<(u64, u64)>,
+    },
+}
+
+/// The primary, as its standby knows it.
+struct Upstream {
+    call: Call,
+    /// Number of the next record for ingest, and the record before it.
+    handed: u64,
+    tip: Tip,
+    /// Number of the primary's next record.
+    next: u64,
+    has_said_bye: bool,
+    /// More received frames may be waiting to be taken.
+    has_more: bool,
+    /// When the primary was last heard, in ns.
+    heard_ns: u64,
+    /// When the standby's last turn was, in ns; 0 before the first.
+    turned_ns: u64,
+}
+
+impl Upstream {
+    const fn is_followed(&self) -> bool {
+        matches!(self.call, Call::Following { .. })
+    }
 }
 
 /// The thread's state.
 pub(crate) struct Link<W: World> {
     setting: PairSetting,
     folder: PathBuf,
-    alike: Alike,
+    identity: Identity,
     net: Net<W>,
     shared: Arc<Shared<W>>,
-    instance: u64,
-    role: Role,
-    epoch: u64,
-    pieces: W::SyncSender<Piece>,
-    /// Wakes ingest.
-    ingest: Option<W::Waker>,
-    pending: Option<Piece>,
+    ingest: ToIngest<W>,
+    /// For a primary.
     follower: Option<Follower<W>>,
+    alone: Alone,
+    /// For a standby.
+    primary: Upstream,
     /// When the other plant was last asked or called, in ns; `None` means that a call is due immediately.
     asked_ns: Option<u64>,
-    alone_since_ns: u64,
-    went_alone: u64,
-    /// For a standby: the next record, and the one before it.
-    handed: u64,
-    tip: Tip,
-    primary_next: u64,
-    is_accepted: bool,
-    /// The call only asks whether the primary is alive.
-    is_asking: bool,
-    /// More received frames may be waiting to be taken.
-    has_more: bool,
-    has_said_bye: bool,
-    /// When the primary was last heard, in ns.
-    heard_ns: u64,
-    turned_ns: u64,
-    acknowledged_ns: u64,
-    acknowledged: u64,
     records: u64,
     takeovers: u64,
     reason: Option<String>,
-    scratch: Vec<u8>,
 }
 
 /// The thread's state, what other threads share with it, and ingest's end.
@@ -154,80 +228,66 @@ impl<W: World> Link<W> {
         let (pieces, pieces_out) = W::sync_channel(PIECES);
         let link = Self {
             setting: setting.clone(),
-            tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
             folder: folder.to_owned(),
-            alike,
+            identity: Identity { instance: instance::<W>(), alike, role, epoch },
             net,
             shared: Arc::clone(&shared),
-            instance: instance::<W>(),
-            role,
-            epoch,
-            pieces,
-            ingest: None,
-            pending: None,
+            ingest: ToIngest { pieces, waker: None, pending: None },
             follower: None,
+            alone: Alone::default(),
+            primary: Upstream {
+                call: Call::Unanswered,
+                handed: next,
+                tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
+                next,
+                has_said_bye: false,
+                has_more: false,
+                heard_ns: 0,
+                turned_ns: 0,
+            },
             asked_ns: None,
-            alone_since_ns: 0,
-            went_alone: 0,
-            handed: next,
-            primary_next: next,
-            is_accepted: false,
-            is_asking: false,
-            has_more: false,
-            has_said_bye: false,
-            heard_ns: 0,
-            turned_ns: 0,
-            acknowledged_ns: 0,
-            acknowledged: 0,
             records: 0,
             takeovers: 0,
             reason: None,
-            scratch: Vec::with_capacity(2 * FRAME_BYTES),
         };
         Ok((link, shared, pieces_out))
     }
 
     /// Returns whether the plant is a standby.
     pub(crate) fn is_standby(&self) -> bool {
-        self.role == Role::Standby
+        self.identity.role == Role::Standby
     }
 
     /// Sets the waker for ingest.
     pub(crate) fn wakes(&mut self, ingest: W::Waker) {
-        self.ingest = Some(ingest);
+        self.ingest.waker = Some(ingest);
     }
 
-    fn hello(&self, follows: bool) -> Hello {
-        let next = if follows { self.handed } else { self.shared.written.load(Ordering::Acquire) };
-        Hello {
-            instance: self.instance,
-            engine: self.alike.engine,
-            lines: self.alike.lines,
-            epoch: self.epoch,
-            role: self.role,
-            wants_primary: self.role == Role::Primary,
-            follows,
-            only_asks: false,
-            next,
-            tip: if follows { self.tip } else { Tip::default() },
-        }
+    fn hello(&self) -> Hello {
+        self.identity.hello(self.shared.written.load(Ordering::Acquire))
+    }
+
+    /// Creates the hello of a standby that asks to follow.
+    fn hello_to_follow(&self) -> Hello {
+        let Upstream { handed, tip, .. } = self.primary;
+        Hello { follows: true, tip, ..self.identity.hello(handed) }
     }
 
     /// Runs until the plant has stopped.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<(), BeginAgain> {
         loop {
-            let longest = match (&self.pending, self.has_more) {
-                (Some(_), _) => REST,
-                (None, true) => Duration::ZERO,
-                (None, false) => LOOK,
+            let longest = match (self.ingest.is_full(), self.primary.has_more) {
+                (true, _) => REST,
+                (false, true) => Duration::ZERO,
+                (false, false) => LOOK,
             };
-            let me = self.hello(false);
+            let me = self.hello();
             self.net.turn(longest, &me);
-            if self.shared.looks(self.role == Role::Primary, self.setting.standby_timeout) {
+            if self.shared.looks(self.identity.is_primary(), self.setting.standby_timeout) {
                 self.asked_ns = None;
             }
             let now_ns = self.net.now_ns();
-            let done = match self.role {
+            let done = match self.identity.role {
                 Role::Standby => self.follow(now_ns),
                 Role::Primary | Role::Starting => self.lead(now_ns),
             };
@@ -237,7 +297,7 @@ impl<W: World> Link<W> {
                 return Err(why);
             }
             if stop.load(Ordering::Acquire)
-                && (self.role == Role::Standby || self.shared.has_ended.load(Ordering::Acquire))
+                && (self.is_standby() || self.shared.has_ended.load(Ordering::Acquire))
             {
                 self.say_farewell();
                 return Ok(());
@@ -249,7 +309,7 @@ impl<W: World> Link<W> {
     fn step_down(&mut self, why: &BeginAgain) {
         self.shared.depose();
         if let BeginAgain::SteppedDown { epoch, .. } = why {
-            let remembered = Remembered { epoch: self.epoch.max(*epoch), is_primary: false };
+            let remembered = Remembered { epoch: self.identity.epoch.max(*epoch), is_primary: false };
             if let Err(error) = state::write::<W>(&self.folder, remembered) {
                 // The process remembers the epoch instead: see `PairSetting::begin_again`.
                 self.reason = Some(error.to_string());
@@ -262,7 +322,7 @@ impl<W: World> Link<W> {
     fn say_farewell(&mut self) {
         let began_ns = self.net.now_ns();
         let mut has_said = false;
-        while self.role == Role::Primary && self.net.now_ns().saturating_sub(began_ns) < FAREWELL_NS {
+        while self.identity.is_primary() && self.net.now_ns().saturating_sub(began_ns) < FAREWELL_NS {
             let Some(follower) = &self.follower else { return };
             let (instance, next) = (follower.instance, self.shared.written.load(Ordering::Acquire));
             let has_all = follower.acknowledged >= next;
@@ -276,7 +336,7 @@ impl<W: World> Link<W> {
                 one.connection.send(&Frame::Bye);
                 has_said = true;
             }
-            let me = self.hello(false);
+            let me = self.hello();
             self.net.turn(Duration::from_millis(10), &me);
             let now_ns = self.net.now_ns();
             if self.lead(now_ns).is_err() {
@@ -286,7 +346,7 @@ impl<W: World> Link<W> {
     }
 
     fn lead(&mut self, now_ns: u64) -> Result<(), BeginAgain> {
-        self.hand_on();
+        self.ingest.send_pending();
         let written = self.shared.written.load(Ordering::Acquire);
         self.admit(written, now_ns)?;
         self.serve(written, now_ns);
@@ -301,9 +361,9 @@ impl<W: World> Link<W> {
         let mut deposed = Ok(());
         for one in &mut incoming {
             let Some(hello) = one.hello else { continue };
-            let is_later = hello.epoch > self.epoch;
+            let is_later = hello.epoch > self.identity.epoch;
             let is_other_primary = hello.role == Role::Primary
-                && decide(&Hello { next: written, ..self.hello(false) }, &hello) == Verdict::Standby;
+                && decide(&Hello { next: written, ..self.hello() }, &hello) == Verdict::Standby;
             if is_later || is_other_primary {
                 one.refuse(Reason::NotPrimary, "it is not the primary: it steps down", now_ns);
                 deposed = Err(BeginAgain::SteppedDown { peer: self.setting.peer, epoch: hello.epoch });
@@ -356,21 +416,12 @@ impl<W: World> Link<W> {
             );
             return Err((Reason::Diverged, text));
         }
-        let reader = JournalReader::from_number_in(&self.folder, next).map_err(failed)?;
-        Ok(Follower {
-            instance: hello.instance,
-            reader: reader.reading_at_once(READ_BYTES),
-            acknowledged: next,
-            sent_bytes: 0,
-            acknowledged_bytes: 0,
-            marks: std::collections::VecDeque::new(),
-            beat_ns: 0,
-        })
+        Follower::from_record(hello.instance, &self.folder, next).map_err(failed)
     }
 
     /// Sends the standby the records that it lacks, and takes its acknowledgements.
     fn serve(&mut self, written: u64, now_ns: u64) {
-        let me = self.hello(false);
+        let me = self.hello();
         let Some(follower) = &mut self.follower else { return };
         let one =
             self.net.incoming.iter_mut().find(|one| is_of(one.hello, follower.instance) && !one.is_leaving());
@@ -379,76 +430,21 @@ impl<W: World> Link<W> {
             (self.follower, self.asked_ns) = (None, None);
             return;
         };
-        let acknowledged = follower.acknowledged;
-        let mut wrong = None;
-        loop {
-            let length = match one.connection.frame() {
-                Parsed::Frame(Frame::Acknowledged { next }, length)
-                    if next <= follower.reader.next_number() =>
-                {
-                    follower.acknowledged = follower.acknowledged.max(next);
-                    length
-                }
-                Parsed::Cut => break,
-                Parsed::Frame(..) => {
-                    wrong = Some("a frame that no standby sends".to_owned());
-                    break;
-                }
-                Parsed::Bad(why) => {
-                    wrong = Some(why.to_owned());
-                    break;
-                }
-            };
-            one.connection.take(length);
-        }
-        if follower.acknowledged > acknowledged {
-            while let Some((number, bytes)) = follower.marks.front().copied()
-                && number <= follower.acknowledged
-            {
-                follower.acknowledged_bytes = bytes;
-                follower.marks.pop_front();
-            }
+        let (is_new, mut outcome) = follower.take_acknowledgements(&mut one.connection);
+        if is_new {
             self.shared.acknowledge(follower.acknowledged);
         }
-        while wrong.is_none()
-            && one.connection.unsent() < MOST_UNSENT
-            && follower.reader.next_number() < written
-        {
-            self.scratch.clear();
-            let before = follower.reader.next_number();
-            while self.scratch.len() < FRAME_BYTES && follower.reader.next_number() < written {
-                match follower.reader.next() {
-                    Ok(Some(record)) => {
-                        record.encode(&mut self.scratch);
-                        self.records += 1;
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        wrong = Some(error.to_string());
-                        break;
-                    }
-                }
-            }
-            let next = follower.reader.next_number();
-            if next == before {
-                break;
-            }
-            one.connection.send(&Frame::Records { next: written, records: &self.scratch });
-            follower.sent_bytes += self.scratch.len() as u64;
-            follower.marks.push_back((next, follower.sent_bytes));
-            follower.beat_ns = now_ns;
+        if outcome.is_ok() {
+            outcome = follower.send_records(&mut one.connection, written, &mut self.records, now_ns);
         }
-        if now_ns.saturating_sub(follower.beat_ns) >= BEAT_NS {
-            follower.beat_ns = now_ns;
-            one.connection.send(&Frame::Beat { next: written });
+        follower.beat(&mut one.connection, written, now_ns);
+        let longest_ns = (self.setting.takeover_after.as_nanos() as u64).max(4 * BEAT_NS);
+        let is_deaf =
+            now_ns.saturating_sub(one.connection.heard_ns) > longest_ns && one.connection.unsent() > 0;
+        if outcome.is_ok() && is_deaf {
+            outcome = Err("the standby takes nothing and says nothing".to_owned());
         }
-        let longest = self.setting.takeover_after.as_nanos() as u64;
-        if now_ns.saturating_sub(one.connection.heard_ns) > longest.max(4 * BEAT_NS)
-            && one.connection.unsent() > 0
-        {
-            wrong.get_or_insert_with(|| "the standby takes nothing and says nothing".to_owned());
-        }
-        if let Some(why) = wrong {
+        if let Err(why) = outcome {
             self.reason = Some(format!("{}: {why}", one.address.ip()));
             one.refuse(Reason::Other, &why, now_ns);
             self.net.refused += 1;
@@ -462,10 +458,7 @@ impl<W: World> Link<W> {
     /// Makes events wait for a standby that is close to the end of the journal.
     fn watch_step(&mut self, written: u64, now_ns: u64) {
         let went_alone = self.shared.went_alone.load(Ordering::Relaxed);
-        if went_alone > self.went_alone {
-            (self.went_alone, self.alone_since_ns) = (went_alone, now_ns);
-        }
-        let has_rested = went_alone == 0 || now_ns.saturating_sub(self.alone_since_ns) >= ALONE_NS;
+        let has_rested = self.alone.is_over(went_alone, now_ns);
         if let Some(follower) = &self.follower
             && self.setting.waits
             && has_rested
@@ -495,12 +488,12 @@ impl<W: World> Link<W> {
             self.net.hang_up();
         } else if self.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= ASK_NS) {
             self.asked_ns = Some(now_ns);
-            let me = self.hello(false);
+            let me = self.hello();
             self.net.call(&me);
         }
         match other {
             Some(other)
-                if other.role == Role::Primary && decide(&self.hello(false), &other) == Verdict::Standby =>
+                if other.role == Role::Primary && decide(&self.hello(), &other) == Verdict::Standby =>
             {
                 Err(BeginAgain::SteppedDown { peer: self.setting.peer, epoch: other.epoch })
             }
@@ -511,25 +504,25 @@ impl<W: World> Link<W> {
     fn follow(&mut self, now_ns: u64) -> Result<(), BeginAgain> {
         // If the thread was stopped for a while, it has not heard what came in that time.
         let silence_ns = self.setting.takeover_after.as_nanos() as u64;
-        if self.turned_ns == 0 || now_ns.saturating_sub(self.turned_ns) > silence_ns / 2 {
-            self.heard_ns = now_ns;
+        let primary = &mut self.primary;
+        if primary.turned_ns == 0 || now_ns.saturating_sub(primary.turned_ns) > silence_ns / 2 {
+            primary.heard_ns = now_ns;
         }
-        self.turned_ns = now_ns;
+        primary.turned_ns = now_ns;
         if self.shared.has_lost.load(Ordering::Acquire) {
             return Err(BeginAgain::CannotFollow("this plant's journal cannot be written".to_owned()));
         }
         self.net.refuse_followers("it is not the primary: it is the standby");
-        self.hand_on();
-        self.has_more = false;
-        if self.is_asking {
-            self.take_answer(now_ns);
-        } else if let Some(connection) = &self.net.outgoing {
-            if self.is_accepted {
-                self.heard_ns = self.heard_ns.max(connection.heard_ns);
+        self.ingest.send_pending();
+        self.primary.has_more = false;
+        match (self.primary.call, &self.net.outgoing) {
+            (Call::Asking, _) => self.take_answer(now_ns),
+            (Call::Unanswered, Some(_)) => self.take_frames(now_ns)?,
+            (Call::Following { .. }, Some(connection)) => {
+                self.primary.heard_ns = self.primary.heard_ns.max(connection.heard_ns);
+                self.take_frames(now_ns)?;
             }
-            self.take_frames(now_ns)?;
-        } else {
-            self.is_accepted = false;
+            (_, None) => self.primary.call = Call::Unanswered,
         }
         self.acknowledge(now_ns);
         let written = self.shared.written.load(Ordering::Acquire);
@@ -538,16 +531,21 @@ impl<W: World> Link<W> {
             self.asked_ns = Some(now_ns);
             // The plant reports its position only once the records it passed on are in the journal. Until then it only asks whether
             // the primary is alive; otherwise a plant that is busy catching up would mistake the primary for silent.
-            let follows = written == self.handed && self.pending.is_none();
-            let me = self.hello(follows);
+            let follows = written == self.primary.handed && !self.ingest.is_full();
+            let me = if follows { self.hello_to_follow() } else { self.hello() };
             self.net.call(&me);
-            self.is_asking = !follows && self.net.outgoing.is_some();
+            let is_asking = !follows && self.net.outgoing.is_some();
+            self.primary.call = if is_asking { Call::Asking } else { Call::Unanswered };
         }
-        if !self.is_accepted && self.net.unanswered_ns() >= PATIENCE_NS {
+        if !self.primary.is_followed() && self.net.unanswered_ns() >= PATIENCE_NS {
             self.net.hang_up();
         }
-        let is_silent = now_ns.saturating_sub(self.heard_ns) >= silence_ns;
-        if (is_silent || self.has_said_bye) && self.pending.is_none() { self.take_over() } else { Ok(()) }
+        let is_silent = now_ns.saturating_sub(self.primary.heard_ns) >= silence_ns;
+        if (is_silent || self.primary.has_said_bye) && !self.ingest.is_full() {
+            self.take_over()
+        } else {
+            Ok(())
+        }
     }
 
     /// Takes the answer to a call that only asked whether the primary is alive.
@@ -555,36 +553,22 @@ impl<W: World> Link<W> {
         let frame = self.net.outgoing.as_ref().map(|connection| connection.frame());
         match frame {
             Some(Parsed::Cut) => return,
-            Some(Parsed::Frame(Frame::Welcome(hello), _)) if is_primary_from(&hello, self.epoch) => {
-                self.heard_ns = now_ns
+            Some(Parsed::Frame(Frame::Welcome(hello), _)) if is_primary_from(&hello, self.identity.epoch) => {
+                self.primary.heard_ns = now_ns
             }
             Some(Parsed::Frame(Frame::Refused { text, .. }, _)) => self.reason = Some(text.to_owned()),
             Some(_) | None => {}
         }
         self.net.hang_up();
-        self.is_asking = false;
-    }
-
-    /// Passes ingest the message that it had no room for.
-    fn hand_on(&mut self) {
-        let Some(piece) = self.pending.take() else { return };
-        match self.pieces.try_send(piece) {
-            Ok(()) => {
-                // Ingest checks by itself within a moment.
-                let _looks_later = self.ingest.as_ref().map(W::Waker::wake);
-            }
-            Err(TrySendError::Full(piece)) => self.pending = Some(piece),
-            // Ingest has ended, and so has the plant.
-            Err(TrySendError::Disconnected(_)) => {}
-        }
+        self.primary.call = Call::Unanswered;
     }
 
     fn take_frames(&mut self, now_ns: u64) -> Result<(), BeginAgain> {
         let cannot = |why: &str| BeginAgain::CannotFollow(why.to_owned());
         let mut left = FRAMES_IN_TURN;
-        while self.pending.is_none() {
+        while !self.ingest.is_full() {
             if left == 0 {
-                self.has_more = true;
+                self.primary.has_more = true;
                 return Ok(());
             }
             left -= 1;
@@ -593,12 +577,12 @@ impl<W: World> Link<W> {
                 Parsed::Cut => return Ok(()),
                 Parsed::Bad(why) => return Err(cannot(why)),
                 Parsed::Frame(Frame::Welcome(hello), length) => {
-                    if is_primary_from(&hello, self.epoch) {
+                    if is_primary_from(&hello, self.identity.epoch) {
                         // The primary is alive, whether or not it lets this plant follow.
-                        self.heard_ns = now_ns;
+                        self.primary.heard_ns = now_ns;
                     }
-                    if hello.role == Role::Primary && hello.epoch > self.epoch {
-                        self.epoch = hello.epoch;
+                    if hello.role == Role::Primary && hello.epoch > self.identity.epoch {
+                        self.identity.epoch = hello.epoch;
                         let remembered = Remembered { epoch: hello.epoch, is_primary: false };
                         state::write::<W>(&self.folder, remembered)
                             .map_err(|error| cannot(&error.to_string()))?;
@@ -606,7 +590,8 @@ impl<W: World> Link<W> {
                     length
                 }
                 Parsed::Frame(Frame::Accepted, length) => {
-                    (self.is_accepted, self.heard_ns, self.acknowledged_ns) = (true, now_ns, 0);
+                    self.primary.call = Call::Following { acknowledged: None };
+                    self.primary.heard_ns = now_ns;
                     length
                 }
                 Parsed::Frame(Frame::Refused { reason, text }, _) => {
@@ -624,26 +609,24 @@ impl<W: World> Link<W> {
                         _ => Ok(()),
                     };
                 }
-                Parsed::Frame(Frame::Beat { next }, length) if self.is_accepted => {
-                    self.primary_next = next;
+                Parsed::Frame(Frame::Beat { next }, length) if self.primary.is_followed() => {
+                    self.primary.next = next;
                     length
                 }
-                Parsed::Frame(Frame::Bye, length) if self.is_accepted => {
-                    self.has_said_bye = true;
+                Parsed::Frame(Frame::Bye, length) if self.primary.is_followed() => {
+                    self.primary.has_said_bye = true;
                     length
                 }
-                Parsed::Frame(Frame::Records { next, records }, length) if self.is_accepted => {
-                    let (handed, tip, count) = checked(records, self.handed).map_err(cannot)?;
-                    (self.handed, self.tip) = (handed, tip);
-                    self.primary_next = next;
+                Parsed::Frame(Frame::Records { next, records }, length) if self.primary.is_followed() => {
+                    let (handed, tip, count) = checked(records, self.primary.handed).map_err(cannot)?;
+                    (self.primary.handed, self.primary.tip, self.primary.next) = (handed, tip, next);
                     self.records += count;
-                    self.pending = Some(Piece::Records(records.into()));
+                    self.ingest.send(Piece::Records(records.into()));
                     length
                 }
                 Parsed::Frame(..) => return Err(cannot("a frame that no primary sends")),
             };
             connection.take(length);
-            self.hand_on();
         }
         Ok(())
     }
@@ -651,14 +634,13 @@ impl<W: World> Link<W> {
     /// Acknowledges the records that the journal has.
     fn acknowledge(&mut self, now_ns: u64) {
         let written = self.shared.written.load(Ordering::Acquire);
-        let is_due = self.acknowledged_ns == 0 || now_ns.saturating_sub(self.acknowledged_ns) >= BEAT_NS;
-        if self.is_accepted
-            && (is_due || written != self.acknowledged)
-            && let Some(connection) = &mut self.net.outgoing
-        {
+        let Call::Following { acknowledged } = &mut self.primary.call else { return };
+        let is_due = acknowledged
+            .is_none_or(|(next, at_ns)| next != written || now_ns.saturating_sub(at_ns) >= BEAT_NS);
+        if is_due && let Some(connection) = &mut self.net.outgoing {
             connection.send(&Frame::Acknowledged { next: written });
-            (self.acknowledged, self.acknowledged_ns) = (written, now_ns);
-            let me = self.hello(false);
+            *acknowledged = Some((written, now_ns));
+            let me = self.hello();
             self.net.turn(Duration::ZERO, &me);
         }
     }
@@ -666,34 +648,33 @@ impl<W: World> Link<W> {
     /// Makes this plant the primary, because the primary is gone.
     fn take_over(&mut self) -> Result<(), BeginAgain> {
         self.net.hang_up();
-        let epoch = self.epoch.saturating_add(1);
+        let epoch = self.identity.epoch.saturating_add(1);
         // On disk before anyone can see it, so that a plant that comes back knows that it was not the last primary.
         state::write::<W>(&self.folder, Remembered { epoch, is_primary: true })
             .map_err(|error| BeginAgain::CannotFollow(error.to_string()))?;
-        (self.epoch, self.role) = (epoch, Role::Primary);
-        (self.is_accepted, self.has_said_bye, self.asked_ns) = (false, false, None);
+        (self.identity.epoch, self.identity.role) = (epoch, Role::Primary);
+        (self.primary.call, self.primary.has_said_bye, self.asked_ns) = (Call::Unanswered, false, None);
         self.takeovers += 1;
-        self.pending = Some(Piece::TakeOver);
-        self.hand_on();
+        self.ingest.send(Piece::TakeOver);
         Ok(())
     }
 
     fn report(&mut self) {
         let written = self.shared.written.load(Ordering::Acquire);
-        let is_primary = self.role == Role::Primary;
+        let is_primary = self.identity.is_primary();
         let (lag_records, lag_bytes) = match &self.follower {
-            Some(follower) if is_primary => (
-                written.saturating_sub(follower.acknowledged),
-                follower.sent_bytes - follower.acknowledged_bytes,
-            ),
+            Some(follower) if is_primary => {
+                (written.saturating_sub(follower.acknowledged), follower.lag_bytes())
+            }
             _ if is_primary => (0, 0),
-            _ => (self.primary_next.max(self.handed).saturating_sub(written), 0),
+            _ => (self.primary.next.max(self.primary.handed).saturating_sub(written), 0),
         };
         let reason = self.reason.take().or_else(|| self.net.reason.take());
         let (shared, net) = (&self.shared, &self.net);
         shared.update(|status| {
-            (status.role, status.epoch) = (self.role, self.epoch);
-            status.is_connected = if is_primary { self.follower.is_some() } else { self.is_accepted };
+            (status.role, status.epoch) = (self.identity.role, self.identity.epoch);
+            status.is_connected =
+                if is_primary { self.follower.is_some() } else { self.primary.is_followed() };
             status.is_in_step = shared.is_in_step.load(Ordering::Acquire);
             (status.lag_records, status.lag_bytes) = (lag_records, lag_bytes);
             status.went_alone = shared.went_alone.load(Ordering::Relaxed);
