@@ -202,7 +202,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "resume-off-by-one",
-        "crates/outputs/src/clients/distributor/client.rs",
+        "crates/outputs/src/clients/distributor/subscribed.rs",
         "the present begins one event behind the end of a client's replay",
     ),
     bug(
@@ -237,7 +237,7 @@ pub const BUGS: &[Bug] = &[
     ),
     bug(
         "conflation-keeps-the-first",
-        "crates/outputs/src/clients/distributor/client.rs",
+        "crates/outputs/src/clients/distributor/lag.rs",
         "a client that conflates quotes gets the first of those that wait, not the last",
     ),
     bug(

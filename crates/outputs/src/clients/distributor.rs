@@ -12,7 +12,9 @@
 mod agenda;
 mod client;
 mod interest;
+mod lag;
 mod requests;
+mod subscribed;
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -31,7 +33,7 @@ use tapeworks_time::Nanos;
 
 use super::control::{Admitted, Authenticator, Limits, Reason, Refusal, Request, Session};
 use super::replay::{Begin, Message, Replay, Selection};
-use client::{Client, Clocks, Phase};
+use client::{Client, Clocks};
 pub use client::{ClientState, ClientView};
 use interest::Interest;
 use tapeworks_engine::Start;
@@ -580,7 +582,8 @@ impl<W: World> Distributor<W> {
         let now = self.replica.market.now;
         for place in 0..self.clients.len() {
             let Some(client) = self.client(place).filter(|client| client.is_started()) else { continue };
-            let (wanting, by_schema) = client.resolve(event, instrument, symbol);
+            let is_replaying = client.replay.is_some();
+            let (wanting, by_schema) = client.subscribed.resolve(event, instrument, symbol, is_replaying);
             if let Some(wanting) = wanting {
                 client.send_mapping(wanting, now, instrument, symbol);
             }
@@ -775,7 +778,7 @@ impl<W: World> Distributor<W> {
     fn receive(&mut self, place: usize, bytes: &[u8]) {
         let Self { clients, options, connections, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-        if matches!(client.phase, Phase::Closing { .. }) {
+        if client.is_leaving() {
             return;
         }
         let mut requests = Vec::new();
@@ -820,7 +823,7 @@ impl<W: World> Distributor<W> {
         self.unwatch(place);
         let Self { clients, watchers, .. } = self;
         let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
-        let by_schema: Vec<(usize, &Interest)> = client.interests().collect();
+        let by_schema: Vec<(usize, &Interest)> = client.subscribed.interests().collect();
         let is_alone = by_schema.len() == 1 && client.can_share();
         for (of_schema, interest) in by_schema {
             let Some(watchers) = watchers.get_mut(of_schema) else { continue };
@@ -841,7 +844,7 @@ impl<W: World> Distributor<W> {
     fn unwatch(&mut self, place: usize) {
         let Self { clients, watchers, .. } = self;
         let Some(client) = clients.get(place).and_then(Option::as_ref) else { return };
-        for (of_schema, interest) in client.interests() {
+        for (of_schema, interest) in client.subscribed.interests() {
             let Some(watchers) = watchers.get_mut(of_schema) else { continue };
             watchers.whole.retain(|other| *other != place);
             watchers.all.retain(|other| *other != place);
@@ -862,7 +865,7 @@ impl<W: World> Distributor<W> {
         let under_way = self.clients.iter().flatten().filter(|client| client.replay.is_some()).count();
         let Self { clients, options, live, counters, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
-        let selections: Vec<Selection> = client.selections();
+        let selections: Vec<Selection> = client.subscribed.selections();
         let (Some(history), false) = (&options.history, selections.is_empty()) else { return Ok(()) };
         if under_way >= options.max_replays {
             let reason = format!("{under_way} replays are under way, as many as may be: try again later");
@@ -873,7 +876,7 @@ impl<W: World> Distributor<W> {
             books: options.books.clone(),
             selections,
             publishers: client.publishers().to_vec(),
-            named: client.known_at_start(),
+            named: client.subscribed.known_at_start(),
             live: Arc::clone(live),
         };
         counters.replays += 1;
@@ -906,7 +909,7 @@ impl<W: World> Distributor<W> {
                 Message::Gap(event, gap) => client.report_gap(&event, &gap_text(&event, gap), counters),
                 Message::Join(position) => {
                     let join = next.max(position);
-                    client.join(join);
+                    client.subscribed.join(join);
                     if let Some(replay) = &client.replay {
                         replay.join(join);
                     }

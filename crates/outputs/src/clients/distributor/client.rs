@@ -1,23 +1,24 @@
 //! One client: its subscriptions, its queue, and its slow-reader policy.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
-use tapeworks_market::{Event, InstrumentId, Instruments, Symbol};
+use tapeworks_market::{Event, InstrumentId, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode};
 use tapeworks_time::Nanos;
 
-use super::super::control::{Admitted, Refusal, Session, SlowReader, Subscription, Wanted};
+use super::super::control::{Admitted, Session, SlowReader};
 use super::super::outbox::Outbox;
-use super::super::replay::{Replay, Selection};
+use super::super::replay::Replay;
 use super::Counters;
 use super::agenda::Agenda;
-use super::interest::{Interest, insert};
-use tapeworks_engine::replica::{SCHEMAS, place_of};
+use super::interest::insert;
+use super::lag::{Conflated, Lag, is_of_quotes};
+use super::subscribed::{Subscribed, Wanting};
+use tapeworks_engine::replica::place_of;
 use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::transport::Transport;
@@ -39,11 +40,16 @@ pub(super) enum Phase {
     /// The client has not authenticated, or its stream has not begun.
     Opening,
     /// Records are sent.
-    Live,
+    Live {
+        /// Whether the session is to end, because the client is too slow or its queue has failed.
+        is_over: bool,
+    },
     /// The client is sent the reason for the end of its session.
     Closing {
         /// When it is disconnected at the latest, by the steady clock.
         until: Nanos,
+        /// Whether everything was sent and the stream was finished.
+        is_shut: bool,
     },
 }
 
@@ -115,56 +121,6 @@ pub struct ClientView {
     pub conflated: u64,
 }
 
-/// The destination of an instrument's records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanting {
-    /// To the client's queue.
-    Now,
-    /// To the records kept until the end of a replay.
-    Kept,
-}
-
-/// The key of a conflated quote: schema, feed and instrument.
-type QuoteKey = (usize, u16, InstrumentId);
-
-/// The last quotes for a client that is behind, in the order in which each key first came.
-#[derive(Debug, Default)]
-struct Conflated {
-    places: HashMap<QuoteKey, usize>,
-    records: Vec<Vec<u8>>,
-}
-
-impl Conflated {
-    /// Stores a quote. Returns whether it replaced an earlier one.
-    fn put(&mut self, key: QuoteKey, record: &[u8]) -> bool {
-        if let Some(known) = self.places.get(&key).and_then(|place| self.records.get_mut(*place)) {
-            if !planted!("conflation-keeps-the-first") {
-                known.clear();
-                known.extend_from_slice(record);
-            }
-            return true;
-        }
-        self.places.insert(key, self.records.len());
-        self.records.push(record.to_vec());
-        false
-    }
-
-    fn take(&mut self) -> Vec<Vec<u8>> {
-        self.places.clear();
-        std::mem::take(&mut self.records)
-    }
-
-    const fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-}
-
-/// Returns whether an instrument's last record of this schema supersedes the earlier ones.
-fn is_of_quotes(of_schema: usize) -> bool {
-    let quotes = [Schema::Mbp1, Schema::Bbo1S, Schema::Bbo1M, Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M];
-    quotes.map(place_of).contains(&of_schema)
-}
-
 /// A connection and its state.
 #[derive(Debug)]
 pub(super) struct Client<W: World> {
@@ -178,39 +134,54 @@ pub(super) struct Client<W: World> {
     pub(super) is_writable: bool,
     /// Whether the socket may have bytes.
     pub(super) is_readable: bool,
+    pub(super) subscribed: Subscribed,
+    /// Who the client is.
+    peer: Peer,
+    /// Instruments whose symbols were sent.
+    named: FixedBitSet,
+    outbox: Outbox,
+    kept: Kept,
+    lag: Lag,
+    times: Times,
+    counts: Counts,
+}
+
+/// The client behind a connection, and what it may see.
+#[derive(Debug)]
+struct Peer {
     address: SocketAddr,
     id: u64,
     since: Nanos,
     admitted: Option<Admitted>,
+    /// The feeds that it may see; all if there are none.
     publishers: Vec<u16>,
-    has_head: bool,
-    subscriptions: Vec<Subscription>,
-    interests: Vec<Option<Interest>>,
-    named: FixedBitSet,
-    /// Instruments known when the first subscription with a start took effect: the replay names those that appeared later.
-    known_at_start: Option<usize>,
-    outbox: Outbox,
-    /// Live records, while a replay catches up with them.
-    kept: Vec<u8>,
-    kept_count: u64,
-    conflated: Conflated,
-    /// Bytes of the queue that came in bulk, from a snapshot or the end of a replay, and do not mean that the client is slow.
-    allowance: usize,
-    is_warned: bool,
-    /// Records skipped since the client fell behind; `None` if it is not behind.
-    skipping: Option<u64>,
-    is_over: bool,
-    is_shut: bool,
+}
+
+/// Live records, while a replay catches up with them.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    count: u64,
+}
+
+/// When a client was last served.
+#[derive(Debug)]
+struct Times {
     /// When bytes were last sent, by the steady clock.
     last_sent: Nanos,
-    /// When its queue was last empty, by the steady clock.
+    /// When the queue was last empty, by the steady clock.
     last_empty: Nanos,
     /// When the current turn began.
     turn: Nanos,
+}
+
+/// Totals for display.
+#[derive(Debug, Default)]
+struct Counts {
     records: u64,
     bytes: u64,
     skipped: u64,
-    conflated_count: u64,
+    conflated: u64,
 }
 
 /// Returns the bytes of a batch for every client that takes all of it.
@@ -253,63 +224,57 @@ impl<W: World> Client<W> {
             agenda: Agenda::default(),
             is_writable: true,
             is_readable: true,
-            address,
-            id,
-            since: now.wall,
-            admitted: None,
-            publishers: Vec::new(),
-            has_head: false,
-            subscriptions: Vec::new(),
-            interests: (0..SCHEMAS).map(|_| None).collect(),
+            subscribed: Subscribed::new(),
+            peer: Peer { address, id, since: now.wall, admitted: None, publishers: Vec::new() },
             named: FixedBitSet::new(),
-            known_at_start: None,
             outbox,
-            kept: Vec::new(),
-            kept_count: 0,
-            conflated: Conflated::default(),
-            allowance: 0,
-            is_warned: false,
-            skipping: None,
-            is_over: false,
-            is_shut: false,
-            last_sent: now.steady,
-            last_empty: now.steady,
-            turn: now.wall,
-            records: 0,
-            bytes: 0,
-            skipped: 0,
-            conflated_count: 0,
+            kept: Kept::default(),
+            lag: Lag::default(),
+            times: Times { last_sent: now.steady, last_empty: now.steady, turn: now.wall },
+            counts: Counts::default(),
         }
     }
 
     pub(super) const fn id(&self) -> u64 {
-        self.id
+        self.peer.id
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
-        self.address
+        self.peer.address
     }
 
     /// Returns the index of its key, once it has authenticated.
     pub(super) fn key(&self) -> Option<usize> {
-        self.admitted.as_ref().map(|admitted| admitted.key)
+        self.peer.admitted.as_ref().map(|admitted| admitted.key)
     }
 
     pub(super) fn has_ts_out(&self) -> bool {
-        self.admitted.as_ref().is_some_and(|admitted| admitted.has_ts_out)
+        self.peer.admitted.as_ref().is_some_and(|admitted| admitted.has_ts_out)
     }
 
     fn slow_reader(&self) -> SlowReader {
-        self.admitted.as_ref().map_or(SlowReader::Warn, |admitted| admitted.slow_reader)
+        self.peer.admitted.as_ref().map_or(SlowReader::Warn, |admitted| admitted.slow_reader)
     }
 
     pub(super) fn is_started(&self) -> bool {
-        self.phase == Phase::Live
+        matches!(self.phase, Phase::Live { .. })
+    }
+
+    /// Returns whether records are sent and the session is not about to end.
+    const fn is_taking(&self) -> bool {
+        matches!(self.phase, Phase::Live { is_over: false })
+    }
+
+    /// Makes the session end after this turn's writing.
+    const fn give_up(&mut self) {
+        if let Phase::Live { is_over } = &mut self.phase {
+            *is_over = true;
+        }
     }
 
     /// Returns the bytes that are queued or kept for it.
     pub(super) fn waiting(&self) -> usize {
-        self.outbox.len() + self.kept.len()
+        self.outbox.len() + self.kept.bytes.len()
     }
 
     /// Returns the bytes queued to be sent.
@@ -323,18 +288,17 @@ impl<W: World> Client<W> {
             && self.transport.is_settled()
             && self.replay.is_none()
             && self.agenda.is_empty()
-            && self.conflated.is_empty()
-            && self.skipping.is_none()
+            && !self.lag.is_behind()
     }
 
     /// Returns the bytes queued because records came faster than it reads.
     fn backlog(&self) -> usize {
-        self.outbox.len().saturating_sub(self.allowance)
+        self.outbox.len().saturating_sub(self.lag.allowance)
     }
 
     /// Returns the bytes that are queued in bulk, such as snapshots.
     pub(super) fn snapshot_bytes(&self) -> usize {
-        self.allowance
+        self.lag.allowance
     }
 
     /// Queues the records of a part of a snapshot.
@@ -345,82 +309,58 @@ impl<W: World> Client<W> {
                 self.put_record(batch.record(item), now, counters);
             }
         }
-        self.allowance += self.outbox.len() - before;
-    }
-
-    /// Notes the number of instruments known when a subscription with a start takes effect.
-    pub(super) fn resumes_at(&mut self, known: usize) {
-        self.known_at_start.get_or_insert(known);
-    }
-
-    /// Returns how many instruments the client has symbols for before a replay, if it wants them.
-    pub(super) fn known_at_start(&self) -> usize {
-        self.known_at_start.unwrap_or_default()
-    }
-
-    /// Joins lists that were kept apart for records of earlier events, in schemas that hold no such records any more. Returns
-    /// whether any were joined.
-    pub(super) fn join_lists(&mut self, is_held: impl Fn(Schema) -> bool) -> bool {
-        let mut is_joined = false;
-        for schema in Schema::ALL {
-            let Some(Some(interest)) = self.interests.get_mut(place_of(schema)) else { continue };
-            if interest.groups.len() > 1 && interest.start.is_none() && !is_held(schema) {
-                interest.merge();
-                is_joined = true;
-            }
-        }
-        is_joined
+        self.lag.allowance += self.outbox.len() - before;
     }
 
     /// Returns whether it may see records of this feed.
     pub(super) fn sees(&self, publisher: u16) -> bool {
-        self.publishers.is_empty() || self.publishers.contains(&publisher)
+        self.peer.publishers.is_empty() || self.peer.publishers.contains(&publisher)
     }
 
     pub(super) fn publishers(&self) -> &[u16] {
-        &self.publishers
+        &self.peer.publishers
     }
 
     pub(super) const fn is_of_some_feeds(&self) -> bool {
-        !self.publishers.is_empty()
+        !self.peer.publishers.is_empty()
     }
 
     pub(super) fn view(&self, now: Clocks, keys: &Keys) -> ClientView {
-        let state = match (&self.admitted, self.phase) {
+        let state = match (&self.peer.admitted, self.phase) {
             (_, Phase::Closing { .. }) => ClientState::Closing,
             (None, _) => ClientState::Connected,
             (_, Phase::Opening) => ClientState::Admitted,
-            (_, Phase::Live) if self.replay.is_some() => ClientState::Replaying,
-            _ if self.is_warned || self.skipping.is_some() || !self.conflated.is_empty() => ClientState::Slow,
+            (_, Phase::Live { .. }) if self.replay.is_some() => ClientState::Replaying,
+            _ if self.lag.is_slow() => ClientState::Slow,
             _ => ClientState::Live,
         };
-        let admitted = self.admitted.as_ref();
-        let has = |schema: &Schema| self.interests.get(place_of(*schema)).is_some_and(Option::is_some);
+        let admitted = self.peer.admitted.as_ref();
+        let has = |schema: &Schema| self.subscribed.get(place_of(*schema)).is_some();
         let key = admitted.and_then(|admitted| keys.get(admitted.key));
         ClientView {
-            session: self.id,
+            session: self.peer.id,
             name: admitted.map(|admitted| admitted.client.clone()).unwrap_or_default(),
-            address: self.address,
+            address: self.peer.address,
             key: key.map(|key| key.name.clone()).unwrap_or_default(),
             dataset: admitted.map(|admitted| admitted.dataset.clone()).unwrap_or_default(),
             schemas: Schema::ALL.into_iter().filter(has).collect(),
             state,
             slow_reader: self.slow_reader(),
-            since: self.since,
-            records: self.records,
-            bytes: self.bytes,
+            since: self.peer.since,
+            records: self.counts.records,
+            bytes: self.counts.bytes,
             queued_bytes: self.waiting(),
             requests: self.agenda.len(),
-            lag_ns: if self.outbox.is_empty() { 0 } else { now.steady.since(self.last_empty) },
-            skipped: self.skipped,
-            conflated: self.conflated_count,
+            lag_ns: if self.outbox.is_empty() { 0 } else { now.steady.since(self.times.last_empty) },
+            skipped: self.counts.skipped,
+            conflated: self.counts.conflated,
         }
     }
 
     pub(super) fn admit(&mut self, admitted: Admitted, publishers: Vec<u16>) {
-        self.outbox.own().extend_from_slice(Session::admission(self.id).as_bytes());
-        self.admitted = Some(admitted);
-        self.publishers = publishers;
+        self.outbox.own().extend_from_slice(Session::admission(self.peer.id).as_bytes());
+        self.peer.admitted = Some(admitted);
+        self.peer.publishers = publishers;
     }
 
     /// Queues a line of text.
@@ -430,14 +370,13 @@ impl<W: World> Client<W> {
 
     /// Begins the stream, if it has not begun.
     pub(super) fn begin(&mut self, now: Clocks) -> Result<(), HeadError> {
-        let Some(admitted) = self.admitted.as_ref().filter(|_| !self.has_head) else { return Ok(()) };
-        self.has_head = true;
-        self.phase = Phase::Live;
-        self.last_sent = now.steady;
+        let (Some(admitted), Phase::Opening) = (&self.peer.admitted, self.phase) else { return Ok(()) };
+        self.phase = Phase::Live { is_over: false };
+        self.times.last_sent = now.steady;
         let mut head = Vec::new();
         live::head(&admitted.dataset, now.wall, admitted.has_ts_out, &mut head)?;
         if admitted.is_compressed && self.outbox.compress().is_err() {
-            self.is_over = true;
+            self.phase = Phase::Live { is_over: true };
         }
         self.outbox.own().extend_from_slice(&head);
         Ok(())
@@ -446,19 +385,19 @@ impl<W: World> Client<W> {
     /// Sends the queued records until `until` at the latest, and accepts no more.
     pub(super) fn leave(&mut self, until: Nanos) {
         if !matches!(self.phase, Phase::Closing { .. }) {
-            self.phase = Phase::Closing { until };
+            self.phase = Phase::Closing { until, is_shut: false };
         }
         self.replay = None;
         self.agenda = Agenda::default();
-        self.kept = Vec::new();
-        self.conflated = Conflated::default();
-        self.interests.iter_mut().for_each(|interest| *interest = None);
+        self.kept = Kept::default();
+        self.lag.conflated = Conflated::default();
+        self.subscribed.clear();
     }
 
     /// Drops its queued records except those in transmission, so that it reads whole records and then the reason why its session
     /// ends. Returns the number of bytes dropped.
     pub(super) fn drop_waiting(&mut self) -> usize {
-        self.allowance = 0;
+        self.lag.allowance = 0;
         self.outbox.cut()
     }
 
@@ -467,100 +406,17 @@ impl<W: World> Client<W> {
     }
 
     pub(super) fn is_past_farewell(&self, now: Clocks) -> bool {
-        matches!(self.phase, Phase::Closing { until } if now.steady >= until)
-    }
-
-    pub(super) fn keep(&mut self, subscription: Subscription) {
-        self.subscriptions.push(subscription);
-    }
-
-    pub(super) fn take_subscriptions(&mut self) -> Vec<Subscription> {
-        std::mem::take(&mut self.subscriptions)
-    }
-
-    /// Checks that all subscriptions to a schema have the same start while it is replayed.
-    pub(super) fn check_start(&self, subscription: &Subscription) -> Result<(), Refusal> {
-        let schema = subscription.schema;
-        let kept = self.subscriptions.iter().find(|kept| kept.schema == schema).map(|kept| kept.start);
-        let started =
-            self.interests.get(place_of(schema)).and_then(Option::as_ref).map(|interest| interest.start);
-        match kept.or(started) {
-            Some(start) if start != subscription.start => {
-                let reason = format!(
-                    "the subscriptions of a session to {schema} have one start= while it is replayed"
-                );
-                Err(Refusal::Subscription { reason })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn interest(&mut self, schema: Schema) -> &mut Interest {
-        let of_schema = place_of(schema);
-        if self.interests.len() <= of_schema {
-            self.interests.resize_with(of_schema + 1, || None);
-        }
-        self.interests[of_schema].get_or_insert_default()
-    }
-
-    pub(super) fn interests(&self) -> impl Iterator<Item = (usize, &Interest)> {
-        self.interests
-            .iter()
-            .enumerate()
-            .filter_map(|(of_schema, one)| one.as_ref().map(|one| (of_schema, one)))
+        matches!(self.phase, Phase::Closing { until, .. } if now.steady >= until)
     }
 
     /// Returns whether it gets all records of its one schema, without excluding any feed, instrument or time.
     pub(super) fn can_share(&self) -> bool {
-        self.publishers.is_empty()
+        self.peer.publishers.is_empty()
             && self.replay.is_none()
             && self
+                .subscribed
                 .interests()
                 .all(|(_, interest)| interest.excluded.is_clear() && interest.groups.len() == 1)
-    }
-
-    pub(super) fn unsubscribe(&mut self, subscription: &Subscription, known: &Instruments) {
-        let is_it = |one: &Subscription| one.schema == subscription.schema;
-        for kept in self.subscriptions.iter_mut().filter(|kept| is_it(kept)) {
-            match (&mut kept.wanted, &subscription.wanted) {
-                (wanted, Wanted::All) => *wanted = Wanted::Symbols(Vec::new()),
-                (Wanted::Symbols(symbols), Wanted::Symbols(gone)) => {
-                    symbols.retain(|one| !gone.contains(one))
-                }
-                (Wanted::Instruments(all), Wanted::Instruments(gone)) => {
-                    all.retain(|one| !gone.contains(one))
-                }
-                _ => {}
-            }
-        }
-        if let Some(slot) = self.interests.get_mut(place_of(subscription.schema))
-            && let Some(interest) = slot
-        {
-            interest.remove(&subscription.wanted, known);
-            // A running replay keeps its instruments.
-            if interest.is_empty() && interest.start.is_none() {
-                *slot = None;
-            }
-        }
-    }
-
-    /// Handles a new instrument. Returns where the client wants its records, and the schemas whose lists it is on now.
-    pub(super) fn resolve(
-        &mut self,
-        event: u64,
-        instrument: InstrumentId,
-        symbol: Symbol,
-    ) -> (Option<Wanting>, Vec<usize>) {
-        let (mut wanting, mut by_schema) = (None, Vec::new());
-        for (of_schema, interest) in self.interests.iter_mut().enumerate() {
-            let Some(interest) = interest else { continue };
-            by_schema.extend(interest.appears(instrument, symbol).then_some(of_schema));
-            if interest.wants(instrument, event) {
-                let is_kept = interest.start.is_some() && self.replay.is_some();
-                wanting = if is_kept { wanting.or(Some(Wanting::Kept)) } else { Some(Wanting::Now) };
-            }
-        }
-        (wanting, by_schema)
     }
 
     /// Sends an instrument's symbol, unless it was sent before.
@@ -583,7 +439,7 @@ impl<W: World> Client<W> {
             self.name(now, instrument, symbol, false);
         } else if !self.named.contains(instrument.index()) {
             insert(&mut self.named, instrument);
-            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept);
+            live::symbol_mapping(now, instrument, symbol, false, &mut self.kept.bytes);
         }
     }
 
@@ -592,7 +448,7 @@ impl<W: World> Client<W> {
         if self.has_ts_out() {
             let mut record = Vec::new();
             write(&mut record);
-            live::with_ts_out(&record, self.turn, self.outbox.own());
+            live::with_ts_out(&record, self.times.turn, self.outbox.own());
         } else {
             write(self.outbox.own());
         }
@@ -608,21 +464,21 @@ impl<W: World> Client<W> {
         limit: usize,
         counters: &mut Counters,
     ) {
-        let has_come = |interest: &&Interest| interest.groups.iter().any(|group| group.from <= number);
-        let mut interests = self.interests.iter().flatten().filter(has_come).peekable();
-        if !self.is_started() || interests.peek().is_none() {
+        let Some(is_replayed) = self.subscribed.is_replayed(number).filter(|_| self.is_started()) else {
             return;
-        }
-        if self.replay.is_some() && interests.all(|interest| interest.start.is_some()) {
+        };
+        if is_replayed && self.replay.is_some() {
             if self.sees(event.publisher.0) {
-                live::system(event.ts_recv, SystemCode::Other, text, &mut self.kept);
+                live::system(event.ts_recv, SystemCode::Other, text, &mut self.kept.bytes);
                 counters.gaps += 1;
             }
         } else {
             self.report_gap(event, text, counters);
         }
         // Records that a slow client skips leave no room for its gap reports, so they get the same limit again.
-        self.is_over |= self.backlog() + self.kept.len() > 2 * limit;
+        if self.backlog() + self.kept.bytes.len() > 2 * limit {
+            self.give_up();
+        }
     }
 
     /// Reports a gap, if the client may see that feed.
@@ -640,7 +496,7 @@ impl<W: World> Client<W> {
         } else {
             self.outbox.own().extend_from_slice(record);
         }
-        self.records += 1;
+        self.counts.records += 1;
         counters.records += 1;
     }
 
@@ -651,28 +507,25 @@ impl<W: World> Client<W> {
         } else {
             self.outbox.own().extend_from_slice(bytes);
         }
-        self.records += count;
+        self.counts.records += count;
         counters.records += count;
     }
 
     /// Returns whether the records of `batch` can be queued as they are.
     pub(super) fn takes_whole(&self, of_schema: usize, batch: &Batch, limit: usize) -> bool {
         let first = batch.items().first().map_or(0, |item| item.event);
-        let groups =
-            self.interests.get(of_schema).and_then(Option::as_ref).map(|interest| &interest.groups[..]);
-        self.phase == Phase::Live
-            && !self.is_over
-            && self.skipping.is_none()
-            && self.conflated.is_empty()
+        let groups = self.subscribed.get(of_schema).map(|interest| &interest.groups[..]);
+        self.is_taking()
+            && !self.lag.is_behind()
             && self.backlog() + batch.bytes().len() <= limit / 8
             && matches!(groups, Some([group]) if group.is_all && group.from <= first)
     }
 
     pub(super) fn take_whole(&mut self, bytes: &Bytes, count: u64, counters: &mut Counters) {
         if self.outbox.share(bytes).is_err() {
-            self.is_over = true;
+            self.give_up();
         }
-        self.records += count;
+        self.counts.records += count;
         counters.records += count;
     }
 
@@ -686,48 +539,48 @@ impl<W: World> Client<W> {
         limit: usize,
         counters: &mut Counters,
     ) {
-        let Some(interest) = self.interests.get(of_schema).and_then(Option::as_ref) else { return };
-        if self.phase != Phase::Live
-            || self.is_over
-            || !interest.wants(item.instrument, item.event)
-            || !self.sees(item.publisher)
-        {
+        let Some(interest) = self.subscribed.get(of_schema) else { return };
+        if !self.is_taking() || !interest.wants(item.instrument, item.event) || !self.sees(item.publisher) {
             return;
         }
         if interest.start.is_some() && self.replay.is_some() {
-            if self.kept.len() + record.len() > limit && planted!("kept-records-dropped") {
+            if self.kept.bytes.len() + record.len() > limit && planted!("kept-records-dropped") {
                 return;
             }
-            self.kept.extend_from_slice(record);
-            self.kept_count += 1;
-            self.is_over = self.kept.len() > limit;
+            self.kept.bytes.extend_from_slice(record);
+            self.kept.count += 1;
+            if self.kept.bytes.len() > limit {
+                self.give_up();
+            }
             return;
         }
         let waiting = self.backlog() + record.len();
         match self.slow_reader() {
-            SlowReader::Skip if self.skipping.is_some() || waiting > limit => {
-                let is_first = self.skipping.is_none();
-                *self.skipping.get_or_insert(0) += u64::from(!(is_first && planted!("skip-not-counted")));
-                self.skipped += 1;
+            SlowReader::Skip if self.lag.skipping.is_some() || waiting > limit => {
+                let is_first = self.lag.skipping.is_none();
+                *self.lag.skipping.get_or_insert(0) += u64::from(!(is_first && planted!("skip-not-counted")));
+                self.counts.skipped += 1;
                 counters.skipped += 1;
             }
             SlowReader::Conflate
-                if is_of_quotes(of_schema) && (waiting > limit / 4 || !self.conflated.is_empty()) =>
+                if is_of_quotes(of_schema) && (waiting > limit / 4 || !self.lag.conflated.is_empty()) =>
             {
                 let is_across =
                     [Schema::Cmbp1, Schema::Cbbo1S, Schema::Cbbo1M].map(place_of).contains(&of_schema);
                 let publisher = if is_across { 0 } else { item.publisher };
-                if self.conflated.put((of_schema, publisher, item.instrument), record) {
-                    self.conflated_count += 1;
+                if self.lag.conflated.put((of_schema, publisher, item.instrument), record) {
+                    self.counts.conflated += 1;
                     counters.conflated += 1;
                 }
             }
             SlowReader::Conflate
                 if of_schema == place_of(Schema::Trades)
-                    && !self.conflated.is_empty()
+                    && !self.lag.conflated.is_empty()
                     && planted!("conflation-drops-a-trade") => {}
             SlowReader::Warn | SlowReader::Conflate if waiting > limit => {
-                self.is_over = !planted!("slow-client-skips-silently");
+                if !planted!("slow-client-skips-silently") {
+                    self.give_up();
+                }
             }
             _ => self.put_record(record, now, counters),
         }
@@ -736,29 +589,29 @@ impl<W: World> Client<W> {
     /// Warns a client that falls behind. Once it has caught up, sends the conflated quotes, or the number of skipped records.
     fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
         let waiting = self.backlog();
-        if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
-            self.is_warned = true;
+        if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.lag.is_warned {
+            self.lag.is_warned = true;
             let text = format!("slow reader: {waiting} of {limit} bytes wait for it");
             let mut warning = Vec::new();
             live::system(now, SystemCode::SlowReaderWarning, &text, &mut warning);
             if self.has_ts_out() {
                 let record = std::mem::take(&mut warning);
-                live::with_ts_out(&record, self.turn, &mut warning);
+                live::with_ts_out(&record, self.times.turn, &mut warning);
             }
             // Ahead of the queue: at its end the warning would come too late.
             self.outbox.put_next(&warning);
         }
         if waiting < limit / 4 {
-            self.is_warned = false;
+            self.lag.is_warned = false;
         }
         if waiting < limit / 2
-            && let Some(count) = self.skipping.take()
+            && let Some(count) = self.lag.skipping.take()
         {
             let text = format!("slow reader: {count} records were skipped");
             self.notify(|bytes| live::error(now, ErrorCode::SkippedRecords, &text, bytes));
         }
-        if waiting < limit / 8 && !self.conflated.is_empty() {
-            for record in self.conflated.take() {
+        if waiting < limit / 8 && !self.lag.conflated.is_empty() {
+            for record in self.lag.conflated.take() {
                 self.put_record(&record, now, counters);
             }
         }
@@ -766,8 +619,8 @@ impl<W: World> Client<W> {
 
     /// Writes as much as the socket takes. Returns whether the client is too slow to continue.
     pub(super) fn write(&mut self, now: Clocks, limit: usize, counters: &mut Counters) -> io::Result<bool> {
-        self.turn = now.wall;
-        if self.phase == Phase::Live {
+        self.times.turn = now.wall;
+        if self.is_started() {
             self.keep_up(now.wall, limit, counters);
         }
         self.outbox.seal()?;
@@ -778,9 +631,9 @@ impl<W: World> Client<W> {
             }) {
                 Ok(0) => {}
                 Ok(written) => {
-                    self.bytes += written as u64;
+                    self.counts.bytes += written as u64;
                     counters.bytes += written as u64;
-                    self.last_sent = now.steady;
+                    self.times.last_sent = now.steady;
                     if !self.outbox.is_empty() && planted!("wake-up-lost") {
                         self.is_writable = false;
                     }
@@ -790,132 +643,52 @@ impl<W: World> Client<W> {
                 Err(error) => return Err(error),
             }
         }
-        self.allowance = self.allowance.min(self.outbox.len());
+        self.lag.allowance = self.lag.allowance.min(self.outbox.len());
         if self.outbox.is_empty() && self.transport.is_settled() {
-            self.last_empty = now.steady;
-            if matches!(self.phase, Phase::Closing { .. }) && !self.is_shut {
-                self.is_shut = true;
+            self.times.last_empty = now.steady;
+            if let Phase::Closing { is_shut: is_shut @ false, .. } = &mut self.phase {
+                *is_shut = true;
                 // The peer reads to the end and closes; otherwise time runs out some seconds later.
                 self.transport.finish()?;
             }
         }
-        Ok(self.is_over && self.phase == Phase::Live)
+        Ok(matches!(self.phase, Phase::Live { is_over: true }))
     }
 
     /// Sends a heartbeat if nothing was sent for the session's interval. Returns whether it did.
     pub(super) fn heartbeat(&mut self, now: Clocks) -> bool {
-        let interval = self.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
-        if self.phase != Phase::Live || !self.outbox.is_empty() || now.steady.since(self.last_sent) < interval
+        let interval = self.peer.admitted.as_ref().map_or(u64::MAX, |admitted| admitted.heartbeat_ns);
+        if !self.is_started() || !self.outbox.is_empty() || now.steady.since(self.times.last_sent) < interval
         {
             return false;
         }
-        self.last_sent = now.steady;
+        self.times.last_sent = now.steady;
         self.notify(|bytes| live::system(now.wall, SystemCode::Heartbeat, "", bytes));
         true
     }
 
     /// Returns whether it has read nothing of its replay or snapshot for `limit_ns`.
     pub(super) fn is_stalled(&self, now: Clocks, limit_ns: u64) -> bool {
-        let since = now.steady.since(self.last_sent.max(self.last_empty));
+        let since = now.steady.since(self.times.last_sent.max(self.times.last_empty));
         (self.replay.is_some() || self.agenda.is_making()) && !self.outbox.is_empty() && since >= limit_ns
     }
 
     /// Returns whether it has work that its socket will not report again: readiness is reported once.
     pub(super) fn has_work(&self) -> bool {
-        let is_behind = !self.conflated.is_empty() || self.skipping.is_some();
-        let has_bytes = !self.outbox.is_empty() || (is_behind && self.phase == Phase::Live);
+        let has_bytes = !self.outbox.is_empty() || (self.lag.is_behind() && self.is_started());
         self.is_readable || (self.is_writable && has_bytes)
-    }
-
-    /// Returns the selections for a replay.
-    pub(super) fn selections(&self) -> Vec<Selection> {
-        let of = |schema: Schema| {
-            let interest = self.interests.get(place_of(schema))?.as_ref()?;
-            Some(Selection { schema, start: interest.start?, wanted: interest.replayed.clone() })
-        };
-        Schema::ALL.into_iter().filter_map(of).collect()
-    }
-
-    /// Keeps records of replayed schemas from this event on, until the end of the replay.
-    pub(super) fn join(&mut self, event: u64) {
-        for interest in self.interests.iter_mut().flatten().filter(|interest| interest.start.is_some()) {
-            interest.groups.iter_mut().for_each(|group| {
-                group.from = event.saturating_add(u64::from(planted!("resume-off-by-one")));
-            });
-        }
     }
 
     /// Ends the replay, and queues the kept records.
     pub(super) fn finish_replay(&mut self, now: Nanos, counters: &mut Counters) {
         self.replay = None;
-        for schema in Schema::ALL {
-            let interest = self.interests.get_mut(place_of(schema)).and_then(Option::as_mut);
-            let Some(interest) = interest.filter(|interest| interest.start.is_some()) else { continue };
-            interest.start = None;
-            interest.replayed = Vec::new();
-            interest.merge();
+        for schema in self.subscribed.finish_replays() {
             let text = format!("Finished {schema} replay");
             self.notify(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
         }
-        let kept = std::mem::take(&mut self.kept);
+        let Kept { bytes, count } = std::mem::take(&mut self.kept);
         // The replay waited for room, but the kept records did not.
-        self.allowance = self.outbox.len() + kept.len();
-        let count = std::mem::take(&mut self.kept_count);
-        self.put_records(&kept, count, now, counters);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn subscription(wanted: Wanted) -> Subscription {
-        Subscription {
-            schema: Schema::Mbo,
-            wanted,
-            start: None,
-            has_snapshot: false,
-            id: None,
-            is_last: true,
-        }
-    }
-
-    /// Regression: a subscription to the highest possible number made every list and table grow to it, 400 MB for each schema.
-    #[test]
-    fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
-        let mut known = Instruments::default();
-        let first = known.intern(Symbol::from_bytes(b"FIRST").unwrap());
-        let (second, largest) = (InstrumentId(1), InstrumentId((1 << 24) - 2));
-        let mut interest = Interest::default();
-        let wanted = Wanted::Instruments(vec![first, second, largest]);
-        let (chosen, unknown) = interest.resolve(&subscription(wanted), &known);
-        interest.take(chosen.listed(), chosen.is_all(), 0);
-        assert_eq!(unknown, ["2", "16777215"]);
-        assert_eq!(chosen.instruments.len(), 1);
-        assert_eq!(interest.instruments().collect::<Vec<_>>(), [0]);
-        assert!(interest.wants(first, 0) && !interest.wants(second, 0));
-        assert_eq!(known.intern(Symbol::from_bytes(b"SECOND").unwrap()), second);
-        assert!(interest.appears(second, Symbol::from_bytes(b"SECOND").unwrap()));
-        assert!(interest.wants(second, 0));
-        assert!(interest.groups.iter().all(|group| group.instruments.len() == 2));
-        interest.remove(&Wanted::Instruments(vec![first, second, largest]), &known);
-        assert!(interest.is_empty());
-    }
-
-    #[test]
-    fn a_number_that_is_not_wanted_of_all_is_left_out_when_it_appears() {
-        let known = Instruments::default();
-        let mut interest = Interest::default();
-        let (chosen, _) = interest.resolve(&subscription(Wanted::All), &known);
-        interest.take(chosen.listed(), chosen.is_all(), 0);
-        interest.remove(&Wanted::Instruments(vec![InstrumentId(0), InstrumentId(1)]), &known);
-        assert_eq!(interest.excluded.len(), 0);
-        for number in [0, 1, 2].map(InstrumentId) {
-            assert!(
-                !interest.appears(number, Symbol::from_bytes(b"ANY").unwrap()),
-                "who takes all is on no list"
-            );
-            assert_eq!(interest.wants(number, 0), number.0 == 2);
-        }
+        self.lag.allowance = self.outbox.len() + bytes.len();
+        self.put_records(&bytes, count, now, counters);
     }
 }

@@ -222,3 +222,60 @@ impl Interest {
 pub(super) fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
     set.grow_and_insert(instrument.index());
 }
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_store::Schema;
+
+    use super::*;
+
+    fn subscription(wanted: Wanted) -> Subscription {
+        Subscription {
+            schema: Schema::Mbo,
+            wanted,
+            start: None,
+            has_snapshot: false,
+            id: None,
+            is_last: true,
+        }
+    }
+
+    /// Regression: a subscription to the highest possible number made every list and table grow to it, 400 MB for each schema.
+    #[test]
+    fn a_number_that_no_instrument_has_is_on_no_list_until_one_has_it() {
+        let mut known = Instruments::default();
+        let first = known.intern(Symbol::from_bytes(b"FIRST").unwrap());
+        let (second, largest) = (InstrumentId(1), InstrumentId((1 << 24) - 2));
+        let mut interest = Interest::default();
+        let wanted = Wanted::Instruments(vec![first, second, largest]);
+        let (chosen, unknown) = interest.resolve(&subscription(wanted), &known);
+        interest.take(chosen.listed(), chosen.is_all(), 0);
+        assert_eq!(unknown, ["2", "16777215"]);
+        assert_eq!(chosen.instruments.len(), 1);
+        assert_eq!(interest.instruments().collect::<Vec<_>>(), [0]);
+        assert!(interest.wants(first, 0) && !interest.wants(second, 0));
+        assert_eq!(known.intern(Symbol::from_bytes(b"SECOND").unwrap()), second);
+        assert!(interest.appears(second, Symbol::from_bytes(b"SECOND").unwrap()));
+        assert!(interest.wants(second, 0));
+        assert!(interest.groups.iter().all(|group| group.instruments.len() == 2));
+        interest.remove(&Wanted::Instruments(vec![first, second, largest]), &known);
+        assert!(interest.is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_not_wanted_of_all_is_left_out_when_it_appears() {
+        let known = Instruments::default();
+        let mut interest = Interest::default();
+        let (chosen, _) = interest.resolve(&subscription(Wanted::All), &known);
+        interest.take(chosen.listed(), chosen.is_all(), 0);
+        interest.remove(&Wanted::Instruments(vec![InstrumentId(0), InstrumentId(1)]), &known);
+        assert_eq!(interest.excluded.len(), 0);
+        for number in [0, 1, 2].map(InstrumentId) {
+            assert!(
+                !interest.appears(number, Symbol::from_bytes(b"ANY").unwrap()),
+                "who takes all is on no list"
+            );
+            assert_eq!(interest.wants(number, 0), number.0 == 2);
+        }
+    }
+}

@@ -157,7 +157,9 @@ impl<W: World> Distributor<W> {
     /// Returns the work of entering a client into the tables of subscribers.
     fn watching_work(&self, place: usize) -> usize {
         let client = self.clients.get(place).and_then(Option::as_ref);
-        client.map_or(0, |client| client.interests().map(|(_, interest)| interest.count()).sum::<usize>() / 2)
+        client.map_or(0, |client| {
+            client.subscribed.interests().map(|(_, interest)| interest.count()).sum::<usize>() / 2
+        })
     }
 
     /// Accepts a subscription, which waits for the start of the stream or for its turn.
@@ -168,7 +170,7 @@ impl<W: World> Distributor<W> {
         if client.is_started() {
             client.agenda.push(Step::Subscribe(subscription), limit)
         } else {
-            client.keep(subscription);
+            client.subscribed.keep(subscription);
             Ok(())
         }
     }
@@ -196,7 +198,7 @@ impl<W: World> Distributor<W> {
             self.close(place);
             return Ok(());
         }
-        for subscription in client.take_subscriptions() {
+        for subscription in client.subscribed.take_waiting() {
             client.agenda.push(Step::Subscribe(subscription), limit)?;
         }
         client.agenda.push(Step::Replay, limit)
@@ -219,7 +221,7 @@ impl<W: World> Distributor<W> {
         if schema.is_consolidated() && client.is_of_some_feeds() {
             return refuse(format!("the dataset is of some feeds only, and {schema} is across all"));
         }
-        client.check_start(subscription)
+        client.subscribed.check_start(subscription)
     }
 
     /// Makes a subscription effective: sends symbol mappings and the acknowledgement, and prepares the parts of its snapshot, if it
@@ -232,7 +234,7 @@ impl<W: World> Distributor<W> {
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return 0 };
         let known = replica.market.instruments();
         let holds = replica.held(schema).is_some();
-        let interest = client.interest(schema);
+        let interest = client.subscribed.interest(schema);
         if !holds {
             interest.merge();
         }
@@ -240,9 +242,9 @@ impl<W: World> Distributor<W> {
         let by_number = matches!(subscription.wanted, Wanted::Instruments(_));
         let mut work = known.len() / 64;
         if subscription.start.is_some() {
-            client.resumes_at(known.len());
+            client.subscribed.resumes_at(known.len());
         }
-        let interest = client.interest(schema);
+        let interest = client.subscribed.interest(schema);
         if subscription.has_snapshot {
             // The symbols that no instrument has yet need a list.
             interest.take(&FixedBitSet::new(), false, next);
@@ -285,7 +287,7 @@ impl<W: World> Distributor<W> {
         let is_wanted = |instrument| chosen.contains(instrument);
         let batch = replica.snapshot(*schema, &Part::new(making.next..end, &is_wanted));
         let holds = replica.held(*schema).is_some();
-        let interest = client.interest(*schema);
+        let interest = client.subscribed.interest(*schema);
         interest.take(&bits, is_last && chosen.is_all(), from);
         if !holds && !is_late {
             interest.merge();
@@ -312,7 +314,7 @@ impl<W: World> Distributor<W> {
         self.unwatch(place);
         let Self { clients, replica, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-        client.unsubscribe(subscription, replica.market.instruments());
+        client.subscribed.unsubscribe(subscription, replica.market.instruments());
         if client.is_started() && subscription.is_last {
             let text = format!("Unsubscribed from {} data", subscription.schema);
             client.notify(|bytes| live::system(now, SystemCode::UnsubscribeAcknowledged, &text, bytes));
@@ -326,7 +328,7 @@ impl<W: World> Distributor<W> {
         for place in 0..self.clients.len() {
             let Self { clients, replica, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { continue };
-            let is_joined = client.join_lists(|schema| replica.held(schema).is_some());
+            let is_joined = client.subscribed.join_lists(|schema| replica.held(schema).is_some());
             if is_joined {
                 self.watch(place);
             }
