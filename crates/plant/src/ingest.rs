@@ -9,22 +9,24 @@
 //! publication to the ring. The clock is read once per batch of events for the books on this thread, or else once per datagram with
 //! events.
 
-use std::net::SocketAddr;
+mod recovery;
+
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_feed::live::relayed::{Relayed, is_message};
 use tapeworks_feed::live::{Input, LiveChannel, Request, SnapshotFault};
-use tapeworks_follow::arbitration::{LineCounters, Usefulness};
 use tapeworks_journal::{Decoded, LOST, Opened, Record};
 use tapeworks_market::{Event, Line};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
 use tapeworks_time::Nanos;
+
+use recovery::Recovery;
 
 use crate::books::BooksStage;
 use crate::checkpoint::{Coordinator, Taken, nanos};
@@ -33,13 +35,11 @@ use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
 use crate::pair::{Hold, PairSetting, Piece, Shared};
 use crate::queued::{Bytes, JournalQueue, Queued};
-use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
+use crate::receive::{Arrived, Receivers};
 use crate::relay::{self, PIECES_IN_TURN, Relay, RelayOptions, RelaySender};
 use crate::requests::Outbox;
-use crate::snapshots::{Requests, Wanted};
-use crate::status::{
-    ChannelStatus, DelayBuckets, DelayPoint, LineStatus, REPORT_INTERVAL, RequesterStatus, Status,
-};
+use crate::snapshots::Requests;
+use crate::status::{DelayBuckets, DelayPoint, REPORT_INTERVAL, Status};
 use crate::traces::Tracer;
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
@@ -48,7 +48,7 @@ use tapeworks_engine::JournalReplayed;
 use tapeworks_engine::records::input_of;
 use tapeworks_planted::planted;
 use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
-use tapeworks_runtime::world::{DatagramReceiver as _, Receive as _, SendTo as _, World};
+use tapeworks_runtime::world::{Receive as _, World};
 
 /// Number of pending events at which the books apply them: twice their look-ahead.
 const TOGETHER: usize = 32;
@@ -58,9 +58,6 @@ const LOOK: Duration = Duration::from_micros(50);
 
 /// How long after a checkpoint began the next one may begin if the journal has lost inputs that no checkpoint covers yet.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// Snapshot chunks that may wait for ingest.
-const ANSWERS: usize = 64;
 
 /// Points on the delay curve: ten minutes.
 const DELAY_POINTS: usize = 600;
@@ -124,46 +121,135 @@ impl Delays {
     }
 }
 
-/// Receives inputs, and publishes the engine's events.
-pub(super) struct Ingest<W: World> {
-    receivers: Receivers<W>,
-    /// The server for each channel's requests, and the line whose socket sends them.
-    servers: Vec<RecoveryServer>,
-    arrived: Vec<Arrived>,
-    events: Vec<Event>,
-    /// Events in the ring that this thread's books have not applied yet.
-    unapplied: Vec<Event>,
-    /// Receive times and message counts of the inputs whose delay is not recorded yet.
-    unrecorded: Vec<(Nanos, u64)>,
-    producer: Producer<Event, Waiting<W>>,
+/// Where ingest puts events and inputs: the ring, and the journal's queue.
+struct Output<W: World> {
+    ring: Producer<Event, Waiting<W>>,
+    /// The highest fill of the ring seen.
+    ring_highest: usize,
     journal: Option<spsc::Producer<Queued, Waiting<W>>>,
     /// Wakes the journal's thread.
     journal_wake_up: Option<Arc<WakeUp<W>>>,
-    market: Option<BooksStage<W>>,
+    /// How many times the ring or the queue had no room.
+    stalls: u64,
+}
+
+impl<W: World> Output<W> {
+    /// Publishes events that the ring can hold together.
+    #[inline]
+    fn publish(&mut self, events: &[Event]) -> Result<(), PlantFailure> {
+        if self.ring.capacity() - self.ring.fill() < events.len() {
+            self.stalls += 1;
+        }
+        self.ring.publish_batch(events.len(), |at, slot| *slot = events[at]).map_err(PlantFailure::Ring)?;
+        Ok(())
+    }
+
+    /// Queues an item for the journal, if there is one. Waits while the queue is full.
+    #[inline]
+    fn queue(&mut self, item: Queued) {
+        let Some(journal) = &mut self.journal else { return };
+        if let Err(full) = journal.try_push(item) {
+            self.stalls += 1;
+            // The journal's thread may be asleep: it is otherwise woken by events, or at the end of the turn.
+            self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+            // The queue is closed only if the journal's thread has failed, and that thread reports why.
+            if journal.push(full.into_inner()).is_err() {
+                self.journal = None;
+            }
+        }
+    }
+
+    fn wake_journal(&self) {
+        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+    }
+}
+
+/// Books on this thread.
+struct OwnBooks<W: World> {
+    stage: BooksStage<W>,
+    /// Events in the ring that the books have not applied yet.
+    unapplied: Vec<Event>,
+    /// Receive times and message counts of the inputs whose delay is not recorded yet.
+    unrecorded: Vec<(Nanos, u64)>,
+}
+
+/// The books, on this thread or on another.
+enum Books<W: World> {
+    Here(Box<OwnBooks<W>>),
+    Elsewhere {
+        /// Keeps the recovery path warm on this core.
+        warmer: Option<Box<Warmer<W>>>,
+    },
+}
+
+impl<W: World> Books<W> {
+    fn new(stage: Option<BooksStage<W>>, warms: bool) -> Self {
+        match stage {
+            Some(stage) => Self::Here(Box::new(OwnBooks {
+                stage,
+                unapplied: Vec::with_capacity(4_096),
+                unrecorded: Vec::with_capacity(1_024),
+            })),
+            None => Self::Elsewhere { warmer: warms.then(Box::default) },
+        }
+    }
+
+    const fn are_here(&self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
+    /// Returns the number of events in the ring that books on this thread have not applied yet.
+    const fn unapplied(&self) -> usize {
+        match self {
+            Self::Here(own) => own.unapplied.len(),
+            Self::Elsewhere { .. } => 0,
+        }
+    }
+
+    /// Keeps this core's caches warm in a turn without inputs.
+    fn warm_up(&mut self) {
+        match self {
+            Self::Here(own) => own.stage.warm_up(),
+            Self::Elsewhere { warmer } => warmer.iter_mut().for_each(|warmer| warmer.turn()),
+        }
+    }
+}
+
+/// When to take checkpoints.
+struct Checkpoints {
+    every: Option<Duration>,
+    taken: Instant,
+    /// The journal's loss count when the last checkpoint began.
+    losses_seen: u64,
+    coordinator: Arc<Coordinator>,
+}
+
+impl Checkpoints {
+    /// Returns whether a checkpoint is due, and the journal's loss count. After the journal has lost inputs a checkpoint is also
+    /// needed, because the journal's readers continue from the state after the loss.
+    fn is_due<W: World>(&self) -> (bool, u64) {
+        let since = W::since(self.taken);
+        let (losses, unbridged) = self.coordinator.losses();
+        let is_needed = unbridged > 0 && (losses > self.losses_seen || since >= AGAIN_AFTER);
+        (is_needed || self.every.is_some_and(|every| since >= every), losses)
+    }
+}
+
+/// Receives inputs, and publishes the engine's events.
+pub(super) struct Ingest<W: World> {
+    receivers: Receivers<W>,
+    arrived: Vec<Arrived>,
+    events: Vec<Event>,
+    output: Output<W>,
+    books: Books<W>,
     /// Contradictions reported by the books, on this thread or another.
     contradicted: Arc<Contradicted>,
-    wanted: W::Sender<Wanted>,
-    answers: W::Receiver<Input<Bytes>>,
-    /// By channel: packets of a snapshot's multicast group that belonged to no snapshot.
-    snapshot_packets_ignored: Arc<[AtomicU64]>,
-    /// Requests to the servers over TCP, if there are any.
-    requests: Option<Outbox<W>>,
+    recovery: Recovery<W>,
     status: Arc<Mutex<Status>>,
     wait: Wait,
     time_of_day: TimeOfDay<W>,
     delays: Delays,
-    stalls: u64,
-    ring_highest: usize,
-    unsent_requests: u64,
-    /// By channel: answers to requests that contained no missing message.
-    discarded_answers: Vec<LineCounters>,
-    /// Keeps the recovery path warm on this core if the books are on another one.
-    warm: Option<Warmer<W>>,
-    checkpoint_every: Option<Duration>,
-    checkpoint_taken: Instant,
-    /// The journal's loss count when the last checkpoint began.
-    losses_seen: u64,
-    coordinator: Arc<Coordinator>,
+    checkpoints: Checkpoints,
     pair: Option<Follows<W>>,
     /// Samples packets for traces.
     tracer: Option<Box<Tracer>>,
@@ -200,44 +286,31 @@ impl<W: World> Ingest<W> {
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Requests<W>), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
-        let (wanted, wanted_out) = W::channel();
-        let (answers_in, answers) = W::sync_channel(ANSWERS);
-        let ignored: Arc<[AtomicU64]> = options.venues.iter().map(|_| AtomicU64::new(0)).collect();
         let (journal, journal_wake_up) = journal.unzip();
         let now = W::time_of_day();
         {
             let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
             (first.time, first.started, first.ring_capacity) = (now, now, producer.capacity());
         }
+        let (recovery, for_snapshots) = Recovery::new(servers, requests);
         let ingest = Self {
             receivers,
-            servers,
             arrived: Vec::with_capacity(1_024),
             events: Vec::with_capacity(4_096),
-            unapplied: Vec::with_capacity(4_096),
-            unrecorded: Vec::with_capacity(1_024),
-            producer,
-            journal,
-            journal_wake_up,
-            market,
+            output: Output { ring: producer, ring_highest: 0, journal, journal_wake_up, stalls: 0 },
+            books: Books::new(market, options.warm && options.topology == Topology::Pipeline),
             contradicted,
-            wanted,
-            answers,
-            snapshot_packets_ignored: Arc::clone(&ignored),
-            requests,
+            recovery,
             status,
             wait: options.wait,
             time_of_day: TimeOfDay::new(),
             delays: Delays::new(W::instant()),
-            stalls: 0,
-            ring_highest: 0,
-            unsent_requests: 0,
-            discarded_answers: vec![LineCounters::default(); options.venues.len()],
-            warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
-            checkpoint_every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
-            checkpoint_taken: W::instant(),
-            losses_seen: 0,
-            coordinator,
+            checkpoints: Checkpoints {
+                every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
+                taken: W::instant(),
+                losses_seen: 0,
+                coordinator,
+            },
             pair: None,
             tracer: options.traces.as_ref().and_then(|traces| {
                 let names = options.venues.iter().map(|venue| venue.name.as_str());
@@ -245,7 +318,7 @@ impl<W: World> Ingest<W> {
             }),
             relay: None,
         };
-        Ok((ingest, Requests { wanted: wanted_out, answers: answers_in, ignored }))
+        Ok((ingest, for_snapshots))
     }
 
     /// Brings the engine to the end of the journal. The replayed events go into the ring and the books like live ones.
@@ -266,7 +339,7 @@ impl<W: World> Ingest<W> {
         })?;
         if replayed.lost > 0 || replayed.damaged > 0 {
             // Readers of the journal skip lost inputs by jumping to the next checkpoint.
-            self.coordinator.add_losses(1);
+            self.checkpoints.coordinator.add_losses(1);
         }
         // A dead consumer is reported at the first live event.
         let _reported_later = gone;
@@ -303,9 +376,7 @@ impl<W: World> Ingest<W> {
             && let Some((received, payload)) = self.relay.as_ref().and_then(Relay::take)
         {
             self.input(engine, Input::Relayed { received, payload: Bytes::Owned(payload) })?;
-            if self.unapplied.len() >= TOGETHER {
-                self.apply();
-            }
+            self.apply_many();
             taken += 1;
         }
         Ok(taken)
@@ -372,25 +443,23 @@ impl<W: World> Ingest<W> {
             let mut events = std::mem::take(&mut self.events);
             if record.kind == LOST {
                 engine.inputs_lost(Nanos(record.time), &mut events);
-                self.coordinator.add_losses(1);
+                self.checkpoints.coordinator.add_losses(1);
             }
             if let Some(input) = input_of(&record) {
                 engine.input(&input, &mut events);
             }
-            self.queue(Queued::Followed(Arc::clone(bytes), (start as u32, (start + length) as u32)));
+            self.output.queue(Queued::Followed(Arc::clone(bytes), (start as u32, (start + length) as u32)));
             let published = self.publish(&events);
             events.clear();
             self.events = events;
             published?;
-            if self.unapplied.len() >= TOGETHER {
-                self.apply();
-            }
+            self.apply_many();
             start += length;
         }
         self.apply();
         // The primary sends these requests.
         while engine.take_request().is_some() {}
-        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+        self.output.wake_journal();
         Ok(())
     }
 
@@ -413,13 +482,11 @@ impl<W: World> Ingest<W> {
             }
             let payload = Bytes::Owned(payload.to_vec());
             self.input(engine, Input::Packet { channel, line, received, payload })?;
-            if self.unapplied.len() >= TOGETHER {
-                self.apply();
-            }
+            self.apply_many();
             Ok::<(), PlantFailure>(())
         })?;
         self.apply();
-        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+        self.output.wake_journal();
         Ok(fed)
     }
 
@@ -447,11 +514,7 @@ impl<W: World> Ingest<W> {
                 }
             }
             if taken == 0 {
-                match (&mut self.market, &mut self.warm) {
-                    (Some(market), _) => market.warm_up(),
-                    (None, Some(warmer)) => warmer.turn(),
-                    (None, None) => {}
-                }
+                self.books.warm_up();
                 self.rest(&engine, quiet_since);
                 if stop.load(Ordering::Acquire) {
                     self.report_status(&engine);
@@ -461,34 +524,31 @@ impl<W: World> Ingest<W> {
         }
     }
 
-    /// Sends the state to the journal's thread if a checkpoint is due and none is in progress. After the journal has lost inputs a
-    /// checkpoint is also needed, because the journal's readers continue from the state after the loss.
+    /// Sends the state to the journal's thread if a checkpoint is due and none is in progress.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
-        let is_due = self.checkpoint_every.is_some_and(|every| W::since(self.checkpoint_taken) >= every);
-        let (losses, unbridged) = self.coordinator.losses();
-        let is_needed =
-            unbridged > 0 && (losses > self.losses_seen || W::since(self.checkpoint_taken) >= AGAIN_AFTER);
-        let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
-        let Some(under_way) = self.coordinator.begin() else { return };
+        let (is_due, losses) = self.checkpoints.is_due::<W>();
+        let (true, Some(journal)) = (is_due, &mut self.output.journal) else { return };
+        let Some(under_way) = self.checkpoints.coordinator.begin() else { return };
         let (began, began_at) = (W::instant(), W::time_of_day());
-        self.losses_seen = losses;
-        self.checkpoint_taken = began;
+        (self.checkpoints.losses_seen, self.checkpoints.taken) = (losses, began);
         if journal.free_slots() == 0 {
             // The queue must drain first; the next checkpoint is due soon.
             self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.skipped += 1;
             return;
         }
-        let has_books = self.market.is_some();
-        let market =
-            self.market.as_ref().map(|books| books.market.image_in(self.coordinator.earlier_image()));
+        let coordinator = &self.checkpoints.coordinator;
+        let market = match &self.books {
+            Books::Here(own) => Some(own.stage.market.image_in(coordinator.earlier_image())),
+            Books::Elsewhere { .. } => None,
+        };
         let taken = Taken::new(engine, market, under_way, began_at, W::time_of_day());
         let pause = nanos(W::since(began));
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
-        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
-        if !has_books && pushed == Ok(true) {
+        self.output.wake_journal();
+        if !self.books.are_here() && pushed == Ok(true) {
             // Everything up to this event is published, and nothing after it.
-            self.coordinator.request_books(engine.counters().events);
+            coordinator.request_books(engine.counters().events);
         }
         let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
         match pushed {
@@ -519,7 +579,7 @@ impl<W: World> Ingest<W> {
                     Duration::from_nanos(deadline.since(W::time_of_day())).min(QUIET)
                 });
                 // Snapshots, and answers to requests over TCP, do not arrive on the sockets polled here.
-                let by_tcp = self.requests.as_ref().is_some_and(Outbox::brings_answers);
+                let by_tcp = self.recovery.brings_answers();
                 let awaits = |channel: &LiveChannel| {
                     channel.is_awaiting_snapshot() || by_tcp && channel.arbiter().is_recovering()
                 };
@@ -566,24 +626,23 @@ impl<W: World> Ingest<W> {
         for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
             if line == Line::Recovery {
                 let (start, end) = (payload.0 as usize, payload.1 as usize);
-                if self.discards(engine, channel, packet.bytes().get(start..end).unwrap_or_default()) {
+                if self.recovery.discards(engine, channel, packet.bytes().get(start..end).unwrap_or_default())
+                {
                     continue;
                 }
             }
             let payload = Bytes::Received(packet, payload);
             self.input(engine, Input::Packet { channel, line, received, payload })?;
-            if !self.unapplied.is_empty() && planted!("checkpoint-within-a-packet") {
+            if self.books.unapplied() > 0 && planted!("checkpoint-within-a-packet") {
                 self.keep_state(engine);
             }
-            if self.unapplied.len() >= TOGETHER {
-                self.apply();
-            }
+            self.apply_many();
         }
         self.arrived = arrived;
         taken += self.take_pieces(engine)?;
-        while let Some((channel, payload)) = self.requests.as_ref().and_then(Outbox::take_answer) {
+        while let Some((channel, payload)) = self.recovery.take_answer() {
             taken += 1;
-            if self.discards(engine, channel, &payload) {
+            if self.recovery.discards(engine, channel, &payload) {
                 continue;
             }
             let (line, received) = (Line::Recovery, W::time_of_day());
@@ -591,7 +650,7 @@ impl<W: World> Ingest<W> {
             self.input(engine, Input::Packet { channel, line, received, payload })?;
         }
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
-            while let Ok(answer) = self.answers.try_recv() {
+            while let Some(answer) = self.recovery.take_snapshot() {
                 self.input(engine, answer)?;
                 taken += 1;
             }
@@ -612,20 +671,9 @@ impl<W: World> Ingest<W> {
         }
         if taken > 0 {
             // Inputs without events wake no consumer of the ring, so wake the journal here.
-            self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+            self.output.wake_journal();
         }
         Ok(taken)
-    }
-
-    /// Returns whether an answer to a request contains no missing message and is to be discarded, so that a server that lies or
-    /// repeats itself cannot fill the journal.
-    #[cold]
-    fn discards(&mut self, engine: &Engine, channel: u16, payload: &[u8]) -> bool {
-        let usefulness = engine.feed().usefulness_of_answer(channel, payload);
-        if let Some(counters) = self.discarded_answers.get_mut(usize::from(channel)) {
-            counters.count_discarded(usefulness);
-        }
-        usefulness != Usefulness::Needed
     }
 
     /// Checks whether the clock was set. Returns the number of inputs.
@@ -684,17 +732,18 @@ impl<W: World> Ingest<W> {
         }
         let received = input.time();
         // Must precede publishing the input's events: see `JournalThread::run`.
-        self.queue(Queued::Input(input));
+        self.output.queue(Queued::Input(input));
         let published = self.publish(&events);
         let messages = events.iter().filter(|event| is_message(event)).count() as u64;
         if let (Some(way), Some(tracer)) = (followed, &mut self.tracer) {
-            tracer.published(way, W::time_of_day(), &events, messages, self.market.is_some());
+            tracer.published(way, W::time_of_day(), &events, messages, self.books.are_here());
         }
         if !events.is_empty() {
-            if self.market.is_some() {
-                self.unrecorded.push((received, messages));
-            } else {
-                self.delays.record(W::time_of_day().since(received), messages);
+            match &mut self.books {
+                Books::Here(own) => own.unrecorded.push((received, messages)),
+                Books::Elsewhere { .. } => {
+                    self.delays.record(W::time_of_day().since(received), messages);
+                }
             }
         }
         events.clear();
@@ -702,18 +751,11 @@ impl<W: World> Ingest<W> {
         published
     }
 
-    /// Queues an item for the journal, if there is one. Waits while the queue is full.
+    /// Applies published events to the books once there are several.
     #[inline]
-    fn queue(&mut self, item: Queued) {
-        let Some(journal) = &mut self.journal else { return };
-        if let Err(full) = journal.try_push(item) {
-            self.stalls += 1;
-            // The journal's thread may be asleep: it is otherwise woken by events, or at the end of the turn.
-            self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
-            // The queue is closed only if the journal's thread has failed, and that thread reports why.
-            if journal.push(full.into_inner()).is_err() {
-                self.journal = None;
-            }
+    fn apply_many(&mut self) {
+        if self.books.unapplied() >= TOGETHER {
+            self.apply();
         }
     }
 
@@ -723,15 +765,14 @@ impl<W: World> Ingest<W> {
     /// the memory for later events is being fetched while the books work on earlier ones.
     #[inline]
     fn apply(&mut self) {
-        if let Some(market) = &mut self.market
-            && !self.unapplied.is_empty()
-        {
-            market.market.apply(&self.unapplied);
-            self.unapplied.clear();
+        let Books::Here(own) = &mut self.books else { return };
+        if !own.unapplied.is_empty() {
+            own.stage.market.apply(&own.unapplied);
+            own.unapplied.clear();
         }
-        if !self.unrecorded.is_empty() {
+        if !own.unrecorded.is_empty() {
             let now = W::time_of_day();
-            for (received, messages) in self.unrecorded.drain(..) {
+            for (received, messages) in own.unrecorded.drain(..) {
                 self.delays.record(now.since(received), messages);
             }
             if let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.is_following()) {
@@ -743,15 +784,10 @@ impl<W: World> Ingest<W> {
     /// Publishes events to the ring. If ingest has the books, [`Ingest::apply`] must apply the events afterwards.
     #[inline]
     fn publish(&mut self, events: &[Event]) -> Result<(), PlantFailure> {
-        for piece in events.chunks(self.producer.capacity() / 8) {
-            if self.producer.capacity() - self.producer.fill() < piece.len() {
-                self.stalls += 1;
-            }
-            self.producer
-                .publish_batch(piece.len(), |at, slot| *slot = piece[at])
-                .map_err(PlantFailure::Ring)?;
-            if self.market.is_some() {
-                self.unapplied.extend_from_slice(piece);
+        for piece in events.chunks(self.output.ring.capacity() / 8) {
+            self.output.publish(piece)?;
+            if let Books::Here(own) = &mut self.books {
+                own.unapplied.extend_from_slice(piece);
             }
         }
         Ok(())
@@ -769,24 +805,7 @@ impl<W: World> Ingest<W> {
                 }
             }
         }
-        match request {
-            Request::Retransmission { channel, request } => {
-                let by_tcp = self.requests.as_ref().filter(|requests| requests.serves(channel));
-                let is_sent = match by_tcp {
-                    Some(requests) => requests.send(channel, request),
-                    None => {
-                        let server = self.servers.get(usize::from(channel)).copied().flatten();
-                        let line = server.and_then(|(line, to)| Some((self.receivers.lines.get(line)?, to)));
-                        line.is_some_and(|(line, to)| line.receiver.send_to(&request.encode(), to).is_ok())
-                    }
-                };
-                self.unsent_requests += u64::from(!is_sent);
-            }
-            Request::Snapshot { channel, session, attempt } => {
-                // If the snapshot thread has ended, no answer comes and the attempt times out.
-                let _nobody = self.wanted.send(Wanted { channel, session, attempt });
-            }
-        }
+        self.recovery.send(&self.receivers.lines, request);
     }
 
     /// Publishes the status.
@@ -796,8 +815,8 @@ impl<W: World> Ingest<W> {
         if W::since(self.delays.since) >= Duration::from_secs(1) {
             self.delays.end_of_second(now, W::instant());
         }
-        let fill = self.producer.fill();
-        self.ring_highest = self.ring_highest.max(fill);
+        let fill = self.output.ring.fill();
+        self.output.ring_highest = self.output.ring_highest.max(fill);
         let of_relay = self.relay.as_ref().map(|relay| {
             let status = relay.status();
             (relay.channel(engine, &status), status)
@@ -809,20 +828,7 @@ impl<W: World> Ingest<W> {
             .enumerate()
             .map(|(at, channel)| {
                 let lines = self.receivers.lines.iter_mut().filter(|line| usize::from(line.channel) == at);
-                let requester = self.requests.as_ref().and_then(|requests| requests.status(at));
-                let ignored = self.snapshot_packets_ignored.get(at);
-                let ignored = ignored.map_or(0, |ignored| ignored.load(Ordering::Relaxed));
-                let mut status = ChannelStatus {
-                    snapshot_packets_ignored: ignored,
-                    ..channel_status(channel, lines, requester)
-                };
-                let answering = self.requests.as_ref().and_then(|requests| requests.answering(at));
-                status.lines.extend(answering.map(|server| line_status(channel, Line::Recovery, server)));
-                let answers = status.lines.iter_mut().find(|line| line.line == Line::Recovery);
-                if let (Some(line), Some(discarded)) = (answers, self.discarded_answers.get(at)) {
-                    line.counters.add_discarded(discarded);
-                }
-                status
+                self.recovery.channel_status(at, channel, lines)
             })
             .collect();
         let (of_relay, relay) = of_relay.unzip();
@@ -843,64 +849,16 @@ impl<W: World> Ingest<W> {
         status.problems = feed.problems().total + feed.unreadable_symbols();
         status.interface = interface;
         status.ring_fill = fill;
-        status.ring_highest = self.ring_highest;
-        status.stalls = self.stalls;
+        status.ring_highest = self.output.ring_highest;
+        status.stalls = self.output.stalls;
         status.delays.clone_from(&self.delays.points);
         status.delay = self.delays.of_all();
         status.delay_buckets = self.delays.buckets;
-        if let Some(market) = &mut self.market {
-            market.report(&mut status);
+        if let Books::Here(own) = &mut self.books {
+            own.stage.report(&mut status);
             drop(status);
-            market.show();
-            market.look_after_shared_memory(false, now);
+            own.stage.show();
+            own.stage.look_after_shared_memory(false, now);
         }
-    }
-}
-
-/// Returns the status of a line, or of the answers to requests, without the socket's counters, which answers over TCP do not have.
-fn line_status(channel: &LiveChannel, line: Line, address: SocketAddr) -> LineStatus {
-    let arbiter = channel.arbiter();
-    LineStatus {
-        line,
-        address,
-        counters: arbiter.lines()[usize::from(line as u8).min(2)],
-        is_silent: arbiter.is_line_silent(line),
-        kernel_drops: 0,
-        too_long: 0,
-        buffer_bytes: 0,
-        wanted_bytes: 0,
-    }
-}
-
-fn channel_status<'l, W: World>(
-    channel: &LiveChannel,
-    lines: impl Iterator<Item = &'l mut LineReceiver<W>>,
-    requester: Option<RequesterStatus>,
-) -> ChannelStatus {
-    let arbiter = channel.arbiter();
-    ChannelStatus {
-        name: channel.options().name.clone(),
-        publisher: channel.options().publisher,
-        session: arbiter.session().map(|session| session.to_string()).unwrap_or_default(),
-        next: arbiter.next(),
-        counters: *arbiter.counters(),
-        last_recovery: arbiter.last_recovery().copied(),
-        requester,
-        snapshots: *channel.snapshots(),
-        snapshot_packets_ignored: 0,
-        lines: lines
-            .map(|line| LineStatus {
-                kernel_drops: line.kernel_drops(),
-                too_long: line.too_long,
-                buffer_bytes: line.buffer_bytes,
-                wanted_bytes: line.wanted_bytes,
-                ..line_status(channel, line.line, line.address)
-            })
-            .collect(),
-        is_recovering: arbiter.is_recovering(),
-        recovering_since: arbiter.recovering_since(),
-        is_joining: arbiter.is_joining(),
-        is_silent: arbiter.is_silent(),
-        is_stale: channel.is_stale(),
     }
 }
