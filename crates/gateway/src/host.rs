@@ -13,7 +13,9 @@
 //! [`HostSettings::disk_patience`] the gateway ends. Another thread creates the journal's next segment and syncs the journal by
 //! interval.
 
-use std::collections::BTreeMap;
+mod sockets;
+mod store;
+
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use mio::{Interest, Token};
-use tapeworks_journal::{Finished, IoTask, JournalError};
+use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
@@ -37,6 +39,9 @@ use tapeworks_session::fix::End;
 use tapeworks_wire::fix::{Framing, next_message};
 use thiserror::Error;
 
+use sockets::{Accepting, Connection, LISTENER, Peer, READ_BYTES, Sockets, WAKER};
+use store::{DiskThread, Store};
+
 use crate::attempts::Attempts;
 use crate::clock::{Clock, Now};
 use crate::core::{Core, Notice, histogram, percentiles};
@@ -45,9 +50,6 @@ use crate::restore::RestoreError;
 use crate::status::{Orders, Percentiles, Status};
 use crate::traces::Tracer;
 use crate::venue::VenueSession;
-
-/// Bytes per read of a connection.
-const READ_BYTES: usize = 16 << 10;
 
 /// Bytes of entries after which a turn is written: it should fit into one record.
 const TURN_BYTES: usize = 256 << 10;
@@ -83,10 +85,6 @@ const MOST_ACCEPTED: usize = 64;
 
 /// Longest time that the sessions may take to log out when the gateway stops.
 const LOG_OUT: Duration = Duration::from_secs(2);
-
-const WAKER: Token = Token(0);
-const LISTENER: Token = Token(1);
-const FIRST_CONNECTION: usize = 2;
 
 /// How the thread waits for bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,35 +277,26 @@ impl<W: World> Gateway<W> {
             }
         }
         let host = Host {
-            of_clients: vec![None; core.clients.len()],
-            of_venue: vec![None; S::CHANNELS],
+            sockets: Sockets::new(poll, listener, core.clients.len(), S::CHANNELS),
             core,
-            ledger,
+            store: Store { ledger, disk, gone: None },
             clock,
-            poll,
-            listener,
-            connections: BTreeMap::new(),
-            next_connection: FIRST_CONNECTION,
-            again: Vec::new(),
-            held: Vec::new(),
-            ahead_since: None,
-            next_client: FIRST_CONNECTION,
-            accepts_again: false,
-            accept_failed: false,
-            buffer: vec![0; READ_BYTES],
+            ahead: Ahead::default(),
+            next_client: 0,
             writing: Vec::new(),
-            commands: received,
-            halted: Vec::new(),
+            control: Control { commands: received, halted: Vec::new() },
             status: Arc::clone(&status),
-            refused_connections: 0,
-            refusals: Refusals::new("FIX client", on_refusal),
-            attempts: Attempts::default(),
+            refused: Refused {
+                count: 0,
+                reports: Refusals::new("FIX client", on_refusal),
+                attempts: Attempts::default(),
+            },
             on_notice,
-            disk,
-            gone: None,
-            turn: histogram(),
-            turns: Percentiles::default(),
-            turns_of: W::instant(),
+            turns: Turns {
+                durations_ns: histogram(),
+                percentiles: Percentiles::default(),
+                updated: W::instant(),
+            },
             ticked: W::instant(),
             warmed: W::instant(),
             settings,
@@ -367,62 +356,6 @@ impl<W: World> Drop for Gateway<W> {
     }
 }
 
-/// Performs the disk's slow work.
-struct DiskThread<W: World> {
-    tasks: Option<W::Sender<IoTask<W>>>,
-    finished: W::Receiver<Finished<W>>,
-    thread: Option<W::Handle<()>>,
-}
-
-impl<W: World> DiskThread<W> {
-    fn start(waker: Arc<W::Waker>) -> io::Result<Self> {
-        let (tasks, received) = W::channel::<IoTask<W>>();
-        let (done, finished) = W::channel();
-        let thread = W::spawn("gateway-disk", move || {
-            while let Ok(task) = received.recv() {
-                if done.send(task.run()).is_err() {
-                    return;
-                }
-                let _woken = waker.wake();
-            }
-        })?;
-        Ok(Self { tasks: Some(tasks), finished, thread: Some(thread) })
-    }
-}
-
-impl<W: World> Drop for DiskThread<W> {
-    fn drop(&mut self) {
-        self.tasks = None;
-        if let Some(thread) = self.thread.take() {
-            let _ended = thread.join();
-        }
-    }
-}
-
-/// The owner of a connection.
-#[derive(Debug)]
-enum Peer {
-    /// The first message is incomplete, so the client is not known.
-    Unknown {
-        bytes: Vec<u8>,
-        since: Instant,
-    },
-    Client(usize),
-    Venue {
-        channel: usize,
-        /// When the connection attempt began; `None` once connected.
-        opened: Option<Instant>,
-    },
-    /// The connection is over; its last bytes are being sent.
-    Nobody,
-}
-
-struct Connection<W: World> {
-    pump: Pump<W>,
-    peer: Peer,
-    address: SocketAddr,
-}
-
 /// A kill switch was set, but the change is not in the store yet.
 struct Halted<W: World> {
     done: W::Sender<Result<(), NotObeyed>>,
@@ -430,46 +363,81 @@ struct Halted<W: World> {
     sample: Option<Box<Sample>>,
 }
 
-struct Host<S: VenueSession, W: World> {
-    settings: HostSettings,
-    core: Core<S, W>,
-    ledger: Ledger<W>,
-    clock: Clock<W>,
-    poll: W::Poll,
-    listener: W::Listener,
-    connections: BTreeMap<usize, Connection<W>>,
-    next_connection: usize,
-    /// The connection of each client and of each channel of the venue.
-    of_clients: Vec<Option<usize>>,
-    of_venue: Vec<Option<usize>>,
-    /// Connections with work that the poll does not report again.
-    again: Vec<usize>,
-    /// Clients to read after the venue has caught up.
-    held: Vec<usize>,
-    /// Since when the gateway has been ahead of the venue.
-    ahead_since: Option<Instant>,
-    /// Connections from this number on are read first.
-    next_client: usize,
-    accepts_again: bool,
-    accept_failed: bool,
-    buffer: Vec<u8>,
-    /// Connections that may have output in this turn.
-    writing: Vec<usize>,
+/// Commands from other threads.
+struct Control<W: World> {
     commands: W::Receiver<Command<W>>,
     /// Halts to answer after the store has them.
     halted: Vec<Halted<W>>,
-    status: Arc<Mutex<Status>>,
-    refused_connections: u64,
-    refusals: Refusals,
+}
+
+/// Clients that are not read because the gateway is ahead of the venue.
+#[derive(Default)]
+struct Ahead {
+    /// Since when the gateway has been ahead of the venue.
+    since: Option<Instant>,
+    /// Clients to read after the venue has caught up.
+    held: Vec<usize>,
+}
+
+impl Ahead {
+    /// Returns whether clients are not read at present.
+    fn holds_clients<W: World>(&mut self, is_ahead: bool) -> bool {
+        if !is_ahead {
+            self.since = None;
+            return false;
+        }
+        W::since(*self.since.get_or_insert_with(W::instant)) < LONGEST_HOLD
+    }
+}
+
+/// Connections that were refused, and who may not try again yet.
+struct Refused {
+    count: u64,
+    reports: Refusals,
     attempts: Attempts,
+}
+
+impl Refused {
+    /// Counts a refused connection and reports it, at a bounded rate.
+    fn count(&mut self, address: SocketAddr, why: &dyn std::fmt::Display, now_ns: u64) {
+        self.count += 1;
+        self.reports.refused(address, why, now_ns);
+    }
+}
+
+/// How long turns take.
+struct Turns {
+    durations_ns: Histogram<u64>,
+    /// Percentiles of `durations_ns`, as of the last full second.
+    percentiles: Percentiles,
+    updated: Instant,
+}
+
+impl Turns {
+    /// Updates the percentiles once a second.
+    fn update<W: World>(&mut self) {
+        if W::since(self.updated) >= SECOND {
+            (self.percentiles, self.updated) = (percentiles(&self.durations_ns), W::instant());
+        }
+    }
+}
+
+struct Host<S: VenueSession, W: World> {
+    settings: HostSettings,
+    core: Core<S, W>,
+    store: Store<W>,
+    clock: Clock<W>,
+    sockets: Sockets<W>,
+    ahead: Ahead,
+    /// Connections from this number on are read first.
+    next_client: usize,
+    /// Connections that may have output in this turn.
+    writing: Vec<usize>,
+    control: Control<W>,
+    status: Arc<Mutex<Status>>,
+    refused: Refused,
     on_notice: OnNotice,
-    disk: DiskThread<W>,
-    /// Why the store is unusable, if its files were removed.
-    gone: Option<String>,
-    turn: Histogram<u64>,
-    /// Percentiles of `turn`, as of the last full second.
-    turns: Percentiles,
-    turns_of: Instant,
+    turns: Turns,
     ticked: Instant,
     /// When the order path was last used, by a turn or by warming.
     warmed: Instant,
@@ -583,7 +551,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         let now = self.clock.now();
         self.core.log_out(now);
         let until = W::instant();
-        while W::since(until) < LOG_OUT && self.has_sessions() {
+        while W::since(until) < LOG_OUT && self.sockets.has_sessions() {
             self.turn(&mut reported, stop)?;
         }
         self.commit(stop)?;
@@ -591,41 +559,36 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(tracer) = self.core.tracer() {
             tracer.give_up(now, true);
         }
-        self.ledger.end().map_err(StartError::Store)
-    }
-
-    fn has_sessions(&self) -> bool {
-        self.connections
-            .values()
-            .any(|connection| matches!(connection.peer, Peer::Client(_) | Peer::Venue { .. }))
+        self.store.ledger.end().map_err(StartError::Store)
     }
 
     /// Runs one turn: waits, reads, writes the journal, sends.
     fn turn(&mut self, reported: &mut Vec<Ready>, stop: &AtomicBool) -> Result<(), StartError> {
-        let is_released = !self.held.is_empty() && !self.holds_clients();
-        let has_work = !self.again.is_empty() || is_released || self.accepts_again;
+        let is_released = !self.ahead.held.is_empty() && !self.holds_clients();
+        let has_work =
+            !self.sockets.again.is_empty() || is_released || self.sockets.accepting == Accepting::InNextTurn;
         let longest = match self.settings.wait {
             _ if has_work => Duration::ZERO,
             Wait::Spin => Duration::ZERO,
             Wait::Sleep => TICK.saturating_sub(W::since(self.ticked)),
         };
         let longest = if self.settings.warms { longest.min(WARM) } else { longest };
-        self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
+        self.sockets.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
         let now = self.clock.now();
         if let Some(tracer) = self.core.tracer() {
             tracer.turn_begins(now);
         }
-        let mut ready = std::mem::take(&mut self.again);
+        let mut ready = std::mem::take(&mut self.sockets.again);
         if is_released {
-            ready.append(&mut self.held);
+            ready.append(&mut self.ahead.held);
         }
         let is_idle = ready.is_empty() && reported.is_empty();
         for one in reported.iter() {
             match one.token {
                 WAKER => self.obey(now),
-                LISTENER => self.accepts_again = true,
+                LISTENER => self.sockets.accepting = Accepting::InNextTurn,
                 Token(number) => {
-                    if let Some(connection) = self.connections.get_mut(&number) {
+                    if let Some(connection) = self.sockets.connections.get_mut(&number) {
                         connection.pump.note(*one);
                         ready.push(number);
                     }
@@ -634,7 +597,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
         ready.sort_unstable();
         ready.dedup();
-        if std::mem::take(&mut self.accepts_again) {
+        if self.sockets.accepting == Accepting::InNextTurn {
             self.accept();
         }
         self.read_all(&ready, now, stop)?;
@@ -642,20 +605,20 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.tick(stop)?;
         }
         self.send(&ready, now, stop)?;
-        if !self.halted.is_empty() {
+        if !self.control.halted.is_empty() {
             self.answer_halts(now);
         }
         ready.clear();
         // Reuses the memory.
-        if self.again.is_empty() {
-            self.again = ready;
+        if self.sockets.again.is_empty() {
+            self.sockets.again = ready;
         }
         if self.settings.warms {
             self.warm(is_idle, now);
         }
         if !is_idle {
             let passed = self.clock.now().steady_ns.saturating_sub(now.steady_ns);
-            self.turn.saturating_record(passed);
+            self.turns.durations_ns.saturating_record(passed);
         }
         Ok(())
     }
@@ -673,11 +636,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     /// Returns whether clients are not read at present, because the gateway is ahead of the venue.
     fn holds_clients(&mut self) -> bool {
-        if !self.core.is_ahead() {
-            self.ahead_since = None;
-            return false;
-        }
-        W::since(*self.ahead_since.get_or_insert_with(W::instant)) < LONGEST_HOLD
+        self.ahead.holds_clients::<W>(self.core.is_ahead())
     }
 
     /// Reads from the connections that are ready: first everything that the venue has sent, then from clients up to the limit of
@@ -685,7 +644,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
     fn read_all(&mut self, ready: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
         let mut has_news = false;
         for channel in 0..S::CHANNELS {
-            let Some(number) = self.of_venue.get(channel).copied().flatten() else { continue };
+            let Some(number) = self.sockets.of_venue.get(channel).copied().flatten() else { continue };
             let (mut left, mut read) = (VENUE_BYTES, READ_BYTES);
             while ready.binary_search(&number).is_ok() && read == READ_BYTES && left > 0 {
                 read = self.read_one(number, now, stop)?;
@@ -693,7 +652,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 has_news |= read > 0;
             }
         }
-        if has_news && self.of_venue.iter().any(Option::is_none) {
+        if has_news && self.sockets.of_venue.iter().any(Option::is_none) {
             // A session that has logged on may want its next connection, which need not wait for a tick.
             self.connect_venue();
         }
@@ -704,7 +663,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 self.next_client = *number;
                 break;
             }
-            let is_read = match self.connections.get(number).map(|connection| &connection.peer) {
+            let is_read = match self.sockets.connections.get(number).map(|connection| &connection.peer) {
                 Some(Peer::Client(_)) => !self.holds_clients(),
                 Some(Peer::Unknown { .. }) => true,
                 Some(Peer::Venue { .. } | Peer::Nobody) | None => false,
@@ -733,9 +692,13 @@ impl<S: VenueSession, W: World> Host<S, W> {
             if round == 0 {
                 numbers.extend_from_slice(ready);
             }
-            numbers
-                .extend(self.core.touched().iter().filter_map(|index| self.of_clients.get(*index).copied()?));
-            numbers.extend(self.of_venue.iter().filter_map(|number| *number));
+            numbers.extend(
+                self.core
+                    .touched()
+                    .iter()
+                    .filter_map(|index| self.sockets.of_clients.get(*index).copied()?),
+            );
+            numbers.extend(self.sockets.of_venue.iter().filter_map(|number| *number));
             numbers.sort_unstable();
             numbers.dedup();
             self.commit(stop)?;
@@ -764,7 +727,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         let (began, mut is_refused) = (self.clock.now(), false);
         loop {
             let now = self.clock.now();
-            match self.core.commit(&mut self.ledger, now.utc_ns) {
+            match self.core.commit(&mut self.store.ledger, now.utc_ns) {
                 Ok(()) => {
                     if let Some(tracer) = self.core.tracer().filter(|tracer| tracer.has_to_stamp()) {
                         tracer.stored(began.steady_ns);
@@ -809,12 +772,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
     }
 
     fn finish_tasks(&mut self) {
-        while let Ok(finished) = self.disk.finished.try_recv() {
-            if let Err(error) = self.ledger.finish(finished) {
-                let text = format!("the store is not synced: {error}");
-                self.notify(Notice { is_alert: true, text });
-            }
-        }
+        self.store.finish_tasks(|error| {
+            (self.on_notice)(Notice { is_alert: true, text: format!("the store is not synced: {error}") });
+        });
     }
 
     /// Performs the periodic work.
@@ -837,31 +797,26 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.commit(stop)?;
         self.connect_venue();
         // A tick may end sessions that timed out, and send heartbeats.
-        let numbers: Vec<usize> = self.connections.keys().copied().collect();
+        let numbers: Vec<usize> = self.sockets.connections.keys().copied().collect();
         self.write_all(&numbers, now, stop)?;
         // The poll does not report again a listener that failed for want of descriptors.
-        self.accepts_again |= std::mem::take(&mut self.accept_failed);
-        for number in self.silent() {
+        if self.sockets.accepting == Accepting::AtNextTick {
+            self.sockets.accepting = Accepting::InNextTurn;
+        }
+        for number in self.sockets.silent(self.settings.first_message) {
             self.refuse(number, "no first message in time");
         }
-        for (number, channel, address) in self.unconnected() {
-            self.close(number);
+        for (number, channel, address) in self.sockets.unconnected(self.settings.venue_connect) {
+            self.sockets.close(number);
             self.venue_refused(channel, address, &ErrorKind::TimedOut.into(), now);
         }
         self.finish_tasks();
-        if let Some(task) = self.ledger.task(now.steady_ns)
-            && let Some(tasks) = &self.disk.tasks
-        {
-            // Without the thread, the journal does the work itself when it must.
-            let _given = tasks.send(task);
-        }
+        self.store.begin_task(now.steady_ns);
         for notice in self.core.take_notices() {
             self.notify(notice);
         }
         // A tick with much to do delays orders.
-        if W::since(self.turns_of) >= SECOND {
-            (self.turns, self.turns_of) = (percentiles(&self.turn), W::instant());
-        }
+        self.turns.update::<W>();
         self.publish_status(now);
         Ok(())
     }
@@ -869,10 +824,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
     /// Checks that the store's files are still in place. Writes to a removed store succeed, but the next start would find nothing,
     /// and would not know the working orders. The kill switch therefore stops new orders.
     fn look_after_store(&mut self, now: Now) {
-        if self.gone.is_some() {
+        if self.store.gone.is_some() {
             return;
         }
-        let Err(error) = self.ledger.look_after_files() else { return };
+        let Err(error) = self.store.ledger.look_after_files() else { return };
         let why = format!(
             "the store is gone: {error}. No orders pass until the gateway is started again, and it will not know of those that work"
         );
@@ -880,48 +835,26 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.core.set_halted(true, now);
         }
         self.notify(Notice { is_alert: true, text: why.clone() });
-        self.gone = Some(why);
+        self.store.gone = Some(why);
     }
 
     fn publish_status(&self, now: Now) {
         let store_error = self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error.take();
         let status = Status {
-            store_error: self.gone.clone().or(store_error),
-            refused_connections: self.refused_connections,
-            store_bytes: self.ledger.written_bytes(),
-            turn: self.turns,
+            store_error: self.store.gone.clone().or(store_error),
+            refused_connections: self.refused.count,
+            store_bytes: self.store.ledger.written_bytes(),
+            turn: self.turns.percentiles,
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
-    }
-
-    /// Returns connection attempts to the venue that timed out. The kernel itself would keep trying for minutes.
-    fn unconnected(&self) -> Vec<(usize, usize, SocketAddr)> {
-        let late = |(number, connection): (&usize, &Connection<W>)| match &connection.peer {
-            Peer::Venue { channel, opened: Some(opened) }
-                if W::since(*opened) >= self.settings.venue_connect =>
-            {
-                Some((*number, *channel, connection.address))
-            }
-            _ => None,
-        };
-        self.connections.iter().filter_map(late).collect()
-    }
-
-    /// Returns connections that did not send a first message in time.
-    fn silent(&self) -> Vec<usize> {
-        let is_silent = |connection: &Connection<W>| match &connection.peer {
-            Peer::Unknown { since, .. } => W::since(*since) >= self.settings.first_message,
-            _ => false,
-        };
-        self.connections.iter().filter(|(_, one)| is_silent(one)).map(|(number, _)| *number).collect()
     }
 
     /// Answers the halts, after the store has them and the status shows them.
     #[cold]
     fn answer_halts(&mut self, now: Now) {
         self.publish_status(now);
-        for Halted { done, obeyed, sample } in self.halted.drain(..) {
+        for Halted { done, obeyed, sample } in self.control.halted.drain(..) {
             if let (Some(mut sample), Some(operations)) =
                 (sample, self.core.tracer().and_then(|one| one.operations()))
             {
@@ -935,10 +868,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     fn obey(&mut self, now: Now) {
         self.finish_tasks();
-        while let Ok(command) = self.commands.try_recv() {
+        while let Ok(command) = self.control.commands.try_recv() {
             match command {
                 Command::Halt { client, is_halted, cancels, done } => {
-                    let obeyed = match (&client, &self.gone) {
+                    let obeyed = match (&client, &self.store.gone) {
                         (Some(name), _) => match self.core.set_client_halted(name, is_halted, now) {
                             true => Ok(()),
                             false => Err(NotObeyed::NoClient(name.clone())),
@@ -965,7 +898,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                         sample.failed = obeyed.is_err().then_some("it was not obeyed");
                         Box::new(sample)
                     });
-                    self.halted.push(Halted { done, obeyed, sample });
+                    self.control.halted.push(Halted { done, obeyed, sample });
                 }
                 Command::Orders { all, most, done } => {
                     let _given = done.send(self.core.orders(all, most));
@@ -978,52 +911,46 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     fn accept(&mut self) {
         for _ in 0..MOST_ACCEPTED {
-            match self.listener.accept() {
+            match self.sockets.listener.accept() {
                 Ok((stream, address)) => self.accepted(stream, address),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Without descriptors, the next connection to close makes room. The tick tries again.
-                    self.accepts_again = false;
-                    if error.kind() != ErrorKind::WouldBlock {
-                        self.refused_connections += 1;
-                        self.accept_failed = true;
-                    }
+                    self.sockets.accepting = if error.kind() == ErrorKind::WouldBlock {
+                        Accepting::WhenReported
+                    } else {
+                        // Without descriptors, the next connection to close makes room. The tick tries again.
+                        self.refused.count += 1;
+                        Accepting::AtNextTick
+                    };
                     return;
                 }
             }
         }
-        self.accepts_again = true;
+        self.sockets.accepting = Accepting::InNextTurn;
     }
 
     fn accepted(&mut self, mut stream: W::Stream, address: SocketAddr) {
-        let number = self.next_connection;
-        let is_full = self.connections.len() >= self.settings.most_connections && !self.drop_a_stranger();
-        let both = Interest::READABLE | Interest::WRITABLE;
-        if is_full || stream.register(&self.poll, Token(number), both).is_err() {
-            self.refused_connections += 1;
+        let is_full =
+            self.sockets.connections.len() >= self.settings.most_connections && !self.drop_a_stranger();
+        if is_full || self.sockets.register(&mut stream).is_err() {
             let now_ns = self.clock.now().steady_ns;
-            return self.refusals.refused(address, &"there are too many connections", now_ns);
+            return self.refused.count(address, &"there are too many connections", now_ns);
         }
         // Small messages are sent without delay. Where that cannot be set, they go out later.
         let _is_set = stream.set_nodelay(true);
         let transport = match self.settings.acceptor.accept(stream, &[]) {
             Ok(transport) => transport,
             Err(error) => {
-                self.refused_connections += 1;
-                return self.refusals.refused(address, &error, self.clock.now().steady_ns);
+                return self.refused.count(address, &error, self.clock.now().steady_ns);
             }
         };
-        self.next_connection += 1;
         let peer = Peer::Unknown { bytes: Vec::new(), since: W::instant() };
-        self.connections.insert(number, Connection { pump: Pump::over(transport), peer, address });
-        self.again.push(number);
+        self.sockets.insert(Connection { pump: Pump::over(transport), peer, address });
     }
 
     /// Closes the oldest connection that belongs to no client. Returns whether there was one.
     fn drop_a_stranger(&mut self) -> bool {
-        let is_stranger =
-            |connection: &Connection<W>| matches!(connection.peer, Peer::Unknown { .. } | Peer::Nobody);
-        let oldest = self.connections.iter().find(|(_, one)| is_stranger(one)).map(|(number, _)| *number);
+        let oldest = self.sockets.oldest_stranger();
         if let Some(number) = oldest {
             self.refuse(number, "closed without a first message, for a newer connection");
         }
@@ -1034,25 +961,22 @@ impl<S: VenueSession, W: World> Host<S, W> {
     fn connect_venue(&mut self) {
         let now = self.clock.now();
         for channel in 0..S::CHANNELS {
-            let is_free = self.of_venue.get(channel).is_some_and(Option::is_none);
+            let is_free = self.sockets.of_venue.get(channel).is_some_and(Option::is_none);
             if !is_free || !self.core.venue().wants(channel, now.steady_ns) {
                 continue;
             }
             let Some(address) = self.settings.venue.get(channel).copied() else { continue };
-            let number = self.next_connection;
             let connected = W::Stream::connect(address).and_then(|mut stream| {
-                stream.register(&self.poll, Token(number), Interest::READABLE | Interest::WRITABLE)?;
+                self.sockets.register(&mut stream)?;
                 Ok(stream)
             });
             match connected {
                 Ok(stream) => {
-                    self.next_connection += 1;
                     let peer = Peer::Venue { channel, opened: Some(W::instant()) };
-                    self.connections.insert(number, Connection { pump: Pump::new(stream), peer, address });
-                    if let Some(place) = self.of_venue.get_mut(channel) {
+                    let number = self.sockets.insert(Connection { pump: Pump::new(stream), peer, address });
+                    if let Some(place) = self.sockets.of_venue.get_mut(channel) {
                         *place = Some(number);
                     }
-                    self.again.push(number);
                 }
                 Err(error) => self.venue_refused(channel, address, &error, now),
             }
@@ -1061,19 +985,23 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     fn venue_refused(&mut self, channel: usize, address: SocketAddr, error: &io::Error, now: Now) {
         self.core.venue_refused(channel, now);
-        self.refusals.refused(address, &format_args!("the venue is not there: {error}"), now.steady_ns);
+        self.refused.reports.refused(
+            address,
+            &format_args!("the venue is not there: {error}"),
+            now.steady_ns,
+        );
     }
 
     /// Reads once from a connection. Returns the number of bytes read.
     fn read(&mut self, number: usize, now: Now) -> usize {
-        let Some(connection) = self.connections.get_mut(&number) else { return 0 };
+        let Some(connection) = self.sockets.connections.get_mut(&number) else { return 0 };
         if connection.pump.is_finished() {
             return 0;
         }
         match &mut connection.peer {
             Peer::Unknown { bytes, .. } => {
                 let mut unknown = OfUnknown { bytes, is_closed: false };
-                let read = connection.pump.read(&mut unknown, &mut self.buffer, now.steady_ns);
+                let read = connection.pump.read(&mut unknown, &mut self.sockets.buffer, now.steady_ns);
                 if unknown.is_closed {
                     self.lose_unknown(number);
                 } else {
@@ -1083,7 +1011,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             }
             Peer::Client(index) => {
                 let mut client = OfClient { core: &mut self.core, index: *index, now };
-                connection.pump.read(&mut client, &mut self.buffer, now.steady_ns)
+                connection.pump.read(&mut client, &mut self.sockets.buffer, now.steady_ns)
             }
             Peer::Venue { channel, opened } => {
                 let channel = *channel;
@@ -1100,14 +1028,14 @@ impl<S: VenueSession, W: World> Host<S, W> {
                         Ok(false) => return 0,
                         Err(error) => {
                             let address = connection.address;
-                            self.close(number);
+                            self.sockets.close(number);
                             self.venue_refused(channel, address, &error, now);
                             return 0;
                         }
                     }
                 }
                 let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };
-                let read = connection.pump.read(&mut venue, &mut self.buffer, now.steady_ns);
+                let read = connection.pump.read(&mut venue, &mut self.sockets.buffer, now.steady_ns);
                 if venue.is_closed {
                     self.venue_gone(number, channel, now);
                 }
@@ -1119,7 +1047,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     /// Closes a connection that ended before its client was identified. If the TLS handshake was incomplete, it counts as refused.
     fn lose_unknown(&mut self, number: usize) {
-        let connection = self.connections.get(&number);
+        let connection = self.sockets.connections.get(&number);
         match connection.filter(|connection| !connection.pump.transport().is_agreed()) {
             Some(Connection { pump, .. }) => {
                 let why = pump.failure().map_or_else(
@@ -1128,13 +1056,13 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 );
                 self.refuse(number, &why);
             }
-            None => self.close(number),
+            None => self.sockets.close(number),
         }
     }
 
     /// Identifies the client of a connection by its first message.
     fn identify(&mut self, number: usize, now: Now) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Some(connection) = self.sockets.connections.get_mut(&number) else { return };
         let Peer::Unknown { bytes, .. } = &mut connection.peer else { return };
         let length = match next_message(bytes, FIRST_MESSAGE_BYTES) {
             Framing::Incomplete if bytes.len() <= FIRST_MESSAGE_BYTES => return,
@@ -1145,7 +1073,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         let certificate = connection.pump.transport().peer_certificate();
         match self.core.admit(first, connection.address.ip(), certificate) {
             Ok(index) => {
-                let wait_ns = self.attempts.wait_ns(connection.address.ip(), index, now.steady_ns);
+                let wait_ns = self.refused.attempts.wait_ns(connection.address.ip(), index, now.steady_ns);
                 if wait_ns > 0 {
                     let seconds = wait_ns.div_ceil(1_000_000_000);
                     let why =
@@ -1154,7 +1082,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 }
                 let bytes = std::mem::take(bytes);
                 connection.peer = Peer::Client(index);
-                if let Some(place) = self.of_clients.get_mut(index) {
+                if let Some(place) = self.sockets.of_clients.get_mut(index) {
                     *place = Some(number);
                 }
                 self.core.client_connected(index, now);
@@ -1165,20 +1093,22 @@ impl<S: VenueSession, W: World> Host<S, W> {
     }
 
     fn refuse(&mut self, number: usize, why: &str) {
-        self.refused_connections += 1;
-        if let Some(connection) = self.connections.get(&number) {
-            let now_ns = self.clock.now().steady_ns;
-            self.refusals.refused(connection.address, &why, now_ns);
+        match self.sockets.connections.get(&number) {
+            Some(connection) => {
+                let now_ns = self.clock.now().steady_ns;
+                self.refused.count(connection.address, &why, now_ns);
+            }
+            None => self.refused.count += 1,
         }
-        self.close(number);
+        self.sockets.close(number);
     }
 
     /// Sends to a connection, and closes it if it is over.
     fn write(&mut self, number: usize, now: Now) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Some(connection) = self.sockets.connections.get_mut(&number) else { return };
         if connection.pump.is_finished() {
-            if !connection.pump.drain(&mut self.buffer, now.steady_ns) {
-                self.close(number);
+            if !connection.pump.drain(&mut self.sockets.buffer, now.steady_ns) {
+                self.sockets.close(number);
             }
             return;
         }
@@ -1190,7 +1120,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 if unknown.is_closed {
                     self.lose_unknown(number);
                 } else if connection.pump.has_work(&[]) {
-                    self.again.push(number);
+                    self.sockets.again.push(number);
                 }
             }
             Peer::Client(index) => {
@@ -1208,12 +1138,12 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 if self.core.client_over(index).is_some() {
                     return self.client_over(number, index, now);
                 }
-                let is_held = self.ahead_since.is_some() && self.holds_clients();
-                let Some(connection) = self.connections.get(&number) else { return };
+                let is_held = self.ahead.since.is_some() && self.holds_clients();
+                let Some(connection) = self.sockets.connections.get(&number) else { return };
                 if connection.pump.has_to_write(self.core.client_output(index)) {
-                    self.again.push(number);
+                    self.sockets.again.push(number);
                 } else if connection.pump.has_to_read() {
-                    if is_held { self.held.push(number) } else { self.again.push(number) }
+                    if is_held { self.ahead.held.push(number) } else { self.sockets.again.push(number) }
                 }
             }
             Peer::Venue { opened: Some(_), .. } | Peer::Nobody => {}
@@ -1229,10 +1159,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 }
                 if is_over {
                     self.venue_gone(number, channel, now);
-                } else if let Some(connection) = self.connections.get(&number)
+                } else if let Some(connection) = self.sockets.connections.get(&number)
                     && connection.pump.has_work(self.core.venue().output(channel))
                 {
-                    self.again.push(number);
+                    self.sockets.again.push(number);
                 }
             }
         }
@@ -1245,43 +1175,32 @@ impl<S: VenueSession, W: World> Host<S, W> {
             let is_alert = *end == End::WrongPassword;
             let (text, was_logged_on) =
                 (format!("the session of {} ended: {end}", client.settings.name), client.was_logged_on);
-            if let Some(address) = self.connections.get(&number).map(|connection| connection.address) {
+            if let Some(address) = self.sockets.connections.get(&number).map(|connection| connection.address)
+            {
                 match (is_alert, was_logged_on) {
-                    (true, _) => self.attempts.failed(address.ip(), index, now.steady_ns),
-                    (false, true) => self.attempts.succeeded(address.ip(), index),
+                    (true, _) => self.refused.attempts.failed(address.ip(), index, now.steady_ns),
+                    (false, true) => self.refused.attempts.succeeded(address.ip(), index),
                     (false, false) => {}
                 }
                 self.notify(Notice { is_alert, text: format!("{text} (from {address})") });
             }
         }
-        if let Some(place) = self.of_clients.get_mut(index) {
+        if let Some(place) = self.sockets.of_clients.get_mut(index) {
             *place = None;
         }
         self.core.client_gone(index, now);
-        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Some(connection) = self.sockets.connections.get_mut(&number) else { return };
         connection.peer = Peer::Nobody;
         if !connection.pump.finish(now.steady_ns) {
-            self.close(number);
+            self.sockets.close(number);
         }
     }
 
     fn venue_gone(&mut self, number: usize, channel: usize, now: Now) {
-        if let Some(place) = self.of_venue.get_mut(channel) {
+        if let Some(place) = self.sockets.of_venue.get_mut(channel) {
             *place = None;
         }
-        self.close(number);
+        self.sockets.close(number);
         self.core.venue_closed(channel, now);
-    }
-
-    fn close(&mut self, number: usize) {
-        if let Some(mut connection) = self.connections.remove(&number) {
-            if let Peer::Venue { channel, .. } = connection.peer
-                && let Some(place) = self.of_venue.get_mut(channel)
-            {
-                *place = None;
-            }
-            // Closing the connection deregisters it in any case.
-            let _ = connection.pump.stream().deregister(&self.poll);
-        }
     }
 }
