@@ -58,7 +58,7 @@ pub(crate) fn time(message: &[u8]) -> Option<u64> {
         Ok(Message::TimeReference(reference)) => (reference.time(), reference.time_offset().0),
         _ => return None,
     };
-    Some(u64::from(second.0) * tapeworks_time::Nanos::SECOND + u64::from(offset))
+    Some(u64::from(second.0) * tapeworks_time::Nanos::SECOND + offset)
 }
 
 /// Returns whether a UDP payload is a unit's packet with CFE messages. A heartbeat may belong to another Cboe market.
