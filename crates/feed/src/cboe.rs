@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 
 use tapeworks_market::{Event, EventKind, InstrumentId, Price, Publisher, Side};
 use tapeworks_stage::Sink;
-use tapeworks_wire::orders::{OrderAction, OrderFields, OrderMessages};
+use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderFields, OrderMessages};
 use tapeworks_wire::{Ascii, Nanoseconds};
 
 use crate::normaliser::{Context, Start, Target, kind_of, sides, with_order};
@@ -35,6 +35,20 @@ pub(crate) struct Unit {
     /// Orders of unwanted symbols.
     pub(crate) unwanted: Aside,
 }
+
+/// The deletion of a nonexistent order.
+pub(crate) static HARMLESS: [u8; 14] = {
+    let mut message = [0; 14];
+    (message[0], message[1]) = (14, 0x29);
+    message
+};
+
+/// The fields of every order message, and of an addition and a reduction, in the declarations of both protocols.
+pub(crate) const NAMED: OrderFieldNames =
+    OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
+pub(crate) const ADDED: OrderFieldNames =
+    OrderFieldNames { instrument: "symbol", shares: "quantity", price: "price", side: "side", ..NAMED };
+pub(crate) const REDUCED: OrderFieldNames = OrderFieldNames { shares: "canceled_quantity", ..NAMED };
 
 const SIDES: [Side; 256] = sides(b'B', b'S');
 
@@ -232,6 +246,29 @@ impl Unit {
             return;
         }
         to.sink.put(event);
+    }
+
+    /// Emits the event of an order that leaves the book.
+    #[inline]
+    pub(crate) fn delete<S: Sink<Event>>(
+        &mut self,
+        order_id: u64,
+        offset: Nanoseconds,
+        to: &mut Target<'_, S>,
+    ) {
+        self.of_order(EventKind::Delete, order_id, offset, to, |event| event);
+    }
+
+    /// Emits the event of an order that loses shares without a trade.
+    #[inline]
+    pub(crate) fn reduce<S: Sink<Event>>(
+        &mut self,
+        order_id: u64,
+        offset: Nanoseconds,
+        size: u32,
+        to: &mut Target<'_, S>,
+    ) {
+        self.of_order(EventKind::Cancel, order_id, offset, to, |event| Event { size, ..event });
     }
 
     /// Emits the event of an order whose price, size or priority changed.

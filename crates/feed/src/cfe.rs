@@ -16,7 +16,7 @@ use tapeworks_wire::cboe::futures::{self as wire, ListingState, Message, TradeCo
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Decimal, DecodeError, Nanoseconds};
 
-use crate::cboe::{Unit, price, wide};
+use crate::cboe::{ADDED, NAMED, REDUCED, Unit, price, wide};
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Normaliser, OPERATIONAL, Start, Target};
@@ -31,13 +31,6 @@ pub(crate) const NAMING: Naming = Naming {
     zero_is_none: false,
     directory: Some("FuturesInstrumentDefinition"),
     issue_name: Some("report_symbol"),
-};
-
-/// The deletion of a nonexistent order.
-pub(crate) static HARMLESS: [u8; 14] = {
-    let mut message = [0; 14];
-    (message[0], message[1]) = (14, 0x29);
-    message
 };
 
 /// Checks that a message can be read.
@@ -106,27 +99,22 @@ impl Normaliser for CfeNormaliser {
 
 /// The order messages.
 const ORDERS: OrderMessages = {
-    const NAMES: OrderFieldNames =
-        OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
-    let added =
-        OrderFieldNames { instrument: "symbol", shares: "quantity", price: "price", side: "side", ..NAMES };
     let executed = OrderFieldNames {
         other_number: "execution_id",
         shares: "executed_quantity",
         flags: "trade_condition",
-        ..NAMES
+        ..NAMED
     };
-    let reduced = OrderFieldNames { shares: "canceled_quantity", ..NAMES };
-    let modified = OrderFieldNames { other_number: "order_id", shares: "quantity", price: "price", ..NAMES };
+    let modified = OrderFieldNames { other_number: "order_id", shares: "quantity", price: "price", ..NAMED };
     OrderMessages::of(&wire::SCHEMA)
-        .with(&wire::AddOrderLong::SCHEMA, OrderAction::Add, added)
-        .with(&wire::AddOrderShort::SCHEMA, OrderAction::Add, added)
+        .with(&wire::AddOrderLong::SCHEMA, OrderAction::Add, ADDED)
+        .with(&wire::AddOrderShort::SCHEMA, OrderAction::Add, ADDED)
         .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
-        .with(&wire::ReduceSizeLong::SCHEMA, OrderAction::Cancel, reduced)
-        .with(&wire::ReduceSizeShort::SCHEMA, OrderAction::Cancel, reduced)
+        .with(&wire::ReduceSizeLong::SCHEMA, OrderAction::Cancel, REDUCED)
+        .with(&wire::ReduceSizeShort::SCHEMA, OrderAction::Cancel, REDUCED)
         .with(&wire::ModifyOrderLong::SCHEMA, OrderAction::Modify, modified)
         .with(&wire::ModifyOrderShort::SCHEMA, OrderAction::Modify, modified)
-        .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
+        .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMED)
 };
 
 /// Returns whether a trade with this condition sets the last price and the high and low.
@@ -156,7 +144,7 @@ fn translate<S: Sink<Event>>(unit: &mut Unit, message: Message<'_>, to: &mut Tar
             unit.add(wide(m.symbol()), m.time_offset(), m.order_id(), terms, to);
         }
         Message::DeleteOrder(m) => {
-            unit.of_order(EventKind::Delete, m.order_id(), m.time_offset(), to, |event| event);
+            unit.delete(m.order_id(), m.time_offset(), to);
         }
         Message::OrderExecuted(m) => {
             unit.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to, |event| Event {
@@ -167,18 +155,10 @@ fn translate<S: Sink<Event>>(unit: &mut Unit, message: Message<'_>, to: &mut Tar
             });
         }
         Message::ReduceSizeLong(m) => {
-            let size = m.canceled_quantity();
-            unit.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to, |event| Event {
-                size,
-                ..event
-            });
+            unit.reduce(m.order_id(), m.time_offset(), m.canceled_quantity(), to);
         }
         Message::ReduceSizeShort(m) => {
-            let size = u32::from(m.canceled_quantity());
-            unit.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to, |event| Event {
-                size,
-                ..event
-            });
+            unit.reduce(m.order_id(), m.time_offset(), u32::from(m.canceled_quantity()), to);
         }
         Message::ModifyOrderLong(m) => {
             let terms = (m.quantity(), price!(m.price()));

@@ -18,7 +18,7 @@ use tapeworks_wire::cboe::pitch::{self as wire, Message, ModifyFlags, RegShoActi
 use tapeworks_wire::orders::{OrderAction, OrderFieldNames, OrderMessages};
 use tapeworks_wire::{Decimal, DecodeError, Nanoseconds};
 
-use crate::cboe::{Unit, price, wide};
+use crate::cboe::{ADDED, NAMED, REDUCED, Unit, price, wide};
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Normaliser, OPERATIONAL, Start, Target};
@@ -34,13 +34,6 @@ pub(crate) const NAMING: Naming = Naming {
     zero_is_none: false,
     directory: None,
     issue_name: None,
-};
-
-/// The deletion of a nonexistent order.
-pub(crate) static HARMLESS: [u8; 14] = {
-    let mut message = [0; 14];
-    (message[0], message[1]) = (14, 0x29);
-    message
 };
 
 /// Checks that a message can be read.
@@ -107,28 +100,23 @@ impl Normaliser for PitchNormaliser {
 
 /// The messages about orders, but those that leave two events or name longer symbols.
 const ORDERS: OrderMessages = {
-    const NAMES: OrderFieldNames =
-        OrderFieldNames { time: "time_offset", order_id: "order_id", ..OrderFieldNames::NONE };
-    let added =
-        OrderFieldNames { instrument: "symbol", shares: "quantity", price: "price", side: "side", ..NAMES };
-    let executed = OrderFieldNames { other_number: "execution_id", shares: "executed_quantity", ..NAMES };
-    let reduced = OrderFieldNames { shares: "canceled_quantity", ..NAMES };
+    let executed = OrderFieldNames { other_number: "execution_id", shares: "executed_quantity", ..NAMED };
     let modified = OrderFieldNames {
         other_number: "order_id",
         shares: "quantity",
         price: "price",
         flags: "modify_flags",
-        ..NAMES
+        ..NAMED
     };
     OrderMessages::of(&wire::SCHEMA)
-        .with(&wire::AddOrderLong::SCHEMA, OrderAction::Add, added)
-        .with(&wire::AddOrderShort::SCHEMA, OrderAction::Add, added)
+        .with(&wire::AddOrderLong::SCHEMA, OrderAction::Add, ADDED)
+        .with(&wire::AddOrderShort::SCHEMA, OrderAction::Add, ADDED)
         .with(&wire::OrderExecuted::SCHEMA, OrderAction::Execute, executed)
-        .with(&wire::ReduceSizeLong::SCHEMA, OrderAction::Cancel, reduced)
-        .with(&wire::ReduceSizeShort::SCHEMA, OrderAction::Cancel, reduced)
+        .with(&wire::ReduceSizeLong::SCHEMA, OrderAction::Cancel, REDUCED)
+        .with(&wire::ReduceSizeShort::SCHEMA, OrderAction::Cancel, REDUCED)
         .with(&wire::ModifyOrderLong::SCHEMA, OrderAction::Modify, modified)
         .with(&wire::ModifyOrderShort::SCHEMA, OrderAction::Modify, modified)
-        .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMES)
+        .with(&wire::DeleteOrder::SCHEMA, OrderAction::Delete, NAMED)
 };
 
 /// PITCH says "no price" with zero.
@@ -149,7 +137,7 @@ impl Unit {
                 self.add(wide(m.symbol()), m.time_offset(), m.order_id(), terms, to);
             }
             Message::DeleteOrder(m) => {
-                self.of_order(EventKind::Delete, m.order_id(), m.time_offset(), to, |event| event);
+                self.delete(m.order_id(), m.time_offset(), to);
             }
             Message::OrderExecuted(m) => {
                 self.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to, |event| Event {
@@ -159,18 +147,10 @@ impl Unit {
                 });
             }
             Message::ReduceSizeLong(m) => {
-                let size = m.canceled_quantity();
-                self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to, |event| Event {
-                    size,
-                    ..event
-                });
+                self.reduce(m.order_id(), m.time_offset(), m.canceled_quantity(), to);
             }
             Message::ReduceSizeShort(m) => {
-                let size = u32::from(m.canceled_quantity());
-                self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to, |event| Event {
-                    size,
-                    ..event
-                });
+                self.reduce(m.order_id(), m.time_offset(), u32::from(m.canceled_quantity()), to);
             }
             Message::ModifyOrderLong(m) => {
                 let terms = (m.quantity(), price!(m.price()));

@@ -28,6 +28,7 @@ use tapeworks_time::Nanos;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 
+use crate::cboe;
 use crate::cfe::{self, CfeNormaliser};
 use crate::cqs::{self, CqsNormaliser};
 use crate::iex::{self, Deep, DeepPlus, Tops};
@@ -486,7 +487,7 @@ macro_rules! rows {
                 time: pitch::time,
                 restarts: pitch::restarts,
                 has_one_session: false,
-                harmless: &pitch::HARMLESS,
+                harmless: &cboe::HARMLESS,
             }
             /// NYSE Integrated (Pillar) 2.5.
             NyseIntegrated25, IntegratedNormaliser, Pillar {
@@ -612,7 +613,7 @@ macro_rules! rows {
                 time: cfe::time,
                 restarts: cfe::restarts,
                 has_one_session: false,
-                harmless: &cfe::HARMLESS,
+                harmless: &cboe::HARMLESS,
             }
             $($more)*
         }
