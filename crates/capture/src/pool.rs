@@ -2,7 +2,7 @@
 //!
 //! A [`Pool`] has one owner: the reader that fills it, or the rewriter that copies into it. It gives out a [`Packet`]: an
 //! eight-byte handle to a slot that holds the packet's bytes, its time and its [`Layout`]. Clones of the handle share a
-//! packet among consumers. A holder that wants to change a shared packet first copies the bytes into a slot of its own pool
+//! packet among consumers. To change a shared packet, a holder first copies it into a slot of its pool
 //! ([`Packet::make_unique`]).
 //!
 //! There is no list of free slots. A slot is free when it has no holder, and the owner looks for one in passes over the slots,
@@ -19,8 +19,8 @@
 //! | change a shared packet | one slot taken, one copy |
 //!
 //! The counts follow `Arc`: release when decremented, acquire before a slot is reused or changed. loom cannot check them,
-//! because it tracks its own cells and not memory behind a pointer into one block; instead, multi-threaded tests check every
-//! byte.
+//! because it tracks only its cell types, not memory reached through a pointer. Multi-threaded tests check every byte
+//! instead.
 //!
 //! All memory is allocated once, in [`Pool::new`]: [`HEADER_BYTES`] and the slot's room for each packet. It is freed when the
 //! pool and all its handles have been dropped, in any order and on any thread.

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 
 use crate::net::{Datagram, TcpFlags, TcpHeader, Transport};
 
-/// A segment this far behind the delivered bytes is not a retransmission but a new connection whose start was missed: more
-/// bytes than any sender on a market's links leaves unacknowledged.
+/// A segment that starts this many bytes before the delivered position belongs to a new connection whose start was missed: no
+/// sender leaves so much unacknowledged.
 const MAX_REWIND_BYTES: u32 = 64 << 20;
 
 /// One direction of a connection.

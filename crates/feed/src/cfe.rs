@@ -1,6 +1,6 @@
 //! Cboe Futures Exchange's PITCH to normalised events.
 //!
-//! Order messages are those of [equities](crate::pitch) without the flags. A changed order keeps its number and loses its priority.
+//! Order messages are as in [equities](crate::pitch), without the flags. A changed order keeps its number and loses its priority.
 //! Times count from midnight in Chicago. A symbol is a six-letter code; its definition names the product and the expiration.
 //!
 //! Block trades, spread trades and exchanges for related positions set neither the last price nor the high or low, because Cboe

@@ -456,7 +456,7 @@ mod tests {
         // The order's number is free again, and unknown.
         assert_eq!(feed.take(5, &delete(7, 5)).len(), 1);
         assert!(feed.normaliser.unit.unwanted.is_empty());
-        // So is that of an order of which nothing is left.
+        // A fully executed order frees its number too.
         assert_eq!(feed.take(6, &add(9, b"AAPL  ", 6)), []);
         for (shares, is_left) in [(100, true), (200, false)] {
             assert_eq!(feed.take(7, &execution(9, shares)), []);

@@ -596,7 +596,7 @@ macro_rules! rows {
                 publishers: &[PublisherSpec {
                     publisher: Publisher::XCBF_PITCH,
                     names: &["cfe", "xcbf"],
-                    // From the available captures, and those of the simulated venue.
+                    // The groups in our captures, and the simulated venue's.
                     groups: &[
                         Ipv4Addr::new(233, 130, 124, 132),
                         Ipv4Addr::new(239, 192, 130, 5),

@@ -27,7 +27,7 @@ use crate::{interrupt, output};
 
 mod ray;
 
-/// Open files other than those of tasks: standard streams, locks, records.
+/// Files that the process has open besides its tasks': standard streams, locks, records.
 const OTHER_OPEN_FILES: u64 = 32;
 
 /// Convert captures of many days and venues into one folder of partitioned files.

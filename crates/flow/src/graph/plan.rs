@@ -3,7 +3,7 @@
 //! A packet is in a ring or queue, or in the batch that a thread passes through its stages. A stage that creates packets needs a
 //! buffer for each of its packets there:
 //!
-//! - two batches of its own thread: one in progress, and one so that a free buffer is found quickly;
+//! - two batches for its thread: one in progress, and a spare so that a free buffer is found quickly;
 //! - the room of each ring and queue after it (all `disruptor` edges of a port share one ring);
 //! - a batch of each other thread after it.
 //!

@@ -1,6 +1,6 @@
 //! Sends orders at a rate, and measures how long the answers take.
 //!
-//! The time of an order starts when the order was due, not when it was sent, so that it includes the wait behind a slow order.
+//! Each order is timed from when it was due, not from when it was sent, so a slow order's delay counts for those waiting for it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
