@@ -18,8 +18,9 @@ use super::*;
 /// the test prints that it is skipped; any other failure fails the test.
 pub(super) fn with_veth(test: impl FnOnce() + Send) {
     let ip = |arguments: &str| {
-        let status = Command::new("ip").args(arguments.split(' ')).status();
-        assert!(status.is_ok_and(|status| status.success()), "ip {arguments}");
+        let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {arguments}: {}: {words}", output.status);
     };
     let run = || {
         // SAFETY: the call takes no pointers; the namespace belongs to this thread alone and ends with it.

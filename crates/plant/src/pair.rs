@@ -530,6 +530,9 @@ impl Alike {
     }
 }
 
+/// Heartbeat interval of each side, in ns.
+const BEAT_NS: u64 = 250_000_000;
+
 /// Read size of a reader that needs one record, or follows closely, in bytes.
 const READ_BYTES: usize = 64 << 10;
 

@@ -6,10 +6,9 @@ use std::path::Path;
 use tapeworks_journal::{JournalError, JournalReader};
 use tapeworks_runtime::world::World;
 
-use super::READ_BYTES;
 use super::codec::{Frame, Parsed};
-use super::link::BEAT_NS;
 use super::net::Connection;
+use super::{BEAT_NS, READ_BYTES};
 
 /// Bytes of records per frame, unless a single record is longer.
 const FRAME_BYTES: usize = 64 << 10;

@@ -18,10 +18,7 @@ use super::codec::{Frame, Hello, Parsed, Reason, Role, Tip};
 use super::follower::Follower;
 use super::net::{Net, WAKER};
 use super::state::{self, Remembered};
-use super::{Alike, BeginAgain, PairError, PairSetting, PairStatus, Shared, stands_for_numbered, tip_before};
-
-/// Heartbeat interval of each side, in ns.
-pub(super) const BEAT_NS: u64 = 250_000_000;
+use super::{Alike, BEAT_NS, BeginAgain, PairError, PairSetting, PairStatus, Shared, stands_for_numbered, tip_before};
 
 /// How often a primary without a standby checks whether the other plant is a primary too, in ns.
 const ASK_NS: u64 = 1_000_000_000;
