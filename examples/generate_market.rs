@@ -6,8 +6,8 @@ use std::error::Error;
 
 use tapeworks_capture::LinkType;
 use tapeworks_capture::net;
-use tapeworks_exchange::{LineFaults, Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
+use tapeworks_generator::{LineFaults, Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_market::Event;
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;

@@ -2,8 +2,8 @@
 
 use tapeworks_capture::LinkType;
 use tapeworks_capture::net;
-use tapeworks_exchange::{Packets, Popularity, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
+use tapeworks_generator::{Packets, Popularity, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{BookStage, Capacity, Event};
 use tapeworks_stage::{Inline, Sink, Stage as _};

@@ -1,8 +1,8 @@
 //! ITCH: decode, books, NBBO, against peers and the naive book; and the service time of each message.
 
 use tapeworks_analysis::timer::ServiceTimer;
-use tapeworks_exchange::Scenario;
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
+use tapeworks_generator::Scenario;
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, NbboStage, NbboUpdate, Publisher};
@@ -21,7 +21,7 @@ pub fn file(options: &Options) -> (Vec<u8>, u64) {
     let scenario = Scenario::benchmark(options.messages, options.symbols);
     let mut bytes = Vec::with_capacity(options.messages as usize * 32);
     let report =
-        tapeworks_exchange::write_itch(&scenario, &mut bytes).expect("writing to memory does not fail");
+        tapeworks_generator::write_itch(&scenario, &mut bytes).expect("writing to memory does not fail");
     (bytes, report.messages)
 }
 

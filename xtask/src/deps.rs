@@ -27,6 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-nic", &["tapeworks-capture", "tapeworks-ring"]),
     ("tapeworks-stage", &[]),
     ("tapeworks-time", &[]),
+    ("tapeworks-random", &[]),
+    ("tapeworks-matching", &["tapeworks-random", "tapeworks-wire", "tapeworks-session"]),
     ("tapeworks-journal", &["tapeworks-planted", "tapeworks-disk"]),
     ("tapeworks-session", &["tapeworks-planted", "tapeworks-wire"]),
     ("tapeworks-flow", &["tapeworks-stage", "tapeworks-ring", "tapeworks-capture", "tapeworks-nic"]),
@@ -54,8 +56,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["tapeworks-planted", "tapeworks-wire", "tapeworks-dispatch", "tapeworks-session"],
     ),
     (
-        "tapeworks-exchange",
-        &["tapeworks-wire", "tapeworks-capture", "tapeworks-session", "tapeworks-market", "tapeworks-time"],
+        "tapeworks-generator",
+        &[
+            "tapeworks-random",
+            "tapeworks-matching",
+            "tapeworks-wire",
+            "tapeworks-capture",
+            "tapeworks-session",
+            "tapeworks-market",
+            "tapeworks-time",
+        ],
     ),
     (
         "tapeworks-engine",
@@ -83,7 +93,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-market",
             "tapeworks-follow",
             "tapeworks-feed",
-            "tapeworks-exchange",
+            "tapeworks-generator",
             "tapeworks-store",
         ],
     ),
@@ -129,7 +139,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-nic",
             "tapeworks-market",
             "tapeworks-feed",
-            "tapeworks-exchange",
+            "tapeworks-random",
+            "tapeworks-matching",
+            "tapeworks-generator",
             "tapeworks-session",
             "tapeworks-journal",
             "tapeworks-runtime",
@@ -228,7 +240,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-engine",
             "tapeworks-store",
             "tapeworks-journal",
-            "tapeworks-exchange",
+            "tapeworks-random",
+            "tapeworks-matching",
+            "tapeworks-generator",
             "tapeworks-runtime",
             "tapeworks-venues",
             "tapeworks-plant",
@@ -439,10 +453,10 @@ mod tests {
         let bad = metadata(&[
             ("tapeworks-market", &[("tapeworks-feed", Value::Null)]),
             ("tapeworks-feed", &[]),
-            ("tapeworks-exchange", &[("tapeworks-feed", Value::Null)]),
+            ("tapeworks-generator", &[("tapeworks-feed", Value::Null)]),
         ]);
         let expected =
-            ["tapeworks-exchange may not use tapeworks-feed", "tapeworks-market may not use tapeworks-feed"];
+            ["tapeworks-generator may not use tapeworks-feed", "tapeworks-market may not use tapeworks-feed"];
         assert_eq!(check(&bad), expected);
     }
 

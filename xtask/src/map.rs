@@ -36,7 +36,8 @@ const LEVELS: [Level; 6] = [
         &[
             ("engine", "the deterministic core, checkpoints"),
             ("runtime", "workers, keys, TLS, settings"),
-            ("exchange", "a market in real protocol bytes"),
+            ("generator", "a market in real protocol bytes"),
+            ("matching", "orders by price and time"),
             ("translate", "FIX orders to a venue's; risk checks"),
             ("flow", "graphs of packet stages"),
         ],
@@ -67,6 +68,7 @@ const LEVELS: [Level; 6] = [
             ("ring", "queues, waiting, memory"),
             ("stage", "stages and inline edges"),
             ("time", "nanoseconds, clock changes"),
+            ("random", "numbers by seed"),
             ("disk", "files behind a trait"),
             ("cloud", "object stores"),
             ("drawing", "plots as SVG"),

@@ -82,7 +82,7 @@ const fn nothing() -> Result<(), Lack> {
 const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
-const DATA: [&str; 20] = [
+const DATA: [&str; 22] = [
     "crates/stage",
     "crates/time",
     "crates/session",
@@ -95,7 +95,9 @@ const DATA: [&str; 20] = [
     "crates/feed",
     "crates/follow",
     "crates/store",
-    "crates/exchange",
+    "crates/random",
+    "crates/matching",
+    "crates/generator",
     "crates/analysis",
     "crates/batch",
     "crates/engine",
@@ -117,7 +119,7 @@ const LIVE: [&str; DATA.len() + 1] = {
 };
 
 /// The sources of the Python package, and the pages, whose examples its tests run.
-const PACKAGE: [&str; 24] = [
+const PACKAGE: [&str; 26] = [
     "README.md",
     "bindings/python",
     "docs/src/notebook.md",
@@ -136,7 +138,9 @@ const PACKAGE: [&str; 24] = [
     "crates/feed",
     "crates/follow",
     "crates/store",
-    "crates/exchange",
+    "crates/random",
+    "crates/matching",
+    "crates/generator",
     "crates/analysis",
     "crates/batch",
     "crates/runtime",
@@ -145,7 +149,7 @@ const PACKAGE: [&str; 24] = [
 ];
 
 /// The sources of the program whose instructions are counted: those of `xtask/measured` and of all that it uses.
-const MEASURED: [&str; 13] = [
+const MEASURED: [&str; 15] = [
     "crates/planted",
     "crates/ring",
     "crates/dispatch",
@@ -157,7 +161,9 @@ const MEASURED: [&str; 13] = [
     "crates/market",
     "crates/feed",
     "crates/follow",
-    "crates/exchange",
+    "crates/random",
+    "crates/matching",
+    "crates/generator",
     "crates/translate",
 ];
 
@@ -165,7 +171,7 @@ const MEASURED: [&str; 13] = [
 const MODELLED: [&str; 1] = ["crates/ring"];
 
 /// The sources of the way from a FIX client to a venue and back.
-const ORDERS: [&str; 13] = [
+const ORDERS: [&str; 15] = [
     "crates/disk",
     "crates/journal",
     "crates/dispatch",
@@ -175,7 +181,9 @@ const ORDERS: [&str; 13] = [
     "crates/market",
     "crates/translate",
     "crates/gateway",
-    "crates/exchange",
+    "crates/random",
+    "crates/matching",
+    "crates/generator",
     "crates/service",
     "crates/cli",
     "examples/quickfixj",

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::os::fd::AsRawFd as _;
-use tapeworks_exchange::random::Random;
 use tapeworks_lab::plot::{self, Times};
+use tapeworks_random::Random;
 
 use super::echo::{Echo, Hop};
 use super::fix::{Heard, Receiver, Request, Sender, connect, heard, log_on};

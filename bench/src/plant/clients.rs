@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tapeworks_exchange::Popularity;
+use tapeworks_generator::Popularity;
 use tapeworks_outputs::subscriber::Records as _;
 use tapeworks_plant::JournalSetting;
 use tapeworks_runtime::keys::Key;

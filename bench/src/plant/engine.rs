@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use tapeworks_engine::{Engine, EngineOptions};
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_follow::arbitration::ArbiterOptions;
+use tapeworks_generator::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, Capacity, Event, Line, NbboStage, NbboUpdate, Publisher};

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
-use tapeworks_exchange::VenueKind;
 use tapeworks_feed::Application;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_follow::arbitration::ArbiterOptions;
+use tapeworks_generator::VenueKind;
 use tapeworks_market::Publisher;
 use tapeworks_outputs::clients::distributor::Dataset;
 use tapeworks_outputs::subscriber::{Subscriber, SubscriberOptions};

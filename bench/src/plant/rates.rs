@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use prost::Message as _;
-use tapeworks_exchange::live::LiveBurst;
+use tapeworks_generator::live::LiveBurst;
 use tapeworks_market::EventKind;
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverOptions};
 use tapeworks_outputs::multicast::server::MulticastSetting;

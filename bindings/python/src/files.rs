@@ -16,7 +16,7 @@ use tapeworks_analysis::{
     dump as dumping, generate as generating, input, stats as counting, study as studying,
 };
 use tapeworks_capture::new_file::CompressedFile;
-use tapeworks_exchange::{FileForm, LineFaults, Report, ScenarioKind, VenueConfig, VenueKind, WrongVenue};
+use tapeworks_generator::{FileForm, LineFaults, Report, ScenarioKind, VenueConfig, VenueKind, WrongVenue};
 use tapeworks_market::Symbol;
 use tapeworks_time::Nanos;
 

@@ -6,8 +6,8 @@
 
 use std::io::{self, Write};
 
-use tapeworks_exchange::{FileForm, Generated, Generator, MAX_MESSAGE_BYTES, Messages, Report, Scenario};
 use tapeworks_feed::calendar;
+use tapeworks_generator::{FileForm, Generated, Generator, MAX_MESSAGE_BYTES, Messages, Report, Scenario};
 use tapeworks_time::Nanos;
 
 use crate::ahead::{Ahead, End};
@@ -112,7 +112,7 @@ mod tests {
         let day = Scenario { messages: 30_000, symbols: 40, ..Scenario::demo() };
         let (mut by_two, mut by_one) = (Vec::new(), Vec::new());
         let report = write(FileForm::Capture, &day, &mut by_two).unwrap();
-        assert_eq!(report, tapeworks_exchange::write_pcap(&day, &mut by_one).unwrap());
+        assert_eq!(report, tapeworks_generator::write_pcap(&day, &mut by_one).unwrap());
         assert!(report.messages > 7 * BLOCK_MESSAGES as u64, "several blocks");
         assert!(by_two == by_one);
     }
@@ -122,7 +122,7 @@ mod tests {
         let day = Scenario::full_session(20_000, 30);
         let (mut by_two, mut by_one) = (Vec::new(), Vec::new());
         let report = write(FileForm::Itch, &day, &mut by_two).unwrap();
-        assert_eq!(report, tapeworks_exchange::write_itch(&day, &mut by_one).unwrap());
+        assert_eq!(report, tapeworks_generator::write_itch(&day, &mut by_one).unwrap());
         assert!(by_two == by_one);
     }
 

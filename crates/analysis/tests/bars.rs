@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tapeworks_capture::CaptureReader;
 use tapeworks_capture::net;
-use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
+use tapeworks_generator::{Scenario, Unit, VenueConfig, VenueKind};
 
 /// In the flags of a trade.
 const EXTENDED_HOURS: u8 = 1 << 6;
@@ -50,7 +50,7 @@ fn compare(kind: VenueKind) {
     let path = folder.path().join("iex.pcap");
     let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
     let scenario = Scenario { venues, seed: 5, ..Scenario::full_session(40_000, 6) };
-    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
+    tapeworks_generator::write_pcap(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
     // First as the generator marks trades, by the time of day; then in runs of sixteen that ignore it, as in a venue's test session.
     for runs in [false, true] {
         let flags = with_conditions(&path, |number, flags| match runs {

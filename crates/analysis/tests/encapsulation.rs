@@ -8,7 +8,7 @@ use tapeworks_analysis::replay::{self, Options, Output, Summary, Walk};
 use tapeworks_analysis::stats::{self, Stats};
 use tapeworks_analysis::{dump, input, study};
 use tapeworks_capture::{CaptureReader, LinkType, Writer, WriterOptions};
-use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
+use tapeworks_generator::{Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
 
@@ -18,7 +18,7 @@ fn session() -> Vec<(u64, Vec<u8>)> {
     let venues = venues.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).into();
     let scenario = Scenario { venues, seed: 7, ..Scenario::full_session(2_000, 5) };
     let file = tempfile::NamedTempFile::new().unwrap();
-    tapeworks_exchange::write_pcap(&scenario, file.reopen().unwrap()).unwrap();
+    tapeworks_generator::write_pcap(&scenario, file.reopen().unwrap()).unwrap();
     let mut reader = CaptureReader::open(file.path()).unwrap();
     let mut packets = Vec::new();
     while let Some(packet) = reader.next_packet().unwrap() {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
-use tapeworks_exchange::{LineFaults, Scenario, Unit, VenueConfig, VenueKind};
+use tapeworks_generator::{LineFaults, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_market::Publisher;
 use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_store::Schema;
@@ -14,7 +14,7 @@ use tapeworks_time::Nanos;
 fn session(path: &Path, kinds: &[VenueKind], seed: u64) {
     let venues = kinds.iter().map(|kind| VenueConfig { kind: *kind, share: 1, unit: Unit::WHOLE }).collect();
     let scenario = Scenario { venues, seed, ..Scenario::full_session(20_000, 20) };
-    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(path).unwrap()).unwrap();
+    tapeworks_generator::write_pcap(&scenario, std::fs::File::create(path).unwrap()).unwrap();
 }
 
 fn run(options: &Options) -> Summary {
@@ -157,7 +157,7 @@ fn a_replay_that_leaves_out_what_is_unused_writes_the_same_records() {
     // Whole venues lose messages, and their books become stale.
     scenario.line_b = false;
     scenario.faults[0].lost_per_million = 2_000;
-    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    tapeworks_generator::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let written = |schema: Schema, skips_unused: bool| {
         let path = folder.path().join(format!("{schema}-{skips_unused}.csv"));
         let output = Output { path: path.clone(), schema, options: tapeworks_store::Options::default() };
@@ -377,7 +377,7 @@ fn a_limit_and_an_observer_end_a_replay_early_and_whole() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.itch");
     let scenario = Scenario::full_session(20_000, 20);
-    tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    tapeworks_generator::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let limited = run(&Options { inputs: vec![input.clone()], limit: Some(1_234), ..Options::default() });
     assert_eq!((limited.messages, limited.is_interrupted), (1_234, false));
     let stopped = replay::replay(&Options { inputs: vec![input], ..Options::default() }, &mut |_| {
@@ -397,7 +397,7 @@ fn message_files_that_are_merged_or_looked_ahead_lose_nothing() {
         let path = folder.path().join(format!("day-{seed}-2025-11-14.itch"));
         let scenario = Scenario { seed, ..Scenario::full_session(5_000, 10) };
         let report =
-            tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
+            tapeworks_generator::write_itch(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
         messages += report.messages;
         inputs.push(path);
     }
@@ -418,7 +418,7 @@ fn every_file_is_counted_wherever_it_ends() {
         let path = folder.path().join(format!("{seed}-2025-11-1{seed}.itch"));
         let scenario = Scenario { seed, ..Scenario::full_session(messages, 10) };
         let mut bytes = Vec::new();
-        tapeworks_exchange::write_itch(&scenario, &mut bytes).unwrap();
+        tapeworks_generator::write_itch(&scenario, &mut bytes).unwrap();
         bytes.extend_from_slice(&[0, 0]);
         std::fs::write(&path, bytes).unwrap();
         inputs.push(path);
@@ -437,7 +437,7 @@ fn times_without_a_day_are_not_compared_with_others() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.itch");
     let scenario = Scenario::full_session(1_000, 10);
-    tapeworks_exchange::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    tapeworks_generator::write_itch(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let alone = Options { inputs: vec![input.clone()], ..Options::default() };
     let summary = run(&alone);
     assert_eq!(summary.without_day, [input.display().to_string()]);
@@ -469,7 +469,7 @@ fn the_replay_counts_the_losses_and_duplicates_of_the_generator() {
     ];
     let scenario =
         Scenario { venues, faults: [faults; 2], line_b: false, ..Scenario::full_session(20_000, 20) };
-    let report = tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    let report = tapeworks_generator::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let summary = run(&Options { inputs: vec![input], ..Options::default() });
     let lost: u64 = report.venues.iter().map(|venue| venue.lost_messages).sum();
     let doubled: u64 = report.venues.iter().map(|venue| venue.injected[0].duplicated_messages).sum();
@@ -487,7 +487,7 @@ fn parquet_has_the_same_bytes_with_any_number_of_threads() {
     let input = folder.path().join("session.pcap");
     let venues = VENUES.iter().map(|kind| VenueConfig { kind: *kind, share: 1, unit: Unit::WHOLE }).collect();
     let scenario = Scenario { venues, seed: 9, ..Scenario::full_session(600_000, 20) };
-    tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
+    tapeworks_generator::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let made = |threads: usize| {
         let schemas = [Schema::Mbo, Schema::Cmbp1];
         let paths = schemas.map(|schema| folder.path().join(format!("{schema}-{threads}.parquet")));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tapeworks_analysis::replay::{self, Advanced, Options, Walk};
 use tapeworks_capture::CaptureReader;
 use tapeworks_capture::net;
-use tapeworks_exchange::{Scenario, Unit, VenueConfig, VenueKind};
+use tapeworks_generator::{Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_market::{InstrumentId, Level, Nbbo, Side};
 use tapeworks_time::Nanos;
 
@@ -17,7 +17,7 @@ fn captures(folder: &std::path::Path) -> Vec<PathBuf> {
         let path = folder.join(name);
         let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
         let scenario = Scenario { venues, seed, ..Scenario::full_session(10_000, 20) };
-        tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
+        tapeworks_generator::write_pcap(&scenario, std::fs::File::create(&path).unwrap()).unwrap();
         path
     };
     [("one.pcap", VenueKind::Nasdaq, 3), ("two.pcap", VenueKind::Bx, 3)].map(write).into()

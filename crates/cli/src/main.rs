@@ -20,7 +20,8 @@
 //! |  | [batch](../tapeworks_batch/index.html) | days in, folders out |
 //! | engines | [engine](../tapeworks_engine/index.html) | the deterministic core, checkpoints |
 //! |  | [runtime](../tapeworks_runtime/index.html) | workers, keys, TLS, settings |
-//! |  | [exchange](../tapeworks_exchange/index.html) | a market in real protocol bytes |
+//! |  | [generator](../tapeworks_generator/index.html) | a market in real protocol bytes |
+//! |  | [matching](../tapeworks_matching/index.html) | orders by price and time |
 //! |  | [translate](../tapeworks_translate/index.html) | FIX orders to a venue's; risk checks |
 //! |  | [flow](../tapeworks_flow/index.html) | graphs of packet stages |
 //! | market data | [feed](../tapeworks_feed/index.html) | normalised events |
@@ -36,6 +37,7 @@
 //! |  | [ring](../tapeworks_ring/index.html) | queues, waiting, memory |
 //! |  | [stage](../tapeworks_stage/index.html) | stages and inline edges |
 //! |  | [time](../tapeworks_time/index.html) | nanoseconds, clock changes |
+//! |  | [random](../tapeworks_random/index.html) | numbers by seed |
 //! |  | [disk](../tapeworks_disk/index.html) | files behind a trait |
 //! |  | [cloud](../tapeworks_cloud/index.html) | object stores |
 //! |  | [drawing](../tapeworks_drawing/index.html) | plots as SVG |

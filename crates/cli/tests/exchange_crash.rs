@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use order_clients::{Native, Ouch, now_ns, wait_until};
 use support::{Folder, command, free_port};
-use tapeworks_exchange::random::Random;
+use tapeworks_random::Random;
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReportFields, Side};
 use tapeworks_wire::nasdaq::ouch50::inbound;
 use traders::{E8, bytes, cancel, enter, name, order};

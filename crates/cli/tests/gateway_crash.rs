@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use support::orders::{Addresses, exchange_config, gateway_config};
 use support::{Folder, command, run, stderr, stdout};
-use tapeworks_exchange::random::Random;
 use tapeworks_gateway::testing::{Market, Trader};
+use tapeworks_random::Random;
 use tapeworks_runtime::world::System;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 use support::{Folder, captures, command, free_port, packets, root, run, signal, stderr, stdout};
 use tapeworks_capture::net;
 use tapeworks_capture::{LinkType, Writer, WriterOptions};
-use tapeworks_exchange::random::Random;
 use tapeworks_journal::{JournalOptions, JournalWriter, Record};
+use tapeworks_random::Random;
 
 /// How long one run of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -906,8 +906,8 @@ fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
 
 #[test]
 fn the_example_of_a_gateway_names_the_reject_codes_of_the_simulated_exchange() {
-    use tapeworks_exchange::orders::order_reject_code as code;
     use tapeworks_gateway::config::{Config, VenueConfig};
+    use tapeworks_matching::orders::order_reject_code as code;
     let config = Config::load(&support::root().join("examples/gateway/loopback.toml")).unwrap();
     let VenueConfig::Millennium { table, .. } = config.venue else { panic!("native") };
     let named: Vec<i32> = table.reject_codes.iter().map(|reason| reason.code).collect();

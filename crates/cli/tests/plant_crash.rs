@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use dbn::MboMsg;
 use dbn::decode::{DbnDecoder, DecodeRecordRef as _};
-use tapeworks_exchange::VenueKind;
+use tapeworks_generator::VenueKind;
 use tapeworks_journal::{Damage, segment_starts, verify};
 use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_venues::{Config, Venue, Venues};

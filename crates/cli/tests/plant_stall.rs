@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::{Folder, command, free_port, interrupt_once, signal, wait_for};
-use tapeworks_exchange::VenueKind;
+use tapeworks_generator::VenueKind;
 use tapeworks_venues::{Config, Venue, Venues};
 
 #[test]

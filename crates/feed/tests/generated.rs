@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use tapeworks_capture::CaptureReader;
 use tapeworks_capture::net;
 use tapeworks_capture::source::ByteSource;
-use tapeworks_exchange::{
+use tapeworks_feed::{Feed, FeedOptions, Packet};
+use tapeworks_generator::{
     DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
 };
-use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{Outcome, round_lot_best};
 use tapeworks_market::event::StatusAction;
 use tapeworks_market::luld::{LimitState, Standing};
@@ -188,7 +188,7 @@ fn the_listing_market_ends_each_halt_with_an_auction() {
                 (_, 7) => Publisher::BATS_PITCH,
                 _ => Publisher::XNAS_ITCH,
             };
-            (tapeworks_exchange::symbol_name(number), market)
+            (tapeworks_generator::symbol_name(number), market)
         })
         .collect();
     // By feed and instrument: whether it is halted, and imbalances and auctions since.
@@ -239,7 +239,7 @@ fn iex_ends_the_halts_and_pauses_of_what_it_lists_with_an_auction_of_their_kind(
         let scenario =
             Scenario { symbols: 120, halts: 2, venues: venues.to_vec(), ..Scenario::us_market(60_000) };
         let (events, feed) = events_in(&scenario);
-        let listed = [1, 101].map(tapeworks_exchange::symbol_name);
+        let listed = [1, 101].map(tapeworks_generator::symbol_name);
         let mut auctions: BTreeMap<(String, u8), (u32, u32)> = BTreeMap::new();
         let mut now = BTreeMap::new();
         for pair in events.windows(2).filter(|pair| pair[0].publisher == publisher) {

@@ -6,11 +6,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed, Request, SnapshotFault, SnapshotOptions};
 use tapeworks_feed::state::StateError;
 use tapeworks_feed::{Application, FeedOptions};
 use tapeworks_follow::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
+use tapeworks_generator::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Line, Publisher, Side,

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_feed::{Contradiction, Feed, FeedOptions, FileFormat, Frame, ProblemKind};
+use tapeworks_generator::{Generator, MAX_MESSAGE_BYTES, Scenario};
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Publisher, Side};
 use tapeworks_stage::{Inline, Sink, Stage};
 use tapeworks_time::Nanos;

@@ -11,15 +11,15 @@ use std::path::Path;
 use tapeworks_capture::net;
 use tapeworks_capture::source::ByteSource;
 use tapeworks_capture::{CaptureReader, LinkType};
-use tapeworks_exchange::random::Random;
-use tapeworks_exchange::{
-    DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
-};
 use tapeworks_feed::live::{Input, LiveChannelOptions, LiveFeed};
 use tapeworks_feed::{Application, Feed, FeedOptions, Packet, ProblemKind};
 use tapeworks_follow::arbitration::ArbiterOptions;
 use tapeworks_follow::sequence::Refusal;
+use tapeworks_generator::{
+    DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
+};
 use tapeworks_market::{Event, EventKind, Line, Publisher, Symbol};
+use tapeworks_random::Random;
 use tapeworks_stage::Stage;
 use tapeworks_time::Nanos;
 

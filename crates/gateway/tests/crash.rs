@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tapeworks_disk::System;
-use tapeworks_exchange::orders::{
-    Connection, Gate, Instrument as Traded, MarketEvent, OrderExchange, OrderOptions, OuchUser,
-};
 use tapeworks_gateway::inspect::{inspect, replay};
 use tapeworks_gateway::{
     ClientSettings, Core, Ledger, NotAdmitted, Now, Opened, OuchSession, Parts, RestoreError, SyncPolicy,
     VenueSession, open,
 };
 use tapeworks_journal::JournalOptions;
+use tapeworks_matching::orders::{
+    Connection, Gate, Instrument as Traded, MarketEvent, OrderExchange, OrderOptions, OuchUser,
+};
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{
     Application, Dictionary, Link, MemoryStore, Received, Role, Schedule, Session, Settings, Store, Verdict,

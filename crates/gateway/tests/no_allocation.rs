@@ -13,9 +13,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tapeworks_disk::System;
-use tapeworks_exchange::orders::{Connection, Gate, Instrument, OrderExchange, OrderOptions};
 use tapeworks_gateway::config::{AnyParts, Config};
 use tapeworks_gateway::{Command, Core, Gateway, Ledger, Now, Opened, open};
+use tapeworks_matching::orders::{Connection, Gate, Instrument, OrderExchange, OrderOptions};
 use tapeworks_ring::counting::{CountingAllocator, allocations};
 use tapeworks_runtime::traces::{Sampling, Traces};
 use tapeworks_session::native::{Channel, Client as NativeClient, ServerSettings, User};

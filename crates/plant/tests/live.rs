@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tapeworks_engine::history::{History, Read};
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_follow::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
+use tapeworks_generator::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueKind};
 use tapeworks_market::shared::{QUOTES_MEANING, QuotesReader, quotes_path};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Publisher};
 use tapeworks_plant::{

@@ -9,13 +9,13 @@ mod traders;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 
 use order_clients::{Native, Ouch, wait_until};
-use tapeworks_exchange::VenueKind;
-use tapeworks_exchange::live::LiveVenue;
-use tapeworks_exchange::orders::{Instrument, OuchUser};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_follow::arbitration::ArbiterOptions;
+use tapeworks_generator::VenueKind;
+use tapeworks_generator::live::LiveVenue;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, InstrumentId, Publisher, Side as BookSide};
+use tapeworks_matching::orders::{Instrument, OuchUser};
 use tapeworks_plant::{EventConsumer, Plant, PlantOptions, VenueOptions};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::User;

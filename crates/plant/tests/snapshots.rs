@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use tapeworks_exchange::VenueKind;
 use tapeworks_feed::Application;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_follow::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_generator::VenueKind;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, Instruments, Side};
 use tapeworks_plant::{Plant, PlantOptions, RetransmissionServer, SnapshotServer, Status, VenueOptions};
 use tapeworks_session::requests::{RequestLogin, RequestStatus};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tapeworks_exchange::VenueKind;
+use tapeworks_generator::VenueKind;
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 use tapeworks_outputs::aeron::{AeronHandle, AeronStatus};

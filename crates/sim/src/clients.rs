@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dbn::{ErrorMsg, RecordRef, SymbolMappingMsg, SystemMsg};
-use tapeworks_exchange::symbol_name;
+use tapeworks_generator::symbol_name;
 use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_runtime::world::World as _;
 

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use tapeworks_exchange::live::NonsenseCounts;
+use tapeworks_generator::live::NonsenseCounts;
 use tapeworks_market::Line;
 use tapeworks_plant::{ChannelStatus, Status};
 use tapeworks_venues::Report;

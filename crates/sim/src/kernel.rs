@@ -23,7 +23,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use generator::{Generator, Gn};
-use tapeworks_exchange::random::Random;
+use tapeworks_random::Random;
 
 use crate::trace::{Note, Trace};
 use clock::HostClock;

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tapeworks_exchange::orders::{Instrument, LedgerEntry, LedgerEvent, OuchUser};
 use tapeworks_gateway::config::Config as GatewayConfig;
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::testing::{Happened, Ledger, Market, NAMES, Trader};
+use tapeworks_matching::orders::{Instrument, LedgerEntry, LedgerEvent, OuchUser};
 use tapeworks_runtime::world::World;
 use tapeworks_session::Credentials;
 use tapeworks_session::native::User;

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use tapeworks_exchange::VenueKind;
-use tapeworks_exchange::live::{LiveBurst, Night, Silence};
-use tapeworks_exchange::random::Random;
 use tapeworks_feed::Application;
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_follow::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_generator::VenueKind;
+use tapeworks_generator::live::{LiveBurst, Night, Silence};
 use tapeworks_journal::JournalOptions;
 use tapeworks_plant::{
     JournalSetting, PlantOptions, RetransmissionServer, SnapshotServer, SyncPolicy, Topology, VenueOptions,
     WhenFailing,
 };
+use tapeworks_random::Random;
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::{RequestLogin, RequestProtocol};
 use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};

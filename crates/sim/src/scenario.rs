@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tapeworks_exchange::VenueKind;
+use tapeworks_generator::VenueKind;
 use tapeworks_plant::{SyncPolicy, Topology};
 use tapeworks_ring::wait::Wait;
 use tapeworks_venues::{AnswerFaults, SnapshotFaults};

@@ -162,7 +162,7 @@ impl<'s> Pair<'s> {
     fn new(plan: &Plan, session: &'s Session, all: &'s Session, schema: &str) -> Self {
         let rtype = rtype_of(schema);
         let symbols: BTreeSet<String> =
-            (0..session.client.symbols).map(tapeworks_exchange::symbol_name).collect();
+            (0..session.client.symbols).map(tapeworks_generator::symbol_name).collect();
         let is_wanted = |taken: &&Taken| {
             let symbol = all.symbols.get(&taken.instrument);
             taken.rtype == rtype && (symbols.is_empty() || symbol.is_some_and(|one| symbols.contains(one)))

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapeworks_exchange::orders::Instrument;
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
 use tapeworks_gateway::order_line::{OrderBook, OrderLine};
 use tapeworks_gateway::{Gateway, Notice, Opened, open};
+use tapeworks_matching::orders::Instrument;
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::world::World;
 use tapeworks_session::fix::{Role, Settings};

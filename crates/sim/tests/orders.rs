@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapeworks_exchange::orders::Instrument;
+use tapeworks_matching::orders::Instrument;
 use tapeworks_runtime::world::{BlockingStream as _, World};
 use tapeworks_session::native::{Channel, Client, ClientSettings, Event, User};
 use tapeworks_sim::{

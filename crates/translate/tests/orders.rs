@@ -4,8 +4,8 @@
 
 mod traders;
 
-use tapeworks_exchange::matching::SymbolIndex;
-use tapeworks_exchange::orders::PartitionHalt;
+use tapeworks_matching::SymbolIndex;
+use tapeworks_matching::orders::PartitionHalt;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, ExchangeToClientState, FixVersion, MillenniumSettings, Naming, RejectReason, RiskLimits,

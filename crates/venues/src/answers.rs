@@ -1,6 +1,6 @@
 //! Deliberately wrong answers of a retransmission server: a receiver must cope with every server.
 
-use tapeworks_exchange::random::Random;
+use tapeworks_random::Random;
 use tapeworks_session::{Refusal, Request, SessionId, Store, Transport as _, TransportKind, for_transport};
 use tapeworks_wire::framing::{Blocks, LengthPrefix};
 

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tapeworks_exchange::live::{LiveBurst, LiveVenue, Night, Silence};
-use tapeworks_exchange::{
+use tapeworks_generator::live::{LiveBurst, LiveVenue, Night, Silence};
+use tapeworks_generator::{
     FEWEST_ORDERS, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind,
 };
 use tapeworks_session::Credentials;
@@ -473,7 +473,7 @@ fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Ans
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_exchange::matching::SelfTrade;
+    use tapeworks_matching::SelfTrade;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
 use tapeworks_capture::new_file::NewFileError;
-use tapeworks_exchange::ScenarioError;
-use tapeworks_exchange::orders::OrderOptionsError;
+use tapeworks_generator::ScenarioError;
 use tapeworks_journal::JournalError;
+use tapeworks_matching::orders::OrderOptionsError;
 
 /// Why venues cannot be started or ended.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Draws at most one of several faults for a packet or snapshot, each with a chance per million.
 
-use tapeworks_exchange::random::Random;
+use tapeworks_random::Random;
 
 /// Returns the chance of any fault, per million.
 pub(crate) fn sum<T>(chances: &[(u32, T)]) -> u64 {

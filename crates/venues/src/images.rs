@@ -1,6 +1,6 @@
 //! Deliberately wrong snapshots: a receiver must believe only what its lines confirm.
 
-use tapeworks_exchange::random::Random;
+use tapeworks_random::Random;
 use tapeworks_session::snapshot::Image;
 
 use crate::answers::other;

@@ -1,6 +1,6 @@
 //! Simulated venues that run live: multicast lines at a given rate, retransmission, and snapshots.
 //!
-//! [`tapeworks_exchange`] makes the messages; this crate adds the sockets, two threads, and the configuration. One thread makes
+//! [`tapeworks_generator`] makes the messages; this crate adds the sockets, two threads, and the configuration. One thread makes
 //! the messages and sends them when they are due, the other serves clients. They share a store of sent messages per venue, locked
 //! once per packet. Exchanges that accept orders have a thread each: [`orders`].
 //!
@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! use tapeworks_venues::{Config, Venue, Venues};
-//! use tapeworks_exchange::VenueKind;
+//! use tapeworks_generator::VenueKind;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let lines = vec!["239.192.1.1:30001".parse()?, "239.192.1.2:30002".parse()?];
@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapeworks_capture::new_file::NewFile;
-use tapeworks_exchange::live::{Live, LiveOptions, LiveReport};
+use tapeworks_generator::live::{Live, LiveOptions, LiveReport};
 use tapeworks_runtime::world::{Receive as _, SendTo as _, System, ThreadHandle as _, Wake as _, World};
 use tapeworks_time::Nanos;
 use tapeworks_time::clock;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
-use tapeworks_exchange::VenueKind;
-use tapeworks_exchange::itch_line::HIGHEST_PRICE_E8;
-use tapeworks_exchange::live::LiveVenue;
-use tapeworks_exchange::matching::SelfTrade;
-use tapeworks_exchange::orders::{Instrument, OrderFaults, OrderOptions, OuchUser, PartitionHalt};
+use tapeworks_generator::VenueKind;
+use tapeworks_generator::itch_line::HIGHEST_PRICE_E8;
+use tapeworks_generator::live::LiveVenue;
+use tapeworks_matching::SelfTrade;
+use tapeworks_matching::orders::{Instrument, OrderFaults, OrderOptions, OuchUser, PartitionHalt};
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{ServerSettings, User};

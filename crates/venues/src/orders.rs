@@ -1,7 +1,7 @@
 //! Exchanges that accept orders, live: each has a thread, the native gateway's two ports, a port per OUCH user, a journal of the
 //! day, and a market-data line.
 //!
-//! [`tapeworks_exchange::orders`] has the gateways and the matching engine; this module adds the sockets, the threads, and the store.
+//! [`tapeworks_matching::orders`] has the gateways and the matching engine; this module adds the sockets, the threads, and the store.
 
 mod durable;
 mod host;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::Interest;
-use tapeworks_exchange::itch_line::{ItchLine, ItchLineOptions, Listed};
-use tapeworks_exchange::orders::{Gate, LedgerEntry};
+use tapeworks_generator::itch_line::{ItchLine, ItchLineOptions, Listed};
+use tapeworks_matching::orders::{Gate, LedgerEntry};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Source as _, System, ThreadHandle as _, Wake as _, World,

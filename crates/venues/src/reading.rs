@@ -5,7 +5,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::time::Duration;
 
-use tapeworks_exchange::LineFaults;
+use tapeworks_generator::LineFaults;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_session::Credentials;
 use tapeworks_session::snapshot::SnapshotProtocol;

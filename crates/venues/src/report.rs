@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
-use tapeworks_exchange::live::LiveVenueReport;
+use tapeworks_generator::live::LiveVenueReport;
 use tapeworks_session::Refusal;
 use tapeworks_session::snapshot::SnapshotEnd;
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
-use tapeworks_exchange::random::Random;
 use tapeworks_nic::Sent;
+use tapeworks_random::Random;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::world::{
     DatagramSender, Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, Wake as _,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapeworks_exchange::live::{LivePacket, Outlet};
+use tapeworks_generator::live::{LivePacket, Outlet};
 use tapeworks_nic::{MAX_BATCH, Sent};
 use tapeworks_runtime::world::{DatagramSender as _, Listener as _, UdpServer as _, World};
 use tapeworks_session::requests::RequestProtocol;

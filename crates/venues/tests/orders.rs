@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use order_clients::{Native, Ouch, wait_until};
-use tapeworks_exchange::orders::{Instrument, OuchUser};
+use tapeworks_matching::orders::{Instrument, OuchUser};
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::User;

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use tapeworks_exchange::orders::{
-    Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions, OuchUser,
-};
 use tapeworks_gateway::{
     ClientSettings, Core, Ledger, Now, Opened, OuchSession, Parts, SyncPolicy, VenueSession, open,
 };
 use tapeworks_journal::JournalOptions;
+use tapeworks_matching::orders::{
+    Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions, OuchUser,
+};
 use tapeworks_runtime::world::System;
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{Dictionary, Role, Settings};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::matching::{BookChange, OrderSide, SymbolIndex};
-use tapeworks_exchange::orders::{Gate, Instrument, MarketEvent, OrderExchange, OrderOptions, OuchUser};
+use tapeworks_matching::orders::{Gate, Instrument, MarketEvent, OrderExchange, OrderOptions, OuchUser};
+use tapeworks_matching::{BookChange, OrderSide, SymbolIndex};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{
     Channel, Client, ClientSettings, ConnectionId, Event, Input, Server, ServerSettings, User, UserId,

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
-use tapeworks_exchange::{Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
+use tapeworks_generator::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
+use tapeworks_generator::{Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
 use tapeworks_session::requests::{DayTime, RequestLogin};
 use tapeworks_session::snapshot::{
     Fetched, Image, SnapshotClient, SnapshotFailure, SnapshotLogin, SnapshotProtocol, SnapshotServer,

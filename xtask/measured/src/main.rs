@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 use tapeworks_capture::framed::{FramedReader, write_frame};
 use tapeworks_capture::source::ByteSource;
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, ScenarioError};
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame};
+use tapeworks_generator::{Generator, MAX_MESSAGE_BYTES, Scenario, ScenarioError};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, NbboStage, NbboUpdate};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tapeworks_analysis::generate;
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
-use tapeworks_exchange::{FileForm, Scenario};
+use tapeworks_generator::{FileForm, Scenario};
 use tapeworks_store::Schema;
 use tapeworks_time::Nanos;
 

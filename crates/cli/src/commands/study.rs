@@ -11,8 +11,8 @@ use tapeworks_analysis::replay::{self, Summary};
 use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_analysis::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
 use tapeworks_analysis::{generate, input, paint::Paint};
-use tapeworks_exchange::{FileForm, Scenario};
 use tapeworks_feed::Application;
+use tapeworks_generator::{FileForm, Scenario};
 use tapeworks_time::Nanos;
 
 use crate::ending::{Ending, Failure, Result};

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use dbn::decode::dbn::Decoder;
-use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
+use tapeworks_generator::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_journal::{JournalOptions, JournalWriter};
 use tapeworks_market::{BookOptions, Capacity, Event, Line, Publisher};
 use tapeworks_store::Schema;

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tapeworks_disk::{Access, Disk, DiskFile};
-use tapeworks_exchange::random::Random;
+use tapeworks_random::Random;
 
 use super::{HostId, Simulated, call, sleep, with};
 

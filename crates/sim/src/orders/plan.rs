@@ -1,8 +1,8 @@
 //! The plan of a run with orders: drawn from a seed, or read from a file.
 
 use serde::{Deserialize, Serialize};
-use tapeworks_exchange::orders::{OrderFaults, PartitionHalt};
-use tapeworks_exchange::random::Random;
+use tapeworks_matching::orders::{OrderFaults, PartitionHalt};
+use tapeworks_random::Random;
 
 /// Number of faults in a drawn run, one after the other.
 const FAULTS: usize = 10;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::orders::{
+use tapeworks_matching::orders::{
     Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions, OuchUser,
 };
 use tapeworks_session::Credentials;

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use mio::{Interest, Token};
-use tapeworks_exchange::itch_line::ItchLine;
-use tapeworks_exchange::orders::{Connection, Gate};
+use tapeworks_generator::itch_line::ItchLine;
+use tapeworks_matching::orders::{Connection, Gate};
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::Refusals;
 use tapeworks_runtime::world::{

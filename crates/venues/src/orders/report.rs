@@ -1,7 +1,7 @@
 //! The counters of an exchange, for people and programs.
 
 use serde_json::{Value, json};
-use tapeworks_exchange::orders::{
+use tapeworks_matching::orders::{
     FaultCounters, LedgerEntry, LedgerEvent, OrderCounters, OrderOptions, OrderUser,
 };
 use tapeworks_session::native::ServerCounters;

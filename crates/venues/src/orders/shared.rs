@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use tapeworks_exchange::live::LiveVenueReport;
-use tapeworks_exchange::orders::{FaultCounters, LedgerEntry, OrderCounters, OrderExchange};
+use tapeworks_generator::live::LiveVenueReport;
+use tapeworks_matching::orders::{FaultCounters, LedgerEntry, OrderCounters, OrderExchange};
 use tapeworks_session::native::ServerCounters;
 
 /// Counters of an exchange's connections.

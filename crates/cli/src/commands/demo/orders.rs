@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use dbn::{MboMsg, SymbolMappingMsg};
 use hdrhistogram::Histogram;
-use tapeworks_exchange::random::Random;
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::config::Config as GatewayConfig;
 use tapeworks_gateway::order_line::{Message, OrderBook, OrderLine};
 use tapeworks_gateway::status::{Orders as OpenOrders, Status};
 use tapeworks_gateway::{Command, Gateway};
 use tapeworks_outputs::subscriber::{DEMO_KEY, Records as _, Subscriber, SubscriberOptions};
+use tapeworks_random::Random;
 use tapeworks_runtime::world::System;
 use tapeworks_service::config::Config as PlantConfig;
 use tapeworks_service::service::Service;

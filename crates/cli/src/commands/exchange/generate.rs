@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_analysis::generate;
 use tapeworks_capture::new_file;
-use tapeworks_exchange::{
+use tapeworks_generator::{
     FileForm, LineFaults, Report, Scenario, ScenarioKind, VenueConfig, VenueKind, WrongVenue,
 };
 use tapeworks_time::Nanos;

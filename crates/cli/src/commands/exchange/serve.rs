@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tapeworks_exchange::orders::OrderOptions;
+use tapeworks_matching::orders::OrderOptions;
 use tapeworks_runtime::refusals::Refused;
 use tapeworks_venues::orders::{Ledger, OrderAddresses, OrderReport, OrderVenues, ledger_json};
 use tapeworks_venues::{Config, Report, VenueReport, Venues, VenuesError};
@@ -402,7 +402,7 @@ fn show_lines(out: &mut String, venues: &[&VenueReport]) {
         ("messages on no line", Align::Right),
     ]);
     for venue in venues {
-        let each = |count: fn(&tapeworks_exchange::live::LineReport) -> u64| {
+        let each = |count: fn(&tapeworks_generator::live::LineReport) -> u64| {
             let counts: Vec<String> = venue.live.lines.iter().map(|line| thousands(count(line))).collect();
             counts.join(", ")
         };
